@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+namespace outbox::spi {
+
+/// What a sink promises about one event, as the strongest of these that holds.
+enum class Guarantee : std::uint8_t {
+    kAtLeastOnce,     ///< Repeats are possible after a failure.
+    kExactlyOnceKept  ///< A repeat is dropped for as long as the destination keeps the first.
+};
+
+/// What a sink can do; the relay, the conformance suite and the docs go by it.
+struct SinkCapabilities {
+    std::string name;  ///< "kafka", "mailbox", ...
+    Guarantee guarantee = Guarantee::kAtLeastOnce;
+    /// After a record failed, no record published later on the same key can be accepted. Without
+    /// it the relay keeps one record per key under way.
+    bool fail_stop_order = false;
+    /// Records are durable at the destination once acknowledged (false for null).
+    bool durable = true;
+};
+
+struct HeaderView {
+    std::string_view name;
+    std::string_view value;
+};
+
+/// One record to publish. A view with null `data()` is a null key or a null value.
+struct Record {
+    std::uint64_t token = 0;  ///< The caller's name for the record; comes back in `Completions`.
+    std::string_view topic;
+    std::string_view key;
+    std::string_view value;
+    std::span<const HeaderView> headers;
+    std::int64_t position = 0;  ///< For sinks that print it; not a part of the record.
+    std::string_view id;        ///< The event's id, the dedup key.
+};
+
+struct FailedRecord {
+    std::uint64_t token = 0;
+    ErrorInfo error;
+    /// The destination refused something while several records were under way and this record is
+    /// the likely cause. The relay sends it again alone; only a refusal then counts against it.
+    bool suspect = false;
+};
+
+/// Outcomes of published records, each token exactly once.
+struct Completions {
+    std::vector<std::uint64_t> acknowledged;
+    std::vector<FailedRecord> failed;
+    void clear() {
+        acknowledged.clear();
+        failed.clear();
+    }
+    [[nodiscard]] bool empty() const { return acknowledged.empty() && failed.empty(); }
+};
+
+/// A place where records are published. One thread uses a sink at a time.
+class Sink {
+  public:
+    Sink() = default;
+    Sink(const Sink&) = delete;
+    Sink& operator=(const Sink&) = delete;
+    /// Frees everything at once; records under way have an unknown outcome.
+    virtual ~Sink() = default;
+
+    [[nodiscard]] virtual const SinkCapabilities& capabilities() const = 0;
+
+    /// Checks what can be checked before the first record: reachability, rights, existing tables
+    /// or topics. Blocks up to the connect timeout. The relay starts without it; `--check` and
+    /// half-open circuits call it.
+    virtual Status check() = 0;
+
+    /// Hands over one record. Never blocks on the destination. The views, headers included, must
+    /// stay valid until the record's outcome has been returned by `poll`. False: the sink is
+    /// full; poll, then offer the record again.
+    [[nodiscard]] virtual bool publish(const Record& record) = 0;
+
+    /// Drives I/O and appends outcomes that are known. Waits up to `max_wait` when there is none
+    /// yet; returns early when there is, or after `wake`. A sink that works in batches writes the
+    /// batch here and may block for its own request timeout.
+    virtual void poll(std::chrono::milliseconds max_wait, Completions& out) = 0;
+};
+
+}  // namespace outbox::spi

@@ -1,0 +1,56 @@
+# Sourced by the scripts beside it: messages, places, packages.
+# shellcheck shell=bash
+
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+CACHE=${OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/outbox-servers}
+JOBS=${OUTBOX_JOBS:-$(nproc)}
+
+note() { printf '== %s\n' "$*" >&2; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# packages_of GROUP: the names listed under [GROUP] in packages.txt.
+packages_of() {
+    awk -v group="[$1]" '/^\[/ { inside = ($0 == group); next } inside && /^[a-z0-9]/ { print $1 }' \
+        "$ROOT/packages.txt"
+}
+
+# missing_packages NAME...: those that are not installed.
+missing_packages() {
+    local installed
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
+        awk '$1 == "installed" { print $2 }') || true
+    printf '%s\n' "$@" | grep -vxF -f <(printf '%s\n' "$installed" | grep .) || true
+}
+
+# as_root COMMAND...: runs it as root, through sudo where we are not.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "packages must be installed as root and there is no sudo; as root run: $*"
+    fi
+}
+
+# configure_and_build FOLDER [CMAKE OPTION...] [-- NINJA TARGET...]
+configure_and_build() {
+    local folder=$1 options=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    [ $# -eq 0 ] || shift
+    # A cache made in another folder (a moved or copied checkout) would build over there.
+    if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$folder/CMakeCache.txt"; then
+        rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
+    fi
+    cmake -S "$ROOT" -B "$folder" -G Ninja "${options[@]}" >&2
+    cmake --build "$folder" -j "$JOBS" ${1+--target "$@"} >&2
+}

@@ -1,0 +1,113 @@
+# What script/servers/* share: arguments, ports, and life in the background, known by its pid.
+# A server defines run (execs it), ready, describe and STOP_SIGNAL, then calls serve.
+# shellcheck shell=bash
+
+START_DEADLINE_S=${OUTBOX_START_DEADLINE_S:-90}
+STOP_DEADLINE_S=30
+
+# parse_server_arguments NAME COMMAND [OPTION...]: sets COMMAND, DIR, PORT.
+parse_server_arguments() {
+    local name=$1
+    COMMAND=${2:-}
+    shift $(($# > 1 ? 2 : 1))
+    DIR=${OUTBOX_SERVERS:-$ROOT/.servers}/$name
+    PORT=
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --dir) DIR=${2:?--dir needs a folder} ;;
+            --port) PORT=${2:?--port needs a number} ;;
+            *) die "unknown option '$1'; the first lines of $0 say what there is" ;;
+        esac
+        shift 2
+    done
+    DIR=$(realpath -m "$DIR")
+}
+
+port_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# A port below the range from which the kernel takes those of outgoing connections.
+free_port() {
+    local port
+    for _ in {1..200}; do
+        port=$((20000 + RANDOM % 12000))
+        port_answers $port || { echo $port; return; }
+    done
+    die "no free port between 20000 and 32000"
+}
+
+choose_port() {
+    [ -n "$PORT" ] || PORT=$(cat "$DIR/port" 2>/dev/null || free_port)
+    ! port_answers "$PORT" || die "port $PORT is taken; give another with --port"
+    echo "$PORT" >"$DIR/port"
+}
+
+# The pid of the server that runs in this folder; fails if there is none. A pid alone could by
+# now belong to somebody else, so its start time counts, too.
+start_time() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+running_pid() {
+    local pid started
+    read -r pid started 2>/dev/null <"$DIR/pid" && [ -n "$started" ] &&
+        [ "$(start_time "$pid")" = "$started" ] && echo "$pid"
+}
+
+start() {
+    local pid deadline
+    if pid=$(running_pid); then
+        describe
+        return
+    fi
+    mkdir -p "$DIR"
+    trap 'stop >/dev/null; exit 130' INT TERM HUP
+    setsid "$0" run --dir "$DIR" ${PORT:+--port "$PORT"} </dev/null >"$DIR/log" 2>&1 &
+    pid=$!
+    echo "$pid $(start_time "$pid")" >"$DIR/pid"
+    deadline=$((SECONDS + START_DEADLINE_S))
+    until [ -s "$DIR/port" ] && ready; do
+        if ! running_pid >/dev/null || [ $SECONDS -ge $deadline ]; then
+            tail -n 20 "$DIR/log" >&2
+            stop >/dev/null
+            die "the server did not start within $START_DEADLINE_S s; its log is $DIR/log"
+        fi
+        sleep 0.05
+    done
+    trap - INT TERM HUP
+    describe
+}
+
+stop() {
+    local pid deadline
+    if pid=$(running_pid); then
+        kill -s "$STOP_SIGNAL" "$pid" 2>/dev/null || true
+        deadline=$((SECONDS + STOP_DEADLINE_S))
+        while running_pid >/dev/null; do
+            [ $SECONDS -lt $deadline ] || kill -s KILL "$pid" 2>/dev/null || true
+            sleep 0.05
+        done
+    fi
+    rm -f "$DIR/pid"
+    echo stopped
+}
+
+status() {
+    local pid
+    if pid=$(running_pid); then
+        echo "running pid=$pid port=$(cat "$DIR/port")"
+    else
+        echo stopped
+        return 3
+    fi
+}
+
+wipe() {
+    stop
+    rm -rf "$DIR"
+}
+
+install() { :; }
+
+serve() {
+    case $1 in
+        install | start | run | stop | status | wipe) "$1" ;;
+        *) die "unknown command '$1'; the first lines of $0 say what there is" ;;
+    esac
+}

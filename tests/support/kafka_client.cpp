@@ -1,0 +1,183 @@
+#include "tests/support/kafka_client.h"
+
+#include <stdexcept>
+#include <thread>
+
+namespace outbox::test {
+namespace {
+
+constexpr int kCallDeadlineMs = 30000;
+constexpr size_t kErrorBytes = 512;
+
+using Client = std::unique_ptr<rd_kafka_t, std::function<void(rd_kafka_t*)>>;
+
+[[noreturn]] void fail(const std::string& what, rd_kafka_resp_err_t error) {
+    throw std::runtime_error(what + ": " + rd_kafka_err2str(error));
+}
+
+Client make_client(rd_kafka_type_t type, const std::string& bootstrap,
+                   const std::map<std::string, std::string>& settings = {}) {
+    char error[kErrorBytes] = "";
+    rd_kafka_conf_t* conf = rd_kafka_conf_new();
+    auto all = settings;
+    all["bootstrap.servers"] = bootstrap;
+    for (const auto& [name, value] : all) {
+        if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), error, sizeof error) !=
+            RD_KAFKA_CONF_OK) {
+            rd_kafka_conf_destroy(conf);
+            throw std::runtime_error(error);
+        }
+    }
+    rd_kafka_t* client = rd_kafka_new(type, conf, error, sizeof error);
+    if (client == nullptr) {
+        rd_kafka_conf_destroy(conf);
+        throw std::runtime_error(error);
+    }
+    return {client, [](rd_kafka_t* handle) { rd_kafka_destroy(handle); }};
+}
+
+// The topic's partitions once each has a leader; empty before.
+std::vector<int> partitions_of(rd_kafka_t* client, const std::string& topic) {
+    const std::unique_ptr<rd_kafka_topic_t, decltype(&rd_kafka_topic_destroy)> handle(
+        rd_kafka_topic_new(client, topic.c_str(), nullptr), rd_kafka_topic_destroy);
+    const rd_kafka_metadata_t* metadata = nullptr;
+    const auto error = rd_kafka_metadata(client, 0, handle.get(), &metadata, kCallDeadlineMs);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("metadata of " + topic, error);
+    std::vector<int> result;
+    const auto& found = metadata->topics[0];
+    for (int i = 0; i < found.partition_cnt; ++i) {
+        if (found.partitions[i].leader >= 0) result.push_back(found.partitions[i].id);
+    }
+    if (static_cast<int>(result.size()) != found.partition_cnt) result.clear();
+    rd_kafka_metadata_destroy(metadata);
+    return result;
+}
+
+std::vector<int> wait_for_partitions(rd_kafka_t* client, const std::string& topic) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kCallDeadlineMs);
+    while (true) {
+        if (auto partitions = partitions_of(client, topic); !partitions.empty()) return partitions;
+        if (std::chrono::steady_clock::now() >= end) {
+            throw std::runtime_error("topic " + topic + " has no partition with a leader");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+std::string bytes(const void* data, size_t size) {
+    return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), size);
+}
+
+KafkaRecord to_record(const rd_kafka_message_t& message) {
+    KafkaRecord record;
+    record.topic = rd_kafka_topic_name(message.rkt);
+    record.partition = message.partition;
+    record.offset = message.offset;
+    if (message.key != nullptr) record.key = bytes(message.key, message.key_len);
+    if (message.payload != nullptr) record.value = bytes(message.payload, message.len);
+    rd_kafka_headers_t* headers = nullptr;
+    if (rd_kafka_message_headers(&message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        const char* name = nullptr;
+        const void* value = nullptr;
+        size_t size = 0;
+        for (size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) ==
+                           RD_KAFKA_RESP_ERR_NO_ERROR;
+             ++i) {
+            record.headers.emplace_back(name, bytes(value, size));
+        }
+    }
+    return record;
+}
+
+}  // namespace
+
+std::optional<std::string> KafkaRecord::header(const std::string& name) const {
+    for (const auto& [header_name, header_value] : headers) {
+        if (header_name == name) return header_value;
+    }
+    return std::nullopt;
+}
+
+void create_topic(const std::string& bootstrap, const std::string& topic, int partitions,
+                  const std::map<std::string, std::string>& config) {
+    const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap);
+    char error[kErrorBytes] = "";
+    const std::unique_ptr<rd_kafka_NewTopic_t, decltype(&rd_kafka_NewTopic_destroy)> wanted(
+        rd_kafka_NewTopic_new(topic.c_str(), partitions, 1, error, sizeof error),
+        rd_kafka_NewTopic_destroy);
+    if (!wanted) throw std::runtime_error("topic " + topic + ": " + error);
+    for (const auto& [name, value] : config) {
+        rd_kafka_NewTopic_set_config(wanted.get(), name.c_str(), value.c_str());
+    }
+    const std::unique_ptr<rd_kafka_queue_t, decltype(&rd_kafka_queue_destroy)> queue(
+        rd_kafka_queue_new(client.get()), rd_kafka_queue_destroy);
+    rd_kafka_NewTopic_t* list[] = {wanted.get()};
+    rd_kafka_CreateTopics(client.get(), list, 1, nullptr, queue.get());
+    const std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)> event(
+        rd_kafka_queue_poll(queue.get(), kCallDeadlineMs), rd_kafka_event_destroy);
+    if (!event) throw std::runtime_error("topic " + topic + ": the broker did not answer");
+    if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("topic " + topic, rd_kafka_event_error(event.get()));
+    }
+    size_t count = 0;
+    const auto* const* results = rd_kafka_CreateTopics_result_topics(
+        rd_kafka_event_CreateTopics_result(event.get()), &count);
+    if (const auto code = rd_kafka_topic_result_error(results[0]);
+        code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("topic " + topic, code);
+    }
+    wait_for_partitions(client.get(), topic);
+}
+
+void produce(const std::string& bootstrap, const std::string& topic,
+             const std::optional<std::string>& key, const std::string& value) {
+    const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap, {{"linger.ms", "0"}});
+    const void* const key_data = key ? key->data() : nullptr;
+    const size_t key_size = key ? key->size() : 0;
+    const auto error = rd_kafka_producev(
+        client.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_KEY(key_data, key_size),
+        RD_KAFKA_V_VALUE(const_cast<char*>(value.data()), value.size()),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("produce to " + topic, error);
+    if (const auto flushed = rd_kafka_flush(client.get(), kCallDeadlineMs);
+        flushed != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("produce to " + topic, flushed);
+    }
+}
+
+KafkaReader::KafkaReader(const std::string& bootstrap, const std::string& topic)
+    : consumer_(make_client(RD_KAFKA_CONSUMER, bootstrap,
+                            {{"group.id", "outbox-test-reader"},
+                             {"enable.auto.commit", "false"},
+                             {"auto.offset.reset", "earliest"},
+                             {"fetch.wait.max.ms", "10"}})) {
+    rd_kafka_poll_set_consumer(consumer_.get());
+    const auto partitions = wait_for_partitions(consumer_.get(), topic);
+    const std::unique_ptr<rd_kafka_topic_partition_list_t,
+                          decltype(&rd_kafka_topic_partition_list_destroy)>
+        list(rd_kafka_topic_partition_list_new(static_cast<int>(partitions.size())),
+             rd_kafka_topic_partition_list_destroy);
+    for (const int partition : partitions) {
+        rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset =
+            RD_KAFKA_OFFSET_BEGINNING;
+    }
+    if (const auto error = rd_kafka_assign(consumer_.get(), list.get());
+        error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("read " + topic, error);
+    }
+}
+
+const std::vector<KafkaRecord>& KafkaReader::read(size_t count,
+                                                  std::chrono::milliseconds deadline) {
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (records_.size() < count && std::chrono::steady_clock::now() < end) {
+        const std::unique_ptr<rd_kafka_message_t, decltype(&rd_kafka_message_destroy)> message(
+            rd_kafka_consumer_poll(consumer_.get(), 20), rd_kafka_message_destroy);
+        if (message && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            records_.push_back(to_record(*message));
+        }
+    }
+    return records_;
+}
+
+}  // namespace outbox::test

@@ -1,0 +1,198 @@
+#include "tests/support/servers.h"
+
+#include <fstream>
+#include <functional>
+#include <libpq-fe.h>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/support/logs.h"
+#include "tests/support/pg.h"
+
+namespace outbox::test {
+namespace {
+
+constexpr auto kStartDeadline = std::chrono::seconds(120);
+constexpr auto kStopDeadline = std::chrono::seconds(60);
+
+std::string server_script(const std::string& name) {
+    return std::string(OUTBOX_SOURCE_DIR) + "/script/servers/" + name;
+}
+
+// Everything a server writes is in `stdout` of its folder.
+std::string whole_log(const std::filesystem::path& folder) {
+    return log_tail(folder / "stdout") + log_tail(folder / "stderr");
+}
+
+void wait_until_ready(Process& process, const std::string& name,
+                      const std::filesystem::path& folder, const std::function<bool()>& ready) {
+    const auto end = std::chrono::steady_clock::now() + kStartDeadline;
+    while (!ready()) {
+        const bool died = !process.running();
+        if (died || std::chrono::steady_clock::now() >= end) {
+            throw std::runtime_error(name + (died ? " ended while starting\n" : " is not ready\n") +
+                                     whole_log(folder));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
+void wait_until_ended(std::optional<Process>& process, const std::string& name,
+                      const std::filesystem::path& folder) {
+    if (!process->wait(kStopDeadline)) {
+        process.reset();
+        throw std::runtime_error(name + " did not stop\n" + whole_log(folder));
+    }
+    process.reset();
+}
+
+}  // namespace
+
+PostgresServer::PostgresServer() : port_(free_port()) {
+    start();
+}
+
+PostgresServer::~PostgresServer() {
+    if (!process_) return;
+    resume();
+    process_->kill(SIGQUIT);
+    process_->wait(kStopDeadline);
+}
+
+std::string PostgresServer::url(const std::string& database) const {
+    return "postgresql://postgres@127.0.0.1:" + std::to_string(port_) + "/" + database;
+}
+
+std::string PostgresServer::create_database() {
+    const auto name = "test_" + std::to_string(++databases_);
+    Pg(url()).exec("CREATE DATABASE " + name);
+    return url(name);
+}
+
+void PostgresServer::start() {
+    if (running()) return;
+    process_.emplace(
+        ProcessOptions{.command = {server_script("postgres"), "run", "--dir",
+                                   (folder_ / "server").string(), "--port", std::to_string(port_)},
+                       .environment = {{"OUTBOX_DIES_WITH_PARENT", "1"}},
+                       .output_folder = folder_.path(),
+                       .death_signal = SIGQUIT});
+    wait_until_ready(*process_, "PostgreSQL", folder_.path(),
+                     [&] { return PQping(url().c_str()) == PQPING_OK; });
+}
+
+void PostgresServer::stop(Stop mode) {
+    if (!running()) return;
+    switch (mode) {
+        case Stop::kSmart:
+            process_->kill(SIGTERM);
+            break;
+        case Stop::kFast:
+            process_->kill(SIGINT);
+            break;
+        case Stop::kImmediate:
+            process_->kill(SIGQUIT);
+            break;
+        case Stop::kKill:
+            process_->kill(SIGKILL);
+            break;
+    }
+    wait_until_ended(process_, "PostgreSQL", folder_.path());
+}
+
+bool PostgresServer::running() {
+    return process_ && process_->running();
+}
+
+void PostgresServer::signal_all(int signal_number) {
+    if (!running()) return;
+    const auto pid = std::to_string(process_->pid());
+    const auto children = read_file("/proc/" + pid + "/task/" + pid + "/children");
+    process_->kill(signal_number);
+    for (size_t at = 0; at < children.size();) {
+        const auto end = children.find(' ', at);
+        ::kill(std::stoi(children.substr(at, end - at)), signal_number);
+        at = end == std::string::npos ? children.size() : end + 1;
+    }
+}
+
+void PostgresServer::pause() {
+    signal_all(SIGSTOP);
+}
+void PostgresServer::resume() {
+    signal_all(SIGCONT);
+}
+
+std::string PostgresServer::log_tail() const {
+    return whole_log(folder_.path());
+}
+
+PostgresServer& shared_postgres() {
+    static PostgresServer server;
+    return server;
+}
+
+KafkaServer::KafkaServer(const KafkaOptions& options) : options_(options), port_(free_port()) {
+    std::filesystem::create_directories(folder_ / "server");
+    std::ofstream(folder_ / "server/controller_port") << free_port() << '\n';
+    std::ofstream(folder_ / "properties") << options_.properties << '\n';
+    start();
+}
+
+KafkaServer::~KafkaServer() = default;
+
+std::string KafkaServer::bootstrap() const {
+    return "127.0.0.1:" + std::to_string(port_);
+}
+
+void KafkaServer::start() {
+    if (running()) return;
+    process_.emplace(
+        ProcessOptions{.command = {server_script("kafka"), "run", "--dir",
+                                   (folder_ / "server").string(), "--port", std::to_string(port_)},
+                       .environment = {{"KAFKA_AUTO_CREATE_TOPICS",
+                                        options_.auto_create_topics ? "true" : "false"},
+                                       {"KAFKA_PROPERTIES", (folder_ / "properties").string()}},
+                       .output_folder = folder_.path(),
+                       .death_signal = SIGKILL});
+    wait_until_ready(*process_, "Kafka", folder_.path(), [&] {
+        return read_file(folder_ / "stdout").find("Kafka Server started") != std::string::npos;
+    });
+}
+
+void KafkaServer::stop() {
+    if (!running()) return;
+    process_->kill(SIGTERM);
+    wait_until_ended(process_, "Kafka", folder_.path());
+}
+
+void KafkaServer::kill() {
+    if (!running()) return;
+    process_->kill(SIGKILL);
+    wait_until_ended(process_, "Kafka", folder_.path());
+}
+
+void KafkaServer::restart() {
+    stop();
+    start();
+}
+
+void KafkaServer::pause() {
+    process_->kill(SIGSTOP);
+}
+void KafkaServer::resume() {
+    process_->kill(SIGCONT);
+}
+bool KafkaServer::running() {
+    return process_ && process_->running();
+}
+std::string KafkaServer::log_tail() const {
+    return whole_log(folder_.path());
+}
+
+KafkaServer& shared_kafka() {
+    static KafkaServer server;
+    return server;
+}
+
+}  // namespace outbox::test

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tests/support/files.h"
+#include "tests/support/process.h"
+
+namespace outbox::test {
+
+// Real servers for tests, each in a folder and on ports of its own, gone with their owner or with
+// this process. A server that cannot be started throws std::runtime_error with its log,
+// so that the test fails.
+
+// PostgreSQL 15 with wal_level=logical and durable commits. User postgres needs no password; a
+// role granted to a role `with_password` (create it first) must give its own over TCP.
+class PostgresServer {
+  public:
+    enum class Stop { kSmart, kFast, kImmediate, kKill };
+
+    PostgresServer();
+    ~PostgresServer();
+    PostgresServer(const PostgresServer&) = delete;
+    PostgresServer& operator=(const PostgresServer&) = delete;
+
+    // postgresql://postgres@127.0.0.1:PORT/DATABASE; the port stays the same after a restart.
+    std::string url(const std::string& database = "postgres") const;
+    int port() const { return port_; }
+
+    // Makes a new, empty database and returns its URL.
+    std::string create_database();
+
+    // Ends the server and waits for it. kImmediate and kKill are crashes.
+    void stop(Stop mode = Stop::kFast);
+    void start();
+    bool running();
+
+    // SIGSTOP and SIGCONT to the postmaster and all its children: a server that hangs.
+    void pause();
+    void resume();
+
+    std::string log_tail() const;
+
+  private:
+    void signal_all(int signal_number);
+
+    TemporaryFolder folder_{"postgres"};
+    int port_;
+    std::optional<Process> process_;
+    std::atomic<int> databases_{0};
+};
+
+// One server for all tests of this binary, started at first use.
+PostgresServer& shared_postgres();
+
+struct KafkaOptions {
+    bool auto_create_topics = true;
+    std::string properties;  // more broker settings, one name=value per line
+};
+
+// Apache Kafka 4.2, one node, 12 partitions by default.
+class KafkaServer {
+  public:
+    explicit KafkaServer(const KafkaOptions& options = {});
+    ~KafkaServer();
+    KafkaServer(const KafkaServer&) = delete;
+    KafkaServer& operator=(const KafkaServer&) = delete;
+
+    // 127.0.0.1:PORT; the same after a restart.
+    std::string bootstrap() const;
+
+    // Data survives each of these.
+    void stop();   // in order
+    void kill();   // SIGKILL
+    void start();  // returns when it serves
+    void restart();
+    void pause();  // SIGSTOP: it hangs
+    void resume();
+    bool running();
+
+    std::string log_tail() const;
+
+  private:
+    TemporaryFolder folder_{"kafka"};
+    KafkaOptions options_;
+    int port_;
+    std::optional<Process> process_;
+};
+
+KafkaServer& shared_kafka();
+
+}  // namespace outbox::test

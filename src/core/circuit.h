@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+
+#include <outbox/spi/event_batch.h>
+
+#include "core/retry_policy.h"
+
+namespace outbox::core {
+
+/// Whether a route may send. Closed: yes. Open: not before a time. Half open: one event, the
+/// probe, whose outcome decides. Pure; not thread-safe; times are `Clock::boot_us`.
+class Circuit {
+  public:
+    enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
+
+    explicit Circuit(RetryPolicy backoff) : backoff_(backoff) {}
+
+    [[nodiscard]] State state() const { return state_; }
+    [[nodiscard]] std::int64_t opens_until_us() const { return until_us_; }
+    /// The event whose failure opened the circuit last; 0: none.
+    [[nodiscard]] spi::Position culprit() const { return culprit_; }
+    /// An event to be sent again alone, to learn whether it is at fault; 0: none.
+    [[nodiscard]] spi::Position suspect() const { return suspect_; }
+
+    /// The destination failed on the event at `position`. True: the failure follows this event
+    /// while others succeed, so it is the event's own; the circuit stays as it is.
+    bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
+        if (position == culprit_ && others_succeeded_) return true;
+        if (state_ == State::kOpen) return false;
+        culprit_ = position;
+        others_succeeded_ = false;
+        ++failures_;
+        state_ = State::kOpen;
+        until_us_ = now_us + backoff_.delay_us(failures_, random);
+        return false;
+    }
+
+    /// The destination refused something and this event is the likely cause: it is the next probe.
+    void suspect(spi::Position position) { suspect_ = position; }
+
+    /// The event at `position` was published, or failed through its own fault: the destination
+    /// answers.
+    void answered(spi::Position position, bool published) {
+        if (position == suspect_) suspect_ = 0;
+        // Late acknowledgements of records sent before the failure prove nothing about now.
+        if (state_ == State::kOpen) return;
+        if (published) {
+            if (position == culprit_) {
+                culprit_ = 0;
+            } else {
+                others_succeeded_ = true;
+            }
+        }
+        state_ = State::kClosed;
+        failures_ = 0;
+    }
+
+    /// Moves from open to half open when the time has come.
+    void tick(std::int64_t now_us) {
+        if (state_ == State::kOpen && now_us >= until_us_) state_ = State::kHalfOpen;
+    }
+
+  private:
+    RetryPolicy backoff_;
+    State state_ = State::kClosed;
+    std::int64_t until_us_ = 0;
+    std::uint32_t failures_ = 0;
+    spi::Position culprit_ = 0;
+    spi::Position suspect_ = 0;
+    bool others_succeeded_ = false;
+};
+
+}  // namespace outbox::core

@@ -1,0 +1,174 @@
+#include "core/routing.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace outbox::core {
+
+namespace {
+
+constexpr std::size_t kMaxCachedTopics = 1'000;
+
+bool lists(const std::vector<std::string>& list, std::string_view value) {
+    return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
+Status invalid_topic(std::string message) {
+    return {ErrorCode::kTopicInvalid, Advice::kDeadLetter, std::move(message)};
+}
+
+Status invalid_template(std::string_view text, const std::string& what) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop,
+            "topic template '" + std::string(text) + "': " + what};
+}
+
+}  // namespace
+
+bool Predicate::matches(const spi::EventView& event) const {
+    return lists(aggregate_types, event.aggregate_type) && lists(event_types, event.event_type) &&
+           lists(topics, event.topic) && lists(tenants, event.tenant_id);
+}
+
+Status check_topic_name(std::string_view topic) {
+    if (topic.empty()) return invalid_topic("the topic is empty; set a topic or a topic template");
+    if (topic.size() > kMaxTopicBytes) {
+        return invalid_topic("the topic has " + std::to_string(topic.size()) +
+                             " characters; the limit is " + std::to_string(kMaxTopicBytes));
+    }
+    if (topic == "." || topic == "..") return invalid_topic("'.' and '..' are not topic names");
+    if (topic.starts_with("__")) {
+        return invalid_topic("topic '" + std::string(topic) +
+                             "' starts with '__', which is kept for the broker");
+    }
+    const auto bad = std::find_if_not(topic.begin(), topic.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+    });
+    if (bad != topic.end()) {
+        return invalid_topic("the topic has a character outside [a-zA-Z0-9._-] at offset " +
+                             std::to_string(bad - topic.begin()));
+    }
+    return {};
+}
+
+Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<std::string> allowed,
+                                  std::string fallback) {
+    TopicRule rule;
+    rule.allowed_ = std::move(allowed);
+    rule.fallback_ = std::move(fallback);
+    rule.cacheable_ = true;
+    std::string_view rest = topic_template;
+    while (!rest.empty()) {
+        const std::size_t open = rest.find('{');
+        const std::string_view text = rest.substr(0, open);
+        if (text.find('}') != std::string_view::npos) {
+            return invalid_template(topic_template, "'}' without '{'");
+        }
+        if (!text.empty()) rule.parts_.push_back({Field::kText, false, std::string(text)});
+        if (open == std::string_view::npos) break;
+        const std::size_t close = rest.find('}', open);
+        if (close == std::string_view::npos) {
+            return invalid_template(topic_template, "'{' without '}'");
+        }
+        std::string_view name = rest.substr(open + 1, close - open - 1);
+        Part part;
+        if (const std::size_t bar = name.find('|'); bar != std::string_view::npos) {
+            if (name.substr(bar + 1) != "lower") {
+                return invalid_template(
+                    topic_template,
+                    "unknown filter '" + std::string(name.substr(bar + 1)) + "'; there is 'lower'");
+            }
+            part.lower = true;
+            name = name.substr(0, bar);
+        }
+        if (name == "aggregate_type") {
+            part.field = Field::kAggregateType;
+        } else if (name == "event_type") {
+            part.field = Field::kEventType;
+        } else if (name == "tenant_id") {
+            part.field = Field::kTenant;
+        } else if (name == "routing_key") {
+            part.field = Field::kRoutingKey;
+        } else {
+            return invalid_template(topic_template,
+                                    "unknown field '" + std::string(name) +
+                                        "'; there are aggregate_type, event_type, tenant_id and "
+                                        "routing_key");
+        }
+        rule.cacheable_ = rule.cacheable_ &&
+                          (part.field == Field::kAggregateType || part.field == Field::kEventType);
+        rule.parts_.push_back(std::move(part));
+        rest.remove_prefix(close + 1);
+    }
+    return rule;
+}
+
+Status TopicRule::check(std::string_view topic) const {
+    if (Status valid = check_topic_name(topic); !valid.ok()) return valid;
+    if (allowed_.empty()) return {};
+    const bool listed =
+        std::any_of(allowed_.begin(), allowed_.end(), [&](const std::string& entry) {
+            if (!entry.empty() && entry.back() == '*') {
+                return topic.starts_with(std::string_view(entry).substr(0, entry.size() - 1));
+            }
+            return topic == entry;
+        });
+    if (listed) return {};
+    return invalid_topic("topic '" + std::string(topic) +
+                         "' is not in the route's list of allowed topics");
+}
+
+Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::EventBatch& batch) {
+    const bool own = !event.topic.empty();
+    if (!own && cacheable_) {
+        scratch_.assign(event.aggregate_type);
+        scratch_ += '\0';
+        scratch_ += event.event_type;
+        if (const auto it = made_.find(scratch_); it != made_.end()) {
+            return std::string_view(it->second);
+        }
+    }
+    std::string made;
+    if (own) {
+        if (Status valid = check(event.topic); !valid.ok()) return valid;
+        return event.topic;
+    }
+    for (const Part& part : parts_) {
+        std::string_view value;
+        switch (part.field) {
+            case Field::kText:
+                value = part.text;
+                break;
+            case Field::kAggregateType:
+                value = event.aggregate_type;
+                break;
+            case Field::kEventType:
+                value = event.event_type;
+                break;
+            case Field::kTenant:
+                value = event.tenant_id;
+                break;
+            case Field::kRoutingKey:
+                value = event.routing_key;
+                break;
+        }
+        if (value.empty()) {
+            made.clear();
+            break;
+        }
+        const std::size_t start = made.size();
+        made += value;
+        if (part.lower) {
+            std::transform(made.begin() + static_cast<std::ptrdiff_t>(start), made.end(),
+                           made.begin() + static_cast<std::ptrdiff_t>(start),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        }
+    }
+    if (made.empty()) made = fallback_;
+    if (Status valid = check(made); !valid.ok()) return valid;
+    if (cacheable_ && made_.size() < kMaxCachedTopics) {
+        return std::string_view(made_.emplace(scratch_, std::move(made)).first->second);
+    }
+    return batch.copy(made);
+}
+
+}  // namespace outbox::core

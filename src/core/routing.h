@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+namespace outbox::core {
+
+/// Which events a route takes: each non-empty list must hold the event's field.
+struct Predicate {
+    std::vector<std::string> aggregate_types;
+    std::vector<std::string> event_types;
+    std::vector<std::string> topics;
+    std::vector<std::string> tenants;
+
+    [[nodiscard]] bool matches(const spi::EventView& event) const;
+};
+
+/// Where an event of a route goes: its own topic, else the template, else the fallback.
+/// Not thread-safe (keeps the last topics that it made).
+class TopicRule {
+  public:
+    /// `topic_template` holds text and `{field}` or `{field|lower}`, where field is one of
+    /// aggregate_type, event_type, tenant_id, routing_key, topic. `allowed` are exact names or
+    /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
+    /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
+    static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
+                                  std::string fallback);
+
+    /// The topic of an event; the view lives as long as `batch` or this object.
+    /// Errors: kTopicInvalid/dead_letter with the cause.
+    Result<std::string_view> topic(const spi::EventView& event, spi::EventBatch& batch);
+
+  private:
+    enum class Field : std::uint8_t { kText, kAggregateType, kEventType, kTenant, kRoutingKey };
+    struct Part {
+        Field field = Field::kText;
+        bool lower = false;
+        std::string text;
+    };
+
+    Status check(std::string_view topic) const;
+
+    std::vector<Part> parts_;
+    std::vector<std::string> allowed_;
+    std::string fallback_;
+    bool cacheable_ = false;  // made of aggregate and event type only
+    std::string scratch_;
+    std::unordered_map<std::string, std::string> made_;
+};
+
+/// The longest topic name that any sink takes (Kafka's limit).
+inline constexpr std::size_t kMaxTopicBytes = 249;
+
+/// Valid topic names have 1 to 249 characters of [a-zA-Z0-9._-], are not "." or "..", and do not
+/// start with "__", which brokers keep for themselves. The message says what is wrong.
+Status check_topic_name(std::string_view topic);
+
+}  // namespace outbox::core

@@ -95,6 +95,16 @@ struct RecordBatch {
     }
 };
 
+/// What a relay tells people of a route through the database (table outbox_route_stats).
+struct RouteFigures {
+    std::string route;
+    std::uint64_t published = 0;  ///< Since the figures were saved last; added to the total.
+    std::uint64_t dead = 0;       ///< Likewise.
+    std::string circuit;          ///< "closed", "open", "half_open".
+    std::string last_error;       ///< Empty: none since the start.
+    double rate_per_s = 0;        ///< Events published per second, over the last seconds.
+};
+
 /// Writes outcomes. Used by one thread; calls block on the database until the commit is durable.
 class Recorder {
   public:
@@ -122,6 +132,12 @@ class Recorder {
     /// Dead letters of the route that an operator asked to deliver again, oldest first.
     virtual Result<std::vector<DeadLetter>> load_redeliveries(std::string_view route,
                                                               std::size_t limit) = 0;
+
+    /// Keys of the route's dead letters, for routes whose dead letters block their key.
+    virtual Result<std::vector<std::string>> load_dead_keys(std::string_view route) = 0;
+
+    /// Adds to the figures that `outbox status` shows of each route.
+    virtual Status save_figures(std::uint64_t epoch, std::span<const RouteFigures> figures) = 0;
 
     /// Figures for metrics and health; `dead` counts dead letters.
     struct Stats {

@@ -1,0 +1,67 @@
+#include "core/url.h"
+
+#include <gtest/gtest.h>
+
+namespace outbox {
+namespace {
+
+TEST(Url, KeepsEveryPartOfADatabaseUrl) {
+    const auto url = parse_url("postgresql://al%40ice:s%3Acret@db.local:6432/shop?sslmode=require");
+    ASSERT_TRUE(url.ok());
+    EXPECT_EQ(url->scheme, "postgresql");
+    EXPECT_EQ(url->user, "al@ice");
+    EXPECT_EQ(url->password, "s:cret");
+    EXPECT_EQ(url->authority, "db.local:6432");
+    EXPECT_EQ(url->path, "/shop");
+    EXPECT_EQ(url->query_value("sslmode"), "require");
+    EXPECT_EQ(url->query_value("missing", "none"), "none");
+}
+
+TEST(Url, AcceptsSchemesWithoutHost) {
+    EXPECT_EQ(parse_url("stdout:")->scheme, "stdout");
+    EXPECT_EQ(parse_url("sqlite:///var/lib/shop.db")->path, "/var/lib/shop.db");
+    EXPECT_EQ(parse_url("sqlite:///var/lib/shop.db")->authority, "");
+    EXPECT_EQ(parse_url("mailbox+sqlite:///a.db?mailbox=mail")->query_value("mailbox"), "mail");
+    EXPECT_EQ(parse_url("kafka://a:9092,b:9092")->authority, "a:9092,b:9092");
+}
+
+TEST(Url, RefusesTextThatIsNoUrlWithAnExample) {
+    const auto url = parse_url("localhost/shop");
+    ASSERT_FALSE(url.ok());
+    EXPECT_EQ(url.error().code, ErrorCode::kConfigInvalid);
+    EXPECT_NE(url.error().message.find("postgresql://"), std::string::npos);
+    EXPECT_FALSE(parse_url("").ok());
+    EXPECT_FALSE(parse_url("://x").ok());
+}
+
+TEST(Redact, HidesPasswordsOfUrlsAndOfConnectionStrings) {
+    EXPECT_EQ(redact("to postgresql://app:s3cret@db/shop failed"),
+              "to postgresql://app:***@db/shop failed");
+    EXPECT_EQ(redact("host=db password=s3cret user=app"), "host=db password=*** user=app");
+    EXPECT_EQ(redact("password='a b\\'c' user=app"), "password=*** user=app");
+    EXPECT_EQ(redact("kafka://h:9092?kafka.sasl.password=x&a=b"),
+              "kafka://h:9092?kafka.sasl.password=***&a=b");
+}
+
+TEST(Redact, HidesTheWholePasswordThatHoldsSeparators) {
+    EXPECT_EQ(redact("postgresql://app:p/w@x@db/shop"), "postgresql://app:***@db/shop");
+}
+
+TEST(Redact, LeavesTextWithoutSecretsAlone) {
+    for (const char* text : {"postgresql://app@db:5432/shop", "kafka://a:9092,b:9092", "plain",
+                             "postgresql://db:5432/shop?sslmode=require", "password="}) {
+        EXPECT_EQ(redact(text), text);
+        EXPECT_FALSE(holds_secret(text));
+    }
+    EXPECT_TRUE(holds_secret("postgresql://a:b@c/d"));
+}
+
+TEST(Redact, SurvivesEveryPrefixOfASecretText) {
+    const std::string text = "password='x\\'y' postgresql://a:b@c?password=z&q";
+    for (std::size_t size = 0; size <= text.size(); ++size) {
+        EXPECT_EQ(redact(text.substr(0, size)).find("z&"), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace outbox

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+namespace outbox::core {
+
+/// What a journal line says about its event.
+enum class JournalState : std::uint8_t {
+    kIntent,      ///< About to commit; whether it did is not known from this line.
+    kCommitted,   ///< The transaction is durable. What a line without `state` means.
+    kRolledBack,  ///< The transaction left nothing.
+};
+
+/// One line of a journal, produced or received.
+struct JournalLine {
+    std::string id;
+    std::string key;       ///< Empty: no order is promised.
+    std::int64_t n = 0;    ///< Rises by transaction within a key; 0: not said.
+    bool applied = false;  ///< Received only: the effect was applied, not dropped as a repeat.
+    std::string consumer;  ///< Received only; empty: the file stands for the consumer.
+    JournalState state = JournalState::kCommitted;
+};
+
+/// Reads `{"id":…,"key":…,"n":…,"applied":…,"consumer":…,"state":…}`; only `id` is required,
+/// other fields are ignored. The error says what is wrong, not where.
+Result<JournalLine> parse_journal_line(std::string_view line);
+
+/// What `Verifier` found. Each count is of distinct events, `repeats` of lines.
+struct Verdict {
+    std::int64_t lost = 0;             ///< Committed, not dead, missing at a consumer.
+    std::int64_t ghosts = 0;           ///< Received, but never committed.
+    std::int64_t out_of_order = 0;     ///< First received after a later one of the same key.
+    std::int64_t repeats_applied = 0;  ///< Applied more than once by one consumer.
+    std::int64_t dead_letters = 0;     ///< Given up on, counted once for each route.
+    std::int64_t repeats = 0;          ///< Lines that repeat an event at the same consumer.
+    std::int64_t produced = 0;         ///< Committed events.
+    std::int64_t received = 0;         ///< Received lines, repeats included.
+    std::int64_t uncertain = 0;        ///< Events known at some place only by an intent.
+
+    [[nodiscard]] bool ok() const {
+        return lost == 0 && ghosts == 0 && out_of_order == 0 && repeats_applied == 0;
+    }
+};
+
+/// One event at fault, for the report.
+struct VerifyFault {
+    enum class Kind : std::uint8_t { kLost, kGhost, kOutOfOrder, kRepeatApplied };
+    Kind kind = Kind::kLost;
+    std::string id;
+    std::string key;
+    std::int64_t n = 0;
+    std::string consumer;
+};
+
+/// Gives each distinct text a small number. Exact: texts are compared, not only their hashes.
+class TextTable {
+  public:
+    static constexpr std::uint32_t kNone = UINT32_MAX;
+    [[nodiscard]] std::uint32_t find(std::string_view text) const;
+    std::uint32_t add(std::string_view text);  ///< The number of `text`, new or known.
+    [[nodiscard]] std::string_view text(std::uint32_t number) const;
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(rows_.size()); }
+
+  private:
+    struct Row {
+        std::uint64_t hash = 0;
+        const char* data = nullptr;
+        std::uint32_t size = 0;
+    };
+    [[nodiscard]] std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
+    void grow();
+    std::vector<Row> rows_;
+    std::vector<std::uint32_t> slots_;
+    std::deque<std::string> blocks_;
+};
+
+/// Compares what producers committed with what consumers saw. Feed every produced line, then the
+/// dead letters, then the received files one after the other, each in file order; then `finish`.
+/// Takes about 150 bytes for each distinct event. Not thread-safe.
+class Verifier {
+  public:
+    static constexpr std::size_t kMaxConsumers = 64;
+    static constexpr std::int64_t kMaxFaultsKept = 20;
+
+    /// An error when the id was produced before with another key or n.
+    Status produced(const JournalLine& line);
+
+    /// One dead letter of the event, in one route.
+    void dead_letter(std::string_view id);
+
+    /// Starts a received file. The file is a consumer of its own, also when it is empty, except
+    /// that lines with a `consumer` belong to that one, whatever file they are in. Every consumer
+    /// has to receive every event.
+    Status begin_received(std::string_view file_name);
+    Status received(const JournalLine& line);
+
+    /// Call once.
+    Result<Verdict> finish();
+
+    /// The first `kMaxFaultsKept` faults of each kind.
+    [[nodiscard]] const std::vector<VerifyFault>& faults() const { return faults_; }
+
+  private:
+    struct Item {
+        std::uint64_t seen = 0;      ///< One bit per consumer: some line, an intent included.
+        std::uint64_t received = 0;  ///< A line that is no intent.
+        std::uint64_t applied = 0;
+        std::int64_t n = 0;
+        std::uint32_t key = TextTable::kNone;
+        std::uint16_t dead = 0;
+        bool produced = false;  ///< Some produced line names it.
+        bool committed = false;
+        bool rolled_back = false;
+        bool ghost = false;
+        bool late = false;
+        bool applied_twice = false;
+    };
+
+    Item& item(std::string_view id);
+    Result<std::uint32_t> consumer_number(std::string_view name);
+    void check_order(std::uint32_t id, std::uint32_t consumer);
+    void check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied);
+    void check_lost(std::uint32_t id, std::uint64_t all_consumers);
+    void keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
+                    std::uint32_t consumer);
+
+    TextTable ids_;
+    TextTable keys_;
+    TextTable consumer_names_;
+    std::vector<Item> items_;                           ///< By id number.
+    std::vector<std::vector<std::int64_t>> highest_n_;  ///< By consumer number, by key number.
+    std::string file_name_;
+    bool file_is_empty_ = false;
+    std::vector<VerifyFault> faults_;
+    Verdict verdict_;
+};
+
+}  // namespace outbox::core

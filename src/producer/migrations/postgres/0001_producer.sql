@@ -1,22 +1,39 @@
--- Producer side: the outbox table, what the relay keeps beside it, and the view for people.
--- {{payload_type}} is jsonb unless `migrate --payload` says otherwise.
+-- Producer side: the outbox table, what the relay keeps beside it, the view for people and the
+-- functions for writers. `migrate` fills in {{payload_type}} (jsonb unless told otherwise) and what
+-- follows from it; it sets search_path to the schema of these tables before this file runs.
 
+-- RFC 9562, section 5.7: 48 bits of Unix milliseconds, then a version 4 UUID's random bits with the
+-- version set to 7. plpgsql, because a language-sql function costs each plain INSERT 50 us more.
 CREATE FUNCTION outbox_uuidv7() RETURNS uuid
-LANGUAGE sql VOLATILE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
-    -- RFC 9562, section 5.7: 48 bits of Unix milliseconds, version, variant, random bits.
-    SELECT encode(
-        set_byte(
-            set_byte(
-                overlay(uuid_send(gen_random_uuid())
-                        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                        FROM 1 FOR 6),
-                6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112),
-            8, (get_byte(uuid_send(gen_random_uuid()), 8) & 63) | 128),
-        'hex')::uuid
+BEGIN
+    RETURN pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(
+        pg_catalog.overlay(
+            pg_catalog.uuid_send(pg_catalog.gen_random_uuid()),
+            pg_catalog.substring(pg_catalog.int8send(pg_catalog.floor(pg_catalog.date_part(
+                'epoch', pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
+            1, 6),
+        52, 1), 53, 1), 'hex')::uuid;
+END
 $$;
 
+-- Reached only by a payload over the limit; a constraint alone could not name the remedy.
+CREATE FUNCTION outbox_refuse_payload(actual_bytes integer, max_bytes integer) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RAISE EXCEPTION 'OB_PAYLOAD_TOO_LARGE: the payload has % bytes, the limit is %',
+            actual_bytes, max_bytes
+        USING ERRCODE = 'OB001',
+              HINT = 'Store the data elsewhere and send a reference to it (claim check). To raise '
+                     'the limit, replace the constraint outbox_payload_size of the table; the '
+                     'broker''s limit must be above it.';
+END
+$$;
+
+-- The limit counts bytes of the payload's text, which is what the sinks send; the check costs
+-- 1.5 us for 200 bytes.
 CREATE TABLE outbox_events (
     position       bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     id             uuid NOT NULL DEFAULT outbox_uuidv7(),
@@ -31,7 +48,10 @@ CREATE TABLE outbox_events (
     occurred_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     topic          text,
     key            text,
-    routing_key    text
+    routing_key    text,
+    CONSTRAINT outbox_payload_size CHECK (
+        octet_length({{payload_text}}) <= 1048576
+        OR outbox_refuse_payload(octet_length({{payload_text}}), 1048576))
 );
 
 -- Delayed events wait here, so that they never hold a key; the relay moves them when due.
@@ -51,7 +71,109 @@ CREATE TABLE outbox_scheduled (
     topic          text,
     key            text,
     routing_key    text,
-    PRIMARY KEY (available_at, schedule_id)
+    PRIMARY KEY (available_at, schedule_id),
+    CONSTRAINT outbox_payload_size CHECK (
+        octet_length({{payload_text}}) <= 1048576
+        OR outbox_refuse_payload(octet_length({{payload_text}}), 1048576))
 );
 
 {{side_tables}}
+
+-- Every event that is not published yet, and the dead ones. Rows of published events are gone.
+-- The oldest unsent: WHERE status <> 'DEAD' ORDER BY position LIMIT 50.
+CREATE VIEW outbox_status AS
+SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+       e.occurred_at, e.tenant_id, e.topic,
+       CASE WHEN f.attempts > 0 THEN 'RETRYING' ELSE 'PENDING' END AS status,
+       coalesce(f.attempts, 0) AS attempts, f.error
+FROM outbox_events e
+LEFT JOIN LATERAL (
+    SELECT d.attempts, d.error_code || ': ' || d.last_error AS error
+    FROM outbox_delivery d
+    WHERE d.position = e.position
+      AND d.source = (SELECT n.nspname || '.' || c.relname
+                      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                      WHERE c.oid = 'outbox_events'::regclass)
+    ORDER BY d.attempts DESC
+    LIMIT 1) f ON true
+UNION ALL
+SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},
+       d.occurred_at, d.tenant_id, d.topic, 'DEAD', d.attempts, d.error_code || ': ' || d.error
+FROM outbox_dead_letters d
+WHERE d.source = (SELECT n.nspname || '.' || c.relname
+                  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                  WHERE c.oid = 'outbox_events'::regclass);
+
+-- For writers of a key that nothing else serialises: waits until no other transaction holds one of
+-- the keys and keeps them until the transaction ends. Sorted, so that two calls cannot deadlock.
+CREATE FUNCTION outbox_lock_keys(VARIADIC keys text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    -- 0x6f7574626f78 is "outbox": keeps clear of other users of advisory locks.
+    PERFORM pg_advisory_xact_lock(hash)
+    FROM (SELECT DISTINCT hashtextextended(k, 122550254464888) AS hash
+          FROM unnest(keys) AS k WHERE k IS NOT NULL ORDER BY 1) AS sorted;
+END
+$$;
+
+-- Writes one event in the caller's transaction and returns its id. Delayed until `available_at`
+-- where that is given; `lock_key` takes the per-key lock first.
+CREATE FUNCTION outbox_emit(
+    topic          text DEFAULT NULL,
+    payload        {{payload_type}} DEFAULT NULL,
+    aggregate_type text DEFAULT NULL,
+    aggregate_id   text DEFAULT NULL,
+    event_type     text DEFAULT NULL,
+    key            text DEFAULT NULL,
+    headers        jsonb DEFAULT NULL,
+    traceparent    text DEFAULT NULL,
+    tenant_id      text DEFAULT NULL,
+    routing_key    text DEFAULT NULL,
+    schema_id      text DEFAULT NULL,
+    schema_version text DEFAULT NULL,
+    occurred_at    timestamptz DEFAULT NULL,
+    available_at   timestamptz DEFAULT NULL,
+    id             uuid DEFAULT NULL,
+    lock_key       boolean DEFAULT false)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_variable
+BEGIN
+    IF topic IS NULL AND aggregate_type IS NULL THEN
+        RAISE EXCEPTION 'OB_INVALID_EVENT: an event needs a topic or an aggregate_type'
+            USING ERRCODE = 'OB002', HINT = 'Call outbox_emit(topic, payload), or name arguments: '
+                'outbox_emit(aggregate_type => ..., aggregate_id => ..., event_type => ..., '
+                'payload => ...).';
+    END IF;
+    IF octet_length(topic) > 249 THEN
+        RAISE EXCEPTION 'OB_TOPIC_INVALID: the topic has % bytes, the limit is 249',
+            octet_length(topic) USING ERRCODE = 'OB002';
+    END IF;
+    id := coalesce(id, outbox_uuidv7());
+    IF traceparent IS NOT NULL THEN
+        headers := coalesce(headers, '{}') || jsonb_build_object('traceparent', traceparent);
+    END IF;
+    IF lock_key AND coalesce(nullif(key, ''), aggregate_id) IS NOT NULL THEN
+        PERFORM outbox_lock_keys(coalesce(nullif(key, ''), aggregate_id));
+    END IF;
+    IF available_at IS NOT NULL THEN
+        INSERT INTO outbox_scheduled (available_at, id, aggregate_type, aggregate_id, event_type,
+            payload, headers, tenant_id, schema_id, schema_version, occurred_at, topic, key,
+            routing_key)
+        VALUES (available_at, id, aggregate_type, aggregate_id, event_type, payload, headers,
+            coalesce(tenant_id, 'default'), schema_id, schema_version,
+            coalesce(occurred_at, clock_timestamp()), topic, key, routing_key);
+    ELSE
+        INSERT INTO outbox_events (id, aggregate_type, aggregate_id, event_type, payload, headers,
+            tenant_id, schema_id, schema_version, occurred_at, topic, key, routing_key)
+        VALUES (id, aggregate_type, aggregate_id, event_type, payload, headers,
+            coalesce(tenant_id, 'default'), schema_id, schema_version,
+            coalesce(occurred_at, clock_timestamp()), topic, key, routing_key);
+    END IF;
+    RETURN id;
+END
+$$;

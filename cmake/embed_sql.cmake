@@ -1,0 +1,32 @@
+# cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
+# Writes the SQL files under src/*/migrations/ into a C++ table, sorted by path, each with its
+# SHA-256. {{side_tables}} in a file stands for side_tables.sql beside it.
+
+file(GLOB files "${ROOT}/*/migrations/postgres/*.sql" "${ROOT}/*/migrations/sqlite/*.sql")
+list(SORT files)
+set(rows "")
+foreach(file IN LISTS files)
+    file(READ "${file}" text)
+    get_filename_component(folder "${file}" DIRECTORY)
+    if(text MATCHES "{{side_tables}}")
+        file(READ "${folder}/side_tables.sql" side_tables)
+        string(REPLACE "{{side_tables}}" "${side_tables}" text "${text}")
+    endif()
+    string(SHA256 checksum "${text}")
+    file(RELATIVE_PATH name "${ROOT}" "${file}")
+    string(REPLACE "/migrations/" "/" name "${name}")
+    string(APPEND rows "    {\"${name}\",\n     \"${checksum}\",\n"
+           "     R\"outboxsql(${text})outboxsql\"},\n")
+endforeach()
+file(WRITE "${OUT}.new" "// Made by cmake/embed_sql.cmake.
+#include \"core/embedded_sql.h\"
+
+namespace outbox {
+namespace {
+constexpr EmbeddedSql kFiles[] = {
+${rows}};
+}  // namespace
+std::span<const EmbeddedSql> embedded_sql() { return kFiles; }
+}  // namespace outbox
+")
+file(RENAME "${OUT}.new" "${OUT}")

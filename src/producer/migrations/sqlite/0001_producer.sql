@@ -1,0 +1,79 @@
+-- Producer side for SQLite. Times are microseconds since the Unix epoch. `migrate` fills in
+-- {{payload_type}} (text, or blob for bytea) and {{payload_check}}.
+
+-- AUTOINCREMENT: SQLite would else give the position of a removed row to a new one.
+-- The default id is a UUIDv7 (RFC 9562, section 5.7).
+CREATE TABLE outbox_events (
+    position       INTEGER PRIMARY KEY AUTOINCREMENT,
+    id             text NOT NULL DEFAULT ({{uuidv7}}),
+    aggregate_type text,
+    aggregate_id   text,
+    event_type     text,
+    payload        {{payload_type}},
+    headers        text,
+    tenant_id      text NOT NULL DEFAULT 'default',
+    schema_id      text,
+    schema_version text,
+    occurred_at    integer NOT NULL DEFAULT ({{now_us}}),
+    topic          text,
+    key            text,
+    routing_key    text,
+    CONSTRAINT "OB_PAYLOAD_TOO_LARGE: over 1048576 bytes; store the data elsewhere and send a reference to it (claim check)"
+        CHECK (length(CAST(payload AS blob)) <= 1048576),
+    CONSTRAINT "OB_INVALID_EVENT: payload is not JSON" CHECK ({{payload_check}}),
+    CONSTRAINT "OB_INVALID_EVENT: headers is not a JSON object"
+        CHECK (headers IS NULL OR (json_valid(headers) AND json_type(headers) = 'object')),
+    CONSTRAINT "OB_INVALID_EVENT: occurred_at is not an integer (microseconds since the Unix epoch)"
+        CHECK (typeof(occurred_at) = 'integer')
+);
+
+-- Delayed events wait here, so that they never hold a key; the relay moves them when due.
+CREATE TABLE outbox_scheduled (
+    schedule_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    available_at   integer NOT NULL,
+    id             text NOT NULL DEFAULT ({{uuidv7}}),
+    aggregate_type text,
+    aggregate_id   text,
+    event_type     text,
+    payload        {{payload_type}},
+    headers        text,
+    tenant_id      text NOT NULL DEFAULT 'default',
+    schema_id      text,
+    schema_version text,
+    occurred_at    integer NOT NULL DEFAULT ({{now_us}}),
+    topic          text,
+    key            text,
+    routing_key    text,
+    CONSTRAINT "OB_PAYLOAD_TOO_LARGE: over 1048576 bytes; store the data elsewhere and send a reference to it (claim check)"
+        CHECK (length(CAST(payload AS blob)) <= 1048576),
+    CONSTRAINT "OB_INVALID_EVENT: payload is not JSON" CHECK ({{payload_check}}),
+    CONSTRAINT "OB_INVALID_EVENT: headers is not a JSON object"
+        CHECK (headers IS NULL OR (json_valid(headers) AND json_type(headers) = 'object')),
+    CONSTRAINT "OB_INVALID_EVENT: occurred_at or available_at is not an integer (microseconds since the Unix epoch)"
+        CHECK (typeof(occurred_at) = 'integer' AND typeof(available_at) = 'integer')
+);
+CREATE INDEX outbox_scheduled_due ON outbox_scheduled (available_at, schedule_id);
+
+{{side_tables}}
+
+-- Every event that is not published yet, and the dead ones. Rows of published events are gone.
+-- The oldest unsent: WHERE status <> 'DEAD' ORDER BY position LIMIT 50.
+CREATE VIEW outbox_status AS
+SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+       strftime('%Y-%m-%dT%H:%M:%fZ', e.occurred_at / 1000000.0, 'unixepoch') AS occurred_at,
+       e.tenant_id, e.topic,
+       CASE WHEN coalesce((SELECT max(d.attempts) FROM outbox_delivery d
+                           WHERE d.source = 'outbox_events' AND d.position = e.position), 0) > 0
+            THEN 'RETRYING' ELSE 'PENDING' END AS status,
+       coalesce((SELECT max(d.attempts) FROM outbox_delivery d
+                 WHERE d.source = 'outbox_events' AND d.position = e.position), 0) AS attempts,
+       (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
+        WHERE d.source = 'outbox_events' AND d.position = e.position
+        ORDER BY d.attempts DESC LIMIT 1) AS error
+FROM outbox_events e
+UNION ALL
+SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},
+       strftime('%Y-%m-%dT%H:%M:%fZ', d.occurred_at / 1000000.0, 'unixepoch'), d.tenant_id, d.topic,
+       'DEAD', d.attempts, d.error_code || ': ' || d.error
+FROM outbox_dead_letters d
+WHERE d.source = 'outbox_events';

@@ -1,0 +1,80 @@
+-- What the relay keeps beside an outbox table, an adopted one included. `source` is the table's
+-- name; one set of side tables serves several outbox tables. Times are microseconds since the
+-- Unix epoch.
+
+CREATE TABLE IF NOT EXISTS outbox_lease (
+    source      text PRIMARY KEY,
+    owner       text,
+    epoch       integer NOT NULL DEFAULT 0,
+    acquired_at integer,
+    expires_at  integer
+);
+
+-- `ranges` is JSON: [[first, last], ...], both ends included.
+CREATE TABLE IF NOT EXISTS outbox_ledger (
+    source     text NOT NULL,
+    route      text NOT NULL,
+    ranges     text NOT NULL DEFAULT '[]',
+    epoch      integer NOT NULL,
+    updated_at integer NOT NULL,
+    PRIMARY KEY (source, route)
+);
+
+CREATE TABLE IF NOT EXISTS outbox_delivery (
+    source          text NOT NULL,
+    route           text NOT NULL,
+    event_id        text NOT NULL,
+    position        integer,
+    key             text,
+    attempts        integer NOT NULL,
+    next_attempt_at integer NOT NULL,
+    error_code      text NOT NULL,
+    last_error      text NOT NULL,
+    first_failed_at integer NOT NULL,
+    PRIMARY KEY (source, route, event_id)
+);
+-- For outbox_status, which looks up each row that it shows.
+CREATE INDEX IF NOT EXISTS outbox_delivery_position ON outbox_delivery (source, position);
+
+CREATE TABLE IF NOT EXISTS outbox_dead_letters (
+    dead_id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    source             text NOT NULL,
+    route              text NOT NULL,
+    position           integer,
+    id                 text NOT NULL,
+    aggregate_type     text,
+    aggregate_id       text,
+    event_type         text,
+    payload            blob,
+    headers            text,
+    metadata           text,
+    tenant_id          text,
+    schema_id          text,
+    schema_version     text,
+    occurred_at        integer,
+    topic              text,
+    key                text,
+    routing_key        text,
+    attempts           integer NOT NULL,
+    error_code         text NOT NULL,
+    error              text NOT NULL,
+    died_at            integer NOT NULL,
+    retry_requested_at integer
+);
+CREATE UNIQUE INDEX IF NOT EXISTS outbox_dead_letters_event
+    ON outbox_dead_letters (source, route, id);
+CREATE INDEX IF NOT EXISTS outbox_dead_letters_retry
+    ON outbox_dead_letters (source, route, dead_id) WHERE retry_requested_at IS NOT NULL;
+
+-- Figures that outlive the rows: published_total and the like, one row per route.
+CREATE TABLE IF NOT EXISTS outbox_route_stats (
+    source          text NOT NULL,
+    route           text NOT NULL,
+    published_total integer NOT NULL DEFAULT 0,
+    dead_total      integer NOT NULL DEFAULT 0,
+    circuit         text NOT NULL DEFAULT 'closed',
+    last_error      text,
+    rate_per_s      real NOT NULL DEFAULT 0,
+    updated_at      integer NOT NULL,
+    PRIMARY KEY (source, route)
+);

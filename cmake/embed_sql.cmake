@@ -1,6 +1,6 @@
 # cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
 # Writes the SQL files under src/*/migrations/ into a C++ table, sorted by path, each with its
-# SHA-256. {{side_tables}} in a file stands for side_tables.sql beside it.
+# SHA-256. {{side_tables}} and {{mailbox}} in a file stand for the file of that name beside it.
 
 file(GLOB files "${ROOT}/*/migrations/postgres/*.sql" "${ROOT}/*/migrations/sqlite/*.sql")
 list(SORT files)
@@ -8,10 +8,12 @@ set(rows "")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
     get_filename_component(folder "${file}" DIRECTORY)
-    if(text MATCHES "{{side_tables}}")
-        file(READ "${folder}/side_tables.sql" side_tables)
-        string(REPLACE "{{side_tables}}" "${side_tables}" text "${text}")
-    endif()
+    foreach(part side_tables mailbox)
+        if(text MATCHES "{{${part}}}")
+            file(READ "${folder}/${part}.sql" part_text)
+            string(REPLACE "{{${part}}}" "${part_text}" text "${text}")
+        endif()
+    endforeach()
     string(SHA256 checksum "${text}")
     file(RELATIVE_PATH name "${ROOT}" "${file}")
     string(REPLACE "/migrations/" "/" name "${name}")

@@ -16,7 +16,8 @@ struct EmbeddedSql {
 [[nodiscard]] std::span<const EmbeddedSql> embedded_sql();
 
 /// The text of one file; empty where there is none. "producer/postgres/side_tables.sql" holds what
-/// the relay keeps beside an adopted table; its statements say IF NOT EXISTS.
+/// the relay keeps beside an adopted table, "consumer/postgres/mailbox.sql" the table that the
+/// mailbox sink needs; their statements say IF NOT EXISTS.
 [[nodiscard]] std::string_view embedded_sql_text(std::string_view path);
 
 }  // namespace outbox

@@ -1,0 +1,37 @@
+-- Consumer's side for SQLite: messages delivered without a broker, the ids of what was applied, and
+-- the messages given up on. Times are microseconds since the Unix epoch.
+
+{{mailbox}}
+
+-- Ids that a consumer has dealt with (applied, or moved to its dead letters), written in the
+-- transaction of the effect. message_time is the event's own time, the same on each repeat; the
+-- default is "unknown".
+CREATE TABLE outbox_inbox (
+    consumer     text NOT NULL,
+    message_id   text NOT NULL CHECK (message_id <> ''),
+    message_time integer NOT NULL DEFAULT (-9223372036854775807),
+    applied_at   integer NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
+    PRIMARY KEY (consumer, message_id)
+) WITHOUT ROWID;
+
+-- Messages whose handler failed for good, whole. Setting retry_requested_at has the consumer try
+-- the message once more.
+CREATE TABLE outbox_inbox_dead_letters (
+    consumer           text NOT NULL,
+    message_id         text NOT NULL,
+    topic              text NOT NULL,
+    key                text,
+    headers            text,
+    payload            blob,
+    attempts           integer NOT NULL,
+    error_code         text NOT NULL,
+    error              text NOT NULL,
+    died_at            integer NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
+    retry_requested_at integer,
+    PRIMARY KEY (consumer, message_id)
+);
+CREATE INDEX outbox_inbox_dead_letters_retry
+    ON outbox_inbox_dead_letters (consumer, retry_requested_at)
+    WHERE retry_requested_at IS NOT NULL;

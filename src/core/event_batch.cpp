@@ -28,6 +28,18 @@ char* EventBatch::allocate(std::size_t size) {
     return room;
 }
 
+void EventBatch::add_copy(const EventView& event) {
+    EventView kept = event;
+    for (std::string_view EventView::* field :
+         {&EventView::id, &EventView::aggregate_type, &EventView::aggregate_id,
+          &EventView::event_type, &EventView::payload, &EventView::headers, &EventView::tenant_id,
+          &EventView::schema_id, &EventView::schema_version, &EventView::topic, &EventView::key,
+          &EventView::routing_key, &EventView::metadata}) {
+        if ((event.*field).data() != nullptr) kept.*field = copy(event.*field);
+    }
+    events_.push_back(kept);
+}
+
 void EventBatch::clear() {
     events_.clear();
     closed.clear();

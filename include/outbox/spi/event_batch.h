@@ -57,6 +57,9 @@ class EventBatch {
 
     void add(const EventView& event) { events_.push_back(event); }
 
+    /// Adds `event` with a copy of all its bytes.
+    void add_copy(const EventView& event);
+
     [[nodiscard]] const std::vector<EventView>& events() const { return events_; }
     [[nodiscard]] std::vector<EventView>& events() { return events_; }
     [[nodiscard]] bool empty() const { return events_.empty(); }

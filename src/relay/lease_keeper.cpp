@@ -1,0 +1,64 @@
+#include "relay/lease_keeper.h"
+
+#include <chrono>
+#include <utility>
+
+namespace outbox::relay {
+
+Status LeaseKeeper::connect() {
+    if (store_) return {};
+    auto store = source_.open_lease();
+    if (!store.ok()) return store.status();
+    store_ = std::move(*store);
+    return {};
+}
+
+void LeaseKeeper::extend(std::int64_t started_us) {
+    view_.extend(started_us + (options_.lease_ttl_ms - options_.lease_margin_ms) * 1000);
+    next_renewal_us_ = started_us + options_.lease_renew_ms * 1000;
+}
+
+Result<std::optional<std::uint64_t>> LeaseKeeper::try_acquire() {
+    if (Status status = connect(); !status.ok()) return status;
+    const std::int64_t started_us = clock_.boot_us();
+    auto epoch = store_->acquire(options_.owner, std::chrono::milliseconds(options_.lease_ttl_ms));
+    if (!epoch.ok()) {
+        store_.reset();
+        return epoch.status();
+    }
+    if (*epoch) {
+        epoch_ = **epoch;
+        extend(started_us);
+    }
+    return epoch;
+}
+
+Result<bool> LeaseKeeper::keep() {
+    const std::int64_t started_us = clock_.boot_us();
+    if (started_us < next_renewal_us_) return view_.valid(started_us);
+    if (Status status = connect(); !status.ok()) {
+        next_renewal_us_ = started_us + options_.lease_retry_ms * 1000;
+        return status;
+    }
+    auto renewed = store_->renew(epoch_, std::chrono::milliseconds(options_.lease_ttl_ms));
+    if (!renewed.ok()) {
+        store_.reset();
+        next_renewal_us_ = started_us + options_.lease_retry_ms * 1000;
+        return renewed.status();
+    }
+    if (*renewed) {
+        extend(started_us);
+    } else {
+        view_.end();
+    }
+    return *renewed;
+}
+
+void LeaseKeeper::release() {
+    view_.end();
+    if (!connect().ok()) return;
+    // Failing to release costs the next relay the wait for the TTL, nothing else.
+    static_cast<void>(store_->release(epoch_));
+}
+
+}  // namespace outbox::relay

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/sink.h>
+
+#include "core/retry_policy.h"
+#include "core/routing.h"
+
+namespace outbox::relay {
+
+/// Limits and waits of a relay; the configuration reference describes each.
+struct RelayOptions {
+    std::size_t batch_size = 500;
+    std::size_t batch_bytes = std::size_t{1} << 20;
+    std::int64_t poll_busy_ms = 1;
+    std::int64_t poll_idle_ms = 100;
+    core::RetryPolicy retry;
+    /// Everything sent and not yet in a committed checkpoint: the repeats after a kill (promise 5).
+    std::size_t max_unrecorded = 10'000;
+    std::size_t max_held_bytes = std::size_t{16} << 20;
+    std::size_t max_waiting = 250'000;
+    std::int64_t record_interval_ms = 100;
+    std::size_t record_batch = 2'000;
+    std::int64_t lease_ttl_ms = 5'000;
+    std::int64_t lease_renew_ms = 1'000;
+    std::int64_t lease_margin_ms = 500;
+    std::int64_t lease_retry_ms = 200;
+    std::int64_t shutdown_grace_ms = 30'000;
+    std::int64_t retention_s = 7 * 86'400;
+    std::string owner;  ///< Names this relay in the lease; host:pid.
+};
+
+enum class OnDeadLetter : std::uint8_t { kContinue, kBlockKey };
+
+/// One route: what it takes, where it goes.
+struct RouteSpec {
+    std::string name = "default";
+    core::Predicate predicate;
+    core::TopicRule topics;
+    OnDeadLetter on_dead_letter = OnDeadLetter::kContinue;
+    /// Makes the route's sink anew, at each change of owner.
+    std::function<Result<std::unique_ptr<spi::Sink>>()> make_sink;
+};
+
+/// Something worth a log line. `what` is a stable name such as "lease_acquired".
+struct Note {
+    enum class Level : std::uint8_t { kInfo, kWarning, kError };
+    Level level = Level::kInfo;
+    std::string what;
+    std::vector<std::pair<std::string, std::string>> fields;
+};
+using Notify = std::function<void(const Note&)>;  ///< Called from any thread.
+
+}  // namespace outbox::relay

@@ -1,0 +1,100 @@
+#include "relay/outcome_queue.h"
+
+#include <iterator>
+#include <utility>
+
+namespace outbox::relay {
+
+namespace {
+
+template <typename T>
+void move_to_end(std::vector<T>& to, std::vector<T>& from) {
+    if (to.empty()) {
+        to.swap(from);
+    } else {
+        to.insert(to.end(), std::make_move_iterator(from.begin()),
+                  std::make_move_iterator(from.end()));
+    }
+    from.clear();
+}
+
+}  // namespace
+
+void Outcomes::append(Outcomes&& more) {
+    move_to_end(finished, more.finished);
+    move_to_end(closed, more.closed);
+    move_to_end(failed, more.failed);
+    move_to_end(dead, more.dead);
+    move_to_end(dead_lanes, more.dead_lanes);
+    move_to_end(redelivered, more.redelivered);
+    move_to_end(failed_again, more.failed_again);
+}
+
+void Outcomes::clear() {
+    finished.clear();
+    closed.clear();
+    failed.clear();
+    dead.clear();
+    dead_lanes.clear();
+    redelivered.clear();
+    failed_again.clear();
+}
+
+void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
+    {
+        const std::scoped_lock lock(mutex_);
+        count_ += outcomes.count();
+        urgent_ = urgent_ || outcomes.urgent();
+        pending_[route].append(std::move(outcomes));
+    }
+    outcomes.clear();
+    changed_.notify_one();
+}
+
+void OutcomeQueue::take(std::size_t count, std::chrono::milliseconds max_wait,
+                        std::vector<Outcomes>& out) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, max_wait, [&] { return count_ >= count || urgent_ || flush_; });
+    for (std::size_t route = 0; route < pending_.size(); ++route) {
+        out[route].append(std::move(pending_[route]));
+        pending_[route].clear();
+    }
+    count_ = 0;
+    urgent_ = false;
+}
+
+bool OutcomeQueue::empty() const {
+    const std::scoped_lock lock(mutex_);
+    for (const Outcomes& outcomes : pending_) {
+        if (!outcomes.empty()) return false;
+    }
+    return true;
+}
+
+void OutcomeQueue::flush() {
+    {
+        const std::scoped_lock lock(mutex_);
+        flush_ = true;
+    }
+    changed_.notify_all();
+}
+
+void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
+    const std::scoped_lock lock(mutex_);
+    Feedback& waiting = feedback_[route];
+    move_to_end(waiting.recorded, feedback.recorded);
+    move_to_end(waiting.dead_lanes, feedback.dead_lanes);
+    move_to_end(waiting.redeliver, feedback.redeliver);
+    if (feedback.dead_keys) waiting.dead_keys = std::move(feedback.dead_keys);
+    waiting.ledger_full = feedback.ledger_full;
+}
+
+bool OutcomeQueue::take_feedback(std::size_t route, Feedback& out) {
+    const std::scoped_lock lock(mutex_);
+    std::swap(out, feedback_[route]);
+    feedback_[route] = Feedback{};
+    feedback_[route].ledger_full = out.ledger_full;
+    return !out.empty();
+}
+
+}  // namespace outbox::relay

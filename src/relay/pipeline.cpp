@@ -1,0 +1,547 @@
+#include "relay/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <xxhash.h>
+
+namespace outbox::relay {
+
+namespace {
+
+constexpr std::int64_t kBusyAfterEventUs = 1'000'000;  // poll at full pace this long after an event
+constexpr std::int64_t kReadRetryMinUs = 100'000;
+constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
+constexpr std::size_t kLeaseCheckEvery = 64;
+constexpr std::size_t kMaxRefill = 500;
+
+}  // namespace
+
+Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
+                   const RelayOptions& options, core::Ledger finished,
+                   std::vector<spi::Delivery> failing, std::uint64_t seed)
+    : deps_(deps),
+      index_(index),
+      routes_(routes),
+      route_(routes[index]),
+      options_(options),
+      finished_before_(std::move(finished)),
+      random_(seed),
+      lanes_(
+          {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
+      circuit_(core::RetryPolicy{options.retry.base_ms, options.retry.max_ms, 0}),
+      read_wait_us_(options.poll_busy_ms * 1000) {
+    for (spi::Delivery& delivery : failing) {
+        std::string id = delivery.event_id;
+        failing_before_.emplace(std::move(id), std::move(delivery));
+    }
+}
+
+Status Pipeline::step() {
+    const std::int64_t now_us = deps_.clock.boot_us();
+    deps_.stats.last_step_us.store(now_us, std::memory_order_relaxed);
+    take_feedback();
+    circuit_.tick(now_us);
+    if (!draining_.load(std::memory_order_relaxed) && deps_.lease.valid(now_us)) {
+        refill(now_us);
+        read(now_us);
+        publish();
+    }
+    collect(now_us);
+    note_circuit();
+    if (!outcomes_.empty()) deps_.queue.push(index_, outcomes_);
+    report();
+    return fatal_;
+}
+
+void Pipeline::take_feedback() {
+    if (!deps_.queue.take_feedback(index_, feedback_)) {
+        ledger_full_ = feedback_.ledger_full;
+        return;
+    }
+    ledger_full_ = feedback_.ledger_full;
+    unrecorded_ -= feedback_.recorded.size();
+    if (!feedback_.recorded.empty()) deps_.reader.forget(feedback_.recorded);
+    for (const core::LaneKey key : feedback_.dead_lanes) {
+        dying_keys_.erase(key);
+        if (!blocked_keys_.contains(key)) lanes_.resume(key);
+    }
+    if (feedback_.dead_keys) {
+        std::unordered_set<core::LaneKey> now_blocked;
+        for (const std::string& key : *feedback_.dead_keys) {
+            now_blocked.insert(XXH3_64bits(key.data(), key.size()));
+        }
+        for (const core::LaneKey key : now_blocked) {
+            if (!blocked_keys_.contains(key)) lanes_.hold_key(key);
+        }
+        for (const core::LaneKey key : blocked_keys_) {
+            // Looked up before a dead letter under way was written: it still blocks.
+            if (dying_keys_.contains(key)) {
+                now_blocked.insert(key);
+            } else if (!now_blocked.contains(key)) {
+                lanes_.resume(key);
+            }
+        }
+        blocked_keys_ = std::move(now_blocked);
+    }
+    for (spi::DeadLetter& letter : feedback_.redeliver) admit_redelivery(std::move(letter));
+    feedback_ = Feedback{};
+}
+
+// Keys whose wait is over get their events back into memory.
+void Pipeline::refill(std::int64_t now_us) {
+    if (due_.empty()) {
+        if (lanes_.next_due_us() > now_us || held_bytes_ > options_.max_held_bytes ||
+            circuit_.state() != core::Circuit::State::kClosed) {
+            return;
+        }
+        lanes_.take_due(now_us, kMaxRefill, due_);
+        if (due_.empty()) return;
+    } else if (now_us < next_read_us_) {
+        return;
+    }
+    std::sort(due_.begin(), due_.end(),
+              [](const auto& a, const auto& b) { return a.position < b.position; });
+    positions_.clear();
+    for (const auto& due : due_) positions_.push_back(due.position);
+    const std::uint32_t batch_id = open_batch();
+    Held& held = *batches_[batch_id];
+    if (const Status fetched = deps_.reader.fetch(positions_, held.batch); !fetched.ok()) {
+        let_go(batch_id, 0);
+        next_read_us_ = now_us + kReadRetryMinUs;
+        deps_.stats.error(fetched.error());
+        return;
+    }
+    held.bytes = held.batch.bytes();
+    held_bytes_ += held.bytes;
+    auto event = held.batch.events().begin();
+    for (const core::Lanes::Due& due : due_) {
+        while (event != held.batch.events().end() && event->position < due.position) ++event;
+        if (event == held.batch.events().end() || event->position != due.position) {
+            // Somebody removed the row while its key waited: nothing is left to publish.
+            lanes_.gone(due.key, due.position);
+            outcomes_.finished.push_back(due.position);
+            ++unrecorded_;
+            continue;
+        }
+        const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
+        ++held.live;
+        lanes_.refill(due.key, {due.position, batch_id, index, due.attempts});
+    }
+    due_.clear();
+    if (held.live == 0) let_go(batch_id, 0);
+}
+
+std::size_t Pipeline::room() const {
+    return std::min(lanes_.free_slots(), options_.batch_size);
+}
+
+void Pipeline::read(std::int64_t now_us) {
+    if (now_us < next_read_us_ || !due_.empty() || ledger_full_) return;
+    // A destination that is down gets what memory holds; the rest waits in the table.
+    if (circuit_.state() != core::Circuit::State::kClosed) return;
+    if (room() == 0 || lanes_.waiting_full() || held_bytes_ >= options_.max_held_bytes) return;
+    const std::uint32_t batch_id = open_batch();
+    Held& held = *batches_[batch_id];
+    const spi::ReadLimits limits{room(), options_.batch_bytes};
+    if (const Status status = deps_.reader.read(limits, held.batch); !status.ok()) {
+        let_go(batch_id, 0);
+        deps_.stats.error(status.error());
+        if (!read_failed_) {
+            deps_.notify({Note::Level::kError,
+                          "read_failed",
+                          {{"route", route_.name}, {"error", describe(status.error())}}});
+        }
+        read_wait_us_ =
+            read_failed_ ? std::min(read_wait_us_ * 2, kReadRetryMaxUs) : kReadRetryMinUs;
+        read_failed_ = true;
+        next_read_us_ = now_us + read_wait_us_;
+        if (status.error().advice == Advice::kStop) fatal_ = status;
+        return;
+    }
+    if (read_failed_) {
+        deps_.notify({Note::Level::kInfo, "read_recovered", {{"route", route_.name}}});
+        read_failed_ = false;
+    }
+    outcomes_.closed.insert(outcomes_.closed.end(), held.batch.closed.begin(),
+                            held.batch.closed.end());
+    if (held.batch.empty()) {
+        let_go(batch_id, 0);
+        read_more_ = false;
+        const bool busy = now_us - last_event_us_ < kBusyAfterEventUs;
+        read_wait_us_ = busy ? options_.poll_busy_ms * 1000
+                             : std::min(read_wait_us_ * 2, options_.poll_idle_ms * 1000);
+        next_read_us_ = now_us + read_wait_us_;
+        return;
+    }
+    last_event_us_ = now_us;
+    read_more_ = held.batch.size() >= limits.max_events || held.batch.bytes() >= limits.max_bytes;
+    read_wait_us_ = options_.poll_busy_ms * 1000;
+    next_read_us_ = read_more_ ? now_us : now_us + read_wait_us_;
+    admit(batch_id, now_us);
+}
+
+void Pipeline::admit(std::uint32_t batch_id, std::int64_t now_us) {
+    Held& held = *batches_[batch_id];
+    held.bytes = held.batch.bytes();
+    held_bytes_ += held.bytes;
+    ++held.live;  // keeps the batch while it is walked
+    const auto count = static_cast<std::uint32_t>(held.batch.size());
+    for (std::uint32_t index = 0; index < count; ++index) admit_event(batch_id, index, now_us);
+    let_go(batch_id, 1);
+}
+
+void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
+    Held& held = *batches_[batch_id];
+    const spi::EventView& event = held.batch.events()[index];
+    const bool wanted = route_.predicate.matches(event);
+    if (finished_before_.contains(event.position)) {
+        outcomes_.finished.push_back(event.position);
+        ++unrecorded_;
+        return;
+    }
+    std::uint32_t attempts = event.attempts;
+    std::int64_t next_attempt_us = event.next_attempt_us;
+    if (!failing_before_.empty()) {
+        if (const auto it = failing_before_.find(std::string(event.id));
+            it != failing_before_.end()) {
+            attempts = it->second.attempts;
+            next_attempt_us = it->second.next_attempt_us;
+            failing_before_.erase(it);
+        }
+    }
+    const core::LaneKey key = lane_key(event);
+    if (!wanted) {
+        const bool orphan =
+            index_ == 0 && std::none_of(routes_.begin(), routes_.end(), [&](const RouteSpec& r) {
+                return r.predicate.matches(event);
+            });
+        if (!orphan) {
+            outcomes_.finished.push_back(event.position);
+            ++unrecorded_;
+            return;
+        }
+    }
+    if (next_attempt_us != 0) {
+        const std::int64_t wait_us = std::max<std::int64_t>(
+            0, std::min(next_attempt_us - deps_.clock.wall_us(), options_.retry.max_ms * 1000));
+        if (wait_us > 0) {
+            lanes_.admit_waiting(key, event.position, attempts, now_us + wait_us);
+            return;
+        }
+    }
+    if (lanes_.admit(key, {event.position, batch_id, index, attempts})) ++held.live;
+}
+
+void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
+    // The recorder offers a letter until it is settled; room may also be short: it comes again.
+    if (letter.event.empty() || redelivering_.contains(letter.dead_id) ||
+        lanes_.free_slots() == 0) {
+        return;
+    }
+    redelivering_.insert(letter.dead_id);
+    const std::uint32_t batch_id = open_batch();
+    Held& held = *batches_[batch_id];
+    held.batch = std::move(letter.event);
+    held.bytes = held.batch.bytes();
+    held_bytes_ += held.bytes;
+    held.live = 1;
+    // A lane of its own: an operator's retry is outside the order of its key. The position names
+    // the dead letter and is negative, so that it cannot be taken for a place in the table.
+    held.batch.events()[0].position = -letter.dead_id;
+    const auto attempts = redelivery_attempts_[letter.dead_id];
+    lanes_.admit(XXH3_64bits(&letter.dead_id, sizeof letter.dead_id) | 1U,
+                 {-letter.dead_id, batch_id, 0, attempts});
+}
+
+void Pipeline::publish() {
+    sink_full_ = false;
+    switch (circuit_.state()) {
+        case core::Circuit::State::kOpen:
+            return;
+        case core::Circuit::State::kHalfOpen:
+            if (lanes_.in_flight() == 0) probe();
+            return;
+        case core::Circuit::State::kClosed:
+            break;
+    }
+    std::size_t sent = 0;
+    while (lanes_.in_flight() + unrecorded_ < options_.max_unrecorded) {
+        if (++sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
+        const core::SlotId slot = lanes_.next_ready();
+        if (slot == core::kNoSlot) return;
+        if (!send(slot)) return;
+    }
+}
+
+void Pipeline::probe() {
+    const core::SlotId slot = lanes_.next_probe(circuit_.suspect(), circuit_.culprit());
+    if (slot != core::kNoSlot) {
+        static_cast<void>(send(slot));
+        return;
+    }
+    // Nothing to probe with: ask the destination itself, so that reading can go on.
+    if (lanes_.queued() == 0) {
+        if (const Status status = deps_.sink.check(); status.ok()) {
+            circuit_.answered(0, false);
+        } else {
+            circuit_.failed(0, deps_.clock.boot_us(), random_());
+        }
+    }
+}
+
+// False: the sink is full and the event went back to its place.
+bool Pipeline::send(core::SlotId slot) {
+    const core::Work& work = lanes_.work(slot);
+    Held& held = *batches_[work.batch];
+    const spi::EventView& event = held.batch.events()[work.index];
+    if (!route_.predicate.matches(event)) {
+        fail(slot,
+             {ErrorCode::kConfigInvalid,
+              Advice::kDeadLetter,
+              {},
+              "no route takes this event; add a route for it, then retry the dead letter"},
+             false);
+        return true;
+    }
+    const Result<std::string_view> topic = route_.topics.topic(event, held.batch);
+    if (!topic.ok()) {
+        fail(slot, topic.error(), false);
+        return true;
+    }
+    Result<spi::Record> record = encoder_.encode(event, *topic, held.batch);
+    if (!record.ok()) {
+        fail(slot, record.error(), false);
+        return true;
+    }
+    record->token = slot;
+    if (deps_.sink.publish(*record)) return true;
+    lanes_.put_back(slot);
+    sink_full_ = true;
+    return false;
+}
+
+void Pipeline::collect(std::int64_t now_us) {
+    completions_.clear();
+    deps_.sink.poll(std::chrono::milliseconds(wait_ms(now_us)), completions_);
+    if (completions_.empty()) return;
+    const std::int64_t wall_us = deps_.clock.wall_us();
+    for (const std::uint64_t token : completions_.acknowledged) {
+        finish(static_cast<core::SlotId>(token), wall_us);
+    }
+    for (const spi::FailedRecord& failed : completions_.failed) {
+        fail(static_cast<core::SlotId>(failed.token), failed.error, failed.suspect);
+    }
+    release_waiting();
+}
+
+void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
+    const core::Work work = lanes_.work(slot);
+    deps_.stats.latency.add_us(wall_us - event_of(slot).occurred_at_us);
+    if (work.position < 0) {
+        outcomes_.redelivered.push_back(-work.position);
+        redelivering_.erase(-work.position);
+        redelivery_attempts_.erase(-work.position);
+    } else {
+        outcomes_.finished.push_back(work.position);
+        ++unrecorded_;
+    }
+    circuit_.answered(work.position, true);
+    lanes_.acknowledge(slot);
+    let_go(work.batch, 1);
+    deps_.stats.published.store(deps_.stats.published.load(std::memory_order_relaxed) + 1,
+                                std::memory_order_relaxed);
+}
+
+void Pipeline::fail(core::SlotId slot, const ErrorInfo& error, bool suspect) {
+    const Position position = lanes_.work(slot).position;
+    deps_.stats.error(error);
+    Advice advice = suspect ? Advice::kRetryDestination : error.advice;
+    if (advice == Advice::kRetryDestination) {
+        if (suspect) circuit_.suspect(position);
+        const bool its_own = circuit_.failed(position, deps_.clock.boot_us(), random_());
+        if (its_own && !suspect) {
+            advice = Advice::kRetryEvent;
+            circuit_.answered(position, false);
+        }
+    } else if (advice != Advice::kStop) {
+        circuit_.answered(position, false);
+    }
+    switch (advice) {
+        case Advice::kStop:
+            if (fatal_.ok()) fatal_ = error;
+            lanes_.requeue(slot);
+            break;
+        case Advice::kRetryDestination:
+            lanes_.requeue(slot);
+            break;
+        case Advice::kRetryEvent:
+            retry_later(slot, error);
+            break;
+        case Advice::kDeadLetter:
+            give_up(slot, error);
+            break;
+    }
+    release_waiting();
+}
+
+void Pipeline::retry_later(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    const std::uint32_t attempts = work.attempts + 1;
+    if (work.position < 0) {
+        redelivery_failed(slot, error, options_.retry.exhausted(attempts));
+        return;
+    }
+    if (options_.retry.exhausted(attempts)) {
+        give_up(slot, error);
+        return;
+    }
+    const spi::EventView& event = event_of(slot);
+    const std::int64_t delay_us = options_.retry.delay_us(attempts, random_());
+    outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
+                                std::string(event.order_key()), attempts,
+                                deps_.clock.wall_us() + delay_us,
+                                std::string(error_code_name(error.code)), describe(error)});
+    lanes_.block(slot, attempts, deps_.clock.boot_us() + delay_us);
+}
+
+void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    if (work.position < 0) {
+        redelivery_failed(slot, error, true);
+        return;
+    }
+    const spi::EventView& event = event_of(slot);
+    deps_.notify({Note::Level::kWarning,
+                  "dead_letter",
+                  {{"route", route_.name},
+                   {"id", std::string(event.id)},
+                   {"attempts", std::to_string(work.attempts + 1)},
+                   {"error", describe(error)}}});
+    spi::DeadLetter letter;
+    letter.route = route_.name;
+    letter.position = work.position;
+    letter.attempts = work.attempts + 1;
+    letter.error_code = error_code_name(error.code);
+    letter.error = describe(error);
+    letter.event.add_copy(event);
+    const core::LaneKey key = lanes_.key(slot);
+    if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
+        blocked_keys_.insert(key);
+        dying_keys_.insert(key);
+    }
+    outcomes_.dead.push_back(std::move(letter));
+    outcomes_.dead_lanes.push_back(key);
+    outcomes_.finished.push_back(work.position);
+    ++unrecorded_;
+    lanes_.hold(slot);
+    let_go(work.batch, 1);
+}
+
+void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
+    const core::Work work = lanes_.work(slot);
+    const std::int64_t dead_id = -work.position;
+    redelivering_.erase(dead_id);
+    if (for_good) {
+        redelivery_attempts_.erase(dead_id);
+        outcomes_.failed_again.push_back({route_.name,
+                                          dead_id,
+                                          std::string(event_of(slot).id),
+                                          {},
+                                          work.attempts + 1,
+                                          0,
+                                          std::string(error_code_name(error.code)),
+                                          describe(error)});
+    } else {
+        redelivery_attempts_[dead_id] = work.attempts + 1;
+    }
+    lanes_.acknowledge(slot);
+    let_go(work.batch, 1);
+}
+
+std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
+    if (!fatal_.ok()) return 0;
+    const bool draining = draining_.load(std::memory_order_relaxed);
+    const std::int64_t idle_us = options_.poll_idle_ms * 1000;
+    if (draining || !deps_.lease.valid(now_us)) return options_.poll_busy_ms;
+    std::int64_t until_us = now_us + idle_us;
+    if (circuit_.state() == core::Circuit::State::kOpen) {
+        until_us = std::min(until_us, circuit_.opens_until_us());
+    } else if (circuit_.state() == core::Circuit::State::kClosed) {
+        const bool may_read = room() > 0 && !lanes_.waiting_full() && !ledger_full_ &&
+                              held_bytes_ < options_.max_held_bytes;
+        if (may_read) until_us = std::min(until_us, next_read_us_);
+        if (room() > 0) until_us = std::min(until_us, lanes_.next_due_us());
+    }
+    // Full on account of the recorder, which has no way to wake the sink.
+    if (lanes_.in_flight() == 0 && unrecorded_ >= options_.max_unrecorded) {
+        until_us = std::min(until_us, now_us + options_.poll_busy_ms * 1000);
+    }
+    return std::max<std::int64_t>(0, (until_us - now_us + 999) / 1000);
+}
+
+void Pipeline::report() {
+    RouteStats& stats = deps_.stats;
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    stats.queued.store(static_cast<std::int64_t>(lanes_.queued()), kRelaxed);
+    stats.in_flight.store(static_cast<std::int64_t>(lanes_.in_flight()), kRelaxed);
+    stats.unrecorded.store(static_cast<std::int64_t>(unrecorded_), kRelaxed);
+    stats.waiting.store(static_cast<std::int64_t>(lanes_.waiting()), kRelaxed);
+    stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
+    stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
+}
+
+void Pipeline::note_circuit() {
+    using State = core::Circuit::State;
+    const State state = circuit_.state() == State::kHalfOpen ? noted_circuit_ : circuit_.state();
+    if (state == noted_circuit_) return;
+    noted_circuit_ = state;
+    if (state == State::kOpen) {
+        deps_.notify({Note::Level::kWarning,
+                      "circuit_open",
+                      {{"route", route_.name}, {"error", deps_.stats.last_error()}}});
+    } else {
+        deps_.notify({Note::Level::kInfo, "circuit_closed", {{"route", route_.name}}});
+    }
+}
+
+core::LaneKey Pipeline::lane_key(const spi::EventView& event) const {
+    const std::string_view key = event.order_key();
+    // No key: no order promised, so the event gets a lane of its own.
+    if (key.empty()) return XXH3_64bits(&event.position, sizeof event.position);
+    return XXH3_64bits(key.data(), key.size());
+}
+
+const spi::EventView& Pipeline::event_of(core::SlotId slot) const {
+    const core::Work& work = lanes_.work(slot);
+    return batches_[work.batch]->batch.events()[work.index];
+}
+
+std::uint32_t Pipeline::open_batch() {
+    if (free_batches_.empty()) {
+        batches_.push_back(std::make_unique<Held>());
+        return static_cast<std::uint32_t>(batches_.size() - 1);
+    }
+    const std::uint32_t id = free_batches_.back();
+    free_batches_.pop_back();
+    return id;
+}
+
+// `events` of the batch need its bytes no longer.
+void Pipeline::let_go(std::uint32_t batch_id, std::uint32_t events) {
+    Held& held = *batches_[batch_id];
+    held.live -= events;
+    if (held.live > 0) return;
+    held_bytes_ -= held.bytes;
+    held.bytes = 0;
+    held.batch.clear();
+    free_batches_.push_back(batch_id);
+}
+
+void Pipeline::release_waiting() {
+    lanes_.take_released(released_);
+    for (const std::uint32_t batch_id : released_) let_go(batch_id, 1);
+    released_.clear();
+}
+
+}  // namespace outbox::relay

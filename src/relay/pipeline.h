@@ -1,0 +1,130 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <outbox/spi/sink.h>
+#include <outbox/spi/source.h>
+
+#include "codec/raw.h"
+#include "core/circuit.h"
+#include "core/clock.h"
+#include "core/lanes.h"
+#include "core/ledger.h"
+#include "relay/lease_view.h"
+#include "relay/options.h"
+#include "relay/outcome_queue.h"
+#include "relay/route_stats.h"
+
+namespace outbox::relay {
+
+/// One route at work: table -> lanes -> sink -> outcomes. `step` is one turn of it; a thread of
+/// the relay, or the simulation, calls it again and again. Not thread-safe but for `drain`.
+class Pipeline {
+  public:
+    struct Deps {
+        spi::Reader& reader;
+        spi::Sink& sink;
+        OutcomeQueue& queue;
+        const LeaseView& lease;
+        const core::Clock& clock;
+        RouteStats& stats;
+        const Notify& notify;
+    };
+
+    /// `routes` are all routes of the relay and `index` is this one; both they and `options` must
+    /// outlive the pipeline. `finished` is the route's ledger and `failing` its failing events, as
+    /// the last owner left them.
+    Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes, const RelayOptions& options,
+             core::Ledger finished, std::vector<spi::Delivery> failing, std::uint64_t seed);
+
+    /// Reads, publishes and collects outcomes once; waits for the sink when there is nothing else
+    /// to do, at most `poll_idle_ms`. Not ok: the route must stop (advice kStop).
+    Status step();
+
+    /// Stop reading and sending; outcomes are still collected. May be called from any thread.
+    void drain() { draining_.store(true, std::memory_order_relaxed); }
+    [[nodiscard]] bool drained() const { return lanes_.in_flight() == 0; }
+
+  private:
+    struct Held {
+        spi::EventBatch batch;
+        std::uint32_t live = 0;  // events that hold a slot
+        std::size_t bytes = 0;
+    };
+
+    void take_feedback();
+    void refill(std::int64_t now_us);
+    void read(std::int64_t now_us);
+    void admit(std::uint32_t batch_id, std::int64_t now_us);
+    void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
+    void admit_redelivery(spi::DeadLetter&& letter);
+    void publish();
+    [[nodiscard]] bool send(core::SlotId slot);
+    void probe();
+    void collect(std::int64_t now_us);
+    void finish(core::SlotId slot, std::int64_t wall_us);
+    void fail(core::SlotId slot, const ErrorInfo& error, bool suspect);
+    void retry_later(core::SlotId slot, const ErrorInfo& error);
+    void give_up(core::SlotId slot, const ErrorInfo& error);
+    void redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good);
+    [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
+    void report();
+    void note_circuit();
+
+    [[nodiscard]] core::LaneKey lane_key(const spi::EventView& event) const;
+    [[nodiscard]] const spi::EventView& event_of(core::SlotId slot) const;
+    std::uint32_t open_batch();
+    void let_go(std::uint32_t batch_id, std::uint32_t events);
+    void release_waiting();
+    [[nodiscard]] std::size_t room() const;
+
+    Deps deps_;
+    std::size_t index_;
+    std::span<RouteSpec> routes_;
+    RouteSpec& route_;
+    const RelayOptions& options_;
+    core::Ledger finished_before_;
+    std::unordered_map<std::string, spi::Delivery> failing_before_;  // by event id
+    std::mt19937_64 random_;
+
+    core::Lanes lanes_;
+    core::Circuit circuit_;
+    core::Circuit::State noted_circuit_ = core::Circuit::State::kClosed;
+    codec::RawEncoder encoder_;
+    std::vector<std::unique_ptr<Held>> batches_;
+    std::vector<std::uint32_t> free_batches_;
+    std::size_t held_bytes_ = 0;
+    std::size_t unrecorded_ = 0;  // finished, and not yet on disk
+
+    Outcomes outcomes_;
+    Feedback feedback_;
+    spi::Completions completions_;
+    std::vector<core::Lanes::Due> due_;  // positions to fetch; kept when fetching fails
+    std::vector<Position> positions_;    // scratch of `refill`
+    std::vector<std::uint32_t> released_;
+    std::unordered_set<core::LaneKey> blocked_keys_;  // by dead letters (block_key)
+    std::unordered_set<core::LaneKey> dying_keys_;    // of those, not yet on disk
+    std::unordered_map<std::int64_t, std::uint32_t> redelivery_attempts_;  // by dead_id
+    std::unordered_set<std::int64_t> redelivering_;
+
+    std::int64_t next_read_us_ = 0;
+    std::int64_t last_event_us_ = 0;
+    std::int64_t read_wait_us_ = 0;
+    bool read_more_ = false;  // the last read was full
+    bool sink_full_ = false;
+    bool read_failed_ = false;
+    bool ledger_full_ = false;
+    Status fatal_;
+    std::atomic<bool> draining_{false};
+};
+
+}  // namespace outbox::relay

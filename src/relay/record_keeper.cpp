@@ -1,0 +1,200 @@
+#include "relay/record_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/circuit.h"
+
+namespace outbox::relay {
+
+namespace {
+
+constexpr std::int64_t kDueEveryUs = 100'000;
+constexpr std::int64_t kLookEveryUs = 1'000'000;
+constexpr std::int64_t kStatsEveryUs = 5'000'000;
+constexpr std::int64_t kPruneEveryUs = 60'000'000;
+constexpr std::size_t kDueLimit = 1'000;
+constexpr std::size_t kPruneLimit = 1'000;
+constexpr std::size_t kRedeliverLimit = 100;
+constexpr std::size_t kMaxLedgerRanges = 10'000;
+
+const char* circuit_name(int state) {
+    switch (static_cast<core::Circuit::State>(state)) {
+        case core::Circuit::State::kClosed:
+            return "closed";
+        case core::Circuit::State::kOpen:
+            return "open";
+        case core::Circuit::State::kHalfOpen:
+            return "half_open";
+    }
+    return "closed";
+}
+
+}  // namespace
+
+RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
+                           std::span<RouteStats* const> stats, const RelayOptions& options,
+                           std::vector<core::Ledger> ledgers, std::uint64_t epoch)
+    : deps_(deps),
+      routes_(routes),
+      stats_(stats),
+      options_(options),
+      ledgers_(std::move(ledgers)),
+      checkpoints_(!ledgers_.empty()),
+      taken_(routes.size()),
+      dead_lanes_(routes.size()),
+      told_(routes.size()) {
+    batch_.epoch = epoch;
+    if (routes.size() > 1) ledgers_.resize(routes.size());
+    for (std::size_t route = 0; route < routes.size(); ++route) {
+        told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
+        told_[route].dead = stats[route]->dead.load(std::memory_order_relaxed);
+    }
+}
+
+Status RecordKeeper::turn(std::chrono::milliseconds max_wait) {
+    if (!pending_) {
+        deps_.queue.take(options_.record_batch, max_wait, taken_);
+        build();
+    }
+    if (pending_) {
+        if (Status status = deps_.recorder.record(batch_); !status.ok()) return status;
+        pending_ = false;
+        answer();
+    }
+    return chores(deps_.clock.boot_us());
+}
+
+void RecordKeeper::build() {
+    for (std::size_t route = 0; route < taken_.size(); ++route) build_route(route);
+    if (checkpoints_) {
+        for (std::size_t route = 0; route < taken_.size(); ++route) {
+            if (taken_[route].finished.empty()) continue;
+            batch_.checkpoints.push_back({routes_[route].name, ledgers_[route].ranges()});
+        }
+    }
+    pending_ = !batch_.empty();
+    if (!pending_) answer();  // closed holes only: nothing to write
+}
+
+void RecordKeeper::build_route(std::size_t route) {
+    Outcomes& outcomes = taken_[route];
+    for (const spi::DeadLetter& letter : outcomes.dead) dead_somewhere_.insert(letter.position);
+    if (!ledgers_.empty()) {
+        core::Ledger& ledger = ledgers_[route];
+        ledger.add(outcomes.finished);
+        for (const spi::PositionRange& hole : outcomes.closed) ledger.add(hole);
+    }
+    for (const Position position : outcomes.finished) {
+        bool everywhere = true;
+        for (std::size_t other = 0; other < ledgers_.size() && everywhere; ++other) {
+            everywhere = other == route || ledgers_[other].contains(position);
+        }
+        if (!everywhere) continue;
+        const bool dead = !dead_somewhere_.empty() && dead_somewhere_.erase(position) > 0;
+        (dead ? batch_.dead_positions : batch_.published).push_back(position);
+    }
+    const auto move_all = [](auto& to, auto& from) {
+        to.insert(to.end(), std::make_move_iterator(from.begin()),
+                  std::make_move_iterator(from.end()));
+        from.clear();
+    };
+    // An event that failed and was settled in the same batch needs no delivery state.
+    move_all(batch_.failed, outcomes.failed);
+    move_all(batch_.dead, outcomes.dead);
+    move_all(batch_.redelivered, outcomes.redelivered);
+    move_all(batch_.failed_again, outcomes.failed_again);
+    dead_lanes_[route] = std::move(outcomes.dead_lanes);
+    outcomes.dead_lanes.clear();
+}
+
+void RecordKeeper::answer() {
+    for (std::size_t route = 0; route < taken_.size(); ++route) {
+        Outcomes& outcomes = taken_[route];
+        const bool full = !ledgers_.empty() && ledgers_[route].ranges().size() > kMaxLedgerRanges;
+        stats_[route]->dead.fetch_add(dead_lanes_[route].size(), std::memory_order_relaxed);
+        deps_.queue.answer(
+            route,
+            {std::move(outcomes.finished), std::move(dead_lanes_[route]), {}, std::nullopt, full});
+        outcomes.clear();
+        dead_lanes_[route].clear();
+    }
+    const std::uint64_t epoch = batch_.epoch;
+    batch_ = spi::RecordBatch{};
+    batch_.epoch = epoch;
+}
+
+Status RecordKeeper::chores(std::int64_t now_us) {
+    if (now_us >= next_due_us_) {
+        const auto moved = deps_.recorder.move_due(batch_.epoch, kDueLimit);
+        if (!moved.ok()) return moved.status();
+        next_due_us_ = *moved == kDueLimit ? now_us : now_us + kDueEveryUs;
+    }
+    if (now_us >= next_look_us_) {
+        next_look_us_ = now_us + kLookEveryUs;
+        if (Status status = redeliver(); !status.ok()) return status;
+        if (Status status = save_figures(now_us); !status.ok()) return status;
+    }
+    if (now_us >= next_stats_us_) {
+        next_stats_us_ = now_us + kStatsEveryUs;
+        const auto stats = deps_.recorder.stats();
+        if (!stats.ok()) return stats.status();
+        const std::scoped_lock lock(figures_mutex_);
+        figures_ = *stats;
+    }
+    if (now_us >= next_prune_us_) {
+        const auto pruned =
+            deps_.recorder.prune(std::chrono::seconds(options_.retention_s), kPruneLimit);
+        if (!pruned.ok()) return pruned.status();
+        next_prune_us_ = *pruned == kPruneLimit ? now_us : now_us + kPruneEveryUs;
+    }
+    return {};
+}
+
+Status RecordKeeper::redeliver() {
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        auto letters = deps_.recorder.load_redeliveries(routes_[route].name, kRedeliverLimit);
+        if (!letters.ok()) return letters.status();
+        Feedback feedback;
+        feedback.redeliver = std::move(*letters);
+        if (routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
+            auto keys = deps_.recorder.load_dead_keys(routes_[route].name);
+            if (!keys.ok()) return keys.status();
+            feedback.dead_keys = std::move(*keys);
+        }
+        if (!feedback.empty()) deps_.queue.answer(route, std::move(feedback));
+    }
+    return {};
+}
+
+Status RecordKeeper::save_figures(std::int64_t now_us) {
+    std::vector<spi::RouteFigures> figures;
+    const double seconds = static_cast<double>(now_us - last_figures_us_) / 1e6;
+    std::vector<Told> telling = told_;
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        const RouteStats& stats = *stats_[route];
+        Told& told = telling[route];
+        const std::uint64_t published = stats.published.load(std::memory_order_relaxed);
+        const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
+        const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
+        const double rate = static_cast<double>(published - told.published) / seconds;
+        if (dead == told.dead && circuit == told.circuit && rate == told.rate) continue;
+        figures.push_back({routes_[route].name, published - told.published, dead - told.dead,
+                           circuit, stats.last_error(), rate});
+        told = {published, dead, circuit, rate};
+    }
+    last_figures_us_ = now_us;
+    if (figures.empty()) return {};
+    if (Status status = deps_.recorder.save_figures(batch_.epoch, figures); !status.ok()) {
+        return status;
+    }
+    told_ = std::move(telling);
+    return {};
+}
+
+spi::Recorder::Stats RecordKeeper::figures() const {
+    const std::scoped_lock lock(figures_mutex_);
+    return figures_;
+}
+
+}  // namespace outbox::relay

@@ -1,0 +1,164 @@
+#include "relay/relay.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "relay/term.h"
+
+namespace outbox::relay {
+
+namespace {
+
+constexpr std::chrono::milliseconds kTermLook{20};
+constexpr std::int64_t kLostLeaseGraceMs = 200;
+
+void sleep_ms(const std::stop_token& stop, std::int64_t ms) {
+    constexpr std::int64_t kSliceMs = 20;
+    for (; ms > 0 && !stop.stop_requested(); ms -= kSliceMs) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(std::min(ms, kSliceMs)));
+    }
+}
+
+}  // namespace
+
+Relay::Relay(spi::Source& source, std::vector<RouteSpec> routes, RelayOptions options,
+             const core::Clock& clock, Notify notify)
+    : source_(source),
+      routes_(std::move(routes)),
+      options_(std::move(options)),
+      clock_(clock),
+      notify_(std::move(notify)),
+      lease_(source, clock, options_, lease_view_) {
+    for (std::size_t i = 0; i < routes_.size(); ++i) {
+        stats_.push_back(std::make_unique<RouteStats>());
+    }
+}
+
+Relay::~Relay() = default;
+
+Status Relay::run(const std::stop_token& stop) {
+    bool waiting = false;
+    while (!stop.stop_requested()) {
+        loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
+        const auto epoch = lease_.try_acquire();
+        if (!epoch.ok()) {
+            if (epoch.error().advice == Advice::kStop) return epoch.status();
+            database_away(epoch.error());
+            sleep_ms(stop, options_.lease_retry_ms);
+            continue;
+        }
+        database_back();
+        if (!*epoch) {
+            if (!waiting) notify_({Note::Level::kInfo, "standby", {{"owner", options_.owner}}});
+            waiting = true;
+            sleep_ms(stop, options_.lease_retry_ms);
+            continue;
+        }
+        waiting = false;
+        notify_({Note::Level::kInfo,
+                 "lease_acquired",
+                 {{"epoch", std::to_string(**epoch)}, {"owner", options_.owner}}});
+        if (Status status = serve_term(stop, **epoch); !status.ok()) return status;
+    }
+    return {};
+}
+
+Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
+    std::vector<RouteStats*> stats;
+    stats.reserve(stats_.size());
+    for (const auto& one : stats_) stats.push_back(one.get());
+    auto opened =
+        Term::open({source_, routes_, stats, options_, clock_, lease_view_, notify_, epoch});
+    if (!opened.ok()) {
+        lease_.release();
+        if (opened.error().advice == Advice::kStop) return opened.status();
+        database_away(opened.error());
+        sleep_ms(stop, options_.lease_retry_ms);
+        return {};
+    }
+    Term& term = **opened;
+    epoch_.store(epoch, std::memory_order_relaxed);
+    leading_.store(true, std::memory_order_relaxed);
+    term.start();
+    bool kept = true;
+    while (kept && !stop.stop_requested() && !term.over()) {
+        const std::int64_t now_us = clock_.boot_us();
+        loop_us_.store(now_us, std::memory_order_relaxed);
+        const auto renewed = lease_.keep();
+        if (renewed.ok()) {
+            kept = *renewed;
+            if (kept) database_back();
+        } else {
+            database_away(renewed.error());
+            kept = lease_view_.valid(clock_.boot_us());
+        }
+        {
+            const std::scoped_lock lock(mutex_);
+            figures_ = term.figures();
+        }
+        std::this_thread::sleep_for(kTermLook);
+    }
+    leading_.store(false, std::memory_order_relaxed);
+    const bool handing_over = stop.stop_requested();
+    if (handing_over) {
+        notify_({Note::Level::kInfo, "stopping", {{"epoch", std::to_string(epoch)}}});
+    } else if (!term.over()) {
+        notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+    }
+    if (!kept) lease_view_.end();
+    term.finish(handing_over ? options_.shutdown_grace_ms : kLostLeaseGraceMs);
+    const Status error = term.error();
+    opened = ErrorInfo{};  // connections and sinks close before another relay may begin
+    if (kept) lease_.release();
+    if (error.ok()) return {};
+    if (error.error().code == ErrorCode::kLeaseLost) {
+        notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+        return {};
+    }
+    return error;
+}
+
+void Relay::database_away(const ErrorInfo& error) {
+    {
+        const std::scoped_lock lock(mutex_);
+        const std::string text = describe(error);
+        if (database_error_ == text && !database_.load(std::memory_order_relaxed)) return;
+        database_error_ = text;
+    }
+    database_.store(false, std::memory_order_relaxed);
+    notify_({Note::Level::kError, "database_away", {{"error", describe(error)}}});
+}
+
+void Relay::database_back() {
+    if (database_.exchange(true, std::memory_order_relaxed)) return;
+    const std::scoped_lock lock(mutex_);
+    if (!database_error_.empty()) notify_({Note::Level::kInfo, "database_back", {}});
+    database_error_.clear();
+}
+
+Relay::Health Relay::health() const {
+    Health health;
+    health.leading = leading_.load(std::memory_order_relaxed);
+    health.database = database_.load(std::memory_order_relaxed);
+    health.epoch = epoch_.load(std::memory_order_relaxed);
+    const std::int64_t now_us = clock_.boot_us();
+    health.loop_age_us = now_us - loop_us_.load(std::memory_order_relaxed);
+    if (health.leading) {
+        for (const auto& stats : stats_) {
+            health.loop_age_us = std::max(
+                health.loop_age_us, now_us - stats->last_step_us.load(std::memory_order_relaxed));
+        }
+    }
+    const std::scoped_lock lock(mutex_);
+    health.error = database_error_;
+    return health;
+}
+
+spi::Recorder::Stats Relay::figures() const {
+    const std::scoped_lock lock(mutex_);
+    return figures_;
+}
+
+}  // namespace outbox::relay

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "core/clock.h"
+#include "relay/lease_keeper.h"
+#include "relay/lease_view.h"
+#include "relay/options.h"
+#include "relay/route_stats.h"
+
+namespace outbox::relay {
+
+class Term;
+
+/// Carries events from a source to the sinks of its routes for as long as it holds the lease, and
+/// waits for it otherwise.
+class Relay {
+  public:
+    /// `source`, `clock` must outlive the relay. `notify` is called from any of its threads.
+    Relay(spi::Source& source, std::vector<RouteSpec> routes, RelayOptions options,
+          const core::Clock& clock, Notify notify);
+    ~Relay();
+
+    /// Relays until `stop` is requested, then hands over: what is in flight is finished within
+    /// `shutdown_grace_ms` and recorded, and the lease is released. Survives the loss of the
+    /// database and of destinations; an error means that going on would be unsafe (advice kStop).
+    Status run(const std::stop_token& stop);
+
+    /// What a health check and a metrics page show. Any thread.
+    struct Health {
+        bool leading = false;   ///< Holds the lease.
+        bool database = false;  ///< The database answered last time.
+        std::uint64_t epoch = 0;
+        std::int64_t loop_age_us = 0;  ///< Since the slowest loop last moved.
+        std::string error;             ///< The database's last error, while it is away.
+    };
+    [[nodiscard]] Health health() const;
+    [[nodiscard]] spi::Recorder::Stats figures() const;
+    [[nodiscard]] const std::vector<RouteSpec>& routes() const { return routes_; }
+    [[nodiscard]] const RouteStats& stats(std::size_t route) const { return *stats_[route]; }
+
+  private:
+    Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
+    void database_away(const ErrorInfo& error);
+    void database_back();
+
+    spi::Source& source_;
+    std::vector<RouteSpec> routes_;
+    RelayOptions options_;
+    const core::Clock& clock_;
+    Notify notify_;
+    std::vector<std::unique_ptr<RouteStats>> stats_;
+    LeaseView lease_view_;
+    LeaseKeeper lease_;
+
+    std::atomic<bool> leading_{false};
+    std::atomic<bool> database_{false};
+    std::atomic<std::uint64_t> epoch_{0};
+    std::atomic<std::int64_t> loop_us_{0};
+    mutable std::mutex mutex_;
+    std::string database_error_;
+    spi::Recorder::Stats figures_;
+};
+
+}  // namespace outbox::relay

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include <outbox/error.h>
+
+namespace outbox::relay {
+
+/// Counts of publish latencies by upper bound. Written by one thread, read by any.
+class LatencyHistogram {
+  public:
+    /// Upper bounds in milliseconds; one more bucket holds what is above.
+    static constexpr std::array<double, 14> kBoundsMs = {1,   2,   3,   5,    10,   20,    50,
+                                                         100, 200, 500, 1000, 5000, 30000, 300000};
+
+    void add_us(std::int64_t latency_us) {
+        const double ms = static_cast<double>(latency_us) / 1000.0;
+        std::size_t bucket = 0;
+        while (bucket < kBoundsMs.size() && ms > kBoundsMs[bucket]) ++bucket;
+        bump(counts_[bucket], 1);
+        bump(sum_us_, static_cast<std::uint64_t>(latency_us < 0 ? 0 : latency_us));
+    }
+    [[nodiscard]] std::uint64_t count(std::size_t bucket) const {
+        return counts_[bucket].load(std::memory_order_relaxed);
+    }
+    [[nodiscard]] double sum_s() const {
+        return static_cast<double>(sum_us_.load(std::memory_order_relaxed)) / 1e6;
+    }
+
+  private:
+    // One writer: a plain add without the cost of a locked instruction.
+    static void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
+        counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+    }
+    std::array<std::atomic<std::uint64_t>, kBoundsMs.size() + 1> counts_{};
+    std::atomic<std::uint64_t> sum_us_{0};
+};
+
+/// What a route counts for metrics and status. Written by the route's thread (`dead` by the
+/// recorder), read by any thread.
+struct RouteStats {
+    static constexpr std::size_t kErrorCodes = static_cast<std::size_t>(ErrorCode::kInternal) + 1;
+
+    std::atomic<std::uint64_t> published{0};
+    std::atomic<std::uint64_t> dead{0};
+    std::atomic<std::int64_t> queued{0};
+    std::atomic<std::int64_t> in_flight{0};
+    std::atomic<std::int64_t> unrecorded{0};
+    std::atomic<std::int64_t> waiting{0};  ///< Events whose key waits for a failing event.
+    std::atomic<std::int64_t> held_bytes{0};
+    std::atomic<int> circuit{0};  ///< core::Circuit::State.
+    std::atomic<std::int64_t> last_step_us{0};
+    std::array<std::atomic<std::uint64_t>, kErrorCodes> errors{};
+    LatencyHistogram latency;
+
+    void error(const ErrorInfo& info) {
+        errors[static_cast<std::size_t>(info.code)].fetch_add(1, std::memory_order_relaxed);
+        const std::scoped_lock lock(mutex_);
+        last_error_ = describe(info);
+    }
+    [[nodiscard]] std::string last_error() const {
+        const std::scoped_lock lock(mutex_);
+        return last_error_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::string last_error_;
+};
+
+}  // namespace outbox::relay

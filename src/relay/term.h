@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "relay/outcome_queue.h"
+#include "relay/pipeline.h"
+#include "relay/record_keeper.h"
+
+namespace outbox::relay {
+
+/// One time of holding the lease: a thread for each route and one for the recorder. Everything
+/// that they remember ends with the term; the database keeps what the next one needs.
+class Term {
+  public:
+    struct Deps {
+        spi::Source& source;
+        std::span<RouteSpec> routes;
+        std::span<RouteStats* const> stats;
+        const RelayOptions& options;
+        const core::Clock& clock;
+        const LeaseView& lease;
+        const Notify& notify;
+        std::uint64_t epoch;
+    };
+
+    /// Opens connections and sinks and reads what the last owner left. Starts no thread yet.
+    static Result<std::unique_ptr<Term>> open(const Deps& deps);
+    Term(const Term&) = delete;
+    Term& operator=(const Term&) = delete;
+    /// Ends at once what `finish` has not ended.
+    ~Term();
+
+    void start();
+    /// Stop reading and sending, wait up to `grace_ms` for what is in flight, then record all
+    /// outcomes. Joins the threads.
+    void finish(std::int64_t grace_ms);
+
+    /// A thread met something that ends the term: the lease is lost, or an error that stops.
+    [[nodiscard]] bool over() const { return over_.load(std::memory_order_acquire); }
+    [[nodiscard]] Status error() const;
+    [[nodiscard]] spi::Recorder::Stats figures() const { return keeper_->figures(); }
+
+  private:
+    explicit Term(const Deps& deps) : deps_(deps), queue_(deps.routes.size()) {}
+
+    void run_route(std::size_t route);
+    void run_recorder();
+    void end(const Status& why);
+
+    Deps deps_;
+    OutcomeQueue queue_;
+    std::unique_ptr<spi::Recorder> recorder_;
+    std::vector<std::unique_ptr<spi::Reader>> readers_;
+    std::vector<std::unique_ptr<spi::Sink>> sinks_;
+    std::vector<std::unique_ptr<Pipeline>> pipelines_;
+    std::unique_ptr<RecordKeeper> keeper_;
+    std::vector<std::thread> route_threads_;
+    std::thread recorder_thread_;
+    std::atomic<bool> over_{false};
+    std::atomic<bool> draining_{false};
+    std::atomic<std::int64_t> drain_until_us_{0};
+    std::atomic<bool> routes_done_{false};
+    mutable std::mutex mutex_;
+    Status error_;
+};
+
+}  // namespace outbox::relay

@@ -38,7 +38,18 @@ as_root() {
     fi
 }
 
-# configure_and_build FOLDER [CMAKE OPTION...] [-- NINJA TARGET...]
+# configure FOLDER [CMAKE OPTION...]
+configure() {
+    local folder=$1
+    shift
+    # A cache made in another folder (a moved or copied checkout) would build over there.
+    if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$folder/CMakeCache.txt"; then
+        rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
+    fi
+    cmake -S "$ROOT" -B "$folder" -G Ninja --log-level=WARNING "$@" >&2
+}
+
+# configure_and_build FOLDER [CMAKE OPTION...] [-- TARGET...]
 configure_and_build() {
     local folder=$1 options=()
     shift
@@ -47,10 +58,14 @@ configure_and_build() {
         shift
     done
     [ $# -eq 0 ] || shift
-    # A cache made in another folder (a moved or copied checkout) would build over there.
-    if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$folder/CMakeCache.txt"; then
-        rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
-    fi
-    cmake -S "$ROOT" -B "$folder" -G Ninja "${options[@]}" >&2
-    cmake --build "$folder" -j "$JOBS" ${1+--target "$@"} >&2
+    configure "$folder" "${options[@]}" &&
+        cmake --build "$folder" -j "$JOBS" ${1+--target "$@"} >&2
 }
+
+# The build that tests and lint share.
+# shellcheck disable=SC2034
+ASAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1'
+    -DOUTBOX_SANITIZE=address,undefined -DOUTBOX_TESTS=ON)
+# shellcheck disable=SC2034
+TSAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1'
+    -DOUTBOX_SANITIZE=thread -DOUTBOX_TESTS=ON)

@@ -78,7 +78,10 @@ int open_or_throw(const std::filesystem::path& path, int flags) {
 Process::Process(ProcessOptions options) {
     if (options.command.empty()) throw std::runtime_error("Process: no command");
     auto folder = options.output_folder;
-    if (folder.empty()) folder = own_folder_ = make_temporary_folder("process");
+    if (folder.empty()) {
+        own_folder_ = std::make_unique<TemporaryFolder>("process");
+        folder = own_folder_->path();
+    }
     stdout_path_ = folder / "stdout";
     stderr_path_ = folder / "stderr";
     auto input_path = std::filesystem::path("/dev/null");
@@ -117,7 +120,7 @@ Process::Process(Process&& other) noexcept
       ended_(other.ended_),
       stdout_path_(std::move(other.stdout_path_)),
       stderr_path_(std::move(other.stderr_path_)),
-      own_folder_(std::exchange(other.own_folder_, {})),
+      own_folder_(std::move(other.own_folder_)),
       log_registration_(std::exchange(other.log_registration_, 0)) {}
 
 Process::~Process() {
@@ -126,7 +129,6 @@ Process::~Process() {
         reap(0);
     }
     unregister_log(log_registration_);
-    if (!own_folder_.empty()) remove_folder(own_folder_);
 }
 
 bool Process::reap(int flags) {

@@ -4,11 +4,14 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
 #include <vector>
+
+#include "tests/support/files.h"
 
 namespace outbox::test {
 
@@ -63,7 +66,7 @@ class Process {
     std::optional<ExitStatus> ended_;
     std::filesystem::path stdout_path_;
     std::filesystem::path stderr_path_;
-    std::filesystem::path own_folder_;
+    std::unique_ptr<TemporaryFolder> own_folder_;
     int log_registration_ = 0;
 };
 

@@ -31,11 +31,12 @@ TEST(Process, NamesAProgramThatCannotBeStarted) {
 }
 
 TEST(Process, EndsWithTheProcessThatStartedIt) {
+    const TemporaryFolder output;
     int grandchild_pid[2];
     ASSERT_EQ(pipe(grandchild_pid), 0);
     const pid_t child = fork();
     if (child == 0) {
-        Process sleeper({.command = {"sleep", "600"}});
+        Process sleeper({.command = {"sleep", "600"}, .output_folder = output.path()});
         const pid_t pid = sleeper.pid();
         if (write(grandchild_pid[1], &pid, sizeof pid) != sizeof pid) _exit(1);
         pause();

@@ -22,9 +22,9 @@ ALLOWED = {
     "producer": {"core", "public"},
     "consumer": {"core", "public"},
     "saga": {"core", "public"},
-    "relay": {"core", "public"},
-    "runtime": {"relay", "core", "public"},
-    "admin": {"runtime", "relay", "core", "public"},
+    "relay": {"codec", "core", "public"},
+    "runtime": {"relay", "codec", "core", "public"},
+    "admin": {"runtime", "relay", "codec", "core", "public"},
 }
 BACKENDS = {"sources", "sinks"}
 

@@ -330,6 +330,10 @@ void Pipeline::collect(std::int64_t now_us) {
         finish(static_cast<core::SlotId>(token), wall_us);
     }
     for (const spi::FailedRecord& failed : completions_.failed) {
+        if (failed.behind) {
+            lanes_.requeue(static_cast<core::SlotId>(failed.token));
+            continue;
+        }
         fail(static_cast<core::SlotId>(failed.token), failed.error, failed.suspect);
     }
     release_waiting();

@@ -51,6 +51,9 @@ struct FailedRecord {
     /// The destination refused something while several records were under way and this record is
     /// the likely cause. The relay sends it again alone; only a refusal then counts against it.
     bool suspect = false;
+    /// Nothing is wrong with this record or the destination: it lay behind a failed record of its
+    /// key. It goes again in its turn, no attempt is counted and the circuit stays as it is.
+    bool behind = false;
 };
 
 /// Outcomes of published records, each token exactly once.

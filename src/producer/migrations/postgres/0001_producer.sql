@@ -1,5 +1,5 @@
 -- Producer side: the outbox table, what the relay keeps beside it, the view for people and the
--- functions for writers. `migrate` fills in {{payload_type}} (jsonb unless told otherwise) and what
+-- functions for writers. `migrate` fills in the payload type (jsonb unless told otherwise) and what
 -- follows from it; it sets search_path to the schema of these tables before this file runs.
 
 -- RFC 9562, section 5.7: 48 bits of Unix milliseconds, then a version 4 UUID's random bits with the

@@ -1,5 +1,5 @@
--- Producer side for SQLite. Times are microseconds since the Unix epoch. `migrate` fills in
--- {{payload_type}} (text, or blob for bytea) and {{payload_check}}.
+-- Producer side for SQLite. Times are microseconds since the Unix epoch. `migrate` fills in the
+-- payload's type (text, or blob for bytea) and its check.
 
 -- AUTOINCREMENT: SQLite would else give the position of a removed row to a new one.
 -- The default id is a UUIDv7 (RFC 9562, section 5.7).

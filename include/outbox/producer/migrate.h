@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <outbox/error.h>
+
+namespace outbox {
+
+/// Whose tables a migration makes. A consumer's stand also beside an outbox table of another shape.
+enum class MigrationSide : std::uint8_t { kProducer, kConsumer, kBoth };
+
+/// The type of `outbox_events.payload`. SQLite checks that `kJsonb` and `kJson` are JSON and stores
+/// text.
+enum class PayloadType : std::uint8_t { kJsonb, kJson, kText, kBytea };
+
+struct MigrateOptions {
+    MigrationSide side = MigrationSide::kBoth;
+    /// None: `kJsonb` for a new table. A table that is there keeps its type; asking for another
+    /// one is refused.
+    std::optional<PayloadType> payload;
+    std::chrono::seconds connect_timeout{5};
+};
+
+/// One step of the schema's history.
+struct Migration {
+    std::string side;  ///< "producer" or "consumer".
+    int version = 0;
+    std::string name;
+};
+
+/// Brings the database up to this build's tables; does nothing where it is already. Gives the
+/// migrations applied now. Each runs in a transaction of its own and is recorded there, so that an
+/// interrupted run is continued by the next.
+///
+/// `url`: postgresql://... (PostgreSQL 14 or newer, tables go to the current schema) or
+/// sqlite:///path (the file is made if it is not there, and put into WAL mode).
+/// Thread safety: any; runs at the same time wait for each other. Blocks on the database.
+/// Throws `Error`: `kMigrationRefused` (the database is newer, a migration was changed, or it has
+/// an `outbox_events` of another shape: nothing was changed), `kNoRights`, `kConnectFailed`,
+/// `kAuthFailed`, `kNoSuchDatabase`, `kUnsupported`, `kConfigInvalid`, `kQueryFailed`.
+std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options = {});
+
+/// The SQL that `migrate` runs on an empty database of this URL's kind, without connecting. For
+/// PostgreSQL it says schema public, in one line per migration.
+/// Throws `Error` `kConfigInvalid`.
+std::string migration_sql(const std::string& url, const MigrateOptions& options = {});
+
+}  // namespace outbox

@@ -1,0 +1,153 @@
+#include <array>
+#include <cstdlib>
+
+#include <outbox/producer/migrate.h>
+
+#include "core/url.h"
+#include "producer/libpq_errors.h"
+#include "producer/migration_plan.h"
+
+namespace outbox::producer {
+namespace {
+
+// Also printed by --print: what runs before and after the text of each migration.
+std::string prologue(const std::string& quoted_schema) {
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n"
+           "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n"
+           "SET LOCAL search_path = " +
+           quoted_schema + ", pg_temp;\n";
+}
+
+std::string body(const EmbeddedMigration& migration, PayloadType payload) {
+    const std::string type(payload_type_name(payload));
+    const bool binary = payload == PayloadType::kBytea;
+    const std::array<TemplateValue, 3> values{{
+        {"payload_type", type},
+        {"payload_text", binary ? "payload" : "payload::text"},
+        {"dead_payload", binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type},
+    }};
+    return "CREATE TABLE IF NOT EXISTS outbox_migrations (\n"
+           "    side       text NOT NULL,\n"
+           "    version    integer NOT NULL,\n"
+           "    name       text NOT NULL,\n"
+           "    checksum   text NOT NULL,\n"
+           "    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),\n"
+           "    PRIMARY KEY (side, version)\n"
+           ");\n" +
+           fill_template(migration.text, values) +
+           "\nINSERT INTO outbox_migrations (side, version, name, checksum) VALUES (" +
+           sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
+           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
+}
+
+class PostgresTarget final : public MigrationTarget {
+  public:
+    PostgresTarget(const std::string& url, const MigrateOptions& options) {
+        const std::string timeout = std::to_string(options.connect_timeout.count());
+        // What the URL says comes last, so that it wins.
+        const std::array<const char*, 5> keys{"connect_timeout", "client_encoding",
+                                              "fallback_application_name", "dbname", nullptr};
+        const std::array<const char*, 5> values{timeout.c_str(), "UTF8", "outbox migrate",
+                                                url.c_str(), nullptr};
+        connection_.reset(PQconnectdbParams(keys.data(), values.data(), 1));
+        if (PQstatus(connection_.get()) != CONNECTION_OK) {
+            throw Error(connect_error(connection_.get(), url));
+        }
+        PQsetNoticeProcessor(connection_.get(), [](void*, const char*) {}, nullptr);
+        where_ = "Database " + std::string(PQdb(connection_.get()));
+        if (PQserverVersion(connection_.get()) < 140000) {
+            throw Error(ErrorCode::kUnsupported, Advice::kStop,
+                        where_ + " runs PostgreSQL " +
+                            std::to_string(PQserverVersion(connection_.get()) / 10000) +
+                            "; outbox needs 14 or newer.");
+        }
+        const PgResult schema = query("SELECT quote_ident(current_schema()), current_schema()");
+        if (PQgetisnull(schema.get(), 0, 0) != 0) {
+            throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                        where_ + " has no current schema: create one that is on the search_path "
+                                 "of this role.");
+        }
+        quoted_schema_ = PQgetvalue(schema.get(), 0, 0);
+        schema_ = PQgetvalue(schema.get(), 0, 1);
+    }
+
+    [[nodiscard]] std::string_view database() const override { return "postgres"; }
+    [[nodiscard]] std::string where() const override { return where_; }
+
+    void begin_alone() override { query(prologue(quoted_schema_)); }
+
+    std::vector<RecordedMigration> recorded() override {
+        std::vector<RecordedMigration> rows;
+        if (!exists("outbox_migrations")) return rows;
+        const PgResult result = query(
+            "SELECT side, version, name, checksum FROM outbox_migrations ORDER BY side, version");
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            const auto text = [&](int column) { return PQgetvalue(result.get(), row, column); };
+            rows.push_back({text(0), std::atoi(text(1)), text(2), text(3)});
+        }
+        return rows;
+    }
+
+    EventTable event_table() override {
+        EventTable table{schema_ + ".outbox_events", {}, {}};
+        const PgResult result = query(
+            "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_class c "
+            "ON c.oid = a.attrelid WHERE c.relname = 'outbox_events' AND c.relnamespace = " +
+            schema_oid() + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum");
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            table.columns.emplace_back(PQgetvalue(result.get(), row, 0));
+            if (table.columns.back() == "payload") {
+                table.payload_type = PQgetvalue(result.get(), row, 1);
+            }
+        }
+        return table;
+    }
+
+    void apply(const EmbeddedMigration& migration, PayloadType payload) override {
+        query(body(migration, payload));
+    }
+    void commit() override { query("COMMIT"); }
+    void finish() override {}
+
+  private:
+    [[nodiscard]] std::string schema_oid() const {
+        return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(schema_) + ")";
+    }
+
+    bool exists(const std::string& table) {
+        const PgResult result = query("SELECT 1 FROM pg_class WHERE relname = " +
+                                      sql_literal(table) + " AND relnamespace = " + schema_oid());
+        return PQntuples(result.get()) > 0;
+    }
+
+    PgResult query(const std::string& sql) {
+        PgResult result(PQexec(connection_.get(), sql.c_str()));
+        if (!succeeded(result.get())) {
+            throw Error(statement_error(connection_.get(), result.get(), "migrating " + where_));
+        }
+        return result;
+    }
+
+    PgConnection connection_;
+    std::string where_;
+    std::string schema_;
+    std::string quoted_schema_;
+};
+
+}  // namespace
+
+std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOptions& options) {
+    PostgresTarget target(url, options);
+    return run_migrations(target, options);
+}
+
+std::string postgres_migration_sql(const MigrateOptions& options) {
+    std::string sql;
+    for (const auto& migration : embedded_migrations("postgres", options.side)) {
+        sql += prologue("public") +
+               body(migration, options.payload.value_or(PayloadType::kJsonb)) + "COMMIT;\n\n";
+    }
+    return sql;
+}
+
+}  // namespace outbox::producer

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/producer/migrate.h>
+
+namespace outbox::producer {
+
+/// A migration as the library carries it.
+struct EmbeddedMigration {
+    std::string_view side;
+    int version = 0;
+    std::string_view name;
+    std::string_view checksum;
+    std::string_view text;
+};
+
+/// A row of outbox_migrations.
+struct RecordedMigration {
+    std::string side;
+    int version = 0;
+    std::string name;
+    std::string checksum;
+};
+
+/// Those of a database ("postgres", "sqlite") and the wanted sides, in the order of application.
+std::vector<EmbeddedMigration> embedded_migrations(std::string_view database, MigrationSide side);
+
+/// The next one to apply, or none. Throws `kMigrationRefused` where the record does not fit the
+/// build. `where` names the database in messages, without secrets.
+std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigration> known,
+                                                std::span<const RecordedMigration> recorded,
+                                                const std::string& where);
+
+/// The error for an `outbox_events` that `migrate` did not make.
+[[noreturn]] void refuse_foreign_table(const std::string& where, const std::string& table,
+                                       const std::vector<std::string>& columns);
+
+/// The error for `--payload` beside a table that has another type.
+[[noreturn]] void refuse_payload_type(const std::string& where, std::string_view actual,
+                                      std::string_view wanted);
+
+[[nodiscard]] std::string_view payload_type_name(PayloadType type);
+
+/// "'it''s'"
+[[nodiscard]] std::string sql_literal(std::string_view text);
+
+/// Replaces every {{name}}.
+struct TemplateValue {
+    std::string_view name;
+    std::string value;
+};
+[[nodiscard]] std::string fill_template(std::string_view text,
+                                        std::span<const TemplateValue> values);
+
+/// What `migrate` does differently for each database. Errors are thrown.
+class MigrationTarget {
+  public:
+    MigrationTarget() = default;
+    MigrationTarget(const MigrationTarget&) = delete;
+    MigrationTarget& operator=(const MigrationTarget&) = delete;
+    virtual ~MigrationTarget() = default;
+
+    [[nodiscard]] virtual std::string_view database() const = 0;
+    [[nodiscard]] virtual std::string where() const = 0;
+    /// Begins a transaction that no other migration of this database runs beside.
+    virtual void begin_alone() = 0;
+    virtual std::vector<RecordedMigration> recorded() = 0;
+    /// Columns of outbox_events and the type of its payload; empty where there is no table.
+    struct EventTable {
+        std::string name;
+        std::vector<std::string> columns;
+        std::string payload_type;
+    };
+    virtual EventTable event_table() = 0;
+    virtual void apply(const EmbeddedMigration& migration, PayloadType payload) = 0;
+    virtual void commit() = 0;
+    virtual void finish() = 0;
+};
+
+std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOptions& options);
+
+std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOptions& options);
+std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options);
+std::string postgres_migration_sql(const MigrateOptions& options);
+std::string sqlite_migration_sql(const MigrateOptions& options);
+
+}  // namespace outbox::producer

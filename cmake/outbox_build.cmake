@@ -23,11 +23,6 @@ if(MOLD)
     add_link_options(-fuse-ld=mold)
 endif()
 
-# g++ 12 sees an overlap in `"text" + string` where none is (GCC bug 105651).
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    add_compile_options(-Wno-restrict)
-endif()
-
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 

@@ -64,8 +64,9 @@ class PostgresTarget final : public MigrationTarget {
         const PgResult schema = query("SELECT quote_ident(current_schema()), current_schema()");
         if (PQgetisnull(schema.get(), 0, 0) != 0) {
             throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                        where_ + " has no current schema: create one that is on the search_path "
-                                 "of this role.");
+                        where_ +
+                            " has no current schema: create one that is on the search_path "
+                            "of this role.");
         }
         quoted_schema_ = PQgetvalue(schema.get(), 0, 0);
         schema_ = PQgetvalue(schema.get(), 0, 1);
@@ -115,8 +116,9 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     bool exists(const std::string& table) {
-        const PgResult result = query("SELECT 1 FROM pg_class WHERE relname = " +
-                                      sql_literal(table) + " AND relnamespace = " + schema_oid());
+        const PgResult result =
+            query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
+                  " AND relnamespace = " + schema_oid());
         return PQntuples(result.get()) > 0;
     }
 
@@ -144,8 +146,8 @@ std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOpt
 std::string postgres_migration_sql(const MigrateOptions& options) {
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
-        sql += prologue("public") +
-               body(migration, options.payload.value_or(PayloadType::kJsonb)) + "COMMIT;\n\n";
+        sql += prologue("public") + body(migration, options.payload.value_or(PayloadType::kJsonb)) +
+               "COMMIT;\n\n";
     }
     return sql;
 }

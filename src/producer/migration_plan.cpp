@@ -27,8 +27,8 @@ std::optional<EmbeddedMigration> parse_migration(const EmbeddedSql& file,
     if (!rest.starts_with(database) || rest.size() <= database.size()) return {};
     rest.remove_prefix(database.size() + 1);
     EmbeddedMigration migration{file.path.substr(0, slash), 0, {}, file.sha256, file.text};
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(),
-                                              migration.version);
+    const auto [end, error] =
+        std::from_chars(rest.data(), rest.data() + rest.size(), migration.version);
     if (error != std::errc() || *end != '_') return {};
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()) + 1);
     migration.name = rest.substr(0, rest.rfind('.'));
@@ -41,9 +41,9 @@ void check_record(std::span<const EmbeddedMigration> known, const RecordedMigrat
         return migration.side == row.side && migration.version == row.version;
     });
     if (match == known.end()) {
-        const bool side_wanted = std::any_of(known.begin(), known.end(), [&](const auto& migration) {
-            return migration.side == row.side;
-        });
+        const bool side_wanted =
+            std::any_of(known.begin(), known.end(),
+                        [&](const auto& migration) { return migration.side == row.side; });
         if (!side_wanted) return;
         refuse(where + " is newer than this build: it has the " +
                label(row.side, row.version, row.name) +
@@ -112,14 +112,17 @@ void refuse_foreign_table(const std::string& where, const std::string& table,
     } else {
         message += ", and its columns fit none of the presets:";
         for (const TableShape& known : table_shapes()) {
-            message += " \"" + std::string(known.preset) + "\" (" +
-                       std::string(known.description) + ");";
+            message +=
+                " \"" + std::string(known.preset) + "\" (" + std::string(known.description) + ");";
         }
-        message += " map its columns in outbox.toml under [source.table] and run `outbox relay "
-                   "--table " + table + " --from ... --to ...`.";
+        message +=
+            " map its columns in outbox.toml under [source.table] and run `outbox relay "
+            "--table " +
+            table + " --from ... --to ...`.";
     }
-    refuse(message + " The consumer's tables are made beside it by `outbox migrate --only "
-                     "consumer`.");
+    refuse(message +
+           " The consumer's tables are made beside it by `outbox migrate --only "
+           "consumer`.");
 }
 
 void refuse_payload_type(const std::string& where, std::string_view actual,

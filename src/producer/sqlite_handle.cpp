@@ -10,8 +10,8 @@ constexpr std::string_view kCheckFailed = "CHECK constraint failed: ";
 
 ErrorInfo constraint_error(std::string message, std::string code, std::string_view constraint) {
     const bool too_large = constraint.starts_with("OB_PAYLOAD_TOO_LARGE");
-    return {too_large ? ErrorCode::kPayloadTooLarge : ErrorCode::kInvalidEvent,
-            Advice::kDeadLetter, std::move(code), std::move(message)};
+    return {too_large ? ErrorCode::kPayloadTooLarge : ErrorCode::kInvalidEvent, Advice::kDeadLetter,
+            std::move(code), std::move(message)};
 }
 
 }  // namespace
@@ -30,13 +30,15 @@ ErrorInfo sqlite_error(sqlite3* database, const std::string& doing) {
             return {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, code, message};
         case SQLITE_FULL:
             return {ErrorCode::kDiskFull, Advice::kRetryDestination, code,
-                    message + ". Free space on the disk; SQLite may have rolled the whole "
-                              "transaction back."};
+                    message +
+                        ". Free space on the disk; SQLite may have rolled the whole "
+                        "transaction back."};
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
             return {ErrorCode::kConflict, Advice::kRetryEvent, code,
-                    message + ". Begin with BEGIN IMMEDIATE and set a busy_timeout; run the whole "
-                              "transaction again."};
+                    message +
+                        ". Begin with BEGIN IMMEDIATE and set a busy_timeout; run the whole "
+                        "transaction again."};
         case SQLITE_READONLY:
         case SQLITE_PERM:
         case SQLITE_AUTH:

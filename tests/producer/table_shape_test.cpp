@@ -36,9 +36,9 @@ TEST(TableShape, DoesNotGuessAtOtherTables) {
 }
 
 TEST(TableShape, TellsTheNativeTableFromTheOthers) {
-    const Columns native = {"position",   "id",        "aggregate_type", "aggregate_id",
-                            "event_type", "payload",   "headers",        "tenant_id",
-                            "schema_id",  "topic",     "schema_version", "occurred_at",
+    const Columns native = {"position",   "id",         "aggregate_type", "aggregate_id",
+                            "event_type", "payload",    "headers",        "tenant_id",
+                            "schema_id",  "topic",      "schema_version", "occurred_at",
                             "key",        "routing_key"};
     EXPECT_TRUE(is_native_table(native));
     EXPECT_EQ(preset_of(native), "none");

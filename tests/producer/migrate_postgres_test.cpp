@@ -1,0 +1,213 @@
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/support/files.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+ErrorInfo migrate_error(const std::string& url, const MigrateOptions& options = {}) {
+    try {
+        migrate(url, options);
+    } catch (const Error& error) {
+        return error.info();
+    }
+    return {ErrorCode::kInternal, Advice::kStop, "", "migrate did not fail"};
+}
+
+// Everything in the schema that a migration could have touched.
+std::string schema_dump(Pg& db) {
+    std::string dump;
+    for (const auto& row : db.query(
+             "SELECT concat(relkind, ' ', relname, (SELECT string_agg(concat(attname, ' ', "
+             "format_type(atttypid, atttypmod), attnotnull, attidentity, pg_get_expr(d.adbin, "
+             "d.adrelid)), ', ' ORDER BY attnum) FROM pg_attribute a LEFT JOIN pg_attrdef d ON "
+             "d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE a.attrelid = c.oid AND a.attnum "
+             "> 0), CASE WHEN relkind = 'v' THEN pg_get_viewdef(c.oid) END) "
+             "FROM pg_class c WHERE relnamespace = 'public'::regnamespace "
+             "UNION ALL SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE pronamespace = "
+             "'public'::regnamespace "
+             "UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint WHERE "
+             "connamespace = 'public'::regnamespace ORDER BY 1")) {
+        dump += row[0].value_or("") + "\n";
+    }
+    return dump;
+}
+
+class MigratePostgres : public testing::Test {
+  protected:
+    std::string url_ = shared_postgres().create_database();
+    Pg db_{url_};
+};
+
+TEST_F(MigratePostgres, MakesTheTablesOfBothSides) {
+    const auto applied = migrate(url_);
+    ASSERT_GE(applied.size(), 2U);
+    EXPECT_EQ(applied[0].side, "producer");
+    EXPECT_EQ(applied[0].version, 1);
+    for (const char* table :
+         {"outbox_events", "outbox_scheduled", "outbox_lease", "outbox_ledger", "outbox_delivery",
+          "outbox_dead_letters", "outbox_route_stats", "outbox_status", "outbox_inbox"}) {
+        EXPECT_EQ(db_.value("SELECT to_regclass('" + std::string(table) + "')"), table);
+    }
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_migrations"),
+              static_cast<long long>(applied.size()));
+}
+
+TEST_F(MigratePostgres, ASecondRunChangesNothing) {
+    migrate(url_);
+    const std::string before = schema_dump(db_);
+    EXPECT_TRUE(migrate(url_).empty());
+    EXPECT_EQ(schema_dump(db_), before);
+}
+
+TEST_F(MigratePostgres, RunsAtTheSameTimeWaitForEachOther) {
+    std::vector<std::thread> runs;
+    std::vector<std::size_t> applied(4);
+    for (auto& count : applied) runs.emplace_back([&] { count = migrate(url_).size(); });
+    for (auto& run : runs) run.join();
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_migrations"),
+              static_cast<long long>(applied[0] + applied[1] + applied[2] + applied[3]));
+}
+
+TEST_F(MigratePostgres, MakesOnlyTheWantedSide) {
+    migrate(url_, {.side = MigrationSide::kConsumer, .payload = {}});
+    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
+    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_inbox')"), "outbox_inbox");
+    const auto applied = migrate(url_, {.side = MigrationSide::kProducer, .payload = {}});
+    EXPECT_EQ(applied.size(), 1U);
+    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "outbox_events");
+}
+
+TEST_F(MigratePostgres, RefusesADatabaseThatIsNewer) {
+    migrate(url_);
+    db_.exec(
+        "INSERT INTO outbox_migrations (side, version, name, checksum) "
+        "VALUES ('producer', 999, 'from_the_future', 'x')");
+    const auto error = migrate_error(url_);
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message, HasSubstr("newer than this build"));
+    EXPECT_THAT(error.message, HasSubstr("from_the_future"));
+    EXPECT_THAT(error.message, HasSubstr("Use the newer release"));
+}
+
+TEST_F(MigratePostgres, RefusesAMigrationThatWasChanged) {
+    migrate(url_);
+    db_.exec("UPDATE outbox_migrations SET checksum = 'something else' WHERE side = 'producer'");
+    const auto error = migrate_error(url_);
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message, HasSubstr("applied with other content"));
+}
+
+struct Shape {
+    const char* preset;
+    const char* ddl;
+};
+
+TEST_F(MigratePostgres, LeavesTablesOfOtherShapesAloneAndNamesThePreset) {
+    const Shape shapes[] = {
+        {"pending-published",
+         "CREATE TABLE outbox_events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text, "
+         "event_type text, payload jsonb, created_at timestamptz, published_at timestamptz, "
+         "retry_count int, status text)"},
+        {"delete-when-sent",
+         "CREATE TABLE outbox_events (id bigint PRIMARY KEY, event_type text, payload text, "
+         "created_at timestamptz)"},
+        {"debezium",
+         "CREATE TABLE outbox_events (id uuid, aggregatetype text, aggregateid text, type text, "
+         "payload jsonb)"},
+    };
+    for (const Shape& shape : shapes) {
+        db_.exec("DROP TABLE IF EXISTS outbox_events");
+        db_.exec(shape.ddl);
+        const std::string before = schema_dump(db_);
+        const auto error = migrate_error(url_);
+        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+        EXPECT_THAT(error.message, HasSubstr("\"" + std::string(shape.preset) + "\""));
+        EXPECT_THAT(error.message, HasSubstr("outbox relay --table public.outbox_events"));
+        EXPECT_EQ(schema_dump(db_), before);
+    }
+    EXPECT_NO_THROW(migrate(url_, {.side = MigrationSide::kConsumer, .payload = {}}));
+}
+
+TEST_F(MigratePostgres, NamesAllPresetsWhereNoneFits) {
+    db_.exec("CREATE TABLE outbox_events (number int)");
+    const auto error = migrate_error(url_);
+    EXPECT_THAT(error.message, HasSubstr("none of the presets"));
+    EXPECT_THAT(error.message, HasSubstr("[source.table]"));
+}
+
+TEST_F(MigratePostgres, PrintsWhatItApplies) {
+    for (const auto payload :
+         {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText, PayloadType::kBytea}) {
+        const MigrateOptions options{.side = MigrationSide::kBoth, .payload = payload};
+        const std::string applied_url = shared_postgres().create_database();
+        migrate(applied_url, options);
+        Pg applied(applied_url);
+        Pg printed(shared_postgres().create_database());
+        printed.exec(migration_sql(url_, options));
+        EXPECT_EQ(schema_dump(printed), schema_dump(applied));
+        const std::string records =
+            "SELECT string_agg(side || version || name || checksum, ' ' ORDER BY side, version) "
+            "FROM outbox_migrations";
+        EXPECT_EQ(printed.value(records), applied.value(records));
+    }
+}
+
+TEST_F(MigratePostgres, ADatabaseMadeFromThePrintedSqlIsUpToDate) {
+    db_.exec(migration_sql(url_));
+    EXPECT_TRUE(migrate(url_).empty());
+}
+
+TEST_F(MigratePostgres, RefusesAnotherPayloadTypeForATableThatIsThere) {
+    migrate(url_, {.side = MigrationSide::kBoth, .payload = PayloadType::kText});
+    EXPECT_TRUE(migrate(url_).empty());
+    const auto error =
+        migrate_error(url_, {.side = MigrationSide::kBoth, .payload = PayloadType::kBytea});
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message, HasSubstr("is text, not bytea"));
+}
+
+TEST_F(MigratePostgres, PutsTheTablesIntoTheCurrentSchemaAndPinsTheFunctionsToIt) {
+    db_.exec("CREATE SCHEMA \"My App\"");
+    migrate(url_ + "?options=-csearch_path%3D%22My%5C%20App%22");
+    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
+    db_.exec("SELECT \"My App\".outbox_emit('t', '{}')");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM \"My App\".outbox_events"), 1);
+    EXPECT_EQ(db_.value("SELECT status FROM \"My App\".outbox_status"), "PENDING");
+}
+
+TEST_F(MigratePostgres, TellsWhichRightIsMissing) {
+    db_.exec("DROP ROLE IF EXISTS nobody_special");
+    db_.exec("CREATE ROLE nobody_special LOGIN");
+    std::string url = url_;
+    url.replace(url.find("postgres@"), 9, "nobody_special@");
+    const auto error = migrate_error(url);
+    EXPECT_EQ(error.code, ErrorCode::kNoRights);
+    EXPECT_THAT(error.message, HasSubstr("GRANT CREATE"));
+}
+
+TEST_F(MigratePostgres, TellsWhatIsWrongWithTheUrl) {
+    EXPECT_EQ(migrate_error("mysql://localhost/x").code, ErrorCode::kConfigInvalid);
+    EXPECT_EQ(migrate_error("nonsense").code, ErrorCode::kConfigInvalid);
+    std::string url = url_;
+    url.replace(url.rfind('/') + 1, std::string::npos, "no_such_database");
+    EXPECT_EQ(migrate_error(url).code, ErrorCode::kNoSuchDatabase);
+    const auto refused =
+        migrate_error("postgresql://user:hidden@127.0.0.1:" + std::to_string(free_port()) + "/db");
+    EXPECT_EQ(refused.code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(refused.advice, Advice::kRetryDestination);
+    EXPECT_THAT(refused.message, Not(HasSubstr("hidden")));
+}
+
+}  // namespace
+}  // namespace outbox::test

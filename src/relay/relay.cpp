@@ -40,16 +40,19 @@ Relay::~Relay() = default;
 
 Status Relay::run(const std::stop_token& stop) {
     bool waiting = false;
+    bool reached = false;
     while (!stop.stop_requested()) {
         loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
         const auto epoch = lease_.try_acquire();
         if (!epoch.ok()) {
-            if (epoch.error().advice == Advice::kStop) return epoch.status();
+            // Never reached so far: more likely a wrong URL than an outage.
+            if (epoch.error().advice == Advice::kStop || !reached) return epoch.status();
             database_away(epoch.error());
             sleep_ms(stop, options_.lease_retry_ms);
             continue;
         }
         database_back();
+        reached = true;
         if (!*epoch) {
             if (!waiting) notify_({Note::Level::kInfo, "standby", {{"owner", options_.owner}}});
             waiting = true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+// Inlined: the hash is taken once per event.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace outbox::relay {

@@ -34,7 +34,7 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo "$@"
     else
-        die "packages must be installed as root and there is no sudo; as root run: $*"
+        die "installing packages needs root and there is no sudo; run script/setup as root first"
     fi
 }
 

@@ -50,6 +50,12 @@ running_pid() {
         [ "$(start_time "$pid")" = "$started" ] && echo "$pid"
 }
 
+give_up() {
+    tail -n 20 "$DIR/log" >&2
+    stop >/dev/null
+    die "the server $1; its log is $DIR/log"
+}
+
 start() {
     local pid deadline
     if pid=$(running_pid); then
@@ -63,11 +69,8 @@ start() {
     echo "$pid $(start_time "$pid")" >"$DIR/pid"
     deadline=$((SECONDS + START_DEADLINE_S))
     until [ -s "$DIR/port" ] && ready; do
-        if ! running_pid >/dev/null || [ $SECONDS -ge $deadline ]; then
-            tail -n 20 "$DIR/log" >&2
-            stop >/dev/null
-            die "the server did not start within $START_DEADLINE_S s; its log is $DIR/log"
-        fi
+        running_pid >/dev/null || give_up "ended while starting"
+        [ $SECONDS -lt $deadline ] || give_up "is not ready after $START_DEADLINE_S s"
         sleep 0.05
     done
     trap - INT TERM HUP

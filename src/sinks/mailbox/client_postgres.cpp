@@ -1,0 +1,295 @@
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <libpq-fe.h>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/embedded_sql.h"
+#include "sinks/mailbox/client.h"
+#include "sinks/mailbox/errors.h"
+
+namespace outbox::mailbox {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Oid kByteaOid = 17;
+constexpr Oid kTextOid = 25;
+constexpr Oid kByteaArrayOid = 1001;
+constexpr Oid kTextArrayOid = 1009;
+constexpr int kBinary = 1;
+
+// Acknowledged means durable, whatever the database's default. Statements end on the server
+// before we stop waiting for them.
+constexpr const char* kSession =
+    "SET client_min_messages = error; SET statement_timeout = '8s'; SET lock_timeout = '5s'; "
+    "SET standard_conforming_strings = on; "
+    "SELECT set_config('synchronous_commit', 'on', false) "
+    "WHERE current_setting('synchronous_commit') IN ('off', 'local')";
+
+constexpr const char* kLook =
+    "SELECT to_regclass('outbox_mailbox') IS NOT NULL, "
+    "       has_table_privilege(to_regclass('outbox_mailbox'), 'INSERT') "
+    "       AND has_table_privilege(to_regclass('outbox_mailbox'), 'SELECT'), "
+    "       current_schema() || '.outbox_mailbox', quote_ident(current_user)";
+
+// Positions are given in the order of the arrays.
+constexpr const char* kInsert =
+    "INSERT INTO outbox_mailbox (mailbox, id, topic, key, headers, payload) "
+    "SELECT $1, r.id, r.topic, r.key, r.headers::jsonb, r.payload "
+    "FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY "
+    "     AS r(id, topic, key, headers, payload, n) "
+    "ORDER BY r.n ON CONFLICT (mailbox, id) DO NOTHING";
+
+struct Finish {
+    void operator()(PGconn* connection) const { PQfinish(connection); }
+};
+struct Clear {
+    void operator()(PGresult* result) const { PQclear(result); }
+};
+using Connection = std::unique_ptr<PGconn, Finish>;
+using Answer = std::unique_ptr<PGresult, Clear>;
+
+void append_int(std::string& out, std::uint32_t value) {
+    static_assert(std::endian::native == std::endian::little);
+    value = __builtin_bswap32(value);
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// A one-dimensional array in PostgreSQL's binary format (array_recv).
+void encode_array(std::string& out, Oid element, std::span<const Row> rows,
+                  std::string_view Row::* field) {
+    out.clear();
+    append_int(out, 1);  // dimensions
+    append_int(out, 1);  // there may be NULLs
+    append_int(out, element);
+    append_int(out, static_cast<std::uint32_t>(rows.size()));
+    append_int(out, 1);  // lower bound
+    for (const Row& row : rows) {
+        const std::string_view value = row.*field;
+        if (value.data() == nullptr) {
+            append_int(out, UINT32_MAX);
+        } else {
+            append_int(out, static_cast<std::uint32_t>(value.size()));
+            out.append(value);
+        }
+    }
+}
+
+int remaining_ms(Clock::time_point deadline) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    return left > 0 ? static_cast<int>(left) : 0;
+}
+
+// "FATAL:  28P01: ..." -> "28P01": a failed connection tells its state only in the verbose text.
+std::string_view state_in(std::string_view message) {
+    constexpr std::size_t kStateSize = 5;
+    const auto at = message.find(":  ");
+    if (at == std::string_view::npos) return {};
+    const std::string_view rest = message.substr(at + 3);
+    if (rest.size() <= kStateSize || rest[kStateSize] != ':') return {};
+    const std::string_view state = rest.substr(0, kStateSize);
+    constexpr std::string_view kLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return state.find_first_not_of(kLetters) == std::string_view::npos ? state : std::string_view();
+}
+
+class PostgresClient final : public Client {
+  public:
+    explicit PostgresClient(const MailboxConfig& config) : config_(config) {}
+
+    Status prepare() override {
+        if (ready_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+        ready_ = false;
+        Status status = connect();
+        if (status.ok()) status = set_up();
+        if (!status.ok()) connection_.reset();
+        ready_ = status.ok();
+        return status;
+    }
+
+    Status insert(std::span<const Row> rows) override {
+        encode_array(ids_, kTextOid, rows, &Row::id);
+        encode_array(topics_, kTextOid, rows, &Row::topic);
+        encode_array(keys_, kTextOid, rows, &Row::key);
+        encode_array(headers_, kTextOid, rows, &Row::headers);
+        encode_array(payloads_, kByteaOid, rows, &Row::payload);
+        const char* values[] = {config_.mailbox.c_str(), ids_.data(),
+                                topics_.data(),          keys_.data(),
+                                headers_.data(),         payloads_.data()};
+        const int lengths[] = {0,
+                               static_cast<int>(ids_.size()),
+                               static_cast<int>(topics_.size()),
+                               static_cast<int>(keys_.size()),
+                               static_cast<int>(headers_.size()),
+                               static_cast<int>(payloads_.size())};
+        constexpr int kFormats[] = {0, kBinary, kBinary, kBinary, kBinary, kBinary};
+        const int sent = PQsendQueryPrepared(connection_.get(), "outbox_mailbox_insert", 6, values,
+                                             lengths, kFormats, 0);
+        Status status = sent == 1 ? finish() : Status(connection_error());
+        // Another server, a new plan, a table created again: the next batch starts afresh.
+        if (!status.ok() && !blames_a_message(status.error().advice)) {
+            connection_.reset();
+            ready_ = false;
+        }
+        return status;
+    }
+
+  private:
+    Status connect() {
+        const std::string timeout = std::to_string(config_.connect_timeout_s);
+        const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
+                               "client_encoding", nullptr};
+        const char* values[] = {timeout.c_str(), "outbox mailbox", config_.target.c_str(), "UTF8",
+                                nullptr};
+        connection_.reset(PQconnectStartParams(names, values, 1));
+        if (!connection_) {
+            return {ErrorCode::kInternal, Advice::kRetryDestination, "out of memory"};
+        }
+        PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+        const auto deadline = Clock::now() + std::chrono::seconds(config_.connect_timeout_s);
+        auto state = PGRES_POLLING_WRITING;
+        while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
+            if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
+            if (!wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline)) {
+                return postgres_error({},
+                                      "no answer from " + where() + " within " + timeout + " s");
+            }
+            state = PQconnectPoll(connection_.get());
+        }
+        if (PQstatus(connection_.get()) != CONNECTION_OK) return connection_error();
+        PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
+        PQsetnonblocking(connection_.get(), 1);
+        return {};
+    }
+
+    Status set_up() {
+        if (Status status = run(kSession); !status.ok()) return status;
+        Answer look;
+        if (Status status = run(kLook, &look); !status.ok()) return status;
+        if (std::string_view(PQgetvalue(look.get(), 0, 0)) != "t") {
+            if (Status status = create_table(); !status.ok()) return status;
+        } else if (std::string_view(PQgetvalue(look.get(), 0, 1)) != "t") {
+            return postgres_error(
+                "42501", std::string("no right to write outbox_mailbox: GRANT SELECT, INSERT ON ") +
+                             "outbox_mailbox TO " + PQgetvalue(look.get(), 0, 3));
+        }
+        // Refused when columns or the unique constraint are missing.
+        constexpr Oid kTypes[] = {kTextOid,      kTextArrayOid, kTextArrayOid,
+                                  kTextArrayOid, kTextArrayOid, kByteaArrayOid};
+        if (PQsendPrepare(connection_.get(), "outbox_mailbox_insert", kInsert, 6, kTypes) != 1) {
+            return connection_error();
+        }
+        return finish();
+    }
+
+    Status create_table() {
+        const std::string sql(embedded_sql_text("consumer/postgres/mailbox.sql"));
+        Status status = run(sql.c_str());
+        // Two relays that create it at once: the later one meets the former's catalog rows.
+        if (!status.ok() && status.error().backend_code == "23505") status = run(sql.c_str());
+        if (status.ok() || status.error().code != ErrorCode::kNoRights) return status;
+        return no_table(where(), status.error(), sql);
+    }
+
+    // Simple protocol; several statements allowed, the last rows are handed out.
+    Status run(const char* sql, Answer* rows = nullptr) {
+        if (PQsendQuery(connection_.get(), sql) != 1) return connection_error();
+        return finish(rows);
+    }
+
+    // Waits for all answers; the first error counts.
+    Status finish(Answer* rows = nullptr) {
+        const auto deadline = Clock::now() + std::chrono::milliseconds(kRequestTimeoutMs);
+        Status status;
+        for (;;) {
+            Status waited = wait_for_answer(deadline);
+            if (!waited.ok()) return waited;
+            Answer answer(PQgetResult(connection_.get()));
+            if (!answer) return status;
+            const ExecStatusType kind = PQresultStatus(answer.get());
+            if (kind != PGRES_COMMAND_OK && kind != PGRES_TUPLES_OK && status.ok()) {
+                status = error_of(answer.get());
+            }
+            if (kind == PGRES_TUPLES_OK && rows != nullptr) *rows = std::move(answer);
+        }
+    }
+
+    Status wait_for_answer(Clock::time_point deadline) {
+        while (PQisBusy(connection_.get()) != 0) {
+            const int flushed = PQflush(connection_.get());
+            const int events = flushed == 1 ? POLLIN | POLLOUT : POLLIN;
+            if (flushed < 0) return connection_error();
+            if (!wait(events, deadline)) {
+                connection_.reset();
+                ready_ = false;
+                return ErrorInfo{ErrorCode::kSinkTimeout,
+                                 Advice::kRetryDestination,
+                                 {},
+                                 "the mailbox's database did not answer within " +
+                                     std::to_string(kRequestTimeoutMs / 1000) +
+                                     " s; the connection is made again"};
+            }
+            if (PQconsumeInput(connection_.get()) != 1) return connection_error();
+        }
+        return {};
+    }
+
+    bool wait(int events, Clock::time_point deadline) {
+        pollfd entry{PQsocket(connection_.get()), static_cast<short>(events), 0};
+        return ::poll(&entry, 1, remaining_ms(deadline)) > 0;
+    }
+
+    [[nodiscard]] ErrorInfo error_of(const PGresult* result) const {
+        const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        if (state == nullptr) return connection_error();
+        const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        return postgres_error(state, text == nullptr ? "" : text);
+    }
+
+    [[nodiscard]] ErrorInfo connection_error() const {
+        const std::string_view message = PQerrorMessage(connection_.get());
+        return postgres_error(state_in(message), where() + ": " + std::string(message));
+    }
+
+    [[nodiscard]] std::string where() const {
+        const auto text = [](const char* value) { return std::string(value ? value : ""); };
+        return text(PQdb(connection_.get())) + " at " + text(PQhost(connection_.get())) + ":" +
+               text(PQport(connection_.get()));
+    }
+
+    MailboxConfig config_;
+    Connection connection_;
+    bool ready_ = false;
+    std::string ids_, topics_, keys_, headers_, payloads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Client> make_postgres_client(const MailboxConfig& config) {
+    return std::make_unique<PostgresClient>(config);
+}
+
+Status check_postgres_url(const MailboxConfig& config) {
+    char* message = nullptr;
+    PQconninfoOption* options = PQconninfoParse(config.target.c_str(), &message);
+    if (options != nullptr) {
+        PQconninfoFree(options);
+        return {};
+    }
+    // The message quotes the URL, its password included: only what stands before is passed on.
+    std::string reason(message == nullptr ? "out of memory" : message);
+    PQfreemem(message);
+    reason = reason.substr(0, reason.find_first_of("\"\n"));
+    return {ErrorCode::kConfigInvalid, Advice::kStop,
+            "not a mailbox URL (" + reason +
+                "...): write mailbox+postgresql://USER@HOST:PORT/DATABASE?mailbox=NAME and "
+                "percent-encode special characters"};
+}
+
+}  // namespace outbox::mailbox

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include <outbox/result.h>
+#include <outbox/spi/sink.h>
+
+namespace outbox::mailbox {
+
+/// A sink that delivers into the table `outbox_mailbox` of a PostgreSQL or SQLite database, which
+/// is created if it is missing and may be. `url` as in config.h; `connect_timeout_s` > 0 also
+/// bounds the wait for another writer of an SQLite file.
+///
+/// Exactly once for as long as the message is in the mailbox, and with the inbox always. Errors:
+/// kConfigInvalid/stop for the URL; the database is not contacted yet.
+Result<std::unique_ptr<spi::Sink>> make_mailbox_sink(std::string_view url,
+                                                     int connect_timeout_s = 5);
+
+}  // namespace outbox::mailbox

@@ -1,0 +1,227 @@
+#include "admin/server.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace outbox::admin {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+
+using Pages = std::map<std::string, AdminServer::Page>;
+using Response = http::response<http::string_body>;
+
+ErrorInfo address_error(const std::string& host, std::uint16_t port, const std::string& what) {
+    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                     "cannot serve health and metrics on " + host + ":" + std::to_string(port) +
+                         ": " + what +
+                         "; give another address with --admin HOST:PORT, or --admin "
+                         "off"};
+}
+
+// The name without its port.
+std::string_view host_name(std::string_view host) {
+    if (host.starts_with('[')) {
+        const auto end = host.find(']');
+        return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+    }
+    return host.substr(0, host.find(':'));
+}
+
+bool names_this_machine(std::string_view host) {
+    const std::string_view name = host_name(host);
+    if (beast::iequals(name, "localhost")) return true;
+    boost::system::error_code error;
+    asio::ip::make_address(std::string(name), error);
+    return !error;
+}
+
+HttpResponse problem(unsigned status, const std::string& text) {
+    return {status, "text/plain; charset=utf-8", text + "\n"};
+}
+
+struct Shared {
+    Pages pages;
+    bool check_host = true;
+    std::size_t connections = 0;
+
+    [[nodiscard]] HttpResponse answer(const http::request<http::string_body>& request) const {
+        const auto host = request[http::field::host];
+        if (check_host && !names_this_machine({host.data(), host.size()})) {
+            return problem(403, "the Host header does not name this machine");
+        }
+        if (request.method() != http::verb::get && request.method() != http::verb::head) {
+            return problem(405, "only GET and HEAD are served here");
+        }
+        const std::string target(request.target().data(), request.target().size());
+        const auto page = pages.find(target.substr(0, target.find('?')));
+        if (page != pages.end()) return page->second();
+        std::string known;
+        for (const auto& [path, ignored] : pages) known += " " + path;
+        return problem(404, "not found; there are" + known);
+    }
+};
+
+// One connection. Shared by the callbacks that are pending on it; gone with the last of them.
+class Session : public std::enable_shared_from_this<Session> {
+  public:
+    Session(tcp::socket socket, Shared& shared) : stream_(std::move(socket)), shared_(shared) {
+        ++shared_.connections;
+    }
+    ~Session() { --shared_.connections; }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    void read() {
+        keep_alive_ = false;
+        parser_.emplace();
+        parser_->header_limit(kMaxHeaderBytes);
+        parser_->body_limit(kMaxBodyBytes);
+        stream_.expires_after(kRequestTimeout);
+        http::async_read(stream_, buffer_, *parser_,
+                         [self = shared_from_this()](beast::error_code error, std::size_t) {
+                             self->have_request(error);
+                         });
+    }
+
+  private:
+    void have_request(beast::error_code error) {
+        if (error == http::error::header_limit) return write(problem(431, "headers too large"));
+        if (error == http::error::body_limit) return write(problem(413, "body too large"));
+        if (error) {
+            const bool malformed = error.category() == make_error_code(http::error{}).category() &&
+                                   error != http::error::end_of_stream &&
+                                   error != http::error::partial_message;
+            if (malformed) write(problem(400, "not a valid HTTP request"));
+            return;
+        }
+        keep_alive_ = parser_->get().keep_alive();
+        head_ = parser_->get().method() == http::verb::head;
+        HttpResponse answer;
+        try {
+            answer = shared_.answer(parser_->get());
+        } catch (const std::exception&) {
+            answer = problem(500, "this page failed");
+        }
+        write(answer);
+    }
+
+    void write(const HttpResponse& answer) {
+        response_ = Response(static_cast<http::status>(answer.status), 11);
+        response_.set(http::field::content_type, answer.content_type);
+        response_.set(http::field::cache_control, "no-store");
+        response_.set("X-Content-Type-Options", "nosniff");
+        if (answer.status == 405) response_.set(http::field::allow, "GET, HEAD");
+        response_.keep_alive(keep_alive_);
+        response_.content_length(answer.body.size());
+        if (!head_) response_.body() = answer.body;
+        stream_.expires_after(kRequestTimeout);
+        http::async_write(stream_, response_,
+                          [self = shared_from_this()](beast::error_code error, std::size_t) {
+                              if (!error && self->keep_alive_) return self->read();
+                              beast::error_code ignored;
+                              self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                          });
+    }
+
+    beast::tcp_stream stream_;
+    Shared& shared_;
+    beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
+    std::optional<http::request_parser<http::string_body>> parser_;
+    Response response_;
+    bool keep_alive_ = false;
+    bool head_ = false;
+};
+
+}  // namespace
+
+class AdminServer::Impl {
+  public:
+    Status listen(const std::string& host, std::uint16_t port) {
+        boost::system::error_code error;
+        tcp::resolver resolver(context_);
+        const auto found =
+            resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
+        if (error || found.empty()) return address_error(host, port, "no such address");
+        const tcp::endpoint endpoint = found.begin()->endpoint();
+        acceptor_.open(endpoint.protocol(), error);
+        if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+        if (!error) acceptor_.bind(endpoint, error);
+        if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+        if (error == asio::error::address_in_use) {
+            return address_error(host, port, "another program uses this port");
+        }
+        if (error) return address_error(host, port, error.message());
+        shared_.check_host = endpoint.address().is_loopback();
+        return {};
+    }
+
+    void serve(Pages pages) {
+        shared_.pages = std::move(pages);
+        accept();
+        thread_ = std::thread([this] { context_.run(); });
+    }
+
+    void stop() {
+        context_.stop();
+        if (thread_.joinable()) thread_.join();
+    }
+
+    [[nodiscard]] std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+  private:
+    void accept() {
+        acceptor_.async_accept([this](boost::system::error_code error, tcp::socket socket) {
+            if (error == asio::error::operation_aborted) return;
+            // A connection over the limit is closed: the socket ends with this scope.
+            if (!error && shared_.connections < kMaxConnections) {
+                std::make_shared<Session>(std::move(socket), shared_)->read();
+            }
+            if (error) return accept_later();
+            accept();
+        });
+    }
+
+    // Out of descriptors, for example: do not spin.
+    void accept_later() {
+        retry_.expires_after(std::chrono::milliseconds(100));
+        retry_.async_wait([this](boost::system::error_code error) {
+            if (!error) accept();
+        });
+    }
+
+    Shared shared_;  // outlives the sessions, which live in the context's queues
+    asio::io_context context_{1};
+    tcp::acceptor acceptor_{context_};
+    asio::steady_timer retry_{context_};
+    std::thread thread_;
+};
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() {
+    impl_->stop();
+}
+
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& host, std::uint16_t port,
+                                                        std::map<std::string, Page> pages) {
+    auto impl = std::make_unique<Impl>();
+    Status status = impl->listen(host, port);
+    if (!status.ok()) return status;
+    impl->serve(std::move(pages));
+    return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+std::uint16_t AdminServer::port() const {
+    return impl_->port();
+}
+
+}  // namespace outbox::admin

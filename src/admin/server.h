@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <outbox/result.h>
+
+namespace outbox::admin {
+
+struct HttpResponse {
+    unsigned status = 200;
+    std::string content_type = "application/json";
+    std::string body;
+};
+
+inline constexpr std::uint32_t kMaxHeaderBytes = 8192;
+inline constexpr std::uint64_t kMaxBodyBytes = 4096;
+inline constexpr std::size_t kMaxConnections = 32;
+/// For a request to arrive, and for its answer to be taken.
+inline constexpr std::chrono::seconds kRequestTimeout{5};
+
+/// Serves a few pages over HTTP/1.1 on one thread of its own until destroyed. GET and HEAD only.
+/// On a loopback address the Host header must name this machine (localhost or an address), so
+/// that a page in a browser cannot reach it under a foreign name.
+class AdminServer {
+  public:
+    /// Called on the server's thread; must not block for long.
+    using Page = std::function<HttpResponse()>;
+
+    /// Listens at once. Port 0: any free one. Errors: kConfigInvalid when the address is in use,
+    /// not ours, or not an address.
+    static Result<std::unique_ptr<AdminServer>> start(const std::string& host, std::uint16_t port,
+                                                      std::map<std::string, Page> pages);
+    ~AdminServer();
+    AdminServer(const AdminServer&) = delete;
+    AdminServer& operator=(const AdminServer&) = delete;
+
+    [[nodiscard]] std::uint16_t port() const;
+
+  private:
+    class Impl;
+    explicit AdminServer(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace outbox::admin

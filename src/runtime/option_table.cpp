@@ -1,0 +1,477 @@
+#include "runtime/option_table.h"
+
+#include <array>
+
+namespace outbox::runtime {
+namespace {
+
+constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
+constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard;
+constexpr std::uint32_t kOperate = kStatus | kDead | kPrune;
+constexpr std::uint32_t kReading = kStatus | kDead | kPrune;
+constexpr std::uint32_t kAll = kRelay | kMigrate | kOperate | kVerify;
+
+constexpr std::string_view kSourceGroup = "Source";
+constexpr std::string_view kRouteGroup = "Destination";
+constexpr std::string_view kDeliveryGroup = "Delivery";
+constexpr std::string_view kDaemonGroup = "Running";
+constexpr std::string_view kFilterGroup = "Selection";
+constexpr std::string_view kGeneralGroup = "General";
+
+constexpr std::array kCommands{
+    CommandSpec{kRelay, "relay", "carry committed events to their destinations",
+                "Reads committed events from the outbox table and publishes them, in order of "
+                "their keys, until it is told to stop (SIGTERM or Ctrl-C).",
+                "",
+                "outbox relay --from postgresql://app@localhost/shop --to kafka://localhost:9092\n"
+                "outbox relay --from sqlite:///var/lib/shop.db --to stdout:\n"
+                "outbox relay --check --config /etc/outbox.toml"},
+    CommandSpec{kMigrate, "migrate", "create or upgrade the outbox's tables",
+                "Creates and upgrades the tables, views and functions of producer and consumer. "
+                "Running it again changes nothing.",
+                "",
+                "outbox migrate --db postgresql://app@localhost/shop\n"
+                "outbox migrate --db postgresql://app@localhost/shop --print\n"
+                "outbox migrate --db sqlite:///var/lib/shop.db --only consumer"},
+    CommandSpec{kStatus, "status", "show backlog, owner and routes",
+                "Shows what waits, who relays and how each route fares, from the database alone: "
+                "no relay needs to run.",
+                "",
+                "outbox status --db postgresql://app@localhost/shop\n"
+                "outbox status --db sqlite:///var/lib/shop.db --json"},
+    CommandSpec{kDeadList, "dead list", "list dead letters",
+                "Lists events given up on, oldest first.", "",
+                "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
+                "outbox dead list --db postgresql://app@localhost/shop --json --limit 1000"},
+    CommandSpec{kDeadShow, "dead show", "show one dead letter whole",
+                "Shows every field of the dead letters of an event id, the payload included.", "ID",
+                "outbox dead show 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kDeadRetry, "dead retry", "have dead letters delivered again",
+                "Asks the relay to deliver dead letters once more. A retried event comes after "
+                "later events of its key.",
+                "ID",
+                "outbox dead retry 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox dead retry --event-type OrderCreated --dry-run "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kDeadDiscard, "dead discard", "delete dead letters for good",
+                "Deletes dead letters. They are never delivered.", "ID",
+                "outbox dead discard 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kPrune, "prune", "remove old published rows from a table that keeps them",
+                "Removes rows that were published longer ago than the retention, in batches of "
+                "1,000. It never removes an unsent or a dead row.",
+                "",
+                "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
+                "--retention 7d"},
+    CommandSpec{kVerify, "verify", "prove that nothing was lost, repeated or reordered",
+                "Compares what producers wrote with what consumers applied, both as JSON lines.",
+                "",
+                "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
+                "outbox verify --produced a.jsonl --produced b.jsonl --received c.jsonl "
+                "--db sqlite:///var/lib/shop.db"},
+    CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
+                "outbox version"},
+};
+
+constexpr std::array kOptions{
+    // Source
+    OptionSpec{.name = "from",
+               .type = OptionType::kUrl,
+               .file_key = "source.url",
+               .value = "URL",
+               .commands = kRelay,
+               .group = kSourceGroup,
+               .help = "database to read events from: postgresql://user@host:port/database or "
+                       "sqlite:///path"},
+    OptionSpec{.name = "db",
+               .type = OptionType::kUrl,
+               .file_key = "source.url",
+               .value = "URL",
+               .commands = kMigrate | kOperate | kVerify,
+               .group = kSourceGroup,
+               .help = "database: postgresql://user@host:port/database or sqlite:///path"},
+    OptionSpec{.name = "table",
+               .type = OptionType::kText,
+               .file_key = "source.table.name",
+               .fallback = "outbox_events",
+               .value = "NAME",
+               .commands = kRelay | kOperate,
+               .group = kSourceGroup,
+               .help = "outbox table, exact and case kept: table or schema.table"},
+    OptionSpec{.name = "preset",
+               .type = OptionType::kChoice,
+               .file_key = "source.table.preset",
+               .choices = "pending-published|new-sent|processed-at|delete-when-sent|camel-case|"
+                          "debezium",
+               .value = "NAME",
+               .commands = kRelay | kOperate,
+               .group = kSourceGroup,
+               .help = "known shape of the table; without it the shape is recognised by its "
+                       "columns"},
+    OptionSpec{.name = "after-publish",
+               .type = OptionType::kChoice,
+               .file_key = "source.after_publish",
+               .choices = "delete|mark",
+               .value = "ACTION",
+               .commands = kRelay | kOperate,
+               .group = kSourceGroup,
+               .help = "what happens to a published row; without it `delete`, or `mark` where "
+                       "the table has a column that says so"},
+    OptionSpec{.name = "retention",
+               .type = OptionType::kDuration,
+               .file_key = "source.retention",
+               .fallback = "7d",
+               .min = 1,
+               .max = 315'360'000,
+               .value = "TIME",
+               .commands = kRelay | kPrune,
+               .group = kSourceGroup,
+               .help = "how long marked rows are kept after they were published"},
+    OptionSpec{.name = "tenant",
+               .type = OptionType::kText,
+               .file_key = "source.tenant",
+               .value = "ID",
+               .repeatable = true,
+               .commands = kRelay,
+               .group = kSourceGroup,
+               .help = "relay the events of this tenant only; may be repeated"},
+    OptionSpec{.name = "default-tenant",
+               .type = OptionType::kText,
+               .file_key = "source.default_tenant",
+               .fallback = "default",
+               .value = "ID",
+               .commands = kRelay,
+               .group = kSourceGroup,
+               .help = "tenant of events that name none"},
+    OptionSpec{.name = "connect-timeout-s",
+               .type = OptionType::kInteger,
+               .file_key = "source.connect_timeout_s",
+               .fallback = "5",
+               .unit = "s",
+               .min = 1,
+               .max = 300,
+               .value = "N",
+               .commands = kRelay | kMigrate | kOperate | kVerify,
+               .group = kSourceGroup,
+               .help = "longest wait for a connection to the database"},
+    // Destination
+    OptionSpec{.name = "to",
+               .type = OptionType::kUrl,
+               .file_key = "to",
+               .value = "URL",
+               .repeatable = true,
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "where events go: kafka://host:port, mailbox+postgresql://..., "
+                       "mailbox+sqlite:///path, stdout: or null:; repeated, each makes a route"},
+    OptionSpec{.name = "topic-template",
+               .type = OptionType::kText,
+               .file_key = "topic_template",
+               .fallback = "{aggregate_type|lower}-events",
+               .value = "TEXT",
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "topic of events that name none; fields: aggregate_type, event_type, "
+                       "tenant_id, routing_key, each also with |lower"},
+    OptionSpec{.name = "allowed-topic",
+               .type = OptionType::kText,
+               .file_key = "allowed_topics",
+               .value = "NAME",
+               .repeatable = true,
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "topic that events may go to, or a prefix ending in *; may be repeated; "
+                       "without it every valid name"},
+    OptionSpec{.name = "format",
+               .type = OptionType::kChoice,
+               .file_key = "format",
+               .fallback = "raw",
+               .choices = "raw",
+               .value = "FORMAT",
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "how an event becomes a record"},
+    OptionSpec{.name = "on-dead-letter",
+               .type = OptionType::kChoice,
+               .file_key = "on_dead_letter",
+               .fallback = "continue",
+               .choices = "continue|block_key",
+               .value = "ACTION",
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "after a dead letter the later events of its key go on, or wait"},
+    // Delivery
+    OptionSpec{.name = "batch-size",
+               .type = OptionType::kInteger,
+               .file_key = "batch_size",
+               .fallback = "500",
+               .unit = "events",
+               .min = 1,
+               .max = 1000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "most events read at once"},
+    OptionSpec{.name = "poll-busy-ms",
+               .type = OptionType::kInteger,
+               .file_key = "poll_busy_ms",
+               .fallback = "1",
+               .unit = "ms",
+               .min = 1,
+               .max = 60'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "wait between reads while events come"},
+    OptionSpec{.name = "poll-idle-ms",
+               .type = OptionType::kInteger,
+               .file_key = "poll_idle_ms",
+               .fallback = "100",
+               .unit = "ms",
+               .min = 1,
+               .max = 60'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "longest wait between reads while none come"},
+    OptionSpec{.name = "max-attempts",
+               .type = OptionType::kInteger,
+               .file_key = "max_attempts",
+               .fallback = "5",
+               .unit = "attempts",
+               .min = 1,
+               .max = 1000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "failed attempts after which an event is a dead letter"},
+    OptionSpec{.name = "retry-base-ms",
+               .type = OptionType::kInteger,
+               .file_key = "retry_base_ms",
+               .fallback = "200",
+               .unit = "ms",
+               .min = 1,
+               .max = 3'600'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "wait after the first failure; it doubles with each further one"},
+    OptionSpec{.name = "retry-max-ms",
+               .type = OptionType::kInteger,
+               .file_key = "retry_max_ms",
+               .fallback = "60000",
+               .unit = "ms",
+               .min = 1,
+               .max = 86'400'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "longest wait between attempts"},
+    OptionSpec{.name = "max-unrecorded",
+               .type = OptionType::kInteger,
+               .file_key = "max_unrecorded",
+               .fallback = "10000",
+               .unit = "events",
+               .min = 1,
+               .max = 1'000'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "most events under way and not yet recorded: the most repeats after a kill"},
+    OptionSpec{.name = "max-in-flight-bytes",
+               .type = OptionType::kInteger,
+               .file_key = "max_in_flight_bytes",
+               .fallback = "16777216",
+               .unit = "bytes",
+               .min = 1'048'576,
+               .max = 4'294'967'296,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "most bytes of events held in memory; at the limit reading waits"},
+    OptionSpec{.name = "lease-ttl-ms",
+               .type = OptionType::kInteger,
+               .file_key = "lease_ttl_ms",
+               .fallback = "5000",
+               .unit = "ms",
+               .min = 1000,
+               .max = 300'000,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "time after which a hung relay is replaced"},
+    OptionSpec{.name = "shutdown-grace-s",
+               .type = OptionType::kInteger,
+               .file_key = "shutdown_grace_s",
+               .fallback = "30",
+               .unit = "s",
+               .min = 0,
+               .max = 3600,
+               .value = "N",
+               .commands = kRelay,
+               .group = kDeliveryGroup,
+               .help = "time to finish what is under way when told to stop"},
+    // Running
+    OptionSpec{.name = "check",
+               .type = OptionType::kFlag,
+               .commands = kRelay,
+               .group = kDaemonGroup,
+               .help = "look at source and destinations, say what was found, and exit"},
+    OptionSpec{.name = "admin",
+               .type = OptionType::kText,
+               .file_key = "admin",
+               .fallback = "auto",
+               .value = "HOST:PORT",
+               .commands = kRelay,
+               .group = kDaemonGroup,
+               .help = "address of health and metrics; `auto` is 127.0.0.1:9464 when free, `off` "
+                       "is none; an address that is in use is an error"},
+    OptionSpec{.name = "log-level",
+               .type = OptionType::kChoice,
+               .file_key = "log_level",
+               .fallback = "info",
+               .choices = "debug|info|warn|error",
+               .value = "LEVEL",
+               .commands = kRelay,
+               .group = kDaemonGroup,
+               .help = "least important log lines that are written"},
+    OptionSpec{.name = "log-format",
+               .type = OptionType::kChoice,
+               .file_key = "log_format",
+               .fallback = "logfmt",
+               .choices = "logfmt|json",
+               .value = "FORMAT",
+               .commands = kRelay,
+               .group = kDaemonGroup,
+               .help = "form of the log lines on stderr"},
+    // Selection
+    OptionSpec{.name = "route",
+               .type = OptionType::kText,
+               .value = "NAME",
+               .commands = kManyDead,
+               .group = kFilterGroup,
+               .help = "dead letters of this route"},
+    OptionSpec{.name = "event-type",
+               .type = OptionType::kText,
+               .value = "TYPE",
+               .commands = kManyDead,
+               .group = kFilterGroup,
+               .help = "dead letters of this event type"},
+    OptionSpec{.name = "key",
+               .type = OptionType::kText,
+               .value = "KEY",
+               .commands = kManyDead,
+               .group = kFilterGroup,
+               .help = "dead letters of this key"},
+    OptionSpec{.name = "error-code",
+               .type = OptionType::kText,
+               .value = "CODE",
+               .commands = kManyDead,
+               .group = kFilterGroup,
+               .help = "dead letters that failed with this error, for example OB_RECORD_REFUSED"},
+    OptionSpec{.name = "all",
+               .type = OptionType::kFlag,
+               .commands = kDeadRetry | kDeadDiscard,
+               .group = kFilterGroup,
+               .help = "every dead letter of the table"},
+    OptionSpec{.name = "limit",
+               .type = OptionType::kInteger,
+               .fallback = "100",
+               .unit = "rows",
+               .min = 1,
+               .max = 100'000,
+               .value = "N",
+               .commands = kDeadList,
+               .group = kFilterGroup,
+               .help = "most dead letters listed"},
+    OptionSpec{.name = "dry-run",
+               .type = OptionType::kFlag,
+               .commands = kDeadRetry | kDeadDiscard | kPrune,
+               .group = kFilterGroup,
+               .help = "only say what would be done"},
+    // Migration
+    OptionSpec{.name = "print",
+               .type = OptionType::kFlag,
+               .commands = kMigrate,
+               .group = "Migration",
+               .help = "print the SQL and change nothing"},
+    OptionSpec{.name = "payload",
+               .type = OptionType::kChoice,
+               .fallback = "jsonb",
+               .choices = "jsonb|json|text|bytea",
+               .value = "TYPE",
+               .commands = kMigrate,
+               .group = "Migration",
+               .help = "type of the payload column in a new outbox_events"},
+    OptionSpec{.name = "only",
+               .type = OptionType::kChoice,
+               .choices = "producer|consumer",
+               .value = "SIDE",
+               .commands = kMigrate,
+               .group = "Migration",
+               .help = "one side's tables only"},
+    // Verification
+    OptionSpec{.name = "produced",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .repeatable = true,
+               .commands = kVerify,
+               .group = "Verification",
+               .help = "what producers wrote, as JSON lines; may be repeated"},
+    OptionSpec{.name = "received",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .repeatable = true,
+               .commands = kVerify,
+               .group = "Verification",
+               .help = "what consumers received and applied, as JSON lines; may be repeated"},
+    // General
+    OptionSpec{.name = "json",
+               .type = OptionType::kFlag,
+               .commands = kReading | kVerify,
+               .group = kGeneralGroup,
+               .help = "print JSON"},
+    OptionSpec{.name = "config",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .commands = kAll,
+               .group = kGeneralGroup,
+               .help = "configuration file; without it ./outbox.toml where there is one"},
+};
+
+}  // namespace
+
+std::span<const CommandSpec> command_table() {
+    return kCommands;
+}
+
+std::span<const OptionSpec> option_table() {
+    return kOptions;
+}
+
+const OptionSpec* find_option(std::string_view name) {
+    for (const OptionSpec& option : kOptions) {
+        if (option.name == name) return &option;
+    }
+    return nullptr;
+}
+
+const CommandSpec* find_command(std::string_view name) {
+    for (const CommandSpec& command : kCommands) {
+        if (command.name == name) return &command;
+    }
+    return nullptr;
+}
+
+const CommandSpec& command_spec(Command command) {
+    for (const CommandSpec& spec : kCommands) {
+        if (spec.command == command) return spec;
+    }
+    return kCommands.front();
+}
+
+}  // namespace outbox::runtime

@@ -1,0 +1,257 @@
+#include "runtime/reference.h"
+
+#include <vector>
+
+#include "runtime/exit_codes.h"
+#include "runtime/metrics.h"
+#include "runtime/option_table.h"
+#include "runtime/options.h"
+#include "runtime/toml_file.h"
+
+namespace outbox::runtime {
+namespace {
+
+constexpr std::string_view kGenerated =
+    "<!-- Made from the declarations in src/runtime by `write_reference`; edit those. -->\n\n";
+
+std::string code(std::string_view text) {
+    return "`" + std::string(text) + "`";
+}
+
+// Text for a cell of a table.
+std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '|') out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
+
+std::string commands_of(const OptionSpec& option) {
+    std::string text;
+    for (const CommandSpec& command : command_table()) {
+        if ((option.commands & command.command) == 0) continue;
+        std::string name(command.name);
+        if ((option.commands & kDead) == kDead && name.starts_with("dead ")) {
+            if (command.command != kDeadList) continue;
+            name = "dead";
+        }
+        text += (text.empty() ? "" : ", ") + name;
+    }
+    return text;
+}
+
+std::string type_of(const OptionSpec& option) {
+    switch (option.type) {
+        case OptionType::kFlag:
+            return "flag";
+        case OptionType::kInteger:
+            return std::to_string(option.min) + " to " + std::to_string(option.max) + " " +
+                   std::string(option.unit);
+        case OptionType::kText:
+            return option.repeatable ? "texts" : "text";
+        case OptionType::kUrl:
+            return option.repeatable ? "URLs" : "URL";
+        case OptionType::kChoice: {
+            std::string text;
+            for (const char c : option.choices)
+                text += c == '|' ? std::string(", ") : std::string(1, c);
+            return text;
+        }
+        case OptionType::kDuration:
+            return "time: 30s, 15m, 12h, 7d";
+        case OptionType::kPath:
+            return option.repeatable ? "files" : "file";
+    }
+    return {};
+}
+
+void append_command_section(std::string& out) {
+    out += "## Commands\n\n| command | does |\n| --- | --- |\n";
+    for (const CommandSpec& command : command_table()) {
+        out += "| `outbox " + std::string(command.name) + "` | " + cell(command.details) + " |\n";
+    }
+}
+
+void append_option_section(std::string& out) {
+    out +=
+        "\n## Options\n\nWhere an option is given more than once, the argument wins over the "
+        "environment, the environment\nover the file, the file over the default. A repeatable "
+        "option is one variable with the values\nseparated by spaces, and a list in the file.\n";
+    std::string_view group;
+    for (const OptionSpec& option : option_table()) {
+        if (option.group != group) {
+            group = option.group;
+            out += "\n### " + std::string(group) +
+                   "\n\n| option | environment | file | value | default | commands | meaning |\n"
+                   "| --- | --- | --- | --- | --- | --- | --- |\n";
+        }
+        out += "| " + code("--" + std::string(option.name)) + " | " +
+               code(environment_name(option.name)) + " | " +
+               (option.file_key.empty() ? "" : code(option.file_key)) + " | " +
+               cell(type_of(option)) + " | " +
+               (option.fallback.empty() ? "" : code(cell(option.fallback))) + " | " +
+               commands_of(option) + " | " + cell(option.help) + " |\n";
+    }
+}
+
+void append_route_section(std::string& out) {
+    out +=
+        "\n## Routes\n\nEach `[[route]]` in the file is an independent pipeline. An event goes to "
+        "every route that takes it;\na route without `aggregate_type`, `event_type`, `topic` and "
+        "`tenant` takes every event.\n\n| key | value | meaning |\n| --- | --- | --- |\n";
+    for (const RouteKeySpec& key : route_key_table()) {
+        std::string help(key.help);
+        if (help.empty()) help = "as `--" + std::string(key.option) + "`, for this route";
+        out += "| " + code(key.name) + " | " + (key.list ? "text or list" : "text") + " | " +
+               cell(help) + " |\n";
+    }
+    out += "| `[route.kafka]` | table | options of librdkafka, for example `linger.ms = 5` |\n";
+}
+
+void append_table_section(std::string& out) {
+    out +=
+        "\n## Adopted tables\n\n`[source.table.columns]` names the columns of a table that is not "
+        "of a known shape;\n`[source.table.status]` the values of its status column: `pending` "
+        "and `sending` (texts), `sent`,\n`failed`, `dead`. `metadata_columns` under "
+        "`[source.table]` lists columns that become headers.\n\n| key | column |\n| --- | --- |\n";
+    for (const ColumnKeySpec& key : column_key_table()) {
+        out += "| " + code(key.name) + " | " + std::string(key.help) + " |\n";
+    }
+}
+
+void append_exit_codes(std::string& out) {
+    out += "\n## Exit codes\n\n| code | meaning |\n| --- | --- |\n";
+    for (const ExitCodeSpec& spec : exit_code_table()) {
+        out += "| " + std::to_string(spec.code) + " | " + std::string(spec.meaning) + " |\n";
+    }
+}
+
+struct ErrorText {
+    ErrorCode code;
+    std::string_view meaning;
+};
+
+constexpr ErrorText kErrorTexts[] = {
+    {ErrorCode::kConfigInvalid, "an option or the configuration file is wrong"},
+    {ErrorCode::kConnectFailed, "the server cannot be reached"},
+    {ErrorCode::kAuthFailed, "the server refused the user or the password"},
+    {ErrorCode::kNoSuchDatabase, "the server has no such database"},
+    {ErrorCode::kNoSuchTable, "the database has no such table; `outbox migrate` makes ours"},
+    {ErrorCode::kTableShape, "columns are missing or of an unusable type"},
+    {ErrorCode::kNoRights, "a right is missing; the message names the GRANT"},
+    {ErrorCode::kMigrationRefused, "the database is newer, or a migration was changed"},
+    {ErrorCode::kQueryFailed, "the database refused a statement"},
+    {ErrorCode::kConnectionLost, "the connection broke; the relay makes a new one"},
+    {ErrorCode::kLeaseLost, "another relay holds the lease now"},
+    {ErrorCode::kNoTransaction, "an event was written outside a transaction"},
+    {ErrorCode::kInvalidEvent, "a field of the event is not valid"},
+    {ErrorCode::kPayloadTooLarge,
+     "the payload is larger than allowed; store it elsewhere and send "
+     "a reference"},
+    {ErrorCode::kTopicInvalid, "not a valid topic name, or one that the route does not allow"},
+    {ErrorCode::kTopicUnknown, "the broker has no such topic"},
+    {ErrorCode::kRecordRefused, "the destination refused this record"},
+    {ErrorCode::kSinkUnavailable, "the destination is down or out of reach"},
+    {ErrorCode::kSinkRebuilt, "the producer was rebuilt; its records go again"},
+    {ErrorCode::kSinkTimeout, "no answer in time; the outcome is unknown, the record goes again"},
+    {ErrorCode::kSinkClosed, "the destination is gone for good, for example a closed pipe"},
+    {ErrorCode::kGuaranteeRefused, "the configuration asks for more than the destination promises"},
+    {ErrorCode::kDiskFull, "the disk is full"},
+    {ErrorCode::kQuarantined, "a message too old or too far ahead to be known as new"},
+    {ErrorCode::kHandlerFailed, "the consumer's handler threw"},
+    {ErrorCode::kConflict, "a version check failed, or a key is in use"},
+    {ErrorCode::kUnsupported, "not possible with this backend or version"},
+    {ErrorCode::kInternal, "a defect in Outbox; please report it"},
+};
+
+void append_example_value(std::string& out, const OptionSpec& option, std::string_view key) {
+    std::string text(option.fallback);
+    if (text.empty() && option.type == OptionType::kUrl) {
+        text = option.repeatable ? "kafka://localhost:9092" : "postgresql://app@localhost/shop";
+    }
+    if (text.empty() && option.type == OptionType::kChoice) {
+        text = std::string(option.choices.substr(0, option.choices.find('|')));
+    }
+    if (option.type != OptionType::kInteger) text = "\"" + text + "\"";
+    if (option.repeatable) text = option.type == OptionType::kUrl ? "[" + text + "]" : "[]";
+    out += "# " + std::string(option.help) + "\n# " + std::string(key) + " = " + text + "\n";
+}
+
+// The keys of one table, "" being the top of the file.
+void append_example_table(std::string& out, std::string_view prefix) {
+    std::string_view last;
+    for (const OptionSpec& option : option_table()) {
+        if (!option.file_key.starts_with(prefix) || option.file_key == last) continue;
+        const std::string_view key = option.file_key.substr(prefix.size());
+        if (key.empty() || key.find('.') != std::string_view::npos) continue;
+        last = option.file_key;
+        append_example_value(out, option, key);
+    }
+}
+
+}  // namespace
+
+std::string options_page() {
+    std::string out = "# Commands, options, exit codes\n\n" + std::string(kGenerated);
+    append_command_section(out);
+    append_option_section(out);
+    append_route_section(out);
+    append_table_section(out);
+    append_exit_codes(out);
+    return out;
+}
+
+std::string errors_page() {
+    std::string out = "# Errors\n\n" + std::string(kGenerated) +
+                      "The codes are stable. Each error also carries an advice that the relay "
+                      "follows: `retry_destination`\n(the destination is down, no attempt is "
+                      "counted), `retry_event`, `dead_letter` or `stop`.\n\n| code | meaning | "
+                      "exit code of a command |\n| --- | --- | --- |\n";
+    for (const ErrorText& error : kErrorTexts) {
+        out += "| " + code(error_code_name(error.code)) + " | " + std::string(error.meaning) +
+               " | " + std::to_string(exit_code_of(error.code)) + " |\n";
+    }
+    return out;
+}
+
+std::string metrics_page() {
+    std::string out = "# Metrics of the relay\n\n" + std::string(kGenerated) +
+                      "Served by `outbox relay` at `/metrics` in Prometheus' text format. Every "
+                      "metric has the label `source`,\nthe outbox table; `route` has at most " +
+                      std::to_string(kMaxRouteLabels) +
+                      " values.\n\n| name | type | more labels | meaning |\n"
+                      "| --- | --- | --- | --- |\n";
+    for (const MetricSpec& metric : metric_table()) {
+        out += "| " + code(metric.name) + " | " + std::string(metric.type) + " | " +
+               std::string(metric.labels) + " | " + std::string(metric.help) + " |\n";
+    }
+    return out;
+}
+
+std::string example_file() {
+    std::string out =
+        "# Every key of outbox.toml with its default. Copy what you change.\n"
+        "# Made from the declarations in src/runtime by `write_reference`.\n\n";
+    append_example_table(out, "");
+    out += "\n[source]\n";
+    append_example_table(out, "source.");
+    out += "\n[source.table]\n";
+    append_example_table(out, "source.table.");
+    out +=
+        "# metadata_columns = [\"request_id\"]\n\n"
+        "# Only for a table of your own of no known shape.\n# [source.table.columns]\n"
+        "# id = \"event_uuid\"\n# payload = \"body\"\n# status = \"state\"\n\n"
+        "# [source.table.status]\n# pending = [\"NEW\"]\n# sent = \"SENT\"\n\n"
+        "# Instead of `to`: one table for each route.\n# [[route]]\n# name = \"billing\"\n"
+        "# to = \"kafka://localhost:9092\"\n# aggregate_type = [\"Order\", \"Invoice\"]\n"
+        "# topic_template = \"{aggregate_type}.{event_type}\"\n"
+        "# allowed_topics = [\"Order.*\", \"Invoice.*\"]\n# on_dead_letter = \"block_key\"\n"
+        "# [route.kafka]\n# compression.type = \"lz4\"\n";
+    return out;
+}
+
+}  // namespace outbox::runtime

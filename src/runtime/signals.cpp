@@ -1,0 +1,35 @@
+#include "runtime/signals.h"
+
+#include <cerrno>
+#include <csignal>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace outbox::runtime {
+
+StopSignals::StopSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+}
+
+StopSignals::~StopSignals() {
+    close(descriptor_);
+}
+
+std::optional<int> StopSignals::wait(std::chrono::milliseconds max_wait) {
+    pollfd waited{descriptor_, POLLIN, 0};
+    if (poll(&waited, 1, static_cast<int>(max_wait.count())) <= 0) return std::nullopt;
+    signalfd_siginfo info{};
+    if (read(descriptor_, &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace outbox::runtime

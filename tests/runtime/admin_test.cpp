@@ -1,0 +1,167 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "admin/pages.h"
+#include "admin/server.h"
+
+namespace outbox::admin {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A TCP connection to the loopback interface; reads give up after ten seconds.
+class Connection {
+  public:
+    explicit Connection(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        const timeval limit{10, 0};
+        setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+            throw std::runtime_error("cannot connect");
+        }
+    }
+    ~Connection() { close(socket_); }
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    void send(const std::string& text) const {
+        EXPECT_GE(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL), 0);
+    }
+    // Everything until the server closes.
+    [[nodiscard]] std::string read_all() const {
+        std::string text;
+        char bytes[4096];
+        for (ssize_t count = 0; (count = recv(socket_, bytes, sizeof(bytes), 0)) > 0;) {
+            text.append(bytes, static_cast<std::size_t>(count));
+        }
+        return text;
+    }
+    // Until `mark` has come.
+    [[nodiscard]] std::string read_until(const std::string& mark) const {
+        std::string text;
+        char byte = 0;
+        while (text.find(mark) == std::string::npos && recv(socket_, &byte, 1, 0) == 1) {
+            text += byte;
+        }
+        return text;
+    }
+
+  private:
+    int socket_;
+};
+
+class AdminServerTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        auto started = AdminServer::start(
+            "127.0.0.1", 0,
+            {{"/metrics", [] { return HttpResponse{200, "text/plain", "figures\n"}; }},
+             {"/broken", []() -> HttpResponse { throw std::runtime_error("secret"); }}});
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        server_ = std::move(*started);
+    }
+
+    std::string exchange(const std::string& request) {
+        const Connection connection(server_->port());
+        connection.send(request);
+        return connection.read_all();
+    }
+    std::string get(const std::string& path, const std::string& host = "localhost",
+                    const std::string& method = "GET") {
+        return exchange(method + " " + path + " HTTP/1.1\r\nHost: " + host +
+                        "\r\nConnection: close\r\n\r\n");
+    }
+
+    std::unique_ptr<AdminServer> server_;
+};
+
+TEST_F(AdminServerTest, ServesItsPagesAndNamesThemWhereThereIsNone) {
+    EXPECT_THAT(get("/metrics"), HasSubstr("200 OK"));
+    EXPECT_THAT(get("/metrics?x=y"), HasSubstr("figures\n"));
+    EXPECT_THAT(get("/other"), HasSubstr("404 Not Found"));
+    EXPECT_THAT(get("/other"), HasSubstr("/metrics"));
+}
+
+TEST_F(AdminServerTest, AnswersHeadWithoutABodyAndRefusesOtherMethods) {
+    EXPECT_THAT(get("/metrics", "localhost", "HEAD"), HasSubstr("Content-Length: 8"));
+    EXPECT_THAT(get("/metrics", "localhost", "HEAD"), Not(HasSubstr("figures")));
+    EXPECT_THAT(get("/metrics", "localhost", "POST"), HasSubstr("405 Method"));
+}
+
+TEST_F(AdminServerTest, RefusesForeignHostNames) {
+    EXPECT_THAT(get("/metrics", "evil.example"), HasSubstr("403 Forbidden"));
+    EXPECT_THAT(get("/metrics", "localhost.evil.example:9464"), HasSubstr("403 Forbidden"));
+    EXPECT_THAT(get("/metrics", ""), HasSubstr("403 Forbidden"));
+    EXPECT_THAT(get("/metrics", "127.0.0.1:9464"), HasSubstr("200 OK"));
+    EXPECT_THAT(get("/metrics", "[::1]:9464"), HasSubstr("200 OK"));
+    EXPECT_THAT(get("/metrics", "LOCALHOST:1"), HasSubstr("200 OK"));
+}
+
+TEST_F(AdminServerTest, LimitsHeadersAndBodies) {
+    EXPECT_THAT(exchange("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " +
+                         std::string(2 * kMaxHeaderBytes, 'x')),
+                HasSubstr("431"));
+    EXPECT_THAT(exchange("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999\r\n"
+                         "\r\n"),
+                HasSubstr("413"));
+    EXPECT_THAT(exchange("no http at all\r\n\r\n"), HasSubstr("400 Bad Request"));
+}
+
+TEST_F(AdminServerTest, HidesWhyAPageFailed) {
+    EXPECT_THAT(get("/broken"), HasSubstr("500"));
+    EXPECT_THAT(get("/broken"), Not(HasSubstr("secret")));
+}
+
+TEST_F(AdminServerTest, KeepsAConnectionForSeveralRequests) {
+    const Connection connection(server_->port());
+    for (int i = 0; i < 3; ++i) {
+        connection.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        EXPECT_THAT(connection.read_until("figures\n"), HasSubstr("200 OK"));
+    }
+}
+
+TEST_F(AdminServerTest, ClosesConnectionsOverTheLimitAndSilentOnes) {
+    std::vector<std::unique_ptr<Connection>> idle;
+    for (std::size_t i = 0; i < kMaxConnections; ++i) {
+        idle.push_back(std::make_unique<Connection>(server_->port()));
+    }
+    EXPECT_EQ(Connection(server_->port()).read_all(), "");
+    EXPECT_EQ(idle.back()->read_all(), "");  // after the time limit
+}
+
+TEST_F(AdminServerTest, RefusesAnAddressThatIsInUseWithTheRemedy) {
+    const auto second = AdminServer::start("127.0.0.1", server_->port(), {});
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, ErrorCode::kConfigInvalid);
+    EXPECT_THAT(second.error().message, HasSubstr("another program uses this port"));
+    EXPECT_THAT(second.error().message, HasSubstr("--admin off"));
+    EXPECT_FALSE(AdminServer::start("no.such.host.invalid", 1, {}).ok());
+    EXPECT_FALSE(AdminServer::start("192.0.2.1", 0, {}).ok());
+}
+
+TEST(Pages, LiveWhileTheLoopsMove) {
+    EXPECT_EQ(live_page({.loop_age_us = 1000}).status, 200U);
+    EXPECT_EQ(live_page({.loop_age_us = kMaxLoopAgeUs}).status, 503U);
+}
+
+TEST(Pages, ReadyWhileTheDatabaseAnswersAlsoOnAStandby) {
+    EXPECT_EQ(ready_page({.database = true, .leading = false}).status, 200U);
+    const HttpResponse away =
+        ready_page({.database = false, .database_error = "postgresql://a:s3cret@b/c is down"});
+    EXPECT_EQ(away.status, 503U);
+    EXPECT_THAT(away.body, HasSubstr("a:***@b"));
+    EXPECT_THAT(ready_page({.database = true, .open_circuits = {"billing"}}).body,
+                HasSubstr("\"open_circuits\":[\"billing\"]"));
+}
+
+}  // namespace
+}  // namespace outbox::admin

@@ -1,0 +1,339 @@
+#include "runtime/config.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/command_line.h"
+#include "runtime/exit_codes.h"
+#include "tests/support/files.h"
+
+namespace outbox::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// Runs each test in an empty folder, so that no outbox.toml is found by chance.
+class ConfigTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        before_ = std::filesystem::current_path();
+        std::filesystem::current_path(folder_.path());
+    }
+    void TearDown() override { std::filesystem::current_path(before_); }
+
+    static void write_file(const std::string& text, const std::string& name = "outbox.toml") {
+        std::ofstream(name) << text;
+    }
+
+    static Result<Invocation> invoke(const std::vector<std::string>& arguments,
+                                     const Environment& environment = {}) {
+        const auto line = parse_command_line(arguments);
+        if (!line.ok()) return line.error();
+        return resolve(*line, environment);
+    }
+
+    static Result<RelayConfig> relay(std::vector<std::string> arguments,
+                                     const Environment& environment = {}) {
+        arguments.insert(arguments.begin(), "relay");
+        const auto invocation = invoke(arguments, environment);
+        if (!invocation.ok()) return invocation.error();
+        return make_relay_config(*invocation);
+    }
+
+    // The message of the error that these arguments end in.
+    static std::string refusal(const std::vector<std::string>& arguments,
+                               const Environment& environment = {}) {
+        const auto config = relay(arguments, environment);
+        if (config.ok()) return "(accepted)";
+        EXPECT_EQ(exit_code_of(config.error().code), kExitUsage);
+        return config.error().message;
+    }
+
+    static std::string file_refusal(const std::string& text) {
+        write_file(text);
+        return refusal({"--from", "sqlite:///a.db", "--to", "null:"});
+    }
+
+  private:
+    test::TemporaryFolder folder_{"config"};
+    std::filesystem::path before_;
+};
+
+TEST_F(ConfigTest, SmallestRelayHasTheDocumentedDefaults) {
+    const auto config = relay({"--from", "sqlite:///a.db", "--to", "stdout:"});
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->source.url, "sqlite:///a.db");
+    EXPECT_EQ(config->source.table, "outbox_events");
+    EXPECT_EQ(config->source.connect_timeout.count(), 5);
+    EXPECT_EQ(config->batch_size, 500U);
+    EXPECT_EQ(config->poll_busy_ms, 1);
+    EXPECT_EQ(config->poll_idle_ms, 100);
+    EXPECT_EQ(config->max_attempts, 5U);
+    EXPECT_EQ(config->retry_base_ms, 200);
+    EXPECT_EQ(config->retry_max_ms, 60'000);
+    EXPECT_EQ(config->shutdown_grace_s, 30);
+    EXPECT_EQ(config->max_unrecorded, 10'000U);
+    EXPECT_EQ(config->retention.count(), 7 * 86'400);
+    ASSERT_EQ(config->routes.size(), 1U);
+    EXPECT_EQ(config->routes[0].name, "default");
+    EXPECT_EQ(config->routes[0].topic_template, "{aggregate_type|lower}-events");
+    EXPECT_EQ(config->routes[0].on_dead_letter, "continue");
+}
+
+TEST_F(ConfigTest, ArgumentBeatsEnvironmentBeatsFileBeatsDefault) {
+    const std::vector<std::string> base{"--from", "sqlite:///a.db", "--to", "null:"};
+    write_file("batch_size = 10\nmax_attempts = 11\nretry_base_ms = 12\n");
+    auto arguments = base;
+    arguments.insert(arguments.end(), {"--batch-size", "30"});
+    const auto config =
+        relay(arguments, {{"OUTBOX_BATCH_SIZE", "20"}, {"OUTBOX_MAX_ATTEMPTS", "21"}});
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->batch_size, 30U);
+    EXPECT_EQ(config->max_attempts, 21U);
+    EXPECT_EQ(config->retry_base_ms, 12);
+    EXPECT_EQ(config->poll_busy_ms, 1);
+}
+
+TEST_F(ConfigTest, EveryOptionIsTakenFromTheEnvironment) {
+    const auto config = relay({}, {{"OUTBOX_FROM", "sqlite:///a.db"},
+                                   {"OUTBOX_TO", "null: stdout:"},
+                                   {"OUTBOX_TENANT", "a b"},
+                                   {"OUTBOX_CHECK", "true"},
+                                   {"OUTBOX_ADMIN", "off"},
+                                   {"OUTBOX_RETENTION", "12h"}});
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_TRUE(config->check);
+    EXPECT_EQ(config->admin.mode, AdminConfig::Mode::kOff);
+    EXPECT_EQ(config->retention.count(), 12 * 3600);
+    EXPECT_THAT(config->source.tenants, ElementsAre("a", "b"));
+    EXPECT_EQ(config->routes.size(), 2U);
+}
+
+TEST_F(ConfigTest, RepeatedDestinationsMakeRoutesWhoseNamesDoNotDependOnTheirOrder) {
+    const auto config = relay({"--from", "sqlite:///a.db", "--to", "kafka://k1:9092", "--to",
+                               "mailbox+sqlite:///x/b.db?mailbox=mail", "--to=null:"});
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    ASSERT_EQ(config->routes.size(), 3U);
+    EXPECT_EQ(config->routes[0].name, "kafka-k1-9092");
+    EXPECT_EQ(config->routes[1].name, "mailbox-sqlite-b-db-mail");
+    EXPECT_EQ(config->routes[2].name, "null");
+}
+
+TEST_F(ConfigTest, RoutesComeFromTheFile) {
+    write_file(R"(
+max_attempts = 3
+topic_template = "all"
+[source]
+url = "postgresql://db/shop"
+tenant = ["t1", "t2"]
+[source.table]
+name = "app.outbox"
+preset = "new-sent"
+metadata_columns = ["trace"]
+[source.table.columns]
+id = "event_uuid"
+[source.table.status]
+pending = ["NEW", "RETRY"]
+sent = "DONE"
+[[route]]
+name = "billing"
+to = "kafka://k:9092"
+aggregate_type = ["Order", "Invoice"]
+tenant = "t1"
+topic_template = "{aggregate_type}.{event_type}"
+allowed_topics = ["Order.*"]
+on_dead_letter = "block_key"
+[route.kafka]
+linger.ms = 5
+"compression.type" = "lz4"
+[[route]]
+name = "rest"
+to = "null:"
+)");
+    const auto config = relay({});
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->source.url, "postgresql://db/shop");
+    EXPECT_EQ(config->source.table, "app.outbox");
+    EXPECT_EQ(config->source.mapping.preset, "new-sent");
+    EXPECT_EQ(config->source.mapping.columns.at("id"), "event_uuid");
+    EXPECT_THAT(config->source.mapping.pending_values, ElementsAre("NEW", "RETRY"));
+    EXPECT_EQ(config->source.mapping.sent_value, "DONE");
+    EXPECT_THAT(config->source.mapping.metadata_columns, ElementsAre("trace"));
+    EXPECT_THAT(config->source.tenants, ElementsAre("t1", "t2"));
+    ASSERT_EQ(config->routes.size(), 2U);
+    const RouteConfig& billing = config->routes[0];
+    EXPECT_THAT(billing.predicate.aggregate_types, ElementsAre("Order", "Invoice"));
+    EXPECT_THAT(billing.predicate.tenants, ElementsAre("t1"));
+    EXPECT_EQ(billing.topic_template, "{aggregate_type}.{event_type}");
+    EXPECT_THAT(billing.allowed_topics, ElementsAre("Order.*"));
+    EXPECT_EQ(billing.on_dead_letter, "block_key");
+    EXPECT_EQ(billing.sink_options.at("kafka.linger.ms"), "5");
+    EXPECT_EQ(billing.sink_options.at("kafka.compression.type"), "lz4");
+    EXPECT_EQ(config->routes[1].topic_template, "all");
+    EXPECT_EQ(config->max_attempts, 3U);
+}
+
+TEST_F(ConfigTest, OperatingCommandsFindTheDatabaseInTheFile) {
+    write_file("[source]\nurl = \"sqlite:///shop.db\"\n");
+    const auto invocation = invoke({"status"});
+    ASSERT_TRUE(invocation.ok());
+    EXPECT_EQ(make_source_config(*invocation)->url, "sqlite:///shop.db");
+}
+
+TEST_F(ConfigTest, DestinationArgumentReplacesTheRoutesOfTheFileAndSaysSo) {
+    write_file("[[route]]\nname = \"a\"\nto = \"null:\"\n");
+    const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "stdout:"});
+    ASSERT_TRUE(invocation.ok());
+    EXPECT_THAT(invocation->warnings, ElementsAre(HasSubstr("replaces the routes")));
+    EXPECT_EQ(make_relay_config(*invocation)->routes[0].to, "stdout:");
+}
+
+TEST_F(ConfigTest, PasswordInAnArgumentWarnsWithoutRepeatingIt) {
+    const auto invocation =
+        invoke({"relay", "--from", "postgresql://app:s3cret@db/shop", "--to", "null:"});
+    ASSERT_TRUE(invocation.ok());
+    ASSERT_EQ(invocation->warnings.size(), 1U);
+    EXPECT_THAT(invocation->warnings[0], HasSubstr("OUTBOX_FROM"));
+    EXPECT_THAT(invocation->warnings[0], Not(HasSubstr("s3cret")));
+    const auto quiet =
+        invoke({"relay", "--to", "null:"}, {{"OUTBOX_FROM", "postgresql://app:s3cret@db/shop"}});
+    ASSERT_TRUE(quiet.ok());
+    EXPECT_TRUE(quiet->warnings.empty());
+}
+
+TEST_F(ConfigTest, MisspeltVariableWarns) {
+    const auto invocation =
+        invoke({"status"}, {{"OUTBOX_TABEL", "x"}, {"OUTBOX_SERVICE_HOST", "y"}});
+    ASSERT_TRUE(invocation.ok());
+    EXPECT_THAT(invocation->warnings, ElementsAre(HasSubstr("OUTBOX_TABLE")));
+}
+
+TEST_F(ConfigTest, UnknownOptionsAndCommandsNameTheClosestOne) {
+    EXPECT_THAT(refusal({"--batchsize", "3"}), HasSubstr("did you mean '--batch-size'"));
+    EXPECT_THAT(refusal({"--print"}), HasSubstr("not an option of `outbox relay`"));
+    EXPECT_THAT(refusal({"stray"}), HasSubstr("unexpected argument"));
+    EXPECT_THAT(parse_command_line({"statsu"}).error().message, HasSubstr("did you mean 'status'"));
+    EXPECT_THAT(parse_command_line({"dead", "lst"}).error().message,
+                HasSubstr("did you mean 'dead list'"));
+    EXPECT_THAT(parse_command_line({"dead"}).error().message, HasSubstr("outbox dead retry"));
+}
+
+TEST_F(ConfigTest, WrongValuesSayWhereAndWhatIsRight) {
+    const auto with = [](std::vector<std::string> more) {
+        std::vector<std::string> all{"--from", "sqlite:///a.db", "--to", "null:"};
+        all.insert(all.end(), more.begin(), more.end());
+        return refusal(all);
+    };
+    EXPECT_THAT(with({"--batch-size", "-5"}), HasSubstr("--batch-size: -5 is out of range"));
+    EXPECT_THAT(with({"--batch-size=-5"}), HasSubstr("from 1 to 1000"));
+    EXPECT_THAT(with({"--max-attempts", "0"}), HasSubstr("out of range"));
+    EXPECT_THAT(with({"--max-attempts", "many"}), HasSubstr("not a whole number"));
+    EXPECT_THAT(with({"--max-attempts", "99999999999999999999"}), HasSubstr("whole number"));
+    EXPECT_THAT(with({"--retention", "-7d"}), HasSubstr("not a time"));
+    EXPECT_THAT(with({"--retention", "7"}), HasSubstr("30s"));
+    EXPECT_THAT(with({"--after-publish", "keep"}), HasSubstr("not available in this version"));
+    EXPECT_THAT(with({"--on-dead-letter", "blockkey"}), HasSubstr("did you mean 'block_key'"));
+    EXPECT_THAT(with({"--topic-template", "{nonsense}"}), HasSubstr("route 'default'"));
+    EXPECT_THAT(with({"--admin", "9464"}), HasSubstr("HOST:PORT"));
+    EXPECT_THAT(with({"--admin", "127.0.0.1:70000"}), HasSubstr("HOST:PORT"));
+    EXPECT_THAT(with({"--poll-busy-ms", "500"}), HasSubstr("must not exceed"));
+    EXPECT_THAT(with({"--table", ""}), HasSubstr("must not be empty"));
+    EXPECT_THAT(with({"--table", "a", "--table", "b"}), HasSubstr("only once"));
+    EXPECT_THAT(refusal({"--from", "localhost/shop", "--to", "null:"}), HasSubstr("not a URL"));
+    EXPECT_THAT(refusal({"--from", "x y:p@ss", "--to", "null:"}), HasSubstr("--from"));
+    EXPECT_THAT(refusal({"--to", "null:"}), HasSubstr("OUTBOX_FROM"));
+    EXPECT_THAT(refusal({"--from", "sqlite:///a.db"}), HasSubstr("--to stdout:"));
+    EXPECT_THAT(refusal({"--from"}), HasSubstr("--from"));
+}
+
+TEST_F(ConfigTest, WrongVariablesAreNamed) {
+    EXPECT_THAT(
+        refusal({"--from", "sqlite:///a.db", "--to", "null:"}, {{"OUTBOX_BATCH_SIZE", "x"}}),
+        HasSubstr("OUTBOX_BATCH_SIZE: 'x' is not a whole number"));
+}
+
+TEST_F(ConfigTest, FileErrorsNameFileLineAndColumn) {
+    EXPECT_THAT(file_refusal("batch_size = \n"), HasSubstr("outbox.toml:1:"));
+    EXPECT_THAT(file_refusal("\n\n  batchsize = 5\n"),
+                HasSubstr("outbox.toml:3:3: unknown key 'batchsize'; did you mean 'batch_size'"));
+    EXPECT_THAT(file_refusal("batch_size = -5\n"),
+                HasSubstr("outbox.toml:1:14: batch_size: -5 is out of range"));
+    EXPECT_THAT(file_refusal("batch_size = \"5\"\n"), HasSubstr("without quotes"));
+    EXPECT_THAT(file_refusal("batch_size = 1.5\n"), HasSubstr("whole number"));
+    EXPECT_THAT(file_refusal("batch_size = [1, 2]\n"), HasSubstr("not a list"));
+    EXPECT_THAT(file_refusal("[sorce]\nurl = \"sqlite:///a.db\"\n"),
+                HasSubstr("did you mean 'source'"));
+    EXPECT_THAT(file_refusal("[source]\nurll = \"sqlite:///a.db\"\n"),
+                HasSubstr("unknown key 'urll' in [source]; did you mean 'url'"));
+    EXPECT_THAT(file_refusal("source = 3\n"), HasSubstr("write it as a table"));
+    EXPECT_THAT(file_refusal("[source.table.columns]\nidd = \"x\"\n"), HasSubstr("'id'"));
+    EXPECT_THAT(file_refusal("[source.table.status]\npendng = \"x\"\n"), HasSubstr("'pending'"));
+    EXPECT_THAT(file_refusal("[route]\nname = \"a\"\n"), HasSubstr("[[route]]"));
+    EXPECT_THAT(file_refusal("[[route]]\nname = \"a\"\n"), HasSubstr("has no 'to'"));
+    EXPECT_THAT(file_refusal("[[route]]\nname = \"a\"\nto = \"nowhere\"\n"),
+                HasSubstr("outbox.toml:3:6: to: 'nowhere' is not a URL"));
+    EXPECT_THAT(file_refusal("[[route]]\nname = \"a\"\nto = \"null:\"\nevent_typ = \"x\"\n"),
+                HasSubstr("did you mean 'event_type'"));
+    EXPECT_THAT(file_refusal("a = 1\na = 2\n"), HasSubstr("outbox.toml:2:"));
+    EXPECT_THAT(file_refusal(std::string("batch_size = \xff\xfe\n")), HasSubstr("outbox.toml:1:"));
+}
+
+TEST_F(ConfigTest, RouteNamesAreValidAndDistinct) {
+    const auto refused = [](const std::string& text) {
+        write_file(text);
+        return refusal({"--from", "sqlite:///a.db"});
+    };
+    const std::string route = "[[route]]\nname = \"a\"\nto = \"null:\"\n";
+    EXPECT_THAT(refused(route + route), HasSubstr("is there already"));
+    EXPECT_THAT(refused("[[route]]\nname = \"a b\"\nto = \"null:\"\n"), HasSubstr("route name"));
+    EXPECT_THAT(refused("to = [\"null:\"]\n" + route), HasSubstr("not both"));
+}
+
+TEST_F(ConfigTest, FileThatIsNamedMustBeReadable) {
+    EXPECT_THAT(refusal({"--config", "missing.toml", "--from", "sqlite:///a.db", "--to", "null:"}),
+                HasSubstr("missing.toml: cannot be read: No such file"));
+    EXPECT_THAT(refusal({"--config", ".", "--from", "sqlite:///a.db", "--to", "null:"}),
+                HasSubstr("cannot be read"));
+    write_file(std::string((1U << 20) + 1, '#'), "huge.toml");
+    EXPECT_THAT(refusal({"--config", "huge.toml"}), HasSubstr("larger than"));
+}
+
+TEST_F(ConfigTest, AdminAddressesMayBeIpv6) {
+    const auto admin = parse_admin("[::1]:8080", "--admin");
+    ASSERT_TRUE(admin.ok());
+    EXPECT_EQ(admin->host, "::1");
+    EXPECT_EQ(admin->port, 8080);
+    EXPECT_EQ(admin->mode, AdminConfig::Mode::kRequired);
+}
+
+TEST(CommandLine, HelpAndVersionNeedNothingElse) {
+    EXPECT_THAT(parse_command_line({})->help, HasSubstr("Commands:"));
+    EXPECT_THAT(parse_command_line({"--help"})->help, HasSubstr("outbox migrate --db"));
+    EXPECT_THAT(parse_command_line({"relay", "--help"})->help, HasSubstr("--batch-size N"));
+    EXPECT_THAT(parse_command_line({"dead", "list", "-h"})->help, HasSubstr("Examples:"));
+    EXPECT_THAT(parse_command_line({"dead", "--help"})->help, HasSubstr("outbox dead show"));
+    EXPECT_EQ(parse_command_line({"--version"})->command, kVersion);
+    EXPECT_EQ(parse_command_line({"version"})->command, kVersion);
+}
+
+TEST(CommandLine, HelpFitsIntoAHundredColumns) {
+    for (const CommandSpec& command : command_table()) {
+        std::istringstream help(help_text(command));
+        for (std::string line; std::getline(help, line);) {
+            EXPECT_LE(line.size(), 110U) << line;
+        }
+    }
+}
+
+TEST(CommandLine, IdsStandWithoutAnOption) {
+    const auto line = parse_command_line({"dead", "retry", "id-1", "--dry-run", "id-2"});
+    ASSERT_TRUE(line.ok()) << line.error().message;
+    EXPECT_THAT(line->positionals, ElementsAre("id-1", "id-2"));
+}
+
+}  // namespace
+}  // namespace outbox::runtime

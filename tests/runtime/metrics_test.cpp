@@ -1,0 +1,49 @@
+#include "runtime/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace outbox::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Metrics, ShowFiguresOfTheTableAndOfEachRoute) {
+    relay::RouteStats stats;
+    stats.published = 12;
+    stats.errors[static_cast<std::size_t>(ErrorCode::kSinkUnavailable)] = 3;
+    stats.latency.add_us(4'000);
+    stats.latency.add_us(7'000'000);
+    MetricsSnapshot snapshot;
+    snapshot.source = "public.outbox_events";
+    snapshot.figures.backlog = 7;
+    snapshot.figures.oldest_age_s = 1.5;
+    snapshot.leading = true;
+    snapshot.routes.push_back({"billing", &stats});
+    const std::string page = render_metrics(snapshot);
+    EXPECT_THAT(page, HasSubstr("outbox_backlog{source=\"public.outbox_events\"} 7\n"));
+    EXPECT_THAT(page, HasSubstr("outbox_oldest_age_seconds{source=\"public.outbox_events\"} 1.5"));
+    EXPECT_THAT(page, HasSubstr("outbox_published_total{source=\"public.outbox_events\","
+                                "route=\"billing\"} 12\n"));
+    EXPECT_THAT(page, HasSubstr("reason=\"OB_SINK_UNAVAILABLE\"} 3\n"));
+    EXPECT_THAT(page, Not(HasSubstr("OB_INTERNAL")));
+    EXPECT_THAT(page, HasSubstr("le=\"0.005\"} 1\n"));
+    EXPECT_THAT(page, HasSubstr("le=\"+Inf\"} 2\n"));
+    EXPECT_THAT(page, HasSubstr("# TYPE outbox_publish_latency_seconds histogram"));
+}
+
+TEST(Metrics, LimitTheNumberOfRouteLabels) {
+    relay::RouteStats stats;
+    stats.published = 1;
+    MetricsSnapshot snapshot;
+    for (std::size_t i = 0; i < kMaxRouteLabels + 3; ++i) {
+        snapshot.routes.push_back({"r" + std::to_string(i), &stats});
+    }
+    const std::string page = render_metrics(snapshot);
+    EXPECT_THAT(page, HasSubstr("route=\"r63\""));
+    EXPECT_THAT(page, Not(HasSubstr("route=\"r64\"")));
+}
+
+}  // namespace
+}  // namespace outbox::runtime

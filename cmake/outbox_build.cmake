@@ -46,7 +46,8 @@ function(outbox_library name)
 endfunction()
 
 # outbox_test(NAME SOURCES a.cpp ... [DEPENDS target ...] [LABELS label ...])
-# LABELS: unit (no server), server (starts real servers), relay (also run under TSan).
+# LABELS: unit (no server), server (starts real servers), full (long), relay (also run under TSan;
+# nothing that talks to Kafka, as g++ 12 cannot follow the C11 threads of librdkafka).
 function(outbox_test name)
     cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})

@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-/// Header names and values of one event, in order; names may repeat.
+/// Header names and values of one event. Each name once; the order is not kept.
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 /// An event as a producer writes it. Text is UTF-8. Only `payload` and either `aggregate_type` or

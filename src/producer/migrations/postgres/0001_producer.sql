@@ -50,8 +50,8 @@ CREATE TABLE outbox_events (
     key            text,
     routing_key    text,
     CONSTRAINT outbox_payload_size CHECK (
-        octet_length({{payload_text}}) <= 1048576
-        OR outbox_refuse_payload(octet_length({{payload_text}}), 1048576))
+        CASE WHEN octet_length({{payload_text}}) > 1048576
+             THEN outbox_refuse_payload(octet_length({{payload_text}}), 1048576) ELSE true END)
 );
 
 -- Delayed events wait here, so that they never hold a key; the relay moves them when due.
@@ -73,36 +73,43 @@ CREATE TABLE outbox_scheduled (
     routing_key    text,
     PRIMARY KEY (available_at, schedule_id),
     CONSTRAINT outbox_payload_size CHECK (
-        octet_length({{payload_text}}) <= 1048576
-        OR outbox_refuse_payload(octet_length({{payload_text}}), 1048576))
+        CASE WHEN octet_length({{payload_text}}) > 1048576
+             THEN outbox_refuse_payload(octet_length({{payload_text}}), 1048576) ELSE true END)
 );
 
 {{side_tables}}
 
+-- The table as schema.table, as the side tables know it.
+CREATE FUNCTION outbox_source() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path FROM CURRENT
+AS $$
+    SELECT n.nspname || '.' || c.relname
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = 'outbox_events'::regclass
+$$;
+
 -- Every event that is not published yet, and the dead ones. Rows of published events are gone.
--- The oldest unsent: WHERE status <> 'DEAD' ORDER BY position LIMIT 50.
+-- The oldest unsent: WHERE status <> 'DEAD' ORDER BY position LIMIT 50. Subqueries instead of a
+-- join, because only then does that read stop after 50 rows of the primary key.
 CREATE VIEW outbox_status AS
 SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
        e.occurred_at, e.tenant_id, e.topic,
-       CASE WHEN f.attempts > 0 THEN 'RETRYING' ELSE 'PENDING' END AS status,
-       coalesce(f.attempts, 0) AS attempts, f.error
+       CASE WHEN (SELECT max(d.attempts) FROM outbox_delivery d
+                  WHERE d.source = (SELECT outbox_source()) AND d.position = e.position) > 0
+            THEN 'RETRYING' ELSE 'PENDING' END AS status,
+       coalesce((SELECT max(d.attempts) FROM outbox_delivery d
+                 WHERE d.source = (SELECT outbox_source()) AND d.position = e.position), 0)
+           AS attempts,
+       (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
+        WHERE d.source = (SELECT outbox_source()) AND d.position = e.position
+        ORDER BY d.attempts DESC LIMIT 1) AS error
 FROM outbox_events e
-LEFT JOIN LATERAL (
-    SELECT d.attempts, d.error_code || ': ' || d.last_error AS error
-    FROM outbox_delivery d
-    WHERE d.position = e.position
-      AND d.source = (SELECT n.nspname || '.' || c.relname
-                      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                      WHERE c.oid = 'outbox_events'::regclass)
-    ORDER BY d.attempts DESC
-    LIMIT 1) f ON true
 UNION ALL
 SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},
        d.occurred_at, d.tenant_id, d.topic, 'DEAD', d.attempts, d.error_code || ': ' || d.error
 FROM outbox_dead_letters d
-WHERE d.source = (SELECT n.nspname || '.' || c.relname
-                  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                  WHERE c.oid = 'outbox_events'::regclass);
+WHERE d.source = outbox_source();
 
 -- For writers of a key that nothing else serialises: waits until no other transaction holds one of
 -- the keys and keeps them until the transaction ends. Sorted, so that two calls cannot deadlock.

@@ -1,0 +1,94 @@
+#include "postgres.h"
+
+#include <array>
+#include <chrono>
+#include <poll.h>
+#include <string_view>
+
+#include <outbox/error.h>
+
+namespace orders {
+
+namespace {
+
+using outbox::Advice;
+using outbox::ErrorCode;
+
+constexpr std::chrono::seconds kStatementTimeout{10};
+
+struct Clear {
+    void operator()(PGresult* result) const { PQclear(result); }
+};
+using PgResult = std::unique_ptr<PGresult, Clear>;
+
+[[noreturn]] void away(const std::string& message) {
+    throw outbox::Error({ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, message});
+}
+
+/// SQLSTATEs after which the same statement may work later: connection trouble, no resources,
+/// shutdown, a server that is starting or is read-only for now.
+bool is_away(std::string_view state) {
+    return state.starts_with("08") || state.starts_with("53") || state.starts_with("57P") ||
+           state == "57014" || state == "25006" || state.starts_with("40");
+}
+
+[[noreturn]] void fail(const PGconn* connection, const PGresult* result) {
+    const char* state = result != nullptr ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : nullptr;
+    const std::string message = PQerrorMessage(connection);
+    if (state == nullptr || PQstatus(connection) == CONNECTION_BAD || is_away(state))
+        throw outbox::Error({ErrorCode::kConnectionLost, Advice::kRetryDestination,
+                             state != nullptr ? state : "", message});
+    throw outbox::Error({ErrorCode::kQueryFailed, Advice::kStop, state, message});
+}
+
+/// Waits for the statement that was sent. A server that hangs must not hold a worker for ever.
+void wait_for_result(PGconn* connection) {
+    const auto deadline = std::chrono::steady_clock::now() + kStatementTimeout;
+    while (PQisBusy(connection) != 0) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            deadline - std::chrono::steady_clock::now());
+        pollfd socket{PQsocket(connection), POLLIN, 0};
+        if (left.count() <= 0 || poll(&socket, 1, static_cast<int>(left.count())) == 0)
+            away("the database did not answer within 10 s");
+        if (PQconsumeInput(connection) == 0) fail(connection, nullptr);
+    }
+}
+
+}  // namespace
+
+Postgres::Postgres(const std::string& url) {
+    // The URL's own settings come after ours and win.
+    const std::array<const char*, 6> names{"connect_timeout",  "tcp_user_timeout",
+                                           "application_name", "client_encoding",
+                                           "dbname",           nullptr};
+    const std::array<const char*, 6> values{"5",    "10000",     "order-service",
+                                            "UTF8", url.c_str(), nullptr};
+    connection_.reset(PQconnectdbParams(names.data(), values.data(), 1));
+    if (PQstatus(handle()) != CONNECTION_OK)
+        away("cannot connect to the database: " + std::string(PQerrorMessage(handle())));
+}
+
+bool Postgres::usable() const {
+    return PQconsumeInput(handle()) == 1 && PQstatus(handle()) == CONNECTION_OK;
+}
+
+Postgres::Rows Postgres::query(const std::string& sql, const std::vector<std::string>& parameters) {
+    std::vector<const char*> values;
+    for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+    if (PQsendQueryParams(handle(), sql.c_str(), static_cast<int>(values.size()), nullptr,
+                          values.data(), nullptr, nullptr, 0) == 0)
+        fail(handle(), nullptr);
+    wait_for_result(handle());
+    const PgResult result(PQgetResult(handle()));
+    const auto status = PQresultStatus(result.get());
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(handle(), result.get());
+    while (const PgResult rest{PQgetResult(handle())}) {
+    }
+    Rows rows(static_cast<std::size_t>(PQntuples(result.get())));
+    for (std::size_t row = 0; row < rows.size(); ++row)
+        for (int column = 0; column < PQnfields(result.get()); ++column)
+            rows[row].emplace_back(PQgetvalue(result.get(), static_cast<int>(row), column));
+    return rows;
+}
+
+}  // namespace orders

@@ -1,0 +1,117 @@
+#include <outbox/adapters/libpq.h>
+#include <outbox/producer/migrate.h>
+
+#include "pool.h"
+#include "postgres.h"
+#include "store.h"
+
+namespace orders {
+
+namespace {
+
+class PostgresStore : public Store {
+  public:
+    PostgresStore(std::string url, Journal& journal, OrderBy order_by)
+        : url_(std::move(url)),
+          journal_(journal),
+          order_by_(order_by),
+          pool_(kMaxConnections, [this] { return std::make_unique<Postgres>(url_); }) {}
+
+    void prepare() override {
+        outbox::migrate(url_);
+        auto connection = pool_.take();
+        // Two services that start together must not create the same table; and IF NOT EXISTS
+        // would ask for the right to create even where the table is there.
+        connection->query("BEGIN");
+        connection->query("SELECT pg_advisory_xact_lock(hashtext('orders example'))");
+        if (connection->query("SELECT to_regclass('orders') IS NULL")[0][0] == "t")
+            connection->query(
+                "CREATE TABLE orders (id uuid PRIMARY KEY, user_id text NOT NULL, "
+                "product_id text NOT NULL, quantity integer NOT NULL, "
+                "total_amount numeric(12,2) NOT NULL, status text NOT NULL, "
+                "created_at timestamptz NOT NULL)");
+        if (connection->query("SELECT to_regclass('order_counters') IS NULL")[0][0] == "t")
+            connection->query(
+                "CREATE TABLE order_counters (user_id text PRIMARY KEY, last_n bigint NOT NULL)");
+        connection->query("COMMIT");
+    }
+
+    Order create(const NewOrder& details) override {
+        auto connection = pool_.take();
+        OrderAggregate aggregate(details, order_by_);
+        auto unit = outbox::begin_unit_of_work(connection->handle());
+        unit.track(aggregate, [&](OrderAggregate& order) { save(*connection, order); });
+        commit_with_journal(unit, aggregate, journal_);
+        return aggregate.order();
+    }
+
+    std::optional<Order> find(const std::string& id) override {
+        auto connection = pool_.take();
+        const auto rows =
+            connection->query("SELECT id, user_id, product_id, quantity, total_amount, status, " +
+                                  utc_text("created_at") + " FROM orders WHERE id = $1",
+                              {id});
+        if (rows.empty()) return std::nullopt;
+        const auto& row = rows[0];
+        Order order;
+        order.id = row[0];
+        order.details = {row[1], row[2], std::stoll(row[3]), Money::parse(row[4]).value()};
+        order.status = row[5];
+        order.created_at = row[6];
+        return order;
+    }
+
+    std::vector<std::string> pending(int limit) override {
+        auto connection = pool_.take();
+        const auto rows = connection->query(
+            "SELECT id, aggregate_type, aggregate_id, event_type, coalesce(payload::text, "
+            "'null'), " +
+                utc_text("occurred_at") +
+                ", attempts, status FROM outbox_status WHERE status <> 'DEAD' "
+                "ORDER BY position LIMIT $1",
+            {std::to_string(limit)});
+        std::vector<std::string> events;
+        for (const auto& row : rows)
+            events.push_back(
+                pending_json({row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]}));
+        return events;
+    }
+
+    std::int64_t pending_count() override {
+        return std::stoll(pool_.take()->query("SELECT count(*) FROM outbox_events")[0][0]);
+    }
+
+  private:
+    void save(Postgres& connection, OrderAggregate& aggregate) const {
+        const auto& [id, details, status, created_at] = aggregate.order();
+        if (order_by_ == OrderBy::kUser) {
+            // The counter's row lock is what serialises the orders of a user.
+            const auto rows = connection.query(
+                "INSERT INTO order_counters AS c VALUES ($1, 1) ON CONFLICT (user_id) "
+                "DO UPDATE SET last_n = c.last_n + 1 RETURNING last_n",
+                {details.user_id});
+            aggregate.set_n(std::stoll(rows[0][0]));
+        }
+        connection.query("INSERT INTO orders VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                         {id, details.user_id, details.product_id, std::to_string(details.quantity),
+                          details.total_amount.text(), status, created_at});
+    }
+
+    static std::string utc_text(const std::string& column) {
+        return "to_char(" + column + R"( AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))";
+    }
+
+    const std::string url_;
+    Journal& journal_;
+    const OrderBy order_by_;
+    Pool<Postgres> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_postgres_store(const std::string& url, Journal& journal,
+                                           OrderBy order_by) {
+    return std::make_unique<PostgresStore>(url, journal, order_by);
+}
+
+}  // namespace orders

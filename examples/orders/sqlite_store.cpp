@@ -1,0 +1,118 @@
+#include <outbox/adapters/sqlite.h>
+#include <outbox/producer/migrate.h>
+
+#include "pool.h"
+#include "sqlite.h"
+#include "store.h"
+
+namespace orders {
+
+namespace {
+
+// created_at is kept as the API shows it; money as whole cents.
+constexpr const char* kTables = R"sql(
+CREATE TABLE IF NOT EXISTS orders (
+    id           text PRIMARY KEY,
+    user_id      text NOT NULL,
+    product_id   text NOT NULL,
+    quantity     integer NOT NULL,
+    total_cents  integer NOT NULL,
+    status       text NOT NULL,
+    created_at   text NOT NULL
+);
+CREATE TABLE IF NOT EXISTS order_counters (
+    user_id text PRIMARY KEY,
+    last_n  integer NOT NULL
+);
+)sql";
+
+class SqliteStore : public Store {
+  public:
+    SqliteStore(std::string path, Journal& journal, OrderBy order_by)
+        : path_(std::move(path)),
+          journal_(journal),
+          order_by_(order_by),
+          pool_(kMaxConnections, [this] { return std::make_unique<Sqlite>(path_); }) {}
+
+    void prepare() override {
+        outbox::migrate("sqlite://" + path_);
+        pool_.take()->exec(kTables);
+    }
+
+    Order create(const NewOrder& details) override {
+        auto connection = pool_.take();
+        OrderAggregate aggregate(details, order_by_);
+        auto unit = outbox::begin_unit_of_work(connection->handle());
+        unit.track(aggregate, [&](OrderAggregate& order) { save(*connection, order); });
+        commit_with_journal(unit, aggregate, journal_);
+        return aggregate.order();
+    }
+
+    std::optional<Order> find(const std::string& id) override {
+        auto connection = pool_.take();
+        SqliteStatement row(*connection,
+                            "SELECT id, user_id, product_id, quantity, total_cents, status, "
+                            "created_at FROM orders WHERE id = ?1");
+        row.bind(1, id);
+        if (!row.step()) return std::nullopt;
+        Order order;
+        order.id = row.text(0);
+        order.details = {row.text(1), row.text(2), row.integer(3), Money{row.integer(4)}};
+        order.status = row.text(5);
+        order.created_at = row.text(6);
+        return order;
+    }
+
+    std::vector<std::string> pending(int limit) override {
+        auto connection = pool_.take();
+        SqliteStatement row(*connection,
+                            "SELECT id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
+                            "coalesce(event_type, ''), coalesce(payload, 'null'), occurred_at, "
+                            "attempts, status FROM outbox_status WHERE status <> 'DEAD' "
+                            "ORDER BY position LIMIT ?1");
+        row.bind(1, limit);
+        std::vector<std::string> events;
+        while (row.step())
+            events.push_back(pending_json({row.text(0), row.text(1), row.text(2), row.text(3),
+                                           row.text(4), row.text(5), row.text(6), row.text(7)}));
+        return events;
+    }
+
+    std::int64_t pending_count() override {
+        auto connection = pool_.take();
+        SqliteStatement row(*connection, "SELECT count(*) FROM outbox_events");
+        row.step();
+        return row.integer(0);
+    }
+
+  private:
+    void save(Sqlite& connection, OrderAggregate& aggregate) const {
+        const auto& [id, details, status, created_at] = aggregate.order();
+        if (order_by_ == OrderBy::kUser) {
+            SqliteStatement next(connection,
+                                 "INSERT INTO order_counters VALUES (?1, 1) ON CONFLICT (user_id) "
+                                 "DO UPDATE SET last_n = last_n + 1 RETURNING last_n");
+            next.bind(1, details.user_id).step();
+            aggregate.set_n(next.integer(0));
+        }
+        SqliteStatement insert(connection,
+                               "INSERT INTO orders VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
+        insert.bind(1, id).bind(2, details.user_id).bind(3, details.product_id);
+        insert.bind(4, details.quantity).bind(5, details.total_amount.cents);
+        insert.bind(6, status).bind(7, created_at).step();
+    }
+
+    const std::string path_;
+    Journal& journal_;
+    const OrderBy order_by_;
+    Pool<Sqlite> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_sqlite_store(const std::string& path, Journal& journal,
+                                         OrderBy order_by) {
+    return std::make_unique<SqliteStore>(path, journal, order_by);
+}
+
+}  // namespace orders

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <outbox/producer/unit_of_work.h>
+
+#include "journal.h"
+#include "order.h"
+
+namespace orders {
+
+/// What the order of events is kept by.
+enum class OrderBy : std::uint8_t {
+    kOrder,  ///< The order's id: the aggregate, as usual.
+    kUser,   ///< The user: events of one user arrive in the order of the user's orders.
+};
+
+/// The orders' database. Thread-safe; calls block. Failures throw `outbox::Error`, with advice
+/// `kRetryDestination` while the database is away.
+class Store {
+  public:
+    static constexpr std::size_t kMaxConnections = 8;
+
+    Store() = default;
+    Store(const Store&) = delete;
+    Store& operator=(const Store&) = delete;
+    virtual ~Store() = default;
+
+    /// Creates the tables that are missing, those of the outbox included.
+    virtual void prepare() = 0;
+
+    /// Writes the order and its event OrderCreated in one transaction.
+    virtual Order create(const NewOrder& details) = 0;
+
+    virtual std::optional<Order> find(const std::string& id) = 0;
+
+    /// Unsent events, oldest first, each a JSON object.
+    virtual std::vector<std::string> pending(int limit) = 0;
+    virtual std::int64_t pending_count() = 0;
+};
+
+/// `url`: postgresql://… or sqlite:///path. Does not connect. The journal outlives the store.
+std::unique_ptr<Store> open_store(const std::string& url, Journal& journal, OrderBy order_by);
+std::unique_ptr<Store> open_postgres_store(const std::string& url, Journal& journal,
+                                           OrderBy order_by);
+std::unique_ptr<Store> open_sqlite_store(const std::string& path, Journal& journal,
+                                         OrderBy order_by);
+
+/// A row of `outbox_status`.
+struct PendingEvent {
+    std::string id;
+    std::string aggregate_type;
+    std::string aggregate_id;
+    std::string event_type;
+    std::string payload;  ///< JSON.
+    std::string created_at;
+    std::string retry_count;
+    std::string status;
+};
+
+[[nodiscard]] std::string pending_json(const PendingEvent& event);
+
+/// An order as the unit of work tracks it: saved first, then its event is written.
+class OrderAggregate {
+  public:
+    OrderAggregate(const NewOrder& details, OrderBy order_by);
+
+    [[nodiscard]] const Order& order() const { return order_; }
+
+    /// What the journal says about the event.
+    [[nodiscard]] JournalEntry entry() const { return {event_id_, key(), n_}; }
+
+    /// The place of this order among those of its key, known only inside the transaction.
+    void set_n(std::int64_t n) { n_ = n; }
+
+    /// The event OrderCreated. Called by the unit of work after saving.
+    [[nodiscard]] std::vector<outbox::Event> take_events() const;
+
+  private:
+    [[nodiscard]] const std::string& key() const {
+        return order_by_ == OrderBy::kUser ? order_.details.user_id : order_.id;
+    }
+
+    OrderBy order_by_;
+    Order order_;
+    std::string event_id_;
+    std::int64_t n_ = 1;
+};
+
+/// Saves the tracked aggregate and its event, and commits with the journal told before and after.
+void commit_with_journal(outbox::UnitOfWork& unit, const OrderAggregate& aggregate,
+                         Journal& journal);
+
+}  // namespace orders

@@ -1,0 +1,37 @@
+# Installs the library for programs outside this tree: find_package(outbox) and pkg-config.
+
+# What users link; the order is the one a linker needs. Parts that are not built are left out.
+set(installed_parts "")
+foreach(part outbox_consumer outbox_producer outbox_core)
+    if(TARGET ${part})
+        list(APPEND installed_parts ${part})
+    endif()
+endforeach()
+
+add_library(liboutbox INTERFACE)
+target_link_libraries(liboutbox INTERFACE ${installed_parts})
+set_target_properties(liboutbox PROPERTIES EXPORT_NAME outbox)
+add_library(outbox::outbox ALIAS liboutbox)
+
+install(TARGETS liboutbox ${installed_parts} EXPORT outbox_targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/outbox" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/outbox)
+install(EXPORT outbox_targets NAMESPACE outbox:: DESTINATION ${config_folder})
+
+include(CMakePackageConfigHelpers)
+configure_package_config_file(
+    "${CMAKE_SOURCE_DIR}/cmake/outboxConfig.cmake.in" "${CMAKE_BINARY_DIR}/outboxConfig.cmake"
+    INSTALL_DESTINATION ${config_folder} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/outboxConfigVersion.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/outboxConfig.cmake"
+              "${CMAKE_BINARY_DIR}/outboxConfigVersion.cmake"
+        DESTINATION ${config_folder})
+
+list(TRANSFORM installed_parts PREPEND "-l" OUTPUT_VARIABLE library_flags)
+list(JOIN library_flags " " library_flags)
+# Relative, so that an installed tree may be moved.
+file(RELATIVE_PATH prefix_from_pkgconfig "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/p")
+configure_file("${CMAKE_SOURCE_DIR}/cmake/outbox.pc.in" "${CMAKE_BINARY_DIR}/outbox.pc" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/outbox.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -8,7 +8,6 @@ namespace {
 constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
 constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard;
 constexpr std::uint32_t kOperate = kStatus | kDead | kPrune;
-constexpr std::uint32_t kReading = kStatus | kDead | kPrune;
 constexpr std::uint32_t kAll = kRelay | kMigrate | kOperate | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
@@ -99,7 +98,7 @@ constexpr std::array kOptions{
                .file_key = "source.table.name",
                .fallback = "outbox_events",
                .value = "NAME",
-               .commands = kRelay | kOperate,
+               .commands = kRelay | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "outbox table, exact and case kept: table or schema.table"},
     OptionSpec{.name = "preset",
@@ -108,7 +107,7 @@ constexpr std::array kOptions{
                .choices = "pending-published|new-sent|processed-at|delete-when-sent|camel-case|"
                           "debezium",
                .value = "NAME",
-               .commands = kRelay | kOperate,
+               .commands = kRelay | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "known shape of the table; without it the shape is recognised by its "
                        "columns"},
@@ -117,7 +116,7 @@ constexpr std::array kOptions{
                .file_key = "source.after_publish",
                .choices = "delete|mark",
                .value = "ACTION",
-               .commands = kRelay | kOperate,
+               .commands = kRelay | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "what happens to a published row; without it `delete`, or `mark` where "
                        "the table has a column that says so"},
@@ -390,7 +389,7 @@ constexpr std::array kOptions{
                .help = "most dead letters listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
-               .commands = kDeadRetry | kDeadDiscard | kPrune,
+               .commands = kDeadRetry | kDeadDiscard,
                .group = kFilterGroup,
                .help = "only say what would be done"},
     // Migration
@@ -432,7 +431,7 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kReading | kVerify,
+               .commands = kOperate | kVerify,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

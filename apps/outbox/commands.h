@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include <outbox/error.h>
+
+#include "runtime/config.h"
+
+namespace outbox::app {
+
+/// Each runs one command and gives its exit code (runtime/exit_codes.h). Results go to stdout,
+/// everything else to stderr.
+int run_relay(const runtime::Invocation& invocation);
+int run_migrate(const runtime::Invocation& invocation);
+int run_status(const runtime::Invocation& invocation);
+int run_dead_list(const runtime::Invocation& invocation);
+int run_dead_show(const runtime::Invocation& invocation);
+int run_dead_retry(const runtime::Invocation& invocation);
+int run_dead_discard(const runtime::Invocation& invocation);
+int run_prune(const runtime::Invocation& invocation);
+int run_verify(const runtime::Invocation& invocation);
+
+/// Prints the error to stderr, without secrets, and gives its exit code.
+int report(const ErrorInfo& error);
+
+}  // namespace outbox::app

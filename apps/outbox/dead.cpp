@@ -1,0 +1,221 @@
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/url.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kShowLimit = 1'000;  // of one event: at most one for each route
+
+DeadFilter filter_of(const runtime::Invocation& invocation) {
+    DeadFilter filter;
+    filter.ids = invocation.positionals;
+    if (invocation.command == runtime::kDeadShow) return filter;
+    filter.route = invocation.options.text("route");
+    filter.event_type = invocation.options.text("event-type");
+    filter.key = invocation.options.text("key");
+    filter.error_code = invocation.options.text("error-code");
+    return filter;
+}
+
+bool is_empty(const DeadFilter& filter) {
+    return filter.ids.empty() && filter.route.empty() && filter.event_type.empty() &&
+           filter.key.empty() && filter.error_code.empty();
+}
+
+ordered_json text_or_null(const std::string& text) {
+    return text.empty() ? ordered_json() : ordered_json(text);
+}
+
+// JSON text as JSON, else as a string.
+ordered_json json_or_text(const std::string& text) {
+    auto parsed = ordered_json::parse(text, nullptr, false);
+    return parsed.is_discarded() ? ordered_json(text) : parsed;
+}
+
+ordered_json json_of(const DeadInfo& dead, bool whole) {
+    ordered_json out{{"id", dead.id},
+                     {"dead_id", dead.dead_id},
+                     {"route", dead.route},
+                     {"position", dead.position},
+                     {"aggregate_type", text_or_null(dead.aggregate_type)},
+                     {"aggregate_id", text_or_null(dead.aggregate_id)},
+                     {"event_type", text_or_null(dead.event_type)},
+                     {"topic", text_or_null(dead.topic)},
+                     {"key", text_or_null(dead.key)},
+                     {"tenant_id", text_or_null(dead.tenant_id)},
+                     {"attempts", dead.attempts},
+                     {"error_code", dead.error_code},
+                     {"error", redact(dead.error)},
+                     {"occurred_at", text_or_null(time_text(dead.occurred_at_us))},
+                     {"died_at", time_text(dead.died_at_us)},
+                     {"retry_requested_at", text_or_null(time_text(dead.retry_requested_at_us))}};
+    if (!whole) return out;
+    out["routing_key"] = text_or_null(dead.routing_key);
+    out["schema_id"] = text_or_null(dead.schema_id);
+    out["schema_version"] = text_or_null(dead.schema_version);
+    out["headers"] = dead.headers.empty() ? ordered_json() : json_or_text(dead.headers);
+    out["metadata"] = dead.metadata.empty() ? ordered_json() : json_or_text(dead.metadata);
+    out["payload"] = dead.payload_is_null ? ordered_json() : json_or_text(dead.payload);
+    return out;
+}
+
+void print_json(const ordered_json& value) {
+    std::cout << value.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+}
+
+void print_table(const std::vector<DeadInfo>& letters) {
+    constexpr std::size_t kErrorColumns = 60;
+    using Align = TextColumns::Align;
+    TextColumns columns({{"ID", Align::kLeft},
+                         {"ROUTE", Align::kLeft},
+                         {"TYPE", Align::kLeft},
+                         {"KEY", Align::kLeft},
+                         {"TRIES", Align::kRight},
+                         {"DIED", Align::kLeft},
+                         {"STATE", Align::kLeft},
+                         {"ERROR", Align::kLeft}});
+    for (const DeadInfo& dead : letters) {
+        columns.add({dead.id, dead.route, dead.event_type,
+                     dead.key.empty() ? dead.aggregate_id : dead.key, std::to_string(dead.attempts),
+                     time_text(dead.died_at_us).substr(0, 19) + "Z",
+                     dead.retry_requested_at_us != 0 ? "retrying" : "dead",
+                     shortened(dead.error_code + ": " + redact(dead.error), kErrorColumns)});
+    }
+    columns.print(std::cout);
+}
+
+void print_field(std::string_view name, const std::string& text) {
+    if (text.empty()) return;
+    std::string label(name);
+    label.resize(16, ' ');
+    std::cout << label << text << "\n";
+}
+
+void print_whole(const DeadInfo& dead) {
+    print_field("id", coloured(Colour::kBold, dead.id));
+    print_field("route", dead.route);
+    print_field("position", std::to_string(dead.position));
+    print_field("aggregate", dead.aggregate_type + " " + dead.aggregate_id);
+    print_field("event type", dead.event_type);
+    print_field("topic", dead.topic);
+    print_field("key", dead.key);
+    print_field("tenant", dead.tenant_id);
+    print_field("occurred at", time_text(dead.occurred_at_us));
+    print_field("died at", time_text(dead.died_at_us));
+    print_field("retry asked at", time_text(dead.retry_requested_at_us));
+    print_field("attempts", std::to_string(dead.attempts));
+    print_field("error", coloured(Colour::kRed, dead.error_code) + ": " + redact(dead.error));
+    print_field("headers", dead.headers);
+    print_field("metadata", dead.metadata);
+    print_field("payload", dead.payload_is_null ? "(null)" : dead.payload);
+}
+
+Result<std::unique_ptr<Operations>> operations_of(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return config.error();
+    const auto source = make_source(*config);
+    if (!source.ok()) return source.error();
+    return open_operations(*config, (*source)->table_name());
+}
+
+ErrorInfo usage(const std::string& message) {
+    return runtime::config_error("outbox dead", message);
+}
+
+// Retry and discard differ only in what they do to the dead letters they find.
+int change(const runtime::Invocation& invocation, std::string_view present, std::string_view past,
+           Result<std::int64_t> (Operations::*action)(const DeadFilter&)) {
+    const DeadFilter filter = filter_of(invocation);
+    const bool all = invocation.options.flag("all");
+    if (is_empty(filter) == !all) {
+        return report(usage(all ? "give either --all or ids and filters, not both"
+                                : "which ones? Give ids, a filter such as --route NAME, or --all"));
+    }
+    const auto operations = operations_of(invocation);
+    if (!operations.ok()) return report(operations.error());
+    const bool dry_run = invocation.options.flag("dry-run");
+    const auto count =
+        dry_run ? (*operations)->count_dead(filter) : ((**operations).*action)(filter);
+    if (!count.ok()) return report(count.error());
+    if (invocation.options.flag("json")) {
+        print_json({{"matched", *count}, {"dry_run", dry_run}});
+    } else {
+        std::cout << (dry_run ? "would " : "") << (dry_run ? present : past) << " "
+                  << with_commas(*count) << (*count == 1 ? " dead letter" : " dead letters")
+                  << "\n";
+    }
+    if (*count > 0 || filter.ids.empty()) return runtime::kExitOk;
+    std::cerr << "outbox: no such dead letter; see `outbox dead list`\n";
+    return runtime::kExitFailed;
+}
+
+}  // namespace
+
+int run_dead_list(const runtime::Invocation& invocation) {
+    const auto operations = operations_of(invocation);
+    if (!operations.ok()) return report(operations.error());
+    const DeadFilter filter = filter_of(invocation);
+    const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
+    const auto letters = (*operations)->dead(filter, 0, limit, false);
+    if (!letters.ok()) return report(letters.error());
+    if (invocation.options.flag("json")) {
+        ordered_json list = ordered_json::array();
+        for (const DeadInfo& dead : *letters) list.push_back(json_of(dead, false));
+        print_json(list);
+        return runtime::kExitOk;
+    }
+    if (letters->empty()) {
+        std::cout << "no dead letters\n";
+        return runtime::kExitOk;
+    }
+    print_table(*letters);
+    const auto total = (*operations)->count_dead(filter);
+    if (!total.ok()) return report(total.error());
+    if (*total > static_cast<std::int64_t>(letters->size())) {
+        std::cout << "\nthe oldest " << letters->size() << " of " << with_commas(*total)
+                  << "; see more with --limit\n";
+    }
+    return runtime::kExitOk;
+}
+
+int run_dead_show(const runtime::Invocation& invocation) {
+    const DeadFilter filter = filter_of(invocation);
+    if (filter.ids.empty()) return report(usage("which one? Give its id; see `outbox dead list`"));
+    const auto operations = operations_of(invocation);
+    if (!operations.ok()) return report(operations.error());
+    const auto letters = (*operations)->dead(filter, 0, kShowLimit, true);
+    if (!letters.ok()) return report(letters.error());
+    if (letters->empty()) {
+        std::cerr << "outbox: no such dead letter; see `outbox dead list`\n";
+        return runtime::kExitFailed;
+    }
+    if (invocation.options.flag("json")) {
+        ordered_json list = ordered_json::array();
+        for (const DeadInfo& dead : *letters) list.push_back(json_of(dead, true));
+        print_json(list);
+        return runtime::kExitOk;
+    }
+    for (std::size_t i = 0; i < letters->size(); ++i) {
+        if (i > 0) std::cout << "\n";
+        print_whole((*letters)[i]);
+    }
+    return runtime::kExitOk;
+}
+
+int run_dead_retry(const runtime::Invocation& invocation) {
+    return change(invocation, "retry", "asked the relay to retry", &Operations::retry_dead);
+}
+
+int run_dead_discard(const runtime::Invocation& invocation) {
+    return change(invocation, "discard", "discarded", &Operations::discard_dead);
+}
+
+}  // namespace outbox::app

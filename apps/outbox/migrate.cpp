@@ -1,0 +1,47 @@
+#include <iostream>
+
+#include <outbox/producer/migrate.h>
+
+#include "commands.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+MigrateOptions options_of(const runtime::OptionValues& values) {
+    MigrateOptions options;
+    const std::string side = values.text("only");
+    if (side == "producer") options.side = MigrationSide::kProducer;
+    if (side == "consumer") options.side = MigrationSide::kConsumer;
+    const std::string payload = values.text("payload");
+    if (values.given("payload")) {
+        options.payload = payload == "json"    ? PayloadType::kJson
+                          : payload == "text"  ? PayloadType::kText
+                          : payload == "bytea" ? PayloadType::kBytea
+                                               : PayloadType::kJsonb;
+    }
+    options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
+    return options;
+}
+
+}  // namespace
+
+int run_migrate(const runtime::Invocation& invocation) {
+    const auto source = runtime::make_source_config(invocation);
+    if (!source.ok()) return report(source.error());
+    const MigrateOptions options = options_of(invocation.options);
+    if (invocation.options.flag("print")) {
+        std::cout << migration_sql(source->url, options);
+        return runtime::kExitOk;
+    }
+    const auto applied = migrate(source->url, options);
+    for (const Migration& migration : applied) {
+        std::cout << "applied " << migration.side << " " << migration.version << " "
+                  << migration.name << "\n";
+    }
+    std::cout << (applied.empty() ? "nothing to do: the tables are up to date\n"
+                                  : "the tables are up to date\n");
+    return runtime::kExitOk;
+}
+
+}  // namespace outbox::app

@@ -1,0 +1,120 @@
+#include "print.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fmt/format.h>
+#include <ostream>
+#include <unistd.h>
+
+namespace outbox::app {
+namespace {
+
+// Characters on the screen: bytes that do not continue a UTF-8 sequence.
+std::size_t columns_of(std::string_view text) {
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+    }));
+}
+
+std::string printable(std::string_view text) {
+    std::string out(text);
+    for (char& c : out) {
+        if (static_cast<unsigned char>(c) < ' ' || c == 127) c = '?';
+    }
+    return out;
+}
+
+bool colours_wanted() {
+    static const bool wanted = isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    return wanted;
+}
+
+}  // namespace
+
+void TextColumns::add(std::vector<std::string> cells) {
+    cells.resize(headings_.size());
+    std::transform(cells.begin(), cells.end(), cells.begin(), printable);
+    rows_.push_back(std::move(cells));
+}
+
+void TextColumns::print(std::ostream& out) const {
+    std::vector<std::size_t> widths;
+    for (std::size_t i = 0; i < headings_.size(); ++i) {
+        std::size_t width = columns_of(headings_[i].text);
+        for (const auto& row : rows_) width = std::max(width, columns_of(row[i]));
+        widths.push_back(width);
+    }
+    const auto line_of = [&](const auto& text_at) {
+        std::string line;
+        for (std::size_t i = 0; i < headings_.size(); ++i) {
+            const std::string& text = text_at(i);
+            const std::string gap(widths[i] - columns_of(text), ' ');
+            if (i > 0) line += "  ";
+            line += headings_[i].align == Align::kRight ? gap + text : text + gap;
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        return line;
+    };
+    out << coloured(Colour::kBold,
+                    line_of([&](std::size_t i) -> const std::string& { return headings_[i].text; }))
+        << "\n";
+    for (const auto& row : rows_) {
+        out << line_of([&](std::size_t i) -> const std::string& { return row[i]; }) << "\n";
+    }
+}
+
+std::string coloured(Colour colour, std::string_view text) {
+    if (!colours_wanted()) return std::string(text);
+    const char* code = colour == Colour::kRed      ? "31"
+                       : colour == Colour::kYellow ? "33"
+                       : colour == Colour::kGreen  ? "32"
+                                                   : "1";
+    return fmt::format("\033[{}m{}\033[0m", code, text);
+}
+
+std::string with_commas(std::int64_t number) {
+    std::string text = std::to_string(number);
+    const std::size_t first = number < 0 ? 1 : 0;
+    for (std::size_t i = text.size(); i > first + 3; i -= 3) text.insert(i - 3, ",");
+    return text;
+}
+
+std::string age_text(double seconds) {
+    if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
+    if (seconds < 120) return fmt::format("{:.1f} s", seconds);
+    if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+    if (seconds < 172'800) return fmt::format("{:.0f} h", seconds / 3600);
+    return fmt::format("{:.0f} d", seconds / 86'400);
+}
+
+std::string time_text(std::int64_t epoch_us) {
+    if (epoch_us == 0) return {};
+    std::int64_t us = epoch_us % 1'000'000;
+    std::time_t seconds = epoch_us / 1'000'000;
+    if (us < 0) {
+        us += 1'000'000;
+        --seconds;
+    }
+    std::tm parts{};
+    gmtime_r(&seconds, &parts);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900,
+                       parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
+                       us);
+}
+
+std::string shortened(std::string_view text, std::size_t max_columns) {
+    const std::string line = printable(text);
+    if (columns_of(line) <= max_columns) return line;
+    std::size_t columns = 0;
+    std::size_t end = 0;
+    while (end < line.size()) {
+        if ((static_cast<unsigned char>(line[end]) & 0xC0U) != 0x80U && ++columns == max_columns) {
+            break;
+        }
+        ++end;
+    }
+    return line.substr(0, end) + "…";
+}
+
+}  // namespace outbox::app

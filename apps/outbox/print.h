@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace outbox::app {
+
+/// Columns of text under a heading, each as wide as it needs.
+class TextColumns {
+  public:
+    enum class Align : std::uint8_t { kLeft, kRight };
+    struct Heading {
+        std::string text;
+        Align align = Align::kLeft;
+    };
+
+    explicit TextColumns(std::vector<Heading> headings) : headings_(std::move(headings)) {}
+    /// Control characters are shown as "?"; a line never breaks.
+    void add(std::vector<std::string> cells);
+    void print(std::ostream& out) const;
+
+  private:
+    std::vector<Heading> headings_;
+    std::vector<std::vector<std::string>> rows_;
+};
+
+enum class Colour : std::uint8_t { kRed, kYellow, kGreen, kBold };
+
+/// `text` in a colour when stdout is a terminal and NO_COLOR is not set.
+[[nodiscard]] std::string coloured(Colour colour, std::string_view text);
+
+/// "1,234,567".
+[[nodiscard]] std::string with_commas(std::int64_t number);
+
+/// "320 ms", "4.2 s", "3 min", "5 h", "2 d".
+[[nodiscard]] std::string age_text(double seconds);
+
+/// "2026-01-31T08:15:00.123456Z"; "" for 0.
+[[nodiscard]] std::string time_text(std::int64_t epoch_us);
+
+/// At most `max_columns` characters, "…" for the rest; on one line.
+[[nodiscard]] std::string shortened(std::string_view text, std::size_t max_columns);
+
+}  // namespace outbox::app

@@ -1,0 +1,189 @@
+#include "registry.h"
+
+#include <array>
+#include <string_view>
+
+#include "core/url.h"
+#ifdef OUTBOX_WITH_SOURCE_POSTGRES
+#include "sources/postgres/operate.h"
+#include "sources/postgres/source.h"
+#endif
+#ifdef OUTBOX_WITH_SOURCE_SQLITE
+#include "sources/sqlite/operate.h"
+#include "sources/sqlite/source.h"
+#endif
+#ifdef OUTBOX_WITH_SINK_KAFKA
+#include "sinks/kafka/sink.h"
+#endif
+#ifdef OUTBOX_WITH_SINK_MAILBOX
+#include "sinks/mailbox/sink.h"
+#endif
+#ifdef OUTBOX_WITH_SINK_NULL
+#include "sinks/null/sink.h"
+#endif
+#ifdef OUTBOX_WITH_SINK_STDOUT
+#include "sinks/stdout/sink.h"
+#endif
+
+namespace outbox::app {
+namespace {
+
+using runtime::RouteConfig;
+using runtime::SourceConfig;
+using SourceResult = Result<std::unique_ptr<spi::Source>>;
+using OperationsResult = Result<std::unique_ptr<Operations>>;
+using SinkResult = Result<std::unique_ptr<spi::Sink>>;
+
+struct SourceEntry {
+    std::string_view scheme;
+    SourceResult (*make)(const SourceConfig&);  ///< Null: this build left it out.
+    OperationsResult (*operate)(const SourceConfig&, const std::string& table);
+};
+
+struct SinkEntry {
+    std::string_view scheme;
+    SinkResult (*make)(const RouteConfig&, int connect_timeout_s);  ///< Null: left out.
+};
+
+#ifdef OUTBOX_WITH_SOURCE_POSTGRES
+postgres::PostgresSourceConfig postgres_config(const SourceConfig& config) {
+    using postgres::AfterPublish;
+    postgres::PostgresSourceConfig out;
+    out.url = config.url;
+    out.table = config.table;
+    out.mapping = config.mapping;
+    out.tenants = config.tenants;
+    out.default_tenant = config.default_tenant;
+    out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
+                        : config.after_publish == "mark" ? AfterPublish::kMark
+                                                         : AfterPublish::kDefault;
+    out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
+    return out;
+}
+SourceResult make_postgres(const SourceConfig& config) {
+    return postgres::make_postgres_source(postgres_config(config));
+}
+OperationsResult operate_postgres(const SourceConfig& config, const std::string& table) {
+    return postgres::open_operations(postgres_config(config), table);
+}
+#else
+constexpr std::nullptr_t make_postgres = nullptr;
+constexpr std::nullptr_t operate_postgres = nullptr;
+#endif
+
+#ifdef OUTBOX_WITH_SOURCE_SQLITE
+sqlite::SqliteSourceConfig sqlite_config(const SourceConfig& config) {
+    using sqlite::AfterPublish;
+    sqlite::SqliteSourceConfig out;
+    out.url = config.url;
+    out.table = config.table;
+    out.mapping = config.mapping;
+    out.tenants = config.tenants;
+    out.default_tenant = config.default_tenant;
+    out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
+                        : config.after_publish == "mark" ? AfterPublish::kMark
+                                                         : AfterPublish::kDefault;
+    out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
+    return out;
+}
+SourceResult make_sqlite(const SourceConfig& config) {
+    return sqlite::make_sqlite_source(sqlite_config(config));
+}
+OperationsResult operate_sqlite(const SourceConfig& config, const std::string& table) {
+    return sqlite::open_operations(sqlite_config(config), table);
+}
+#else
+constexpr std::nullptr_t make_sqlite = nullptr;
+constexpr std::nullptr_t operate_sqlite = nullptr;
+#endif
+
+#ifdef OUTBOX_WITH_SINK_KAFKA
+SinkResult make_kafka(const RouteConfig& route, int /*connect_timeout_s*/) {
+    return sinks::kafka::make_kafka_sink(route.to, route.sink_options);
+}
+#else
+constexpr std::nullptr_t make_kafka = nullptr;
+#endif
+
+#ifdef OUTBOX_WITH_SINK_MAILBOX
+SinkResult make_mailbox(const RouteConfig& route, int connect_timeout_s) {
+    return mailbox::make_mailbox_sink(route.to, connect_timeout_s);
+}
+#else
+constexpr std::nullptr_t make_mailbox = nullptr;
+#endif
+
+#ifdef OUTBOX_WITH_SINK_NULL
+SinkResult make_null(const RouteConfig& /*route*/, int /*connect_timeout_s*/) {
+    return std::unique_ptr<spi::Sink>(new sinks::null::NullSink);
+}
+#else
+constexpr std::nullptr_t make_null = nullptr;
+#endif
+
+#ifdef OUTBOX_WITH_SINK_STDOUT
+SinkResult make_stdout(const RouteConfig& /*route*/, int /*connect_timeout_s*/) {
+    return std::unique_ptr<spi::Sink>(new sinks::stdout_::StdoutSink);
+}
+#else
+constexpr std::nullptr_t make_stdout = nullptr;
+#endif
+
+// One line for each backend.
+constexpr std::array kSources{
+    SourceEntry{"postgresql", make_postgres, operate_postgres},
+    SourceEntry{"postgres", make_postgres, operate_postgres},
+    SourceEntry{"sqlite", make_sqlite, operate_sqlite},
+};
+constexpr std::array kSinks{
+    SinkEntry{"kafka", make_kafka},
+    SinkEntry{"mailbox+postgresql", make_mailbox},
+    SinkEntry{"mailbox+sqlite", make_mailbox},
+    SinkEntry{"stdout", make_stdout},
+    SinkEntry{"null", make_null},
+};
+
+// The entry for the URL's scheme, or why there is none.
+template <typename Entries>
+Result<const typename Entries::value_type*> find(const Entries& entries, const std::string& url,
+                                                 std::string_view what) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    std::string known;
+    for (const auto& entry : entries) {
+        if (entry.scheme != parsed->scheme) {
+            known += (known.empty() ? "" : ", ") + std::string(entry.scheme) + ":";
+            continue;
+        }
+        if (entry.make != nullptr) return &entry;
+        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                         "this build has no " + std::string(entry.scheme) + ": " +
+                             std::string(what) +
+                             "; build it on a machine that has the client library"};
+    }
+    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                     "'" + redact(url) + "': no " + std::string(what) + " is known by '" +
+                         parsed->scheme + ":'; use one of " + known};
+}
+
+}  // namespace
+
+SourceResult make_source(const SourceConfig& config) {
+    const auto entry = find(kSources, config.url, "source");
+    if (!entry.ok()) return entry.error();
+    return (*entry)->make(config);
+}
+
+OperationsResult open_operations(const SourceConfig& config, const std::string& table) {
+    const auto entry = find(kSources, config.url, "source");
+    if (!entry.ok()) return entry.error();
+    return (*entry)->operate(config, table);
+}
+
+SinkResult make_sink(const RouteConfig& route, int connect_timeout_s) {
+    const auto entry = find(kSinks, route.to, "destination");
+    if (!entry.ok()) return entry.error();
+    return (*entry)->make(route, connect_timeout_s);
+}
+
+}  // namespace outbox::app

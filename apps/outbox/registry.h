@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <outbox/spi/sink.h>
+#include <outbox/spi/source.h>
+
+#include "core/operations.h"
+#include "runtime/config.h"
+
+namespace outbox::app {
+
+/// The source that the URL's scheme names. Connects; blocks up to the connect timeout. Errors:
+/// kConfigInvalid for a scheme that there is not, kUnsupported for one that this build left out.
+Result<std::unique_ptr<spi::Source>> make_source(const runtime::SourceConfig& config);
+
+/// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
+Result<std::unique_ptr<Operations>> open_operations(const runtime::SourceConfig& config,
+                                                    const std::string& table);
+
+/// The sink of a route. Does not contact the destination.
+Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RouteConfig& route,
+                                             int connect_timeout_s);
+
+}  // namespace outbox::app

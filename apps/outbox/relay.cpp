@@ -1,0 +1,241 @@
+#include "relay/relay.h"
+
+#include <atomic>
+#include <iostream>
+#include <thread>
+#include <unistd.h>
+
+#include "admin/pages.h"
+#include "admin/server.h"
+#include "commands.h"
+#include "core/url.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+#include "runtime/log.h"
+#include "runtime/metrics.h"
+#include "runtime/signals.h"
+#include "runtime/system_clock.h"
+
+namespace outbox::app {
+namespace {
+
+using runtime::LogFields;
+using runtime::LogLevel;
+using runtime::RelayConfig;
+
+constexpr std::chrono::milliseconds kSignalLook{100};
+
+std::string owner_name() {
+    char host[256] = "unknown";
+    gethostname(host, sizeof(host) - 1);
+    return std::string(host) + ":" + std::to_string(getpid());
+}
+
+// The table's name without its schema: the topic of events that the template does not fit.
+std::string fallback_topic(const std::string& table) {
+    return table.substr(table.rfind('.') + 1);
+}
+
+int timeout_of(const RelayConfig& config) {
+    return static_cast<int>(config.source.connect_timeout.count());
+}
+
+relay::RelayOptions options_of(const RelayConfig& config) {
+    relay::RelayOptions options;
+    options.batch_size = config.batch_size;
+    options.poll_busy_ms = config.poll_busy_ms;
+    options.poll_idle_ms = config.poll_idle_ms;
+    options.retry = {config.retry_base_ms, config.retry_max_ms, config.max_attempts};
+    options.max_unrecorded = config.max_unrecorded;
+    options.max_held_bytes = config.max_in_flight_bytes;
+    options.lease_ttl_ms = config.lease_ttl_ms;
+    options.lease_renew_ms = config.lease_ttl_ms / 5;
+    options.lease_margin_ms = config.lease_ttl_ms / 10;
+    options.shutdown_grace_ms = config.shutdown_grace_s * 1000;
+    options.retention_s = config.retention.count();
+    options.owner = owner_name();
+    return options;
+}
+
+Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
+                                                const std::string& table) {
+    std::vector<relay::RouteSpec> routes;
+    for (const runtime::RouteConfig& route : config.routes) {
+        auto topics = core::TopicRule::make(route.topic_template, route.allowed_topics,
+                                            fallback_topic(table));
+        if (!topics.ok()) return topics.error();
+        const int timeout_s = timeout_of(config);
+        routes.push_back({.name = route.name,
+                          .predicate = route.predicate,
+                          .topics = std::move(*topics),
+                          .on_dead_letter = route.on_dead_letter == "block_key"
+                                                ? relay::OnDeadLetter::kBlockKey
+                                                : relay::OnDeadLetter::kContinue,
+                          .make_sink = [route, timeout_s] { return make_sink(route, timeout_s); }});
+    }
+    return routes;
+}
+
+void log_note(const relay::Note& note) {
+    const LogLevel level = note.level == relay::Note::Level::kError     ? LogLevel::kError
+                           : note.level == relay::Note::Level::kWarning ? LogLevel::kWarn
+                                                                        : LogLevel::kInfo;
+    runtime::log(level, note.what, note.fields);
+}
+
+// Wrong options of a destination are found now and not at the first event.
+Status check_sinks(const RelayConfig& config) {
+    for (const runtime::RouteConfig& route : config.routes) {
+        const auto sink = make_sink(route, timeout_of(config));
+        if (sink.ok()) continue;
+        ErrorInfo error = sink.error();
+        error.message = "route '" + route.name + "': " + error.message;
+        return error;
+    }
+    return {};
+}
+
+int print_findings(spi::Source& source, const RelayConfig& config) {
+    bool problem = false;
+    const auto say = [&](bool bad, const std::string& text) {
+        problem |= bad;
+        std::cout << (bad ? coloured(Colour::kRed, "problem  ")
+                          : coloured(Colour::kGreen, "ok       "))
+                  << redact(text) << "\n";
+    };
+    const auto findings = source.check();
+    if (!findings.ok()) return report(findings.error());
+    say(false, "source " + source.table_name());
+    for (const spi::Finding& finding : *findings) say(finding.problem, finding.text);
+    for (const runtime::RouteConfig& route : config.routes) {
+        const auto sink = make_sink(route, timeout_of(config));
+        const Status status = sink.ok() ? (*sink)->check() : sink.status();
+        const std::string name = "route " + route.name + " to " + redact(route.to);
+        say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
+    }
+    return problem ? runtime::kExitFailed : runtime::kExitOk;
+}
+
+std::string circuit_name(int state) {
+    return state == 0 ? "closed" : state == 1 ? "open" : "half_open";
+}
+
+admin::HealthReport health_of(const relay::Relay& relay) {
+    const auto health = relay.health();
+    admin::HealthReport report;
+    report.database = health.database;
+    report.database_error = health.error;
+    report.leading = health.leading;
+    report.epoch = health.epoch;
+    report.loop_age_us = health.loop_age_us;
+    for (std::size_t i = 0; i < relay.routes().size(); ++i) {
+        const int state = relay.stats(i).circuit.load(std::memory_order_relaxed);
+        if (circuit_name(state) != "closed") report.open_circuits.push_back(relay.routes()[i].name);
+    }
+    return report;
+}
+
+std::string metrics_of(const relay::Relay& relay, const std::string& table,
+                       const relay::RelayOptions& options) {
+    const auto health = relay.health();
+    runtime::MetricsSnapshot snapshot;
+    snapshot.source = table;
+    snapshot.figures = relay.figures();
+    snapshot.leading = health.leading;
+    snapshot.database = health.database;
+    snapshot.epoch = health.epoch;
+    snapshot.max_unrecorded = options.max_unrecorded;
+    snapshot.max_held_bytes = options.max_held_bytes;
+    for (std::size_t i = 0; i < relay.routes().size(); ++i) {
+        snapshot.routes.push_back({relay.routes()[i].name, &relay.stats(i)});
+    }
+    return runtime::render_metrics(snapshot);
+}
+
+// Null when it is off, or when the default address is taken: only an address that was asked for
+// is worth an error.
+Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConfig& config,
+                                                        const relay::Relay& relay,
+                                                        const std::string& table,
+                                                        const relay::RelayOptions& options) {
+    using Mode = runtime::AdminConfig::Mode;
+    if (config.mode == Mode::kOff) return std::unique_ptr<admin::AdminServer>();
+    auto server = admin::AdminServer::start(
+        config.host, config.port,
+        {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
+         {"/health/ready", [&relay] { return ready_page(health_of(relay)); }},
+         {"/metrics", [&relay, table, options] {
+              return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
+                                         metrics_of(relay, table, options)};
+          }}});
+    if (server.ok()) {
+        runtime::log(LogLevel::kInfo, "admin_listening",
+                     {{"address", config.host + ":" + std::to_string((*server)->port())}});
+        return server;
+    }
+    if (config.mode == Mode::kRequired) return server;
+    runtime::log(LogLevel::kWarn, "admin_off", {{"error", server.error().message}});
+    return std::unique_ptr<admin::AdminServer>();
+}
+
+// Runs the relay on a thread of its own until a signal or its own end.
+Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals) {
+    Status result;
+    std::atomic<bool> ended{false};
+    std::jthread thread([&](const std::stop_token& stop) {
+        result = relay.run(stop);
+        ended.store(true);
+    });
+    bool asked = false;
+    while (!ended.load()) {
+        const auto signal = signals.wait(kSignalLook);
+        if (!signal) continue;
+        if (asked) {
+            runtime::log(LogLevel::kWarn, "killed", {{"signal", std::to_string(*signal)}});
+            std::_Exit(runtime::kExitFailed);
+        }
+        asked = true;
+        runtime::log(LogLevel::kInfo, "stop_requested", {{"signal", std::to_string(*signal)}});
+        thread.request_stop();
+    }
+    thread.join();
+    return result;
+}
+
+}  // namespace
+
+int run_relay(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_relay_config(invocation);
+    if (!config.ok()) return report(config.error());
+    runtime::configure_logs(config->log_level, config->log_format);
+    runtime::StopSignals signals;
+    if (const Status sinks = check_sinks(*config); !sinks.ok()) return report(sinks.error());
+    const auto source = make_source(config->source);
+    if (!source.ok()) return report(source.error());
+    if (config->check) return print_findings(**source, *config);
+
+    const std::string table = (*source)->table_name();
+    auto routes = routes_of(*config, table);
+    if (!routes.ok()) return report(routes.error());
+    const relay::RelayOptions options = options_of(*config);
+    const runtime::SystemClock clock;
+    relay::Relay relay(**source, std::move(*routes), options, clock, log_note);
+    const auto admin = start_admin(config->admin, relay, table, options);
+    if (!admin.ok()) return report(admin.error());
+    for (const runtime::RouteConfig& route : config->routes) {
+        runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});
+    }
+    runtime::log(LogLevel::kInfo, "started",
+                 {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
+    const Status status = run_until_signal(relay, signals);
+    if (status.ok()) {
+        runtime::log(LogLevel::kInfo, "stopped");
+        return runtime::kExitOk;
+    }
+    runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
+    const int code = runtime::exit_code_of(status.error().code);
+    return code == runtime::kExitFailed ? runtime::kExitStopped : code;
+}
+
+}  // namespace outbox::app

@@ -1,0 +1,157 @@
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/url.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+// What the alerts of the operating guide call critical and noteworthy.
+constexpr std::int64_t kBacklogWarning = 1'000;
+constexpr std::int64_t kBacklogCritical = 10'000;
+constexpr double kOldestWarningS = 5;
+
+struct Report {
+    std::string source;
+    spi::Recorder::Stats figures;
+    LeaseInfo lease;
+    std::vector<RouteInfo> routes;
+};
+
+Result<Report> read_report(const runtime::SourceConfig& config) {
+    Report report;
+    auto source = make_source(config);
+    if (!source.ok()) return source.status();
+    report.source = (*source)->table_name();
+    auto recorder = (*source)->open_recorder();
+    if (!recorder.ok()) return recorder.status();
+    auto figures = (*recorder)->stats();
+    if (!figures.ok()) return figures.status();
+    report.figures = *figures;
+    auto operations = open_operations(config, report.source);
+    if (!operations.ok()) return operations.status();
+    auto lease = (*operations)->lease();
+    if (!lease.ok()) return lease.status();
+    report.lease = *lease;
+    auto routes = (*operations)->routes();
+    if (!routes.ok()) return routes.status();
+    report.routes = std::move(*routes);
+    return report;
+}
+
+double total_rate(const Report& report) {
+    double rate = 0;
+    for (const RouteInfo& route : report.routes) rate += route.rate_per_s;
+    return rate;
+}
+
+nlohmann::ordered_json json_of(const Report& report) {
+    nlohmann::ordered_json routes = nlohmann::ordered_json::array();
+    for (const RouteInfo& route : report.routes) {
+        routes.push_back({{"name", route.name},
+                          {"published_total", route.published_total},
+                          {"dead_total", route.dead_total},
+                          {"failing", route.failing},
+                          {"dead", route.dead},
+                          {"circuit", route.circuit},
+                          {"rate_per_s", route.rate_per_s},
+                          {"last_error", redact(route.last_error)},
+                          {"updated_at", time_text(route.updated_at_us)}});
+    }
+    return {{"source", report.source},
+            {"backlog", report.figures.backlog},
+            {"oldest_age_s", report.figures.oldest_age_s},
+            {"failing", report.figures.failing},
+            {"dead", report.figures.dead},
+            {"scheduled", report.figures.scheduled},
+            {"rate_per_s", total_rate(report)},
+            {"lease",
+             {{"held", report.lease.held},
+              {"owner", report.lease.owner},
+              {"epoch", report.lease.epoch},
+              {"acquired_at", time_text(report.lease.acquired_at_us)},
+              {"expires_in_ms", report.lease.expires_in_ms}}},
+            {"routes", routes}};
+}
+
+std::string marked(std::string text, bool warning, bool critical) {
+    if (critical) return coloured(Colour::kRed, text);
+    return warning ? coloured(Colour::kYellow, text) : text;
+}
+
+void print_line(std::string_view name, const std::string& text) {
+    std::string label(name);
+    label.resize(12, ' ');
+    std::cout << label << text << "\n";
+}
+
+void print_summary(const Report& report) {
+    const auto& figures = report.figures;
+    print_line("source", coloured(Colour::kBold, report.source));
+    std::string backlog = with_commas(figures.backlog);
+    backlog =
+        marked(backlog, figures.backlog > kBacklogWarning, figures.backlog > kBacklogCritical);
+    if (figures.backlog > 0) {
+        backlog += ", oldest " + marked(age_text(figures.oldest_age_s),
+                                        figures.oldest_age_s > kOldestWarningS, false);
+    }
+    print_line("backlog", backlog);
+    print_line("scheduled", with_commas(figures.scheduled));
+    print_line("failing", marked(with_commas(figures.failing), figures.failing > 0, false));
+    print_line("dead", marked(with_commas(figures.dead), false, figures.dead > 0));
+    const LeaseInfo& lease = report.lease;
+    if (lease.held) {
+        print_line("relay", coloured(Colour::kGreen, lease.owner) + ", epoch " +
+                                std::to_string(lease.epoch) + ", since " +
+                                time_text(lease.acquired_at_us).substr(0, 19) + "Z");
+    } else {
+        print_line("relay", coloured(Colour::kYellow, "none is running") +
+                                (lease.epoch > 0 ? ", last epoch " + std::to_string(lease.epoch)
+                                                 : std::string()));
+    }
+}
+
+void print_routes(const Report& report) {
+    constexpr std::size_t kErrorColumns = 60;
+    using Align = TextColumns::Align;
+    if (report.routes.empty()) return;
+    TextColumns columns({{"ROUTE", Align::kLeft},
+                         {"PUBLISHED", Align::kRight},
+                         {"PER SECOND", Align::kRight},
+                         {"FAILING", Align::kRight},
+                         {"DEAD", Align::kRight},
+                         {"CIRCUIT", Align::kLeft},
+                         {"LAST ERROR", Align::kLeft}});
+    for (const RouteInfo& route : report.routes) {
+        columns.add({route.name, with_commas(route.published_total),
+                     with_commas(static_cast<std::int64_t>(route.rate_per_s + 0.5)),
+                     with_commas(route.failing), with_commas(route.dead),
+                     route.circuit.empty() ? "-" : route.circuit,
+                     shortened(redact(route.last_error), kErrorColumns)});
+    }
+    std::cout << "\n";
+    columns.print(std::cout);
+}
+
+}  // namespace
+
+int run_status(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return report(config.error());
+    const auto status = read_report(*config);
+    if (!status.ok()) return report(status.error());
+    if (invocation.options.flag("json")) {
+        std::cout << json_of(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                  << "\n";
+    } else {
+        print_summary(*status);
+        print_routes(*status);
+    }
+    return runtime::kExitOk;
+}
+
+}  // namespace outbox::app

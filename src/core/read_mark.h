@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/event_batch.h>
+
+namespace outbox::core {
+
+using spi::Position;
+using spi::PositionRange;
+
+/// A transaction that may still insert into the outbox table.
+struct Writer {
+    std::string id;         ///< Opaque; never used for another transaction.
+    bool prepared = false;  ///< Waits for COMMIT PREPARED; it had another id before.
+    friend auto operator<=>(const Writer&, const Writer&) = default;
+};
+
+/// How far a reader has come in a table whose positions are taken at insert and become visible at
+/// commit, and which positions below that may still hold a late event (holes).
+///
+/// A hole is closed only by proof: the writers that were there **after** the hole was first seen
+/// have all ended, and a read that began later still showed no row. That holds where a position is
+/// taken under a lock that marks its writer until its end (PostgreSQL: GENERATED ALWAYS, CACHE 1).
+///
+/// Pure; not thread-safe.
+class ReadMark {
+  public:
+    /// At this many holes reading does not advance before some are closed or filled. One read
+    /// may exceed it by its own rows.
+    static constexpr std::size_t kMaxHoles = 10'000;
+    static constexpr std::size_t kMaxGenerations = 64;
+
+    struct Hole {
+        PositionRange range;
+        std::uint64_t generation = 0;
+    };
+
+    /// The highest position returned; a read asks for rows above it and in the holes.
+    [[nodiscard]] Position mark() const { return mark_; }
+    [[nodiscard]] const std::vector<Hole>& holes() const { return holes_; }
+    [[nodiscard]] bool may_advance() const { return holes_.size() < kMaxHoles; }
+
+    /// One read, in one snapshot that is newer than the last `writers_now`, returned `seen`
+    /// (ascending; all above the mark or in holes). `complete`: it covered everything; else only
+    /// what lies up to the last of `seen`. Appends the holes that are thereby closed.
+    void read_done(std::span<const Position> seen, bool complete,
+                   std::vector<PositionRange>& closed);
+
+    /// There are holes for whose closing the writers must be known.
+    [[nodiscard]] bool wants_writers() const;
+
+    /// Every writer there is, asked for after the last `read_done`.
+    void writers_now(std::span<const Writer> writers);
+
+    /// A row was found where none could be: reads look there again. Below the mark only.
+    void reopen(Position position);
+
+    void reset() { *this = ReadMark(); }
+
+  private:
+    struct Generation {
+        bool captured = false;
+        std::set<Writer> writers;  // of those captured, the ones that live
+    };
+
+    [[nodiscard]] bool ended(std::uint64_t generation) const;
+    void keep_piece(const Hole& hole, Position first, Position last, Position covered,
+                    std::vector<PositionRange>& closed);
+    void drop_unused_generations();
+    void merge_newest_generations();
+
+    Position mark_ = 0;
+    std::vector<Hole> holes_;  // ascending, disjoint
+    std::vector<Hole> next_;   // scratch of `read_done`
+    std::map<std::uint64_t, Generation> generations_;
+    std::uint64_t open_generation_ = 1;  // of holes seen since the last capture
+    std::set<Writer> last_prepared_;
+};
+
+}  // namespace outbox::core

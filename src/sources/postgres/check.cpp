@@ -1,0 +1,193 @@
+#include "sources/postgres/check.h"
+
+#include <array>
+#include <string>
+
+#include "core/embedded_sql.h"
+
+namespace outbox::postgres {
+namespace {
+
+struct SideTable {
+    const char* name;
+    const char* rights;
+};
+
+constexpr std::array kSideTables{
+    SideTable{"outbox_lease", "SELECT, INSERT, UPDATE"},
+    SideTable{"outbox_ledger", "SELECT, INSERT, UPDATE"},
+    SideTable{"outbox_delivery", "SELECT, INSERT, UPDATE, DELETE"},
+    SideTable{"outbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
+    SideTable{"outbox_route_stats", "SELECT, INSERT, UPDATE"},
+};
+
+void found(std::vector<spi::Finding>& findings, bool problem, std::string text) {
+    findings.push_back({problem, std::move(text)});
+}
+
+void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
+    const std::string shape = table.native          ? "the table of outbox migrate"
+                              : table.preset.empty() ? "mapped by [source.table]"
+                                                     : "preset " + table.preset;
+    found(findings, false,
+          "table " + table.sql + ": " + shape + "; published rows are " +
+              (table.mark ? "marked" : "deleted"));
+    if (table.by_position) {
+        found(findings, false,
+              "order: kept per key; " + quote_identifier(table.position) +
+                  " is GENERATED ALWAYS with CACHE 1, so that late commits are waited for by "
+                  "proof");
+        return;
+    }
+    if (!table.position.empty()) {
+        found(findings, false,
+              "order: by " + quote_identifier(table.position) +
+                  " among the unfinished rows, all of which each read scans; not promised where "
+                  "writers take numbers in advance (a sequence with CACHE above 1, an ORM that "
+                  "allocates ids)");
+        return;
+    }
+    const std::string by = table.created_at.empty() ? "the id" : quote_identifier(table.created_at);
+    found(findings, false,
+          "order: by " + by +
+              "; the table has no identity column, so the order inside one transaction is not "
+              "promised, nor between transactions that overlap. To have it: ALTER TABLE " +
+              table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY");
+}
+
+// With sequential scans and sorts switched off the plan still holds one only where no index serves.
+Status tell_index(Connection& connection, const Table& table,
+                  std::vector<spi::Finding>& findings) {
+    for (const std::string& condition : unfinished_conditions(table)) {
+        Result<Rows> plan = connection.query("EXPLAIN SELECT * FROM " + table.sql + " t WHERE " +
+                                             condition + " ORDER BY " + order_by(table) +
+                                             " LIMIT 500");
+        if (!plan.ok()) return plan.status();
+        bool scans = false;
+        for (int row = 0; row < plan->size(); ++row) {
+            scans = scans || plan->text(row, 0).find("Seq Scan") != std::string_view::npos;
+        }
+        if (!scans) continue;
+        std::string columns = order_by(table);
+        for (auto at = columns.find("t."); at != std::string::npos; at = columns.find("t.")) {
+            columns.erase(at, 2);
+        }
+        std::string where = condition == "true" ? "" : " WHERE " + condition;
+        for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
+            where.erase(at, 2);
+        }
+        found(findings, false,
+              "index: none serves the read of rows" + (where.empty() ? "" : where) +
+                  "; each read scans the whole table. CREATE INDEX CONCURRENTLY ON " + table.sql +
+                  " (" + columns + ")" + where);
+        return {};
+    }
+    found(findings, false, "index: the read is served by an index");
+    return {};
+}
+
+Status tell_rights(Connection& connection, const std::string& table, const std::string& rights,
+                   std::vector<spi::Finding>& findings) {
+    std::string missing;
+    for (std::size_t at = 0; at < rights.size();) {
+        const std::size_t end = std::min(rights.find(", ", at), rights.size());
+        const std::string right = rights.substr(at, end - at);
+        Result<Rows> rows = connection.query("SELECT has_table_privilege($1, $2)",
+                                             Params().text(table).text(right));
+        if (!rows.ok()) return rows.status();
+        if (!rows->boolean(0, 0)) missing += (missing.empty() ? "" : ", ") + right;
+        at = end + 2;
+    }
+    if (missing.empty()) return {};
+    found(findings, true,
+          "rights: user " + connection.user() + " lacks " + missing + " on " + table + ". GRANT " +
+              missing + " ON " + table + " TO " + quote_identifier(connection.user()));
+    return {};
+}
+
+Status tell_all_rights(Connection& connection, const Table& table,
+                       std::vector<spi::Finding>& findings) {
+    const std::size_t before = findings.size();
+    Status status = tell_rights(connection, table.sql,
+                                table.has_scheduled ? "SELECT, INSERT, DELETE"
+                                : table.mark        ? "SELECT, UPDATE"
+                                                    : "SELECT, DELETE",
+                                findings);
+    if (status.ok() && table.has_scheduled) {
+        status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
+                             "SELECT, DELETE", findings);
+    }
+    for (const SideTable& side : kSideTables) {
+        if (!status.ok()) return status;
+        status = tell_rights(connection, side.name, side.rights, findings);
+    }
+    if (status.ok() && findings.size() == before) {
+        found(findings, false, "rights: user " + connection.user() + " has all it needs");
+    }
+    return status;
+}
+
+Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) {
+    Result<Rows> rows = connection.query(
+        "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), "
+        "(SELECT count(*) FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')");
+    if (!rows.ok()) return rows.status();
+    found(findings, false, "server: PostgreSQL " + rows->string(0, 2));
+    if (rows->integer(0, 0) != connection.client_backend_pid()) {
+        found(findings, false,
+              "pooler: the connection goes through one (PgBouncer?); the relay needs a direct or "
+              "session-mode connection, transaction mode breaks its prepared statements");
+    }
+    if (rows->boolean(0, 1)) {
+        found(findings, true, "server: it is a standby; point the URL at the primary");
+    }
+    if (rows->integer(0, 3) > 0) {
+        found(findings, false,
+              "prepared transactions: " + rows->string(0, 3) +
+                  " older than a minute (pg_prepared_xacts); events behind those that wrote to "
+                  "the table may wait for them");
+    }
+    return {};
+}
+
+}  // namespace
+
+Status make_side_tables(Connection& connection) {
+    std::string missing;
+    for (const SideTable& side : kSideTables) {
+        Result<Rows> rows =
+            connection.query("SELECT to_regclass($1) IS NULL", Params().text(side.name));
+        if (!rows.ok()) return rows.status();
+        if (rows->boolean(0, 0)) missing += std::string(missing.empty() ? "" : ", ") + side.name;
+    }
+    if (missing.empty()) return {};
+    const std::string sql(embedded_sql_text("producer/postgres/side_tables.sql"));
+    // The lock: two relays that start at once would collide in IF NOT EXISTS.
+    Status status = connection.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended("
+                                       "'outbox side tables', 0)); " + sql + "; COMMIT");
+    if (status.ok()) return status;
+    ErrorInfo error = status.error();
+    if (Status rolled_back = connection.execute("ROLLBACK"); !rolled_back.ok()) return rolled_back;
+    error.code = ErrorCode::kNoRights;
+    error.message = "the relay's own tables (" + missing + ") are missing and cannot be created: " +
+                    error.message + "; have an owner run:\n" + sql;
+    return error;
+}
+
+Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
+                                              const PostgresSourceConfig&) {
+    std::vector<spi::Finding> findings;
+    tell_shape(table, findings);
+    // Without SELECT there is no plan; the rights say so.
+    if (const Status index = tell_index(connection, table, findings);
+        !index.ok() && index.error().code != ErrorCode::kNoRights) {
+        return index;
+    }
+    if (const Status rights = tell_all_rights(connection, table, findings); !rights.ok()) {
+        return rights;
+    }
+    if (const Status server = tell_server(connection, findings); !server.ok()) return server;
+    return findings;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "sources/postgres/client.h"
+#include "sources/postgres/config.h"
+#include "sources/postgres/table.h"
+#include <outbox/result.h>
+#include <outbox/spi/source.h>
+
+namespace outbox::postgres {
+
+/// Creates the side tables that are missing, if the role may; else the error prints their SQL.
+Status make_side_tables(Connection& connection);
+
+/// What a relay meets at this table: shape, order, index, rights, pooler.
+Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
+                                              const PostgresSourceConfig& config);
+
+}  // namespace outbox::postgres

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+struct pg_conn;
+struct pg_result;
+
+namespace outbox::postgres {
+
+/// `name` as an SQL identifier, `text` as an SQL literal (standard_conforming_strings is on).
+[[nodiscard]] std::string quote_identifier(std::string_view name);
+[[nodiscard]] std::string quote_literal(std::string_view text);
+
+/// The bytes behind bytea's text form ("\\x0a..."); empty where it is malformed.
+[[nodiscard]] std::string decode_bytea(std::string_view text);
+
+/// Parameters of one statement; keeps a copy of each value until it is sent.
+class Params {
+  public:
+    Params& text(std::string_view value);
+    Params& text_or_null(std::string_view value);  ///< Null `data()` is NULL.
+    Params& integer(std::int64_t value);
+    Params& bytes_or_null(std::string_view value);          ///< bytea
+    Params& integers(std::span<const std::int64_t> values);  ///< bigint[]
+    Params& texts(std::span<const std::string> values);      ///< As '{...}'; cast it in the SQL.
+    void clear();
+
+  private:
+    friend class Connection;
+    void add(unsigned type, int format, std::string_view value, bool null = false);
+    void note(unsigned type, int format, std::size_t offset, bool null);
+    [[nodiscard]] int size() const { return static_cast<int>(types_.size()); }
+    /// Where each value lies; valid until the next change.
+    [[nodiscard]] const char* const* pointers() const;
+
+    std::string bytes_;
+    std::vector<unsigned> types_;
+    std::vector<int> lengths_;
+    std::vector<int> formats_;
+    std::vector<std::size_t> offsets_;
+    mutable std::vector<const char*> pointers_;
+};
+
+/// Rows of a finished statement, in text format.
+class Rows {
+  public:
+    explicit Rows(pg_result* result) : result_(result) {}
+
+    [[nodiscard]] pg_result* get() const { return result_.get(); }
+    [[nodiscard]] int size() const;
+    [[nodiscard]] bool empty() const { return size() == 0; }
+    [[nodiscard]] std::string_view text(int row, int column) const;  ///< NULL: null `data()`.
+    [[nodiscard]] std::string string(int row, int column) const {
+        return std::string(text(row, column));
+    }
+    [[nodiscard]] std::int64_t integer(int row, int column) const;  ///< NULL: 0.
+    [[nodiscard]] bool boolean(int row, int column) const { return text(row, column) == "t"; }
+    [[nodiscard]] std::int64_t affected() const;  ///< Rows that an INSERT, UPDATE, DELETE changed.
+
+  private:
+    struct Clear {
+        void operator()(pg_result* result) const;
+    };
+    std::unique_ptr<pg_result, Clear> result_;
+};
+
+/// A binary value on its way from the server; valid until the next row.
+struct Field {
+    const char* data = nullptr;  ///< Null for NULL.
+    std::size_t size = 0;
+};
+
+/// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered.
+class Connection {
+  public:
+    /// Connects within `timeout_s` and prepares the session. Errors name the remedy and never
+    /// hold the password.
+    static Result<Connection> open(const std::string& url, int timeout_s);
+
+    /// Statements without parameters, several allowed.
+    Status execute(const std::string& sql);
+    Result<Rows> query(const std::string& sql, const Params& params = {});
+
+    /// Parameter types come from `params`, whose values are ignored.
+    Status prepare(const char* name, const std::string& sql, const Params& params);
+    Result<Rows> query_prepared(const char* name, const Params& params);
+
+    /// Sends several statements at once (pipeline mode) and waits for all. The first error stops
+    /// those behind it. `affected`, if given, gets the row count of each.
+    struct Statement {
+        std::string sql;
+        Params params;
+        const char* prepared = nullptr;  ///< Name of a prepared statement, in place of `sql`.
+    };
+    Status run_pipeline(std::span<const Statement> statements,
+                        std::vector<std::int64_t>* affected = nullptr);
+
+    /// Starts a statement whose binary rows come one by one through `next`. `start_prepared`
+    /// answers fast; `start_copy` (COPY ... TO STDOUT, its query as literal SQL) costs the
+    /// least per row.
+    Status start_prepared(const char* name, const Params& params);
+    Status start_copy(const std::string& query);
+    /// True: `fields` hold a row. False: the end, or an error (`status`). Fewer or more columns
+    /// than fields are an error.
+    bool next(std::span<Field> fields, Status& status);
+    /// Cancels what `start_*` began and drops the rows that still come.
+    Status stop();
+
+    [[nodiscard]] bool usable() const;
+    [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
+    [[nodiscard]] int client_backend_pid() const;
+    [[nodiscard]] std::string user() const;
+    [[nodiscard]] std::string database() const;
+
+  private:
+    struct Finish {
+        void operator()(pg_conn* connection) const;
+    };
+    struct FreeCopy {
+        void operator()(char* bytes) const;
+    };
+    enum class Stream : std::uint8_t { kNone, kRows, kCopy };
+
+    explicit Connection(pg_conn* connection) : connection_(connection) {}
+    Result<Rows> checked(pg_result* result) const;
+    Status end_stream();
+    bool next_row(std::span<Field> fields, Status& status);
+    bool next_copy(std::span<Field> fields, Status& status);
+    [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
+
+    std::unique_ptr<pg_conn, Finish> connection_;
+    Stream stream_ = Stream::kNone;
+    bool copy_header_ = false;
+    std::optional<Rows> row_;
+    std::unique_ptr<char, FreeCopy> copy_row_;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,195 @@
+#include "sources/postgres/decode.h"
+
+#include <endian.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "sources/postgres/table.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::size_t kUuidBytes = 16;
+constexpr std::size_t kUuidText = 36;
+constexpr std::int64_t kEpochDifferenceUs = 946'684'800'000'000;  // 1970-01-01 to 2000-01-01
+
+enum Column : std::size_t {
+    kPosition,
+    kId,
+    kAggregateType,
+    kAggregateId,
+    kEventType,
+    kPayload,
+    kHeaders,
+    kTenantId,
+    kSchemaId,
+    kSchemaVersion,
+    kOccurredAt,
+    kTopic,
+    kKey,
+    kRoutingKey,
+    kMetadata,
+    kAttempts,
+    kNextAttempt,
+};
+
+constexpr std::array<char, 513> hex_pairs() {
+    constexpr const char* kDigits = "0123456789abcdef";
+    std::array<char, 513> table{};
+    for (std::size_t i = 0; i < 256; ++i) {
+        table[2 * i] = kDigits[i >> 4U];
+        table[2 * i + 1] = kDigits[i & 15U];
+    }
+    return table;
+}
+
+constexpr auto kHexPairs = hex_pairs();
+
+void write_uuid(const char* bytes, char* out) {
+    for (std::size_t i = 0; i < kUuidBytes; ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
+        std::memcpy(out, kHexPairs.data() + 2 * static_cast<std::size_t>(
+                                                    static_cast<unsigned char>(bytes[i])), 2);
+        out += 2;
+    }
+}
+
+// Infinite times count as unknown.
+std::int64_t decode_time_us(const Field& field) {
+    if (field.data == nullptr) return 0;
+    const std::int64_t us = decode_integer(field);
+    if (us == std::numeric_limits<std::int64_t>::max() ||
+        us == std::numeric_limits<std::int64_t>::min()) {
+        return 0;
+    }
+    return us + kEpochDifferenceUs;
+}
+
+ErrorInfo row_error(const char* what, std::int64_t position) {
+    return {ErrorCode::kQueryFailed, Advice::kStop, {},
+            std::string("row at position ") + std::to_string(position) + ": " + what};
+}
+
+// jsonb travels as a version byte and the text.
+bool strip_version(Field& field) {
+    if (field.data == nullptr) return true;
+    if (field.size < 1 || field.data[0] != 1) return false;
+    ++field.data;
+    --field.size;
+    return true;
+}
+
+class Writer {
+  public:
+    Writer(spi::EventBatch& batch, std::size_t size) : at_(batch.allocate(size)) {}
+
+    std::string_view copy(const Field& field) {
+        if (field.data == nullptr) return {};
+        std::memcpy(at_, field.data, field.size);
+        return take(field.size);
+    }
+
+    std::string_view uuid(const Field& field) {
+        write_uuid(field.data, at_);
+        return take(kUuidText);
+    }
+
+    std::string_view prefixed(std::string_view prefix, const Field& field) {
+        std::memcpy(at_, prefix.data(), prefix.size());
+        std::memcpy(at_ + prefix.size(), field.data, field.size);
+        return take(prefix.size() + field.size);
+    }
+
+  private:
+    std::string_view take(std::size_t size) {
+        const std::string_view view(at_, size);
+        at_ += size;
+        return view;
+    }
+
+    char* at_;
+};
+
+}  // namespace
+
+std::int64_t decode_integer(const Field& field) {
+    if (field.data == nullptr || field.size != sizeof(std::uint64_t)) return 0;
+    std::uint64_t wire = 0;
+    std::memcpy(&wire, field.data, sizeof wire);
+    return static_cast<std::int64_t>(be64toh(wire));
+}
+
+bool looks_like_uuid(std::string_view text) {
+    if (text.size() != kUuidText) return false;
+    for (std::size_t i = 0; i < kUuidText; ++i) {
+        const char c = text[i];
+        const bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
+        const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+        if (hyphen ? c != '-' : !hex) return false;
+    }
+    return true;
+}
+
+std::string decode_raw_id(const Field& field, bool uuid) {
+    if (field.data == nullptr) return {};
+    if (!uuid) return {field.data, field.size};
+    std::string text(kUuidText, '\0');
+    if (field.size == kUuidBytes) write_uuid(field.data, text.data());
+    return text;
+}
+
+Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::int64_t position,
+                  spi::EventBatch& out) {
+    const bool extras = fields.size() == kAllColumns;
+    if (fields.size() != kBaseColumns && !extras) return row_error("column count", position);
+    const Field& id = fields[kId];
+    if (id.data == nullptr) return row_error("the id is null", position);
+    if (layout.uuid_id && id.size != kUuidBytes) return row_error("malformed uuid", position);
+    Field payload = fields[kPayload];
+    Field headers = fields[kHeaders];
+    if ((layout.jsonb_payload && !strip_version(payload)) ||
+        (layout.jsonb_headers && !strip_version(headers))) {
+        return row_error("unknown jsonb version", position);
+    }
+    std::size_t size = layout.uuid_id ? kUuidText : layout.id_prefix.size() + id.size;
+    for (const std::size_t column : {kAggregateType, kAggregateId, kEventType, kTenantId, kSchemaId,
+                                     kSchemaVersion, kTopic, kKey, kRoutingKey}) {
+        size += fields[column].size;
+    }
+    size += payload.size + headers.size + (extras ? fields[kMetadata].size : 0);
+
+    Writer writer(out, size);
+    spi::EventView event;
+    event.position = position;
+    if (layout.uuid_id) {
+        event.id = writer.uuid(id);
+    } else if (looks_like_uuid({id.data, id.size})) {
+        event.id = writer.copy(id);
+    } else {
+        event.id = writer.prefixed(layout.id_prefix, id);
+    }
+    event.aggregate_type = writer.copy(fields[kAggregateType]);
+    event.aggregate_id = writer.copy(fields[kAggregateId]);
+    event.event_type = writer.copy(fields[kEventType]);
+    event.payload = writer.copy(payload);
+    event.headers = writer.copy(headers);
+    event.tenant_id = writer.copy(fields[kTenantId]);
+    event.schema_id = writer.copy(fields[kSchemaId]);
+    event.schema_version = writer.copy(fields[kSchemaVersion]);
+    event.topic = writer.copy(fields[kTopic]);
+    event.key = writer.copy(fields[kKey]);
+    event.routing_key = writer.copy(fields[kRoutingKey]);
+    event.occurred_at_us = decode_time_us(fields[kOccurredAt]);
+    if (extras) {
+        event.metadata = writer.copy(fields[kMetadata]);
+        const std::int64_t attempts = decode_integer(fields[kAttempts]);
+        event.attempts = attempts > 0 ? static_cast<std::uint32_t>(attempts) : 0;
+        event.next_attempt_us = decode_time_us(fields[kNextAttempt]);
+    }
+    out.add(event);
+    return {};
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,94 @@
+#include "sources/postgres/errors.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/url.h"
+
+namespace outbox::postgres {
+namespace {
+
+struct Rule {
+    std::string_view state;  // a whole SQLSTATE or the two letters of its class
+    ErrorCode code;
+    Advice advice;
+    std::string_view remedy;  // {user}, {database}, {host} are filled in
+};
+
+constexpr auto kDestination = Advice::kRetryDestination;
+constexpr auto kStop = Advice::kStop;
+
+// The first rule that fits counts.
+constexpr std::array kRules{
+    Rule{"28P01", ErrorCode::kAuthFailed, kStop,
+         "check the password of user {user} (PGPASSWORD, ~/.pgpass or the URL)"},
+    Rule{"28", ErrorCode::kAuthFailed, kStop,
+         "check user {user} and the server's pg_hba.conf for database {database}"},
+    Rule{"3D000", ErrorCode::kNoSuchDatabase, kStop,
+         "check the database's name in the URL, or create it: createdb {database}"},
+    Rule{"42P01", ErrorCode::kNoSuchTable, kStop,
+         "check --table and the search path, or create the tables: outbox migrate --db URL"},
+    Rule{"42703", ErrorCode::kTableShape, kStop,
+         "check [source.table] against the table's columns; outbox relay --check names them"},
+    Rule{"42501", ErrorCode::kNoRights, kStop,
+         "outbox relay --check prints the GRANT that user {user} needs"},
+    Rule{"53100", ErrorCode::kDiskFull, kDestination, "free space on the database server"},
+    Rule{"53300", ErrorCode::kConnectFailed, kDestination,
+         "raise max_connections or close idle connections; a relay needs three and one more for "
+         "each route"},
+    Rule{"25006", ErrorCode::kQueryFailed, kDestination,
+         "{host} is a standby; point the URL at the primary, or list all hosts with "
+         "target_session_attrs=read-write"},
+    Rule{"57014", ErrorCode::kQueryFailed, kDestination,
+         "the statement took longer than statement_timeout; outbox relay --check names a missing "
+         "index"},
+    Rule{"57P", ErrorCode::kConnectionLost, kDestination, "the server is stopping or starting"},
+    Rule{"08", ErrorCode::kConnectionLost, kDestination, "check the server and the network"},
+    Rule{"53", ErrorCode::kQueryFailed, kDestination, "the database server is short of resources"},
+    Rule{"40", ErrorCode::kQueryFailed, kDestination, "it is tried again"},
+    Rule{"55", ErrorCode::kQueryFailed, kDestination, "it is tried again"},
+    Rule{"58", ErrorCode::kQueryFailed, kDestination, "see the database server's log"},
+    Rule{"XX", ErrorCode::kQueryFailed, kDestination, "see the database server's log"},
+};
+
+std::string fill_in(std::string_view text, const ErrorContext& context) {
+    std::string out(text);
+    const auto replace = [&out](std::string_view name, const std::string& value) {
+        for (auto at = out.find(name); at != std::string::npos; at = out.find(name)) {
+            out.replace(at, name.size(), value);
+        }
+    };
+    replace("{user}", context.user);
+    replace("{database}", context.database);
+    replace("{host}", context.host);
+    return out;
+}
+
+std::string one_line(std::string_view message) {
+    std::string out = redact(message);
+    while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
+    std::replace(out.begin(), out.end(), '\n', ' ');
+    return out;
+}
+
+}  // namespace
+
+ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
+                    const ErrorContext& context) {
+    if (sqlstate.empty()) {
+        return {ErrorCode::kConnectionLost, kDestination, {},
+                "the connection to PostgreSQL at " + context.host + " broke: " +
+                    one_line(message) + "; it is made again"};
+    }
+    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) {
+        return sqlstate.starts_with(r.state);
+    });
+    ErrorInfo error{ErrorCode::kQueryFailed, kStop, std::string(sqlstate), one_line(message)};
+    if (rule == kRules.end()) return error;
+    error.code = rule->code;
+    error.advice = rule->advice;
+    error.message += "; " + fill_in(rule->remedy, context);
+    return error;
+}
+
+}  // namespace outbox::postgres

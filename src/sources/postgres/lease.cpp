@@ -1,0 +1,75 @@
+#include "sources/postgres/lease.h"
+
+namespace outbox::postgres {
+namespace {
+
+// The owner's backend names itself; one that is gone has lost the lease at once. A backend of
+// another role shows no start to a role without rights and then counts as alive.
+constexpr const char* kFree =
+    "(l.owner IS NULL OR l.expires_at <= clock_timestamp() OR (l.backend_start IS NOT NULL AND "
+    "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.backend_pid AND "
+    "(a.backend_start IS NULL OR a.backend_start = l.backend_start))))";
+
+constexpr const char* kBackend =
+    "pg_backend_pid(), "
+    "(SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())";
+
+constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 millisecond'";
+
+}  // namespace
+
+PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table)
+    : source_(table.source), session_(config, [](Connection& connection) {
+          // Longer waits would outlast the lease.
+          return connection.execute("SET statement_timeout = '3s'; SET lock_timeout = '2s'");
+      }) {}
+
+Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Result<Rows> rows = (*connection)->query(sql, params);
+    if (!rows.ok()) session_.drop();
+    return rows;
+}
+
+Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
+                                                            std::chrono::milliseconds ttl) {
+    // A look first: the waiting relay must not lock the row that the owner renews.
+    Result<Rows> look = query(std::string("SELECT ") + kFree +
+                                  " FROM outbox_lease l WHERE l.source = $1",
+                              Params().text(source_));
+    if (!look.ok()) return look.status();
+    if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
+    Result<Rows> rows = query(
+        std::string("INSERT INTO outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
+                    "backend_pid, backend_start) SELECT $1, $2, 1, clock_timestamp(), ") +
+            kExpires + ", " + kBackend +
+            " ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + 1, "
+            "acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, "
+            "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
+            "WHERE " + kFree + " RETURNING l.epoch",
+        Params().text(source_).text(owner).integer(ttl.count()));
+    if (!rows.ok()) return rows.status();
+    if (rows->empty()) return std::optional<std::uint64_t>();
+    return std::optional(static_cast<std::uint64_t>(rows->integer(0, 0)));
+}
+
+Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
+    Result<Rows> rows = query(
+        std::string("UPDATE outbox_lease SET expires_at = ") + kExpires +
+            ", (backend_pid, backend_start) = (SELECT " + kBackend +
+            ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL",
+        Params().text(source_).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
+    if (!rows.ok()) return rows.status();
+    return rows->affected() == 1;
+}
+
+Status PostgresLease::release(std::uint64_t epoch) {
+    return query(
+               "UPDATE outbox_lease SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
+               "backend_start = NULL WHERE source = $1 AND epoch = $2",
+               Params().text(source_).integer(static_cast<std::int64_t>(epoch)))
+        .status();
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "sources/postgres/config.h"
+#include "sources/postgres/session.h"
+#include "sources/postgres/table.h"
+#include <outbox/spi/source.h>
+
+namespace outbox::postgres {
+
+/// The lease as a row of outbox_lease; the database's clock decides.
+class PostgresLease final : public spi::LeaseStore {
+  public:
+    PostgresLease(const PostgresSourceConfig& config, const Table& table);
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override;
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override;
+    Status release(std::uint64_t epoch) override;
+
+  private:
+    Result<Rows> query(const std::string& sql, const Params& params);
+
+    const std::string source_;
+    Session session_;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,255 @@
+#include "sources/postgres/reader.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace outbox::postgres {
+namespace {
+
+constexpr auto kHoleSettles = std::chrono::milliseconds(2);    // most late commits come sooner
+constexpr auto kWritersEvery = std::chrono::milliseconds(20);  // between two looks at pg_locks
+constexpr auto kLookBelowEvery = std::chrono::seconds(45);
+constexpr std::size_t kMaxClosedKept = 10'000;
+constexpr std::int64_t kMaxLookBelow = 20'000;
+constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
+
+constexpr const char* kNewRows = "outbox_new_rows";
+constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
+constexpr const char* kFetch = "outbox_fetch";
+
+std::string array_literal(std::span<const std::int64_t> values) {
+    std::string out = "'{";
+    for (const std::int64_t value : values) {
+        if (out.size() > 2) out += ',';
+        out += std::to_string(value);
+    }
+    return out + "}'";
+}
+
+}  // namespace
+
+RowLayout layout_of(const Table& table) {
+    RowLayout layout;
+    layout.uuid_id = table.uuid_id;
+    layout.jsonb_payload = table.find("payload")->type == "jsonb";
+    layout.jsonb_headers = table.has("headers") && table.find("headers")->type == "jsonb";
+    layout.id_prefix = table.id_prefix();
+    return layout;
+}
+
+PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& table)
+    : table_(table),
+      select_(select_list(table, config)),
+      writers_sql_(
+          "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' "
+          "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+          "AND relation = " + quote_literal(table.sql) +
+          "::regclass AND mode = 'RowExclusiveLock' AND granted"),
+      layout_(layout_of(table)),
+      session_(config, [this](Connection& connection) { return prepare(connection); }),
+      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
+
+std::string PositionReader::rows_sql(const std::string& mark, const std::string& limit,
+                                     const std::string& holes) const {
+    const std::string position = "t." + quote_identifier(table_.position);
+    const std::string tail = " ORDER BY " + position + " LIMIT " + limit;
+    const std::string above =
+        " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
+    if (holes.empty()) return "SELECT " + select_ + above;
+    return "SELECT " + select_ + " FROM ((SELECT t.* FROM " + holes +
+           " AS h (low, high), LATERAL (SELECT t.* FROM " + table_.sql + " t WHERE " + position +
+           " BETWEEN h.low AND h.high" + tail + ") t) UNION ALL (SELECT t.*" + above + ")) t" +
+           tail;
+}
+
+Status PositionReader::prepare(Connection& connection) const {
+    const std::string position = "t." + quote_identifier(table_.position);
+    Params types;
+    types.integer(0).integer(0);
+    Status status = connection.prepare(kNewRows, rows_sql("$1", "$2", ""), types);
+    if (!status.ok()) return status;
+    types.integers({}).integers({});
+    status = connection.prepare(kRowsAndHoles,
+                                rows_sql("$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
+    if (!status.ok()) return status;
+    return connection.prepare(kFetch,
+                              "SELECT " + select_ + " FROM " + table_.sql + " t WHERE " + position +
+                                  " = ANY($1) ORDER BY " + position,
+                              Params().integers({}));
+}
+
+// Who could still fill a hole is asked rarely: most late commits come within milliseconds.
+Status PositionReader::look_after_holes(Connection& connection) {
+    const auto now = Clock::now();
+    if (!mark_.wants_writers()) {
+        holes_since_ = now;
+        return {};
+    }
+    if (now - holes_since_ < kHoleSettles || now - writers_asked_ < kWritersEvery) return {};
+    Result<Rows> rows = connection.query(writers_sql_);
+    if (!rows.ok()) return rows.status();
+    std::vector<core::Writer> writers;
+    for (int row = 0; row < rows->size(); ++row) {
+        std::string id = rows->string(row, 0);
+        const bool prepared = id.starts_with("-1/");
+        writers.push_back({std::move(id), prepared});
+    }
+    mark_.writers_now(writers);
+    writers_asked_ = now;
+    return {};
+}
+
+// The net below the proof: a row in a hole that was closed is read all the same.
+Status PositionReader::look_below_mark(Connection& connection) {
+    const auto now = Clock::now();
+    if (now - looked_below_ < kLookBelowEvery) return {};
+    looked_below_ = now;
+    const std::string position = quote_identifier(table_.position);
+    Result<Rows> rows =
+        connection.query("SELECT " + position + " FROM " + table_.sql + " WHERE " + position +
+                             " <= $1 ORDER BY " + position + " LIMIT $2",
+                         Params().integer(mark_.mark()).integer(kMaxLookBelow));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        if (closed_.contains(rows->integer(row, 0))) mark_.reopen(rows->integer(row, 0));
+    }
+    return {};
+}
+
+void PositionReader::note_closed(const std::vector<spi::PositionRange>& closed) {
+    for (const spi::PositionRange& range : closed) closed_.add(range);
+    const auto& ranges = closed_.ranges();
+    if (ranges.size() <= kMaxClosedKept) return;
+    const std::vector<spi::PositionRange> newest(ranges.begin() + kMaxClosedKept / 2, ranges.end());
+    closed_ = core::Ledger(newest);
+}
+
+Status PositionReader::start(Connection& connection, std::size_t limit) {
+    // With too many holes only the holes are read, until some are closed or filled.
+    const std::int64_t mark =
+        mark_.may_advance() ? mark_.mark() : std::numeric_limits<std::int64_t>::max();
+    lows_.clear();
+    highs_.clear();
+    for (const auto& hole : mark_.holes()) {
+        lows_.push_back(hole.range.first);
+        highs_.push_back(hole.range.last);
+    }
+    const auto rows = static_cast<std::int64_t>(limit);
+    if (full_ && limit >= kCopyFromRows) {
+        return connection.start_copy(
+            rows_sql(std::to_string(mark), std::to_string(rows),
+                     lows_.empty() ? ""
+                                   : "unnest(" + array_literal(lows_) + "::bigint[], " +
+                                         array_literal(highs_) + "::bigint[])"));
+    }
+    params_.clear();
+    params_.integer(mark).integer(rows);
+    if (lows_.empty()) return connection.start_prepared(kNewRows, params_);
+    params_.integers(lows_).integers(highs_);
+    return connection.start_prepared(kRowsAndHoles, params_);
+}
+
+// `cut`: the rows reached max_bytes before they ended.
+Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out, bool& cut) {
+    Status status;
+    while (connection.next(fields_, status)) {
+        const spi::Position position = decode_integer(fields_[0]);
+        if (position < 1 || (!seen_.empty() && position <= seen_.back())) {
+            return {ErrorCode::kTableShape, Advice::kStop,
+                    "table " + table_.sql + " holds position " + std::to_string(position) +
+                        " after " + std::to_string(seen_.empty() ? 0 : seen_.back()) +
+                        "; positions must be positive and unique"};
+        }
+        seen_.push_back(position);
+        if (fields_[1].data == nullptr && !table_.has("tenant_id")) {
+            return {ErrorCode::kTableShape, Advice::kStop,
+                    "the row at position " + std::to_string(position) + " of " + table_.sql +
+                        " has no id"};
+        }
+        if (fields_[1].data == nullptr) {  // another tenant's
+            closed_now_.push_back({position, position});
+            continue;
+        }
+        if (Status decoded = decode_row(fields_, layout_, position, out); !decoded.ok()) {
+            return decoded;
+        }
+        if (out.bytes() >= limits.max_bytes) {
+            cut = true;
+            return connection.stop();
+        }
+    }
+    return status;
+}
+
+Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    const std::size_t bytes_before = out.bytes();
+    const std::size_t limit =
+        row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
+                        limits.max_bytes - std::min(limits.max_bytes, bytes_before));
+    seen_.clear();
+    closed_now_.clear();
+    Status status = start(connection, limit);
+    bool cut = false;
+    if (status.ok()) status = take_rows(connection, limits, out, cut);
+    if (!status.ok()) {
+        out.events().resize(events_before);
+        return status;
+    }
+    full_ = seen_.size() >= limit;
+    at_end_ = !full_ && !cut;
+    row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    std::vector<spi::PositionRange> proved;
+    mark_.read_done(seen_, at_end_, proved);
+    note_closed(proved);
+    out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
+    out.closed.insert(out.closed.end(), proved.begin(), proved.end());
+    return {};
+}
+
+Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    Status status;
+    do {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) {
+            status = connection.status();
+            break;
+        }
+        status = look_after_holes(**connection);
+        if (status.ok()) status = look_below_mark(**connection);
+        if (status.ok()) status = read_some(**connection, limits, out);
+    } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
+             out.bytes() < limits.max_bytes);
+    if (!status.ok()) session_.drop();
+    // What was read before the error is read; the error comes again with the next call.
+    return out.size() > events_before ? Status() : status;
+}
+
+Status PositionReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const std::size_t events_before = out.size();
+    Status status = (*connection)->start_prepared(kFetch, Params().integers(positions));
+    if (status.ok()) {
+        while ((*connection)->next(fields_, status)) {
+            if (fields_[1].data == nullptr) continue;
+            status = decode_row(fields_, layout_, decode_integer(fields_[0]), out);
+            if (!status.ok()) break;
+        }
+    }
+    if (status.ok()) return status;
+    out.events().resize(events_before);
+    session_.drop();
+    return status;
+}
+
+void PositionReader::rewind() {
+    mark_.reset();
+    closed_ = core::Ledger();
+    full_ = false;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/ledger.h"
+#include "core/read_mark.h"
+#include "sources/postgres/config.h"
+#include "sources/postgres/decode.h"
+#include "sources/postgres/session.h"
+#include "sources/postgres/table.h"
+#include <outbox/spi/source.h>
+
+namespace outbox::postgres {
+
+[[nodiscard]] RowLayout layout_of(const Table& table);
+
+/// Reads a table by position: above a mark, and in the holes below it, in one snapshot each time.
+class PositionReader final : public spi::Reader {
+  public:
+    PositionReader(const PostgresSourceConfig& config, const Table& table);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position>) override {}
+    void rewind() override;
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    Status prepare(Connection& connection) const;
+    Status look_after_holes(Connection& connection);
+    Status look_below_mark(Connection& connection);
+    Status start(Connection& connection, std::size_t limit);
+    Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& cut);
+    [[nodiscard]] std::string rows_sql(const std::string& mark, const std::string& limit,
+                                       const std::string& holes) const;
+    void note_closed(const std::vector<spi::PositionRange>& closed);
+
+    const Table table_;
+    const std::string select_;
+    const std::string writers_sql_;
+    const RowLayout layout_;
+    Session session_;
+    core::ReadMark mark_;
+    core::Ledger closed_;  // the newest closed holes, for the look below the mark
+    RowSize row_size_;
+    bool full_ = false;      // the last statement returned all that it might
+    bool at_end_ = false;    // and this one did not: nothing is left
+    std::vector<Field> fields_;
+    std::vector<spi::Position> seen_;
+    std::vector<spi::PositionRange> closed_now_;
+    std::vector<std::int64_t> lows_;
+    std::vector<std::int64_t> highs_;
+    Params params_;
+    Clock::time_point holes_since_{};
+    Clock::time_point writers_asked_{};
+    Clock::time_point looked_below_ = Clock::now();
+};
+
+}  // namespace outbox::postgres

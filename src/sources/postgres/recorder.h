@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "sources/postgres/config.h"
+#include "sources/postgres/position_map.h"
+#include "sources/postgres/session.h"
+#include "sources/postgres/table.h"
+#include <outbox/spi/source.h>
+
+namespace outbox::postgres {
+
+/// The statements that write into the outbox table itself.
+class TableWriter {
+  public:
+    explicit TableWriter(const Table& table);
+
+    using Statement = Connection::Statement;
+
+    /// Rows are named by position where those are stable, else by their raw ids.
+    struct Keys {
+        std::vector<spi::Position> positions;
+        std::vector<std::string> raw_ids;
+    };
+    [[nodiscard]] Statement published(const Keys& keys) const;
+    [[nodiscard]] Statement dead(const Keys& keys) const;
+    /// None where the owner's table has no column for it.
+    [[nodiscard]] std::optional<Statement> attempt(const Keys& key, std::uint32_t attempts,
+                                                   std::int64_t next_attempt_us,
+                                                   const std::string& error, bool last) const;
+    /// Removes the dead letters, and says in the owner's table that they were published.
+    [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
+    [[nodiscard]] std::string prune_sql() const;  ///< Empty: nothing is kept.
+
+  private:
+    [[nodiscard]] std::string key_condition(int parameter) const;
+    [[nodiscard]] Params key_params(const Keys& keys) const;
+    [[nodiscard]] std::string finished_columns(const std::string& status, bool sent) const;
+
+    const Table table_;
+};
+
+class PostgresRecorder final : public spi::Recorder {
+  public:
+    /// `positions` is shared with the source's readers; null where positions are stable.
+    PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
+                     std::shared_ptr<PositionMap> positions);
+
+    Status record(const spi::RecordBatch& batch) override;
+    Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
+    Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
+    Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
+    Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override;
+    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                           std::size_t limit) override;
+    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Status save_figures(std::uint64_t epoch,
+                        std::span<const spi::RouteFigures> figures) override;
+    Result<Stats> stats() override;
+
+  private:
+    using Statement = Connection::Statement;
+
+    [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
+    [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
+    Status learn_failing(Connection& connection, std::uint64_t epoch);
+    void forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out);
+    void add_failed(const spi::Delivery& failed, std::vector<Statement>& out);
+    void add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out);
+    void add_retries(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
+    Status commit(Connection& connection, std::uint64_t epoch, bool fenced,
+                  std::vector<Statement> statements);
+    Result<Rows> query(const std::string& sql, const Params& params);
+
+    const Table table_;
+    const std::string tenants_;  ///< " AND ..." for the tenants of this source.
+    const std::string move_due_sql_;
+    TableWriter writer_;
+    // Shared by the readers of this source, which give and take positions.
+    std::shared_ptr<PositionMap> positions_;
+    Session session_;
+    // Events that have rows in outbox_delivery, so that others cost no look there.
+    std::optional<std::uint64_t> failing_epoch_;
+    std::unordered_set<spi::Position> failing_positions_;
+    std::unordered_set<std::string> failing_ids_;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,61 @@
+#include "sources/postgres/source.h"
+
+#include <utility>
+
+#include "sources/postgres/check.h"
+#include "sources/postgres/lease.h"
+#include "sources/postgres/position_map.h"
+#include "sources/postgres/reader.h"
+#include "sources/postgres/recorder.h"
+#include "sources/postgres/table.h"
+
+namespace outbox::postgres {
+namespace {
+
+class PostgresSource final : public spi::Source {
+  public:
+    PostgresSource(PostgresSourceConfig config, Table table)
+        : config_(std::move(config)), table_(std::move(table)) {}
+
+    [[nodiscard]] std::string table_name() const override {
+        return table_.schema + "." + table_.name;
+    }
+
+    [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
+
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
+        return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
+    }
+
+    Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
+        return std::unique_ptr<spi::Recorder>(new PostgresRecorder(config_, table_, nullptr));
+    }
+
+    Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
+        return std::unique_ptr<spi::LeaseStore>(new PostgresLease(config_, table_));
+    }
+
+    Result<std::vector<spi::Finding>> check() override {
+        Result<Connection> connection =
+            Connection::open(config_.url, config_.connect_timeout_s);
+        if (!connection.ok()) return connection.status();
+        return check_table(*connection, table_, config_);
+    }
+
+  private:
+    const PostgresSourceConfig config_;
+    const Table table_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceConfig& config) {
+    Result<Connection> connection = Connection::open(config.url, config.connect_timeout_s);
+    if (!connection.ok()) return connection.status();
+    Result<Table> table = resolve_table(*connection, config);
+    if (!table.ok()) return table.status();
+    if (Status status = make_side_tables(*connection); !status.ok()) return status;
+    return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,443 @@
+#include "sources/postgres/table.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "core/table_shape.h"
+
+namespace outbox::postgres {
+namespace {
+
+struct FieldNames {
+    const char* field;
+    std::array<const char*, 4> columns;  // the first that the table has is taken
+};
+
+constexpr std::array kFieldNames{
+    FieldNames{"position", {"position"}},
+    FieldNames{"id", {"id", "Id"}},
+    FieldNames{"aggregate_type", {"aggregate_type", "aggregatetype", "AggregateType"}},
+    FieldNames{"aggregate_id", {"aggregate_id", "aggregateid", "AggregateId"}},
+    FieldNames{"event_type", {"event_type", "EventType", "type"}},
+    FieldNames{"payload", {"payload", "Payload"}},
+    FieldNames{"headers", {"headers", "Headers"}},
+    FieldNames{"tenant_id", {"tenant_id", "TenantId"}},
+    FieldNames{"schema_id", {"schema_id"}},
+    FieldNames{"schema_version", {"schema_version"}},
+    FieldNames{"occurred_at", {"occurred_at", "created_at", "CreatedAt", "timestamp"}},
+    FieldNames{"topic", {"topic", "Topic"}},
+    FieldNames{"key", {"key", "Key"}},
+    FieldNames{"routing_key", {"routing_key"}},
+    FieldNames{"status", {"status"}},
+    FieldNames{"retry_count", {"retry_count"}},
+    FieldNames{"retry_after", {"retry_after"}},
+    FieldNames{"error_message", {"error_message"}},
+    FieldNames{"published_at", {"published_at"}},
+    FieldNames{"processed_at", {"processed_at", "ProcessedAt"}},
+    FieldNames{"processed", {"Processed"}},
+};
+
+constexpr std::array kCreatedAtNames{"created_at", "CreatedAt", "occurred_at", "timestamp"};
+
+bool is_integer(const std::string& type) {
+    return type == "int8" || type == "int4" || type == "int2";
+}
+
+bool is_time(const std::string& type) {
+    return type == "timestamptz" || type == "timestamp" || type == "date";
+}
+
+bool is_text(const std::string& type) {
+    return type == "text" || type == "varchar";
+}
+
+ErrorInfo config_error(std::string message) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
+}
+
+ErrorInfo shape_error(std::string message) {
+    return {ErrorCode::kTableShape, Advice::kStop, {}, std::move(message)};
+}
+
+Status find_table(Connection& connection, const std::string& wanted, Table& table) {
+    std::vector<std::string> names{quote_identifier(wanted)};
+    if (const auto dot = wanted.find('.'); dot != std::string::npos) {
+        names.push_back(quote_identifier(wanted.substr(0, dot)) + "." +
+                        quote_identifier(wanted.substr(dot + 1)));
+    }
+    for (const std::string& name : names) {
+        Result<Rows> rows = connection.query(
+            "SELECT n.nspname, c.relname, c.relkind FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)",
+            Params().text(name));
+        if (!rows.ok()) return rows.status();
+        if (rows->empty()) continue;
+        if (const auto kind = rows->text(0, 2); kind != "r" && kind != "p") {
+            return shape_error("'" + wanted + "' is not a table");
+        }
+        table.schema = rows->string(0, 0);
+        table.name = rows->string(0, 1);
+        table.sql = quote_identifier(table.schema) + "." + quote_identifier(table.name);
+        return {};
+    }
+    return {ErrorCode::kNoSuchTable, Advice::kStop,
+            "there is no table '" + wanted + "' in database '" + connection.database() +
+                "' (names are exact, case kept); create it with outbox migrate --db URL, or name "
+                "yours with --table NAME",
+            "42P01"};
+}
+
+Status load_columns(Connection& connection, Table& table) {
+    Result<Rows> rows = connection.query(
+        "SELECT a.attname, b.typname, a.attnotnull, a.attidentity = 'a', "
+        "coalesce(s.seqcache, 0), coalesce(s.seqincrement, 0), "
+        "CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 "
+        "THEN a.atttypmod - 4 ELSE 0 END "
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
+        "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
+        "AND d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid "
+        "AND d.refobjsubid = a.attnum AND a.attidentity <> '' "
+        "LEFT JOIN pg_sequence s ON s.seqrelid = d.objid "
+        "WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped",
+        Params().text(table.sql));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        Column column;
+        column.type = rows->string(row, 1);
+        column.not_null = rows->boolean(row, 2);
+        column.identity_always = rows->boolean(row, 3);
+        column.sequence_cache = rows->integer(row, 4);
+        column.sequence_step = rows->integer(row, 5);
+        column.max_length = static_cast<int>(rows->integer(row, 6));
+        table.catalog.emplace(rows->string(row, 0), column);
+    }
+    return {};
+}
+
+std::string known_presets() {
+    std::string names;
+    for (const TableShape& shape : table_shapes()) {
+        if (!names.empty()) names += ", ";
+        names += shape.preset;
+    }
+    return names;
+}
+
+// The values that belong to a shape, where the configuration does not give others.
+void add_shape_values(Table& table) {
+    TableMapping& mapping = table.mapping;
+    if (!mapping.pending_values.empty() || !mapping.sent_value.empty()) return;
+    if (table.preset == "pending-published") {
+        mapping.pending_values = {"PENDING"};
+        mapping.sent_value = "PUBLISHED";
+        mapping.dead_value = "FAILED";
+    } else if (table.preset == "new-sent") {
+        mapping.pending_values = {"NEW"};
+        mapping.sending_values = {"PUBLISHING"};
+        mapping.sent_value = "SENT";
+        mapping.failed_value = "FAILED";
+        mapping.dead_value = "DEAD";
+    }
+    if (mapping.metadata_columns.empty() && table.catalog.contains("event_metadata")) {
+        mapping.metadata_columns = {"event_metadata"};
+    }
+}
+
+Status find_shape(const PostgresSourceConfig& config, Table& table) {
+    std::vector<std::string> names;
+    for (const auto& [name, column] : table.catalog) names.push_back(name);
+    table.mapping = config.mapping;
+    const bool mapped = !config.mapping.columns.empty();
+    if (!config.mapping.preset.empty()) {
+        const auto shapes = table_shapes();
+        if (std::none_of(shapes.begin(), shapes.end(), [&](const TableShape& shape) {
+                return shape.preset == config.mapping.preset;
+            })) {
+            return config_error("unknown preset '" + config.mapping.preset +
+                                "': known are " + known_presets());
+        }
+        table.preset = config.mapping.preset;
+    } else if (is_native_table(names)) {
+        table.native = !mapped;
+    } else if (const auto shape = recognise_table_shape(names)) {
+        table.preset = shape->preset;
+    } else if (!mapped) {
+        std::string list;
+        for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+        return shape_error("table " + table.sql + " has none of the known shapes (" +
+                           known_presets() + "); its columns are: " + list +
+                           ". Map them under [source.table] in outbox.toml");
+    }
+    add_shape_values(table);
+    return {};
+}
+
+Status find_columns(Table& table) {
+    auto& columns = table.mapping.columns;
+    for (const auto& [field, column] : columns) {
+        const bool known = std::any_of(kFieldNames.begin(), kFieldNames.end(),
+                                       [&](const auto& names) { return field == names.field; });
+        if (!known) return config_error("[source.table]: unknown field '" + field + "'");
+        if (!column.empty() && !table.catalog.contains(column)) {
+            return shape_error("[source.table] maps " + field + " to column '" + column +
+                               "', which table " + table.sql + " does not have");
+        }
+    }
+    for (const std::string& column : table.mapping.metadata_columns) {
+        if (!table.catalog.contains(column)) {
+            return shape_error("[source.table] names metadata column '" + column +
+                               "', which table " + table.sql + " does not have");
+        }
+    }
+    for (const FieldNames& names : kFieldNames) {
+        if (columns.contains(names.field)) continue;
+        for (const char* column : names.columns) {
+            if (column == nullptr || !table.catalog.contains(column)) continue;
+            columns.emplace(names.field, column);
+            break;
+        }
+    }
+    for (const char* column : kCreatedAtNames) {
+        if (!table.created_at.empty() || !table.catalog.contains(column)) continue;
+        if (is_time(table.catalog.at(column).type)) table.created_at = column;
+    }
+    return {};
+}
+
+Status check_types(const Table& table) {
+    for (const char* field : {"id", "payload"}) {
+        if (!table.has(field)) {
+            return shape_error("table " + table.sql + " has no column for " + field +
+                               "; map it under [source.table] in outbox.toml");
+        }
+    }
+    const auto wrong = [&](const char* field, const char* wanted) {
+        return shape_error("column " + quote_identifier(table.column(field)) + " of " + table.sql +
+                           " has type " + table.find(field)->type + "; " + field + " needs " +
+                           wanted);
+    };
+    for (const char* field : {"occurred_at", "retry_after", "published_at", "processed_at"}) {
+        if (table.has(field) && !is_time(table.find(field)->type)) {
+            return wrong(field, "timestamptz, timestamp or date");
+        }
+    }
+    for (const char* field : {"position", "retry_count"}) {
+        if (table.has(field) && !is_integer(table.find(field)->type)) {
+            return wrong(field, "an integer type");
+        }
+    }
+    if (table.has("processed") && table.find("processed")->type != "bool") {
+        return wrong("processed", "boolean");
+    }
+    return {};
+}
+
+Status settle_states(const PostgresSourceConfig& config, Table& table) {
+    TableMapping& mapping = table.mapping;
+    const bool markable = table.has("status") || table.has("processed") ||
+                          table.has("processed_at") || table.has("published_at");
+    if (config.after_publish == AfterPublish::kMark && !markable) {
+        return config_error("after_publish = mark: table " + table.sql +
+                            " has no column that could be marked; use after_publish = delete");
+    }
+    table.mark = markable && config.after_publish != AfterPublish::kDelete;
+    if (mapping.failed_value == mapping.dead_value) mapping.failed_value.clear();
+    if (!table.has("status")) return {};
+    if (mapping.pending_values.empty()) {
+        return config_error("[source.table]: pending_values is needed for status column " +
+                            quote_identifier(table.column("status")) + " of " + table.sql);
+    }
+    if (table.mark && (mapping.sent_value.empty() || mapping.dead_value.empty())) {
+        return config_error("[source.table]: sent_value and dead_value are needed for status "
+                            "column " + quote_identifier(table.column("status")) + " of " +
+                            table.sql);
+    }
+    return {};
+}
+
+// A number that the table's own inserts hand out, one after another.
+bool proves_holes(const Column& column) {
+    return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1;
+}
+
+void settle_order(Table& table) {
+    const Column& id = *table.find("id");
+    table.uuid_id = id.type == "uuid";
+    table.integer_id = is_integer(id.type);
+    table.position = table.column("position");
+    if (table.position.empty() && table.integer_id) table.position = table.column("id");
+    const bool has_state = table.has("status") || table.has("processed") ||
+                           table.has("processed_at") || table.has("published_at");
+    table.by_position = !table.position.empty() && !has_state &&
+                        proves_holes(table.catalog.at(table.position));
+}
+
+std::string text_of(const Table& table, const std::string& field) {
+    if (!table.has(field)) return "NULL::text";
+    const std::string column = table.quoted(field);
+    return is_text(table.find(field)->type) ? column : column + "::text";
+}
+
+std::string time_of(const Table& table, const std::string& field) {
+    if (!table.has(field)) return "NULL::timestamptz";
+    return table.find(field)->type == "timestamptz" ? table.quoted(field)
+                                                    : table.quoted(field) + "::timestamptz";
+}
+
+std::string id_of(const Table& table) {
+    return table.uuid_id ? table.quoted("id") : text_of(table, "id");
+}
+
+std::string payload_of(const Table& table, const std::string& field) {
+    if (!table.has(field)) return "NULL::text";
+    const std::string& type = table.find(field)->type;
+    return type == "jsonb" || type == "bytea" ? table.quoted(field) : text_of(table, field);
+}
+
+std::string metadata_of(const Table& table) {
+    if (table.mapping.metadata_columns.empty()) return "NULL::text";
+    std::string list;
+    for (const std::string& column : table.mapping.metadata_columns) {
+        if (!list.empty()) list += ", ";
+        list += quote_literal(column) + ", t." + quote_identifier(column);
+    }
+    return "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
+}
+
+std::string failed_condition(const Table& table) {
+    return table.quoted("status") + " = " + quote_literal(table.mapping.failed_value);
+}
+
+}  // namespace
+
+std::string Table::column(const std::string& field) const {
+    const auto it = mapping.columns.find(field);
+    return it == mapping.columns.end() ? std::string() : it->second;
+}
+
+std::string Table::quoted(const std::string& field) const {
+    return "t." + quote_identifier(column(field));
+}
+
+const Column* Table::find(const std::string& field) const {
+    const auto it = catalog.find(column(field));
+    return it == catalog.end() ? nullptr : &it->second;
+}
+
+bool Table::has_extras() const {
+    return !mapping.metadata_columns.empty() ||
+           (has("status") && !mapping.failed_value.empty() &&
+            (has("retry_count") || has("retry_after")));
+}
+
+Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config) {
+    Table table;
+    if (Status status = find_table(connection, config.table, table); !status.ok()) return status;
+    if (Status status = load_columns(connection, table); !status.ok()) return status;
+    if (Status status = find_shape(config, table); !status.ok()) return status;
+    if (Status status = find_columns(table); !status.ok()) return status;
+    if (Status status = check_types(table); !status.ok()) return status;
+    if (Status status = settle_states(config, table); !status.ok()) return status;
+    settle_order(table);
+    table.source = table.schema + "." + table.name;
+    std::vector<std::string> tenants = config.tenants;
+    std::sort(tenants.begin(), tenants.end());
+    if (!tenants.empty() && !table.has("tenant_id")) {
+        return shape_error("table " + table.sql +
+                           " has no tenant column; run without --tenant or map tenant_id");
+    }
+    for (const std::string& tenant : tenants) {
+        table.source += (&tenant == tenants.data() ? "/" : ",") + tenant;
+    }
+    if (table.native && table.name == "outbox_events") {
+        Result<Rows> rows = connection.query(
+            "SELECT to_regclass($1) IS NOT NULL",
+            Params().text(quote_identifier(table.schema) + ".outbox_scheduled"));
+        if (!rows.ok()) return rows.status();
+        table.has_scheduled = rows->boolean(0, 0);
+    }
+    return table;
+}
+
+std::string tenant_condition(const Table& table, const PostgresSourceConfig& config) {
+    if (config.tenants.empty()) return "true";
+    std::string list;
+    for (const std::string& tenant : config.tenants) {
+        list += (list.empty() ? "" : ", ") + quote_literal(tenant);
+    }
+    return "coalesce(" + text_of(table, "tenant_id") + ", " +
+           quote_literal(config.default_tenant) + ") IN (" + list + ")";
+}
+
+std::string select_list(const Table& table, const PostgresSourceConfig& config) {
+    // By position the rows of other tenants must be seen, so that they are not taken for holes.
+    const bool blank = table.by_position && !config.tenants.empty();
+    const std::string own = tenant_condition(table, config);
+    const auto guarded = [&](const std::string& expression) {
+        return blank ? "CASE WHEN " + own + " THEN " + expression + " END" : expression;
+    };
+    std::string list = table.position.empty() ? "NULL::bigint"
+                                              : "t." + quote_identifier(table.position) +
+                                                    "::bigint";
+    list += ", " + guarded(id_of(table));
+    for (const char* field : {"aggregate_type", "aggregate_id", "event_type"}) {
+        list += ", " + text_of(table, field);
+    }
+    list += ", " + guarded(payload_of(table, "payload"));
+    list += ", " + guarded(payload_of(table, "headers"));
+    for (const char* field : {"tenant_id", "schema_id", "schema_version"}) {
+        list += ", " + text_of(table, field);
+    }
+    list += ", " + time_of(table, "occurred_at");
+    for (const char* field : {"topic", "key", "routing_key"}) list += ", " + text_of(table, field);
+    if (!table.has_extras()) return list;
+    list += ", " + metadata_of(table);
+    const bool states = table.has("status") && !table.mapping.failed_value.empty();
+    list += states && table.has("retry_count")
+                ? ", CASE WHEN " + failed_condition(table) + " THEN " +
+                      table.quoted("retry_count") + "::bigint END"
+                : ", NULL::bigint";
+    list += states && table.has("retry_after")
+                ? ", CASE WHEN " + failed_condition(table) + " THEN " +
+                      time_of(table, "retry_after") + " END"
+                : ", NULL::timestamptz";
+    return list;
+}
+
+std::vector<std::string> unfinished_conditions(const Table& table) {
+    std::vector<std::string> conditions;
+    const auto with_null = [&](const char* field, const std::string& condition) {
+        conditions.push_back(condition);
+        if (!table.find(field)->not_null) conditions.push_back(table.quoted(field) + " IS NULL");
+    };
+    if (table.has("status")) {
+        const auto add = [&](const std::string& value) {
+            if (value.empty()) return;
+            conditions.push_back(table.quoted("status") + " = " + quote_literal(value));
+        };
+        for (const std::string& value : table.mapping.pending_values) add(value);
+        for (const std::string& value : table.mapping.sending_values) add(value);
+        add(table.mapping.failed_value);
+    } else if (table.has("processed")) {
+        with_null("processed", table.quoted("processed") + " = false");
+    } else if (table.has("processed_at")) {
+        conditions.push_back(table.quoted("processed_at") + " IS NULL");
+    } else if (table.has("published_at")) {
+        conditions.push_back(table.quoted("published_at") + " IS NULL");
+    } else {
+        conditions.emplace_back("true");
+    }
+    return conditions;
+}
+
+std::string order_by(const Table& table) {
+    if (!table.position.empty()) return "t." + quote_identifier(table.position);
+    if (table.created_at.empty()) return table.quoted("id");
+    return "t." + quote_identifier(table.created_at) + ", " + table.quoted("id");
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sources/postgres/client.h"
+#include "sources/postgres/config.h"
+#include <outbox/result.h>
+
+namespace outbox::postgres {
+
+/// A column as the catalog has it.
+struct Column {
+    std::string type;  ///< typname of the base type: "uuid", "int8", "jsonb", ...
+    bool not_null = false;
+    bool identity_always = false;
+    std::int64_t sequence_cache = 0;  ///< Of the identity's sequence; 0: no identity.
+    std::int64_t sequence_step = 0;
+    int max_length = 0;  ///< varchar(n): n; else 0.
+};
+
+/// How an outbox table is read and written: the configuration resolved against the catalog.
+struct Table {
+    std::string schema;
+    std::string name;
+    std::string sql;     ///< Quoted, with schema.
+    std::string source;  ///< The `source` column of the side tables: schema.table[/tenant,...]
+    std::map<std::string, Column> catalog;
+
+    bool native = false;       ///< Made by `outbox migrate`.
+    std::string preset;        ///< Name of the recognised shape; empty: native or free mapping.
+    TableMapping mapping;      ///< With every field that the table has.
+    std::string created_at;    ///< Column that rows are ordered by where there is no number.
+    bool mark = false;         ///< Published rows are marked, else deleted.
+    bool has_scheduled = false;  ///< outbox_scheduled stands beside it.
+
+    /// Positions come from an identity that proves when a hole is closed, and rows only go away:
+    /// read by position. Else every read scans the unfinished rows.
+    bool by_position = false;
+    std::string position;     ///< Identity or other integer column that gives the order; or empty.
+    bool uuid_id = false;
+    bool integer_id = false;
+
+    [[nodiscard]] std::string column(const std::string& field) const;  ///< Empty: not there.
+    [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"
+    [[nodiscard]] const Column* find(const std::string& field) const;
+    [[nodiscard]] bool has(const std::string& field) const { return !column(field).empty(); }
+    /// Reads owner's attempts or metadata columns, so that rows have three more columns.
+    [[nodiscard]] bool has_extras() const;
+    [[nodiscard]] std::string id_prefix() const { return schema + "." + name + ":"; }
+};
+
+/// Finds the table, resolves the mapping and says what is missing. Blocks on the database.
+Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config);
+
+/// Number of columns that `select_list` gives.
+inline constexpr std::size_t kBaseColumns = 14;
+inline constexpr std::size_t kAllColumns = 17;
+
+/// The SQL of a table's rows, aliased t. Rows of other tenants come with a null id.
+[[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);
+[[nodiscard]] std::string tenant_condition(const Table& table, const PostgresSourceConfig& config);
+
+/// Conditions that together select every unfinished row and exclude each other. Status values are
+/// literals: the owner's partial index is used only then.
+[[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);
+[[nodiscard]] std::string order_by(const Table& table);
+
+}  // namespace outbox::postgres

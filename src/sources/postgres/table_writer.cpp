@@ -1,0 +1,157 @@
+#include "sources/postgres/recorder.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr int kMaxErrorLength = 2000;
+
+// The owner's columns may be narrower than what we keep beside them.
+std::string cut_to(const Column& column, const std::string& expression) {
+    const int length = column.max_length > 0 ? column.max_length : kMaxErrorLength;
+    return "left(" + expression + ", " + std::to_string(length) + ")";
+}
+
+std::string id_type(const Table& table) {
+    return quote_identifier(table.find("id")->type);
+}
+
+std::string set_column(const Table& table, const std::string& field, const std::string& value) {
+    return quote_identifier(table.column(field)) + " = " + value;
+}
+
+std::string join(const std::vector<std::string>& parts, const char* separator) {
+    std::string out;
+    for (const std::string& part : parts) out += (out.empty() ? "" : separator) + part;
+    return out;
+}
+
+}  // namespace
+
+TableWriter::TableWriter(const Table& table) : table_(table) {}
+
+std::string TableWriter::key_condition(int parameter) const {
+    const std::string value = "$" + std::to_string(parameter);
+    if (table_.by_position) {
+        return "t." + quote_identifier(table_.position) + " = ANY(" + value + ")";
+    }
+    return table_.quoted("id") + " = ANY(" + value + "::" + id_type(table_) + "[])";
+}
+
+Params TableWriter::key_params(const Keys& keys) const {
+    Params params;
+    if (table_.by_position) {
+        params.integers(keys.positions);
+    } else {
+        params.texts(keys.raw_ids);
+    }
+    return params;
+}
+
+std::string TableWriter::finished_columns(const std::string& status, bool sent) const {
+    std::vector<std::string> sets;
+    if (table_.has("status")) {
+        sets.push_back(set_column(table_, "status", quote_literal(status)));
+        if (table_.has("retry_after")) sets.push_back(set_column(table_, "retry_after", "NULL"));
+    }
+    if (table_.has("processed")) sets.push_back(set_column(table_, "processed", "true"));
+    // Without a status column the time is what says that the row is finished.
+    const bool state = !table_.has("status") && !table_.has("processed");
+    for (const char* field : {"processed_at", "published_at"}) {
+        if (table_.has(field) && (sent || state)) {
+            sets.push_back(set_column(table_, field, "clock_timestamp()"));
+        }
+    }
+    return join(sets, ", ");
+}
+
+Connection::Statement TableWriter::published(const Keys& keys) const {
+    if (!table_.mark) {
+        return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1), key_params(keys)};
+    }
+    return {"UPDATE " + table_.sql + " t SET " +
+                finished_columns(table_.mapping.sent_value, true) + " WHERE " + key_condition(1),
+            key_params(keys)};
+}
+
+Connection::Statement TableWriter::dead(const Keys& keys) const {
+    if (!table_.mark) return published(keys);
+    return {"UPDATE " + table_.sql + " t SET " +
+                finished_columns(table_.mapping.dead_value, false) + " WHERE " + key_condition(1),
+            key_params(keys)};
+}
+
+std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::uint32_t attempts,
+                                                          std::int64_t next_attempt_us,
+                                                          const std::string& error,
+                                                          bool last) const {
+    Params params = key_params(key);
+    params.integer(attempts).integer(next_attempt_us).text(error);
+    std::vector<std::string> sets;
+    const bool waits = !last && table_.has("status") && !table_.mapping.failed_value.empty();
+    if (waits) {
+        sets.push_back(set_column(table_, "status", quote_literal(table_.mapping.failed_value)));
+    }
+    if (table_.has("retry_count")) {
+        sets.push_back(set_column(table_, "retry_count", "$2::bigint"));
+    }
+    if (table_.has("retry_after") && !last) {
+        sets.push_back(set_column(
+            table_, "retry_after",
+            "timestamptz '1970-01-01 00:00:00+00' + $3::bigint * interval '1 microsecond'"));
+    }
+    if (table_.has("error_message")) {
+        sets.push_back(set_column(table_, "error_message",
+                                  cut_to(*table_.find("error_message"), "$4::text")));
+    }
+    if (sets.empty()) return {};
+    // A parameter that no column takes must still have a type.
+    return Statement{"UPDATE " + table_.sql + " t SET " + join(sets, ", ") + " WHERE " +
+                         key_condition(1) + " AND $2::bigint >= 0 AND $3::bigint IS NOT NULL"
+                         " AND $4::text IS NOT NULL",
+                     std::move(params)};
+}
+
+Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& dead_ids) const {
+    const std::string remove =
+        "DELETE FROM outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
+    Params params;
+    params.text(table_.source).integers(dead_ids);
+    if (!table_.mark || !table_.has("status")) return {remove, std::move(params)};
+    const std::string prefix = quote_literal(table_.id_prefix());
+    return {"WITH gone AS (" + remove + " RETURNING CASE WHEN starts_with(id, " + prefix +
+                ") THEN substr(id, length(" + prefix + ") + 1) ELSE id END AS id) UPDATE " +
+                table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
+                " WHERE " + table_.quoted("id") + " = ANY(ARRAY(SELECT id::" + id_type(table_) +
+                " FROM gone)) AND " + table_.quoted("status") + " = " +
+                quote_literal(table_.mapping.dead_value),
+            std::move(params)};
+}
+
+std::string TableWriter::prune_sql() const {
+    if (!table_.mark) return {};
+    std::string finished;
+    std::string time;
+    for (const char* field : {"published_at", "processed_at"}) {
+        if (table_.has(field) && time.empty()) time = table_.quoted(field);
+    }
+    if (time.empty() && !table_.created_at.empty()) {
+        time = "t." + quote_identifier(table_.created_at);
+    }
+    if (time.empty()) return {};
+    if (table_.has("status")) {
+        finished =
+            table_.quoted("status") + " = " + quote_literal(table_.mapping.sent_value);
+    } else if (table_.has("processed")) {
+        finished = table_.quoted("processed") + " = true";
+    } else {
+        finished = time + " IS NOT NULL";
+    }
+    const std::string id = table_.quoted("id") + "::text";
+    return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " +
+           table_.sql + " t WHERE " + finished + " AND " + time +
+           " < clock_timestamp() - $1 * interval '1 second' AND NOT EXISTS (SELECT FROM "
+           "outbox_dead_letters d WHERE d.source = $3 AND d.id IN (" + id + ", " +
+           quote_literal(table_.id_prefix()) + " || " + id + ")) LIMIT $2))";
+}
+
+}  // namespace outbox::postgres

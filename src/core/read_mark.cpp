@@ -29,9 +29,9 @@ void ReadMark::keep_piece(const Hole& hole, Position first, Position last, Posit
 
 void ReadMark::read_done(std::span<const Position> seen, bool complete,
                          std::vector<PositionRange>& closed) {
-    const Position covered = complete         ? std::numeric_limits<Position>::max()
+    const Position covered = complete       ? std::numeric_limits<Position>::max()
                              : seen.empty() ? 0
-                                              : seen.back();
+                                            : seen.back();
     next_.clear();
     auto row = seen.begin();
     for (const Hole& hole : holes_) {

@@ -26,7 +26,7 @@ void found(std::vector<spi::Finding>& findings, bool problem, std::string text) 
 }
 
 void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
-    const std::string shape = table.native          ? "the table of outbox migrate"
+    const std::string shape = table.native           ? "the table of outbox migrate"
                               : table.preset.empty() ? "mapped by [source.table]"
                                                      : "preset " + table.preset;
     found(findings, false,
@@ -56,12 +56,11 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
 }
 
 // With sequential scans and sorts switched off the plan still holds one only where no index serves.
-Status tell_index(Connection& connection, const Table& table,
-                  std::vector<spi::Finding>& findings) {
+Status tell_index(Connection& connection, const Table& table, std::vector<spi::Finding>& findings) {
     for (const std::string& condition : unfinished_conditions(table)) {
-        Result<Rows> plan = connection.query("EXPLAIN SELECT * FROM " + table.sql + " t WHERE " +
-                                             condition + " ORDER BY " + order_by(table) +
-                                             " LIMIT 500");
+        Result<Rows> plan =
+            connection.query("EXPLAIN SELECT * FROM " + table.sql + " t WHERE " + condition +
+                             " ORDER BY " + order_by(table) + " LIMIT 500");
         if (!plan.ok()) return plan.status();
         bool scans = false;
         for (int row = 0; row < plan->size(); ++row) {
@@ -163,14 +162,17 @@ Status make_side_tables(Connection& connection) {
     if (missing.empty()) return {};
     const std::string sql(embedded_sql_text("producer/postgres/side_tables.sql"));
     // The lock: two relays that start at once would collide in IF NOT EXISTS.
-    Status status = connection.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended("
-                                       "'outbox side tables', 0)); " + sql + "; COMMIT");
+    Status status = connection.execute(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended("
+        "'outbox side tables', 0)); " +
+        sql + "; COMMIT");
     if (status.ok()) return status;
     ErrorInfo error = status.error();
     if (Status rolled_back = connection.execute("ROLLBACK"); !rolled_back.ok()) return rolled_back;
     error.code = ErrorCode::kNoRights;
-    error.message = "the relay's own tables (" + missing + ") are missing and cannot be created: " +
-                    error.message + "; have an owner run:\n" + sql;
+    error.message = "the relay's own tables (" + missing +
+                    ") are missing and cannot be created: " + error.message +
+                    "; have an owner run:\n" + sql;
     return error;
 }
 

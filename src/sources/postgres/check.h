@@ -2,11 +2,12 @@
 
 #include <vector>
 
+#include <outbox/result.h>
+#include <outbox/spi/source.h>
+
 #include "sources/postgres/client.h"
 #include "sources/postgres/config.h"
 #include "sources/postgres/table.h"
-#include <outbox/result.h>
-#include <outbox/spi/source.h>
 
 namespace outbox::postgres {
 

@@ -1,12 +1,11 @@
 #include "sources/postgres/client.h"
 
-#include <endian.h>
-#include <libpq-fe.h>
-#include <poll.h>
-
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <endian.h>
+#include <libpq-fe.h>
+#include <poll.h>
 #include <utility>
 
 #include "core/url.h"
@@ -75,7 +74,9 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     while (!reason.empty() && reason.back() == '\n') reason.pop_back();
     for (char& c : reason) c = c == '\n' || c == '\t' ? ' ' : c;
     if (timed_out) reason = "no answer within " + std::to_string(timeout_s) + " s";
-    return {ErrorCode::kConnectFailed, Advice::kRetryDestination, {},
+    return {ErrorCode::kConnectFailed,
+            Advice::kRetryDestination,
+            {},
             "cannot connect to PostgreSQL at " + context.host + ": " + reason +
                 "; check host and port of the URL and that the server runs"};
 }
@@ -122,7 +123,9 @@ T read_big_endian(const char* bytes) {
 }
 
 ErrorInfo protocol_error(const char* what) {
-    return {ErrorCode::kQueryFailed, Advice::kStop, {},
+    return {ErrorCode::kQueryFailed,
+            Advice::kStop,
+            {},
             std::string("unexpected answer of the server: ") + what};
 }
 
@@ -148,8 +151,8 @@ std::string quote_literal(std::string_view text) {
 
 std::string decode_bytea(std::string_view text) {
     std::size_t size = 0;
-    unsigned char* bytes = PQunescapeBytea(
-        reinterpret_cast<const unsigned char*>(std::string(text).c_str()), &size);
+    unsigned char* bytes =
+        PQunescapeBytea(reinterpret_cast<const unsigned char*>(std::string(text).c_str()), &size);
     if (bytes == nullptr) return {};
     std::string out(reinterpret_cast<const char*>(bytes), size);
     PQfreemem(bytes);
@@ -281,10 +284,9 @@ void Connection::FreeCopy::operator()(char* bytes) const {
 Result<Connection> Connection::open(const std::string& url, int timeout_s) {
     if (Status status = check_url(url); !status.ok()) return status;
     // What stands before dbname is a default that the URL may change; what stands behind is not.
-    const std::array<const char*, 9> names{"fallback_application_name", "keepalives_idle",
-                                           "keepalives_interval",       "keepalives_count",
-                                           "tcp_user_timeout",          "dbname",
-                                           "client_encoding",           nullptr};
+    const std::array<const char*, 9> names{
+        "fallback_application_name", "keepalives_idle", "keepalives_interval", "keepalives_count",
+        "tcp_user_timeout",          "dbname",          "client_encoding",     nullptr};
     const std::array<const char*, 9> values{"outbox", "5",         "2",    "3",
                                             "15000",  url.c_str(), "UTF8", nullptr};
     Connection made(PQconnectStartParams(names.data(), values.data(), 1));
@@ -302,7 +304,9 @@ Result<Connection> Connection::open(const std::string& url, int timeout_s) {
     PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
     PQsetNoticeProcessor(connection, [](void*, const char*) {}, nullptr);
     if (made.server_version() < kMinServerVersion) {
-        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, {},
+        return ErrorInfo{ErrorCode::kUnsupported,
+                         Advice::kStop,
+                         {},
                          "PostgreSQL " + std::to_string(made.server_version() / 10000) +
                              " is too old: 14 or newer is needed"};
     }
@@ -333,14 +337,14 @@ Status Connection::execute(const std::string& sql) {
 }
 
 Result<Rows> Connection::query(const std::string& sql, const Params& params) {
-    return checked(PQexecParams(connection_.get(), sql.c_str(), params.size(),
-                                params.types_.data(), params.pointers(), params.lengths_.data(),
-                                params.formats_.data(), 0));
+    return checked(PQexecParams(connection_.get(), sql.c_str(), params.size(), params.types_.data(),
+                                params.pointers(), params.lengths_.data(), params.formats_.data(),
+                                0));
 }
 
 Status Connection::prepare(const char* name, const std::string& sql, const Params& params) {
-    return checked(PQprepare(connection_.get(), name, sql.c_str(), params.size(),
-                             params.types_.data()))
+    return checked(
+               PQprepare(connection_.get(), name, sql.c_str(), params.size(), params.types_.data()))
         .status();
 }
 
@@ -356,14 +360,13 @@ Status Connection::run_pipeline(std::span<const Statement> statements,
     if (PQenterPipelineMode(connection) == 0) return lost();
     for (const Statement& statement : statements) {
         const Params& params = statement.params;
-        const int sent =
-            statement.prepared != nullptr
-                ? PQsendQueryPrepared(connection, statement.prepared, params.size(),
-                                      params.pointers(), params.lengths_.data(),
-                                      params.formats_.data(), 0)
-                : PQsendQueryParams(connection, statement.sql.c_str(), params.size(),
-                                    params.types_.data(), params.pointers(),
-                                    params.lengths_.data(), params.formats_.data(), 0);
+        const int sent = statement.prepared != nullptr
+                             ? PQsendQueryPrepared(connection, statement.prepared, params.size(),
+                                                   params.pointers(), params.lengths_.data(),
+                                                   params.formats_.data(), 0)
+                             : PQsendQueryParams(connection, statement.sql.c_str(), params.size(),
+                                                 params.types_.data(), params.pointers(),
+                                                 params.lengths_.data(), params.formats_.data(), 0);
         if (sent == 0) return lost();
     }
     if (PQpipelineSync(connection) == 0) return lost();

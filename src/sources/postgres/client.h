@@ -30,7 +30,7 @@ class Params {
     Params& text(std::string_view value);
     Params& text_or_null(std::string_view value);  ///< Null `data()` is NULL.
     Params& integer(std::int64_t value);
-    Params& bytes_or_null(std::string_view value);          ///< bytea
+    Params& bytes_or_null(std::string_view value);           ///< bytea
     Params& integers(std::span<const std::int64_t> values);  ///< bigint[]
     Params& texts(std::span<const std::string> values);      ///< As '{...}'; cast it in the SQL.
     void clear();

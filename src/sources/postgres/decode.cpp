@@ -1,9 +1,8 @@
 #include "sources/postgres/decode.h"
 
-#include <endian.h>
-
 #include <array>
 #include <cstring>
+#include <endian.h>
 #include <limits>
 
 #include "sources/postgres/table.h"
@@ -50,8 +49,10 @@ constexpr auto kHexPairs = hex_pairs();
 void write_uuid(const char* bytes, char* out) {
     for (std::size_t i = 0; i < kUuidBytes; ++i) {
         if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
-        std::memcpy(out, kHexPairs.data() + 2 * static_cast<std::size_t>(
-                                                    static_cast<unsigned char>(bytes[i])), 2);
+        std::memcpy(
+            out,
+            kHexPairs.data() + 2 * static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])),
+            2);
         out += 2;
     }
 }
@@ -68,7 +69,9 @@ std::int64_t decode_time_us(const Field& field) {
 }
 
 ErrorInfo row_error(const char* what, std::int64_t position) {
-    return {ErrorCode::kQueryFailed, Advice::kStop, {},
+    return {ErrorCode::kQueryFailed,
+            Advice::kStop,
+            {},
             std::string("row at position ") + std::to_string(position) + ": " + what};
 }
 

@@ -4,9 +4,10 @@
 #include <span>
 #include <string>
 
-#include "sources/postgres/client.h"
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
+
+#include "sources/postgres/client.h"
 
 namespace outbox::postgres {
 

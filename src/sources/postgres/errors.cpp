@@ -76,13 +76,14 @@ std::string one_line(std::string_view message) {
 ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
                     const ErrorContext& context) {
     if (sqlstate.empty()) {
-        return {ErrorCode::kConnectionLost, kDestination, {},
-                "the connection to PostgreSQL at " + context.host + " broke: " +
-                    one_line(message) + "; it is made again"};
+        return {ErrorCode::kConnectionLost,
+                kDestination,
+                {},
+                "the connection to PostgreSQL at " + context.host + " broke: " + one_line(message) +
+                    "; it is made again"};
     }
-    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) {
-        return sqlstate.starts_with(r.state);
-    });
+    const auto rule = std::find_if(kRules.begin(), kRules.end(),
+                                   [&](const Rule& r) { return sqlstate.starts_with(r.state); });
     ErrorInfo error{ErrorCode::kQueryFailed, kStop, std::string(sqlstate), one_line(message)};
     if (rule == kRules.end()) return error;
     error.code = rule->code;

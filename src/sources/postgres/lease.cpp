@@ -35,9 +35,9 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
 Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
                                                             std::chrono::milliseconds ttl) {
     // A look first: the waiting relay must not lock the row that the owner renews.
-    Result<Rows> look = query(std::string("SELECT ") + kFree +
-                                  " FROM outbox_lease l WHERE l.source = $1",
-                              Params().text(source_));
+    Result<Rows> look =
+        query(std::string("SELECT ") + kFree + " FROM outbox_lease l WHERE l.source = $1",
+              Params().text(source_));
     if (!look.ok()) return look.status();
     if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
     Result<Rows> rows = query(
@@ -47,7 +47,8 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
             " ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + 1, "
             "acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, "
             "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
-            "WHERE " + kFree + " RETURNING l.epoch",
+            "WHERE " +
+            kFree + " RETURNING l.epoch",
         Params().text(source_).text(owner).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return std::optional<std::uint64_t>();

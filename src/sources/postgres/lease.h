@@ -2,10 +2,11 @@
 
 #include <string>
 
+#include <outbox/spi/source.h>
+
 #include "sources/postgres/config.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
-#include <outbox/spi/source.h>
 
 namespace outbox::postgres {
 

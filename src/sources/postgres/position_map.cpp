@@ -25,7 +25,8 @@ std::vector<std::string> PositionMap::raw_ids(std::span<const spi::Position> pos
     ids.reserve(positions.size());
     const std::lock_guard lock(mutex_);
     for (const spi::Position position : positions) {
-        if (const auto it = rows_.find(position); it != rows_.end()) ids.push_back(it->second.raw_id);
+        if (const auto it = rows_.find(position); it != rows_.end())
+            ids.push_back(it->second.raw_id);
     }
     return ids;
 }

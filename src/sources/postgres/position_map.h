@@ -22,8 +22,7 @@ class PositionMap {
     void release(std::span<const spi::Position> positions);
 
     /// The ids of those that are held, in the order of `positions`; others are left out.
-    [[nodiscard]] std::vector<std::string> raw_ids(
-        std::span<const spi::Position> positions) const;
+    [[nodiscard]] std::vector<std::string> raw_ids(std::span<const spi::Position> positions) const;
 
   private:
     struct Row {

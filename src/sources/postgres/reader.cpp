@@ -43,8 +43,8 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       writers_sql_(
           "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' "
           "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-          "AND relation = " + quote_literal(table.sql) +
-          "::regclass AND mode = 'RowExclusiveLock' AND granted"),
+          "AND relation = " +
+          quote_literal(table.sql) + "::regclass AND mode = 'RowExclusiveLock' AND granted"),
       layout_(layout_of(table)),
       session_(config, [this](Connection& connection) { return prepare(connection); }),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
@@ -53,8 +53,7 @@ std::string PositionReader::rows_sql(const std::string& mark, const std::string&
                                      const std::string& holes) const {
     const std::string position = "t." + quote_identifier(table_.position);
     const std::string tail = " ORDER BY " + position + " LIMIT " + limit;
-    const std::string above =
-        " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
+    const std::string above = " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
     if (holes.empty()) return "SELECT " + select_ + above;
     return "SELECT " + select_ + " FROM ((SELECT t.* FROM " + holes +
            " AS h (low, high), LATERAL (SELECT t.* FROM " + table_.sql + " t WHERE " + position +
@@ -105,10 +104,9 @@ Status PositionReader::look_below_mark(Connection& connection) {
     if (now - looked_below_ < kLookBelowEvery) return {};
     looked_below_ = now;
     const std::string position = quote_identifier(table_.position);
-    Result<Rows> rows =
-        connection.query("SELECT " + position + " FROM " + table_.sql + " WHERE " + position +
-                             " <= $1 ORDER BY " + position + " LIMIT $2",
-                         Params().integer(mark_.mark()).integer(kMaxLookBelow));
+    Result<Rows> rows = connection.query("SELECT " + position + " FROM " + table_.sql + " WHERE " +
+                                             position + " <= $1 ORDER BY " + position + " LIMIT $2",
+                                         Params().integer(mark_.mark()).integer(kMaxLookBelow));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         if (closed_.contains(rows->integer(row, 0))) mark_.reopen(rows->integer(row, 0));

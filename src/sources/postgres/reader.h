@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include <outbox/spi/source.h>
+
 #include "core/ledger.h"
 #include "core/read_mark.h"
 #include "sources/postgres/config.h"
 #include "sources/postgres/decode.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
-#include <outbox/spi/source.h>
 
 namespace outbox::postgres {
 
@@ -49,8 +50,8 @@ class PositionReader final : public spi::Reader {
     core::ReadMark mark_;
     core::Ledger closed_;  // the newest closed holes, for the look below the mark
     RowSize row_size_;
-    bool full_ = false;      // the last statement returned all that it might
-    bool at_end_ = false;    // and this one did not: nothing is left
+    bool full_ = false;    // the last statement returned all that it might
+    bool at_end_ = false;  // and this one did not: nothing is left
     std::vector<Field> fields_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;

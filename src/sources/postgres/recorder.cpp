@@ -14,7 +14,9 @@ constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the plann
 constexpr const char* kPublished = "outbox_published";
 
 ErrorInfo lease_lost(const Table& table, std::uint64_t epoch) {
-    return {ErrorCode::kLeaseLost, Advice::kStop, {},
+    return {ErrorCode::kLeaseLost,
+            Advice::kStop,
+            {},
             "another relay took the lease of " + table.source + " after epoch " +
                 std::to_string(epoch)};
 }
@@ -75,11 +77,12 @@ std::string make_move_due_sql(const Table& table) {
         "schema_version, occurred_at, topic, key, routing_key";
     const std::string scheduled = quote_identifier(table.schema) + ".outbox_scheduled";
     return "WITH fence AS (SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE), "
-           "due AS (DELETE FROM " + scheduled + " s USING (SELECT available_at, schedule_id FROM " +
-           scheduled + " WHERE available_at <= clock_timestamp() AND EXISTS (SELECT FROM fence) "
+           "due AS (DELETE FROM " +
+           scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
+           " WHERE available_at <= clock_timestamp() AND EXISTS (SELECT FROM fence) "
            "ORDER BY available_at, schedule_id LIMIT $3) d WHERE s.available_at = d.available_at "
-           "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " + table.sql +
-           " (" + columns + ") SELECT " + columns +
+           "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " +
+           table.sql + " (" + columns + ") SELECT " + columns +
            " FROM due ORDER BY available_at, schedule_id RETURNING 1) "
            "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM moved)";
 }
@@ -128,8 +131,7 @@ Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epo
     return {};
 }
 
-void PostgresRecorder::forget_failing(const TableWriter::Keys& keys,
-                                      std::vector<Statement>& out) {
+void PostgresRecorder::forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out) {
     if (failing_ids_.empty()) return;
     std::vector<std::int64_t> positions;
     std::vector<std::string> ids;
@@ -168,8 +170,8 @@ void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<State
     failing_ids_.insert(failed.event_id);
     failing_positions_.insert(failed.position);
     const spi::Position position = failed.position;
-    auto owners = writer_.attempt(keys_of({&position, 1}), failed.attempts,
-                                  failed.next_attempt_us, error, false);
+    auto owners = writer_.attempt(keys_of({&position, 1}), failed.attempts, failed.next_attempt_us,
+                                  error, false);
     if (owners) out.push_back(std::move(*owners));
 }
 
@@ -197,9 +199,10 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Stateme
          "attempts = excluded.attempts, error_code = excluded.error_code, "
          "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
          std::move(params)});
-    out.push_back({"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 "
-                   "AND event_id = $3",
-                   Params().text(table_.source).text(dead.route).text(event.id)});
+    out.push_back(
+        {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 "
+         "AND event_id = $3",
+         Params().text(table_.source).text(dead.route).text(event.id)});
     const spi::Position position = dead.position;
     auto owners = writer_.attempt(keys_of({&position, 1}), dead.attempts, 0, error, true);
     if (owners) out.push_back(std::move(*owners));
@@ -209,15 +212,16 @@ void PostgresRecorder::add_retries(const spi::RecordBatch& batch,
                                    std::vector<Statement>& out) const {
     if (!batch.redelivered.empty()) out.push_back(writer_.redelivered(batch.redelivered));
     for (const spi::Delivery& failed : batch.failed_again) {
-        out.push_back({"UPDATE outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
-                       "died_at = clock_timestamp(), retry_requested_at = NULL "
-                       "WHERE source = $1 AND dead_id = $2",
-                       Params()
-                           .text(table_.source)
-                           .integer(failed.position)
-                           .integer(failed.attempts)
-                           .text(failed.error_code)
-                           .text(clean_text(failed.error))});
+        out.push_back(
+            {"UPDATE outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
+             "died_at = clock_timestamp(), retry_requested_at = NULL "
+             "WHERE source = $1 AND dead_id = $2",
+             Params()
+                 .text(table_.source)
+                 .integer(failed.position)
+                 .integer(failed.attempts)
+                 .text(failed.error_code)
+                 .text(clean_text(failed.error))});
     }
 }
 
@@ -437,27 +441,28 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     std::string oldest;
     for (const std::string& condition : unfinished_conditions(table_)) {
         const std::string where = from + condition + tenants_;
-        count += (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where +
-                                                 " LIMIT " + std::to_string(kCountLimit + 1) +
-                                                 ") x)");
+        count +=
+            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
+                                            std::to_string(kCountLimit + 1) + ") x)");
         if (!table_.has("occurred_at")) continue;
-        oldest += (oldest.empty() ? "" : ", ") + ("(SELECT " + table_.quoted("occurred_at") +
-                                                  "::timestamptz" + where + " ORDER BY " +
-                                                  order_by(table_) + " LIMIT 1)");
+        oldest += (oldest.empty() ? "" : ", ") +
+                  ("(SELECT " + table_.quoted("occurred_at") + "::timestamptz" + where +
+                   " ORDER BY " + order_by(table_) + " LIMIT 1)");
     }
     const std::string age =
         oldest.empty() ? "0"
                        : "coalesce(greatest(extract(epoch FROM clock_timestamp() - least(" +
                              oldest + ")), 0), 0)";
     const std::string scheduled =
-        table_.has_scheduled ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) +
-                                   ".outbox_scheduled)"
-                             : "0";
-    Result<Rows> rows = query(
-        "SELECT " + count + ", (" + age + " * 1000)::bigint, "
-        "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
-        "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), " + scheduled,
-        Params().text(table_.source));
+        table_.has_scheduled
+            ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
+            : "0";
+    Result<Rows> rows = query("SELECT " + count + ", (" + age +
+                                  " * 1000)::bigint, "
+                                  "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
+                                  "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), " +
+                                  scheduled,
+                              Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     Stats stats;
     stats.backlog = rows->integer(0, 0);

@@ -7,11 +7,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include <outbox/spi/source.h>
+
 #include "sources/postgres/config.h"
 #include "sources/postgres/position_map.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
-#include <outbox/spi/source.h>
 
 namespace outbox::postgres {
 
@@ -59,8 +60,7 @@ class PostgresRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
                                                            std::size_t limit) override;
     Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
-    Status save_figures(std::uint64_t epoch,
-                        std::span<const spi::RouteFigures> figures) override;
+    Status save_figures(std::uint64_t epoch, std::span<const spi::RouteFigures> figures) override;
     Result<Stats> stats() override;
 
   private:

@@ -6,11 +6,12 @@
 #include <functional>
 #include <optional>
 
+#include <outbox/spi/event_batch.h>
+#include <outbox/spi/source.h>
+
 #include "sources/postgres/client.h"
 #include "sources/postgres/decode.h"
 #include "sources/postgres/table.h"
-#include <outbox/spi/event_batch.h>
-#include <outbox/spi/source.h>
 
 namespace outbox::postgres {
 

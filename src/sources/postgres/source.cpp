@@ -36,8 +36,7 @@ class PostgresSource final : public spi::Source {
     }
 
     Result<std::vector<spi::Finding>> check() override {
-        Result<Connection> connection =
-            Connection::open(config_.url, config_.connect_timeout_s);
+        Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
         if (!connection.ok()) return connection.status();
         return check_table(*connection, table_, config_);
     }
@@ -54,6 +53,12 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (!connection.ok()) return connection.status();
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
+    if (!table->by_position) {
+        return ErrorInfo{ErrorCode::kUnsupported,
+                         Advice::kStop,
+                         {},
+                         "table " + table->sql + " has no identity column to read it by"};
+    }
     if (Status status = make_side_tables(*connection); !status.ok()) return status;
     return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
 }

@@ -2,9 +2,10 @@
 
 #include <memory>
 
-#include "sources/postgres/config.h"
 #include <outbox/result.h>
 #include <outbox/spi/source.h>
+
+#include "sources/postgres/config.h"
 
 namespace outbox::postgres {
 

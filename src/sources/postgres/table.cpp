@@ -157,8 +157,8 @@ Status find_shape(const PostgresSourceConfig& config, Table& table) {
         if (std::none_of(shapes.begin(), shapes.end(), [&](const TableShape& shape) {
                 return shape.preset == config.mapping.preset;
             })) {
-            return config_error("unknown preset '" + config.mapping.preset +
-                                "': known are " + known_presets());
+            return config_error("unknown preset '" + config.mapping.preset + "': known are " +
+                                known_presets());
         }
         table.preset = config.mapping.preset;
     } else if (is_native_table(names)) {
@@ -252,9 +252,10 @@ Status settle_states(const PostgresSourceConfig& config, Table& table) {
                             quote_identifier(table.column("status")) + " of " + table.sql);
     }
     if (table.mark && (mapping.sent_value.empty() || mapping.dead_value.empty())) {
-        return config_error("[source.table]: sent_value and dead_value are needed for status "
-                            "column " + quote_identifier(table.column("status")) + " of " +
-                            table.sql);
+        return config_error(
+            "[source.table]: sent_value and dead_value are needed for status "
+            "column " +
+            quote_identifier(table.column("status")) + " of " + table.sql);
     }
     return {};
 }
@@ -272,8 +273,8 @@ void settle_order(Table& table) {
     if (table.position.empty() && table.integer_id) table.position = table.column("id");
     const bool has_state = table.has("status") || table.has("processed") ||
                            table.has("processed_at") || table.has("published_at");
-    table.by_position = !table.position.empty() && !has_state &&
-                        proves_holes(table.catalog.at(table.position));
+    table.by_position =
+        !table.position.empty() && !has_state && proves_holes(table.catalog.at(table.position));
 }
 
 std::string text_of(const Table& table, const std::string& field) {
@@ -329,9 +330,8 @@ const Column* Table::find(const std::string& field) const {
 }
 
 bool Table::has_extras() const {
-    return !mapping.metadata_columns.empty() ||
-           (has("status") && !mapping.failed_value.empty() &&
-            (has("retry_count") || has("retry_after")));
+    return !mapping.metadata_columns.empty() || (has("status") && !mapping.failed_value.empty() &&
+                                                 (has("retry_count") || has("retry_after")));
 }
 
 Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config) {
@@ -354,9 +354,9 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
         table.source += (&tenant == tenants.data() ? "/" : ",") + tenant;
     }
     if (table.native && table.name == "outbox_events") {
-        Result<Rows> rows = connection.query(
-            "SELECT to_regclass($1) IS NOT NULL",
-            Params().text(quote_identifier(table.schema) + ".outbox_scheduled"));
+        Result<Rows> rows =
+            connection.query("SELECT to_regclass($1) IS NOT NULL",
+                             Params().text(quote_identifier(table.schema) + ".outbox_scheduled"));
         if (!rows.ok()) return rows.status();
         table.has_scheduled = rows->boolean(0, 0);
     }
@@ -369,8 +369,8 @@ std::string tenant_condition(const Table& table, const PostgresSourceConfig& con
     for (const std::string& tenant : config.tenants) {
         list += (list.empty() ? "" : ", ") + quote_literal(tenant);
     }
-    return "coalesce(" + text_of(table, "tenant_id") + ", " +
-           quote_literal(config.default_tenant) + ") IN (" + list + ")";
+    return "coalesce(" + text_of(table, "tenant_id") + ", " + quote_literal(config.default_tenant) +
+           ") IN (" + list + ")";
 }
 
 std::string select_list(const Table& table, const PostgresSourceConfig& config) {
@@ -380,9 +380,9 @@ std::string select_list(const Table& table, const PostgresSourceConfig& config) 
     const auto guarded = [&](const std::string& expression) {
         return blank ? "CASE WHEN " + own + " THEN " + expression + " END" : expression;
     };
-    std::string list = table.position.empty() ? "NULL::bigint"
-                                              : "t." + quote_identifier(table.position) +
-                                                    "::bigint";
+    std::string list = table.position.empty()
+                           ? "NULL::bigint"
+                           : "t." + quote_identifier(table.position) + "::bigint";
     list += ", " + guarded(id_of(table));
     for (const char* field : {"aggregate_type", "aggregate_id", "event_type"}) {
         list += ", " + text_of(table, field);

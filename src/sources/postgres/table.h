@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <outbox/result.h>
+
 #include "sources/postgres/client.h"
 #include "sources/postgres/config.h"
-#include <outbox/result.h>
 
 namespace outbox::postgres {
 
@@ -29,17 +30,17 @@ struct Table {
     std::string source;  ///< The `source` column of the side tables: schema.table[/tenant,...]
     std::map<std::string, Column> catalog;
 
-    bool native = false;       ///< Made by `outbox migrate`.
-    std::string preset;        ///< Name of the recognised shape; empty: native or free mapping.
-    TableMapping mapping;      ///< With every field that the table has.
-    std::string created_at;    ///< Column that rows are ordered by where there is no number.
-    bool mark = false;         ///< Published rows are marked, else deleted.
+    bool native = false;         ///< Made by `outbox migrate`.
+    std::string preset;          ///< Name of the recognised shape; empty: native or free mapping.
+    TableMapping mapping;        ///< With every field that the table has.
+    std::string created_at;      ///< Column that rows are ordered by where there is no number.
+    bool mark = false;           ///< Published rows are marked, else deleted.
     bool has_scheduled = false;  ///< outbox_scheduled stands beside it.
 
     /// Positions come from an identity that proves when a hole is closed, and rows only go away:
     /// read by position. Else every read scans the unfinished rows.
     bool by_position = false;
-    std::string position;     ///< Identity or other integer column that gives the order; or empty.
+    std::string position;  ///< Identity or other integer column that gives the order; or empty.
     bool uuid_id = false;
     bool integer_id = false;
 

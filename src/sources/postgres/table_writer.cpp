@@ -68,8 +68,8 @@ Connection::Statement TableWriter::published(const Keys& keys) const {
     if (!table_.mark) {
         return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1), key_params(keys)};
     }
-    return {"UPDATE " + table_.sql + " t SET " +
-                finished_columns(table_.mapping.sent_value, true) + " WHERE " + key_condition(1),
+    return {"UPDATE " + table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
+                " WHERE " + key_condition(1),
             key_params(keys)};
 }
 
@@ -100,13 +100,14 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
             "timestamptz '1970-01-01 00:00:00+00' + $3::bigint * interval '1 microsecond'"));
     }
     if (table_.has("error_message")) {
-        sets.push_back(set_column(table_, "error_message",
-                                  cut_to(*table_.find("error_message"), "$4::text")));
+        sets.push_back(
+            set_column(table_, "error_message", cut_to(*table_.find("error_message"), "$4::text")));
     }
     if (sets.empty()) return {};
     // A parameter that no column takes must still have a type.
     return Statement{"UPDATE " + table_.sql + " t SET " + join(sets, ", ") + " WHERE " +
-                         key_condition(1) + " AND $2::bigint >= 0 AND $3::bigint IS NOT NULL"
+                         key_condition(1) +
+                         " AND $2::bigint >= 0 AND $3::bigint IS NOT NULL"
                          " AND $4::text IS NOT NULL",
                      std::move(params)};
 }
@@ -139,8 +140,7 @@ std::string TableWriter::prune_sql() const {
     }
     if (time.empty()) return {};
     if (table_.has("status")) {
-        finished =
-            table_.quoted("status") + " = " + quote_literal(table_.mapping.sent_value);
+        finished = table_.quoted("status") + " = " + quote_literal(table_.mapping.sent_value);
     } else if (table_.has("processed")) {
         finished = table_.quoted("processed") + " = true";
     } else {
@@ -150,8 +150,8 @@ std::string TableWriter::prune_sql() const {
     return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " +
            table_.sql + " t WHERE " + finished + " AND " + time +
            " < clock_timestamp() - $1 * interval '1 second' AND NOT EXISTS (SELECT FROM "
-           "outbox_dead_letters d WHERE d.source = $3 AND d.id IN (" + id + ", " +
-           quote_literal(table_.id_prefix()) + " || " + id + ")) LIMIT $2))";
+           "outbox_dead_letters d WHERE d.source = $3 AND d.id IN (" +
+           id + ", " + quote_literal(table_.id_prefix()) + " || " + id + ")) LIMIT $2))";
 }
 
 }  // namespace outbox::postgres

@@ -1,0 +1,561 @@
+#include "tests/conformance/source_suite.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+
+using namespace std::chrono_literals;
+using testing::TestWithParam;
+
+constexpr spi::ReadLimits kAll{1000, std::size_t{1} << 20};
+
+std::string suite_id(int number) {
+    char text[40];
+    std::snprintf(text, sizeof text, "018f2d3c-0000-7000-8000-%012d", number);
+    return text;
+}
+
+SuiteEvent suite_event(int number, const std::string& key) {
+    SuiteEvent event;
+    event.id = suite_id(number);
+    event.key = key;
+    event.payload = "{\"n\": " + std::to_string(number) + "}";
+    return event;
+}
+
+namespace {
+
+std::vector<std::string> ids(std::initializer_list<int> numbers) {
+    std::vector<std::string> out;
+    for (const int number : numbers) out.push_back(suite_id(number));
+    return out;
+}
+
+template <typename T>
+T value_of(Result<T> result) {
+    if (!result.ok()) throw std::runtime_error(describe(result.error()));
+    return std::move(result).value();
+}
+
+void require(const Status& status) {
+    if (!status.ok()) throw std::runtime_error(describe(status.error()));
+}
+
+bool covers(const std::vector<spi::PositionRange>& ranges, spi::Position position) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const spi::PositionRange& range) {
+        return range.first <= position && position <= range.last;
+    });
+}
+
+}  // namespace
+
+void SourceSuite::SetUp() {
+    fixture_ = GetParam()();
+    source_ = fixture_->open();
+}
+
+void SourceSuite::commit(const std::vector<SuiteEvent>& events) {
+    const auto transaction = fixture_->begin();
+    for (const SuiteEvent& event : events) transaction->emit(event);
+    transaction->commit();
+}
+
+std::vector<std::string> SourceSuite::read_once(spi::Reader& reader) {
+    spi::EventBatch batch;
+    require(reader.read(kAll, batch));
+    std::vector<std::string> read;
+    for (const spi::EventView& event : batch.events()) {
+        read.emplace_back(event.id);
+        positions_.push_back(event.position);
+    }
+    closed_.insert(closed_.end(), batch.closed.begin(), batch.closed.end());
+    return read;
+}
+
+std::vector<std::string> SourceSuite::read_ids(spi::Reader& reader, std::size_t count) {
+    std::vector<std::string> read;
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (read.size() < count && std::chrono::steady_clock::now() < deadline) {
+        for (std::string& id : read_once(reader)) read.push_back(std::move(id));
+    }
+    return read;
+}
+
+std::unique_ptr<spi::Reader> SourceSuite::reader() {
+    return value_of(source_->open_reader("default"));
+}
+
+std::unique_ptr<spi::Recorder> SourceSuite::recorder() {
+    return value_of(source_->open_recorder());
+}
+
+std::unique_ptr<spi::LeaseStore> SourceSuite::lease_store() {
+    return value_of(source_->open_lease());
+}
+
+std::uint64_t SourceSuite::own_lease() {
+    held_lease_ = lease_store();
+    return value_of(held_lease_->acquire("suite", 60s)).value();
+}
+
+TEST_P(SourceSuite, ReadsCommittedEventsInTheOrderTheyWereWritten) {
+    commit({suite_event(1), suite_event(2)});
+    commit({suite_event(3)});
+    const auto reader = this->reader();
+    EXPECT_EQ(read_ids(*reader, 3), ids({1, 2, 3}));
+    EXPECT_TRUE(std::is_sorted(positions_.begin(), positions_.end()));
+}
+
+TEST_P(SourceSuite, GivesEveryFieldAsItWasWritten) {
+    SuiteEvent event = suite_event(1, "customer-7");
+    event.headers = "{\"traceparent\": \"00-ab\"}";
+    event.topic = "payments";
+    event.aggregate_type = "Zahlung \xC3\xA4";
+    commit({event});
+    const auto reader = this->reader();
+    spi::EventBatch batch;
+    require(reader->read(kAll, batch));
+    ASSERT_EQ(batch.size(), 1U);
+    const spi::EventView& read = batch.events()[0];
+    EXPECT_EQ(read.id, event.id);
+    EXPECT_EQ(read.order_key(), "customer-7");
+    EXPECT_EQ(read.payload, "{\"n\": 1}");
+    EXPECT_EQ(read.headers, event.headers);
+    EXPECT_EQ(read.topic, "payments");
+    EXPECT_EQ(read.aggregate_type, event.aggregate_type);
+    EXPECT_GT(read.position, 0);
+    EXPECT_EQ(read.attempts, 0U);
+    EXPECT_EQ(read.next_attempt_us, 0);
+    const auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+    EXPECT_GT(read.occurred_at_us, now_us - 600'000'000);
+    EXPECT_LT(read.occurred_at_us, now_us + 600'000'000);
+}
+
+TEST_P(SourceSuite, TellsNullFromEmpty) {
+    SuiteEvent null = suite_event(1);
+    null.key.reset();
+    null.payload.reset();
+    SuiteEvent empty = suite_event(2, "");
+    empty.payload = "\"\"";
+    commit({null, empty});
+    const auto reader = this->reader();
+    spi::EventBatch batch;
+    require(reader->read(kAll, batch));
+    ASSERT_EQ(batch.size(), 2U);
+    EXPECT_EQ(batch.events()[0].payload.data(), nullptr);
+    EXPECT_EQ(batch.events()[0].key.data(), nullptr);
+    EXPECT_EQ(batch.events()[0].headers.data(), nullptr);
+    EXPECT_EQ(batch.events()[1].payload, "\"\"");
+    ASSERT_NE(batch.events()[1].key.data(), nullptr);
+    EXPECT_EQ(batch.events()[1].key, "");
+}
+
+TEST_P(SourceSuite, ReturnsEachEventOnceToEachReader) {
+    commit({suite_event(1)});
+    const auto first = reader();
+    const auto second = reader();
+    EXPECT_EQ(read_ids(*first, 1), ids({1}));
+    EXPECT_TRUE(read_once(*first).empty());
+    EXPECT_EQ(read_ids(*second, 1), ids({1}));
+    commit({suite_event(2)});
+    EXPECT_EQ(read_ids(*first, 1), ids({2}));
+    EXPECT_EQ(read_ids(*second, 1), ids({2}));
+}
+
+TEST_P(SourceSuite, NeverReadsWhatWasRolledBack) {
+    const auto reader = this->reader();
+    {
+        const auto transaction = fixture_->begin();
+        transaction->emit(suite_event(1));
+        transaction->rollback();
+    }
+    commit({suite_event(2)});
+    EXPECT_EQ(read_ids(*reader, 1), ids({2}));
+    EXPECT_TRUE(read_once(*reader).empty());
+}
+
+TEST_P(SourceSuite, NeverReadsWhatASavepointTookBack) {
+    if (!fixture_->traits().savepoints) return;
+    const auto reader = this->reader();
+    const auto transaction = fixture_->begin();
+    transaction->emit(suite_event(1));
+    transaction->savepoint();
+    transaction->emit(suite_event(2));
+    transaction->rollback_to_savepoint();
+    transaction->emit(suite_event(3));
+    transaction->commit();
+    EXPECT_EQ(read_ids(*reader, 2), ids({1, 3}));
+    EXPECT_TRUE(read_once(*reader).empty());
+}
+
+TEST_P(SourceSuite, ReadsAnEventThatCommitsAfterALaterOneWasRead) {
+    if (!fixture_->traits().concurrent_writers) return;
+    const auto reader = this->reader();
+    const auto late = fixture_->begin();
+    late->emit(suite_event(1, "a"));
+    commit({suite_event(2, "b")});
+    EXPECT_EQ(read_ids(*reader, 1), ids({2}));
+    late->commit();
+    EXPECT_EQ(read_ids(*reader, 1), ids({1}));
+    EXPECT_TRUE(read_once(*reader).empty());
+}
+
+TEST_P(SourceSuite, ReadsALateEventBeforeItsSuccessorOfTheSameKey) {
+    if (!fixture_->traits().concurrent_writers) return;
+    const auto reader = this->reader();
+    const auto late = fixture_->begin();
+    late->emit(suite_event(1, "a"));
+    commit({suite_event(2, "b")});
+    EXPECT_EQ(read_ids(*reader, 1), ids({2}));
+    late->commit();
+    commit({suite_event(3, "a")});
+    EXPECT_EQ(read_ids(*reader, 2), ids({1, 3}));
+}
+
+TEST_P(SourceSuite, ClosesTheHoleOfARolledBackEvent) {
+    if (!fixture_->traits().concurrent_writers || !source_->stable_positions()) return;
+    const auto reader = this->reader();
+    commit({suite_event(1)});
+    {
+        const auto transaction = fixture_->begin();
+        transaction->emit(suite_event(2));
+        transaction->rollback();
+    }
+    commit({suite_event(3)});
+    EXPECT_EQ(read_ids(*reader, 2), ids({1, 3}));
+    const spi::Position hole = positions_.back() - 1;
+    ASSERT_GT(hole, positions_.front());
+    EXPECT_TRUE(eventually(10s, "the hole is closed", [&] {
+        EXPECT_TRUE(read_once(*reader).empty());
+        return covers(closed_, hole);
+    }));
+}
+
+TEST_P(SourceSuite, ClosesNoHoleThatAnEventMayStillFill) {
+    if (!fixture_->traits().concurrent_writers || !source_->stable_positions()) return;
+    const auto reader = this->reader();
+    commit({suite_event(1)});
+    const auto open = fixture_->begin();
+    open->emit(suite_event(2));
+    {
+        const auto transaction = fixture_->begin();
+        transaction->emit(suite_event(3));
+        transaction->rollback();
+    }
+    commit({suite_event(4)});
+    EXPECT_EQ(read_ids(*reader, 2), ids({1, 4}));
+    const spi::Position hole = positions_.front() + 1;
+    // Time enough for several looks at the writers.
+    const auto until = std::chrono::steady_clock::now() + 150ms;
+    while (std::chrono::steady_clock::now() < until) {
+        ASSERT_TRUE(read_once(*reader).empty());
+        ASSERT_FALSE(covers(closed_, hole));
+    }
+    open->commit();
+    EXPECT_EQ(read_ids(*reader, 1), ids({2}));
+    EXPECT_EQ(positions_.back(), hole);
+}
+
+TEST_P(SourceSuite, StopsAtTheLimitsAndGoesOnBehindThem) {
+    std::vector<SuiteEvent> events;
+    for (int n = 1; n <= 20; ++n) {
+        events.push_back(suite_event(n));
+        events.back().payload = "\"" + std::string(1000, 'x') + "\"";
+    }
+    commit(events);
+    const auto reader = this->reader();
+    spi::EventBatch batch;
+    require(reader->read({7, std::size_t{1} << 20}, batch));
+    EXPECT_EQ(batch.size(), 7U);
+    batch.clear();
+    require(reader->read({100, 2500}, batch));
+    EXPECT_EQ(batch.size(), 3U);
+    batch.clear();
+    require(reader->read({100, 1}, batch));
+    EXPECT_EQ(batch.size(), 1U);
+    EXPECT_EQ(batch.events()[0].id, suite_id(11));
+    EXPECT_EQ(read_ids(*reader, 9).size(), 9U);
+}
+
+TEST_P(SourceSuite, FetchesByPositionWhatIsStillThere) {
+    commit({suite_event(1), suite_event(2), suite_event(3)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
+    const std::vector<spi::Position> all = positions_;
+    const auto recorder = this->recorder();
+    spi::RecordBatch done;
+    done.published = {all[1]};
+    require(recorder->record(done));
+    spi::EventBatch batch;
+    require(reader->fetch(all, batch));
+    ASSERT_EQ(batch.size(), 2U);
+    EXPECT_EQ(batch.events()[0].position, all[0]);
+    EXPECT_EQ(batch.events()[0].id, suite_id(1));
+    EXPECT_EQ(batch.events()[1].position, all[2]);
+    EXPECT_EQ(batch.events()[1].payload, "{\"n\": 3}");
+}
+
+TEST_P(SourceSuite, ReadsEverythingUnfinishedAgainAfterRewind) {
+    commit({suite_event(1), suite_event(2), suite_event(3)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
+    const std::vector<spi::Position> before = positions_;
+    const auto recorder = this->recorder();
+    spi::RecordBatch done;
+    done.published = {before[0]};
+    require(recorder->record(done));
+    reader->forget(done.published);
+    reader->rewind();
+    positions_.clear();
+    EXPECT_EQ(read_ids(*reader, 2), ids({2, 3}));
+    EXPECT_EQ(positions_, (std::vector<spi::Position>{before[1], before[2]}));
+}
+
+TEST_P(SourceSuite, RemovesWhatWasPublishedAlsoForAnOwnerOfThePast) {
+    commit({suite_event(1), suite_event(2)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
+    const auto recorder = this->recorder();
+    spi::RecordBatch batch;
+    batch.epoch = own_lease() + 7;
+    batch.published = {positions_[0]};
+    require(recorder->record(batch));
+    EXPECT_EQ(fixture_->unfinished_rows(), 1);
+    require(recorder->record(batch));
+    EXPECT_EQ(fixture_->unfinished_rows(), 1);
+}
+
+TEST_P(SourceSuite, RefusesEverythingElseOfAnOwnerOfThePast) {
+    commit({suite_event(1)});
+    const auto reader = this->reader();
+    spi::EventBatch events;
+    require(reader->read(kAll, events));
+    ASSERT_EQ(events.size(), 1U);
+    const spi::Position position = events.events()[0].position;
+    const auto recorder = this->recorder();
+    const std::uint64_t epoch = own_lease();
+
+    std::vector<spi::RecordBatch> batches(4);
+    batches[0].dead_positions = {position};
+    batches[1].failed.push_back({"default", position, suite_id(1), "k", 1, 1, "OB_X", "no"});
+    batches[2].checkpoints.push_back({"default", {{position, position}}});
+    spi::DeadLetter letter;
+    letter.route = "default";
+    letter.position = position;
+    letter.error_code = "OB_X";
+    letter.event.add(events.events()[0]);
+    batches[3].dead.push_back(std::move(letter));
+    for (spi::RecordBatch& batch : batches) {
+        batch.epoch = epoch - 1;
+        batch.published = {position};
+        const Status status = recorder->record(batch);
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code, ErrorCode::kLeaseLost);
+    }
+    EXPECT_EQ(recorder->save_figures(epoch - 1, std::vector<spi::RouteFigures>(1)).error().code,
+              ErrorCode::kLeaseLost);
+    EXPECT_EQ(fixture_->unfinished_rows(), 1);
+    EXPECT_TRUE(value_of(recorder->load_deliveries("default")).empty());
+    EXPECT_TRUE(value_of(recorder->load_ledger("default")).empty());
+    EXPECT_EQ(value_of(recorder->stats()).dead, 0);
+}
+
+TEST_P(SourceSuite, RemembersFailingEventsUntilTheyArePublished) {
+    commit({suite_event(1), suite_event(2)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.failed.push_back({"default", positions_[0], suite_id(1), "k", 1, 111, "OB_A", "first"});
+    batch.failed.push_back({"default", positions_[0], suite_id(1), "k", 2, 1'700'000'000'000'123,
+                            "OB_B", "broken \xff text"});
+    require(recorder->record(batch));
+    {
+        const auto fresh = this->recorder();
+        const auto deliveries = value_of(fresh->load_deliveries("default"));
+        ASSERT_EQ(deliveries.size(), 1U);
+        EXPECT_EQ(deliveries[0].event_id, suite_id(1));
+        EXPECT_EQ(deliveries[0].attempts, 2U);
+        EXPECT_EQ(deliveries[0].next_attempt_us, 1'700'000'000'000'123);
+        EXPECT_EQ(deliveries[0].error_code, "OB_B");
+        EXPECT_EQ(deliveries[0].error, "broken ? text");
+        EXPECT_EQ(deliveries[0].key, "k");
+        EXPECT_TRUE(value_of(fresh->load_deliveries("other")).empty());
+        EXPECT_EQ(value_of(fresh->stats()).failing, 1);
+        spi::RecordBatch done;
+        done.epoch = epoch;
+        done.published = positions_;
+        require(fresh->record(done));
+        EXPECT_TRUE(value_of(fresh->load_deliveries("default")).empty());
+    }
+    EXPECT_EQ(fixture_->unfinished_rows(), 0);
+}
+
+TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.checkpoints.push_back({"a", {{1, 5}, {7, 7}, {9, 1'000'000}}});
+    batch.checkpoints.push_back({"b", {{2, 2}}});
+    require(recorder->record(batch));
+    const std::vector<spi::PositionRange> wanted{{1, 5}, {7, 7}, {9, 1'000'000}};
+    EXPECT_EQ(value_of(recorder->load_ledger("a")), wanted);
+    spi::RecordBatch next;
+    next.epoch = epoch;
+    next.checkpoints.push_back({"a", {}});
+    require(recorder->record(next));
+    EXPECT_TRUE(value_of(recorder->load_ledger("a")).empty());
+    EXPECT_EQ(value_of(recorder->load_ledger("b")), (std::vector<spi::PositionRange>{{2, 2}}));
+}
+
+TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
+    SuiteEvent event = suite_event(1, "customer-7");
+    event.headers = "{\"a\": \"b\"}";
+    event.topic = "payments";
+    commit({event});
+    const auto reader = this->reader();
+    spi::EventBatch events;
+    require(reader->read(kAll, events));
+    ASSERT_EQ(events.size(), 1U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    const auto die = [&](std::uint32_t attempts) {
+        spi::RecordBatch batch;
+        batch.epoch = epoch;
+        spi::DeadLetter letter;
+        letter.route = "default";
+        letter.position = events.events()[0].position;
+        letter.attempts = attempts;
+        letter.error_code = "OB_RECORD_REFUSED";
+        letter.error = "refused";
+        letter.event.add(events.events()[0]);
+        batch.dead.push_back(std::move(letter));
+        batch.dead_positions = {events.events()[0].position};
+        require(recorder->record(batch));
+    };
+    die(5);
+    die(6);  // the same event again replaces the first letter
+    EXPECT_EQ(fixture_->unfinished_rows(), 0);
+    EXPECT_EQ(value_of(recorder->stats()).dead, 1);
+    EXPECT_EQ(value_of(recorder->load_dead_keys("default")),
+              std::vector<std::string>{"customer-7"});
+    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 10)).empty());
+
+    fixture_->request_retry(1);
+    auto letters = value_of(recorder->load_redeliveries("default", 10));
+    ASSERT_EQ(letters.size(), 1U);
+    EXPECT_EQ(letters[0].attempts, 6U);
+    EXPECT_EQ(letters[0].error, "refused");
+    ASSERT_EQ(letters[0].event.size(), 1U);
+    const spi::EventView& kept = letters[0].event.events()[0];
+    EXPECT_EQ(kept.id, suite_id(1));
+    EXPECT_EQ(kept.order_key(), "customer-7");
+    EXPECT_EQ(kept.payload, "{\"n\": 1}");
+    EXPECT_EQ(kept.headers, "{\"a\": \"b\"}");
+    EXPECT_EQ(kept.topic, "payments");
+    EXPECT_EQ(kept.schema_id.data(), nullptr);
+    EXPECT_EQ(kept.occurred_at_us, events.events()[0].occurred_at_us);
+
+    spi::RecordBatch again;
+    again.epoch = epoch;
+    again.failed_again.push_back(
+        {"default", letters[0].dead_id, suite_id(1), {}, 7, 0, "OB_SINK_TIMEOUT", "late"});
+    require(recorder->record(again));
+    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 10)).empty());
+    EXPECT_EQ(value_of(recorder->stats()).dead, 1);
+
+    fixture_->request_retry(letters[0].dead_id);
+    letters = value_of(recorder->load_redeliveries("default", 10));
+    ASSERT_EQ(letters.size(), 1U);
+    EXPECT_EQ(letters[0].attempts, 7U);
+    EXPECT_EQ(letters[0].error_code, "OB_SINK_TIMEOUT");
+    spi::RecordBatch done;
+    done.epoch = epoch;
+    done.redelivered = {letters[0].dead_id};
+    require(recorder->record(done));
+    EXPECT_EQ(value_of(recorder->stats()).dead, 0);
+}
+
+TEST_P(SourceSuite, MovesDelayedEventsThatAreDueInOrder) {
+    if (!fixture_->traits().scheduled) return;
+    fixture_->schedule_due(suite_event(1));
+    fixture_->schedule_due(suite_event(2));
+    fixture_->schedule_due(suite_event(3));
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    const auto refused = recorder->move_due(epoch - 1, 10);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kLeaseLost);
+    EXPECT_EQ(value_of(recorder->stats()).scheduled, 3);
+    EXPECT_EQ(value_of(recorder->move_due(epoch, 2)), 2U);
+    EXPECT_EQ(value_of(recorder->move_due(epoch, 2)), 1U);
+    EXPECT_EQ(value_of(recorder->move_due(epoch, 2)), 0U);
+    EXPECT_EQ(value_of(recorder->stats()).scheduled, 0);
+    const auto reader = this->reader();
+    EXPECT_EQ(read_ids(*reader, 3), ids({1, 2, 3}));
+}
+
+TEST_P(SourceSuite, CountsTheBacklog) {
+    const auto recorder = this->recorder();
+    EXPECT_EQ(value_of(recorder->stats()).backlog, 0);
+    EXPECT_EQ(value_of(recorder->stats()).oldest_age_s, 0);
+    commit({suite_event(1), suite_event(2)});
+    EXPECT_TRUE(eventually(10s, "the age grows",
+                           [&] { return value_of(recorder->stats()).oldest_age_s > 0; }));
+    EXPECT_EQ(value_of(recorder->stats()).backlog, 2);
+}
+
+TEST_P(SourceSuite, GivesTheLeaseToOneOwnerAtATime) {
+    const auto first = lease_store();
+    const auto second = lease_store();
+    const auto epoch = value_of(first->acquire("first", 60s));
+    ASSERT_TRUE(epoch);
+    EXPECT_FALSE(value_of(second->acquire("second", 60s)));
+    EXPECT_TRUE(value_of(first->renew(*epoch, 60s)));
+    require(first->release(*epoch));
+    const auto next = value_of(second->acquire("second", 60s));
+    ASSERT_TRUE(next);
+    EXPECT_GT(*next, *epoch);
+    EXPECT_FALSE(value_of(first->renew(*epoch, 60s)));
+    require(first->release(*epoch));
+    EXPECT_TRUE(value_of(second->renew(*next, 60s)));
+}
+
+TEST_P(SourceSuite, GivesTheLeaseOfAGoneOwnerAtOnce) {
+    if (!fixture_->traits().owner_seen_gone) return;
+    const auto second = lease_store();
+    {
+        const auto first = lease_store();
+        ASSERT_TRUE(value_of(first->acquire("first", 600s)));
+        ASSERT_FALSE(value_of(second->acquire("second", 600s)));
+    }
+    EXPECT_TRUE(eventually(10s, "the lease is free",
+                           [&] { return value_of(second->acquire("second", 600s)).has_value(); }));
+}
+
+TEST_P(SourceSuite, GivesTheLeaseThatWasNotRenewedInTime) {
+    const auto first = lease_store();
+    const auto second = lease_store();
+    const auto epoch = value_of(first->acquire("first", 50ms));
+    ASSERT_TRUE(epoch);
+    EXPECT_TRUE(eventually(10s, "the lease expires",
+                           [&] { return value_of(second->acquire("second", 600s)).has_value(); }));
+    EXPECT_FALSE(value_of(first->renew(*epoch, 600s)));
+}
+
+TEST_P(SourceSuite, FindsNoProblemWhereThereIsNone) {
+    for (const spi::Finding& finding : value_of(source_->check())) {
+        EXPECT_FALSE(finding.problem) << finding.text;
+    }
+}
+
+}  // namespace outbox::test

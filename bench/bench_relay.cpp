@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     routes[0].topics = *core::TopicRule::make("{aggregate_type|lower}-events", {}, "events");
     const relay::RelayOptions options;
     relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify}, 0, routes, options,
-                             {}, {}, 1);
+                             {}, 1);
     std::vector<relay::Outcomes> taken(1);
     const double before = cpu_s();
     std::int64_t done = 0;

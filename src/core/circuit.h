@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <outbox/spi/event_batch.h>
 
@@ -26,25 +27,29 @@ class Circuit {
     /// The destination failed on the event at `position`. True: the failure follows this event
     /// while others succeed, so it is the event's own; the circuit stays as it is.
     bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
-        if (position == culprit_ && others_succeeded_) return true;
-        if (state_ == State::kOpen) return false;
-        culprit_ = position;
-        others_succeeded_ = false;
-        ++failures_;
-        state_ = State::kOpen;
-        until_us_ = now_us + backoff_.delay_us(failures_, random);
+        if (!counts(position)) return false;
+        if (position != 0 && position == culprit_ && others_succeeded_) {
+            others_succeeded_ = false;  // the next failure needs new evidence
+            return true;
+        }
+        open(position, now_us, random);
         return false;
     }
 
     /// The destination refused something and this event is the likely cause: it is the next probe.
-    void suspect(spi::Position position) { suspect_ = position; }
+    void suspected(spi::Position position, std::int64_t now_us, std::uint64_t random) {
+        suspect_ = position;
+        if (counts(position)) open(position, now_us, random);
+    }
+
+    /// Half open: this event goes to the destination, or (0) the destination itself is asked.
+    void probing(spi::Position position) { probe_ = position; }
 
     /// The event at `position` was published, or failed through its own fault: the destination
     /// answers.
     void answered(spi::Position position, bool published) {
         if (position == suspect_) suspect_ = 0;
-        // Late acknowledgements of records sent before the failure prove nothing about now.
-        if (state_ == State::kOpen) return;
+        if (!counts(position)) return;
         if (published) {
             if (position == culprit_) {
                 culprit_ = 0;
@@ -58,16 +63,32 @@ class Circuit {
 
     /// Moves from open to half open when the time has come.
     void tick(std::int64_t now_us) {
-        if (state_ == State::kOpen && now_us >= until_us_) state_ = State::kHalfOpen;
+        if (state_ == State::kOpen && now_us >= until_us_) {
+            state_ = State::kHalfOpen;
+            probe_.reset();
+        }
     }
 
   private:
+    // Outcomes of records sent before the circuit opened prove nothing about now.
+    [[nodiscard]] bool counts(spi::Position position) const {
+        return state_ == State::kClosed || (state_ == State::kHalfOpen && position == probe_);
+    }
+    void open(spi::Position culprit, std::int64_t now_us, std::uint64_t random) {
+        culprit_ = culprit;
+        others_succeeded_ = false;
+        ++failures_;
+        state_ = State::kOpen;
+        until_us_ = now_us + backoff_.delay_us(failures_, random);
+    }
+
     RetryPolicy backoff_;
     State state_ = State::kClosed;
     std::int64_t until_us_ = 0;
     std::uint32_t failures_ = 0;
     spi::Position culprit_ = 0;
     spi::Position suspect_ = 0;
+    std::optional<spi::Position> probe_;
     bool others_succeeded_ = false;
 };
 

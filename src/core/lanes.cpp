@@ -6,9 +6,7 @@
 namespace outbox::core {
 
 namespace {
-// How far `next_probe` looks for another key's event, and how many positions of one key are
-// fetched at a time once its failing event is through.
-constexpr std::size_t kProbeSearch = 1'000;
+// How many positions of one key are fetched at a time once its failing event is through.
 constexpr std::size_t kRefillPerKey = 100;
 }  // namespace
 
@@ -23,7 +21,8 @@ bool Lanes::admit(LaneKey key, const Work& work) {
     const LaneId id = find_or_add(key);
     Lane& lane = lanes_[id];
     if (lane.waiting) {
-        lane.waiting->positions.push_back(work.position);
+        lane.waiting->events.emplace_back(work.position, false);
+        if (work.attempts > 0) lane.waiting->retries[work.position] = {work.attempts, 0};
         ++waiting_count_;
         return false;
     }
@@ -35,65 +34,59 @@ bool Lanes::admit(LaneKey key, const Work& work) {
 void Lanes::admit_waiting(LaneKey key, Position position, std::uint32_t attempts,
                           std::int64_t due_us) {
     const LaneId id = find_or_add(key);
-    Lane& lane = lanes_[id];
-    const bool first = !lane.waiting;
-    Waiting& waiting = waiting_of(lane);
-    waiting.positions.push_back(position);
+    Waiting& waiting = waiting_of(lanes_[id]);
+    const bool first = waiting.events.empty();
+    waiting.events.emplace_back(position, false);
+    waiting.retries[position] = {attempts, due_us};
     ++waiting_count_;
-    if (!first) return;
-    waiting.failing = position;
-    waiting.attempts = attempts;
     // Events of the key that are under way already lie before this one and go first.
-    if (lane.head == kNoSlot) {
-        schedule(lane, due_us);
-    } else {
-        waiting.due_us = due_us;
-    }
+    if (first) settle(id);
 }
 
-SlotId Lanes::next_ready() {
-    while (!ready_.empty()) {
-        const Ready ready = ready_.front();
-        ready_.pop_front();
-        if (!valid(ready)) continue;
-        send(ready.slot);
-        return ready.slot;
-    }
-    return kNoSlot;
+SlotId Lanes::next_ready(bool fresh) {
+    const SlotId slot = again_.first != kNoSlot || !fresh ? again_.first : fresh_.first;
+    if (slot != kNoSlot) take(slot);
+    return slot;
 }
 
-SlotId Lanes::next_probe(Position prefer, Position avoid) {
-    SlotId chosen = kNoSlot;
+SlotId Lanes::find_probe(Position prefer, Position avoid, bool fresh) const {
     SlotId other = kNoSlot;
     SlotId any = kNoSlot;
-    std::size_t looked = 0;
-    for (const Ready& ready : ready_) {
-        if (++looked > kProbeSearch && any != kNoSlot && prefer == 0) break;
-        if (!valid(ready) || lane_of(ready.slot).head != ready.slot) continue;
-        if (any == kNoSlot) any = ready.slot;
-        const Position position = slots_[ready.slot].work.position;
-        if (position == prefer) {
-            chosen = ready.slot;
-            break;
-        }
-        if (other == kNoSlot && position != avoid) {
-            other = ready.slot;
-            if (prefer == 0) break;
+    for (const ReadyList* list : {&again_, &fresh_}) {
+        if (list == &fresh_ && !fresh) break;
+        for (SlotId id = list->first; id != kNoSlot; id = slots_[id].ready_next) {
+            if (lane_of(id).head != id) continue;
+            const Position position = slots_[id].work.position;
+            if (position == prefer) return id;
+            if (any == kNoSlot) any = id;
+            if (other == kNoSlot && position != avoid) other = id;
+            if (other != kNoSlot && prefer == 0) return other;
         }
     }
-    if (chosen == kNoSlot) chosen = other != kNoSlot ? other : any;
-    if (chosen != kNoSlot) send(chosen);
-    return chosen;
+    return other != kNoSlot ? other : any;
+}
+
+void Lanes::take(SlotId id) {
+    unready(id);
+    Slot& slot = slots_[id];
+    slot.in_flight = true;
+    slot.first_time = !slot.work.sent;
+    if (slot.first_time) ++exposed_;
+    slot.work.sent = true;
+    ++lanes_[slot.lane].in_flight;
+    ++in_flight_;
 }
 
 void Lanes::put_back(SlotId id) {
     Slot& slot = slots_[id];
-    slot.in_flight = false;
-    --lanes_[slot.lane].in_flight;
-    --in_flight_;
-    if (++next_ticket_ == 0) ++next_ticket_;
-    slot.ticket = next_ticket_;
-    ready_.push_front({id, slot.ticket});
+    outcome(id);
+    if (slot.first_time) cover(slot);
+    ReadyList& list = ready_list(slot);
+    slot.ready = true;
+    slot.ready_previous = kNoSlot;
+    slot.ready_next = list.first;
+    (list.first == kNoSlot ? list.last : slots_[list.first].ready_previous) = id;
+    list.first = id;
 }
 
 void Lanes::acknowledge(SlotId id) {
@@ -115,12 +108,9 @@ void Lanes::block(SlotId id, std::uint32_t attempts, std::int64_t due_us) {
     const LaneId lane_id = slots_[id].lane;
     Lane& lane = lanes_[lane_id];
     outcome(id);
-    break_lane(lane);
-    lane.parking = true;
-    Waiting& waiting = waiting_of(lane);
-    waiting.failing = slots_[id].work.position;
-    waiting.attempts = attempts;
-    waiting.due_us = due_us;
+    cover(slots_[id]);
+    waiting_of(lane).retries[slots_[id].work.position] = {attempts, due_us};
+    break_and_park(lane);
     settle(lane_id);
 }
 
@@ -130,33 +120,24 @@ void Lanes::hold(SlotId id) {
     outcome(id);
     unlink(id);
     release_slot(id);
-    break_lane(lane);
-    lane.parking = true;
-    Waiting& waiting = waiting_of(lane);
-    waiting.failing = 0;
-    waiting.attempts = 0;
-    waiting.held = true;
+    ++waiting_of(lane).holds;
+    break_and_park(lane);
     settle(lane_id);
+}
+
+void Lanes::hold_key(LaneKey key) {
+    const LaneId id = find_or_add(key);
+    ++waiting_of(lanes_[id]).holds;
+    if (lanes_[id].head != kNoSlot) break_and_park(lanes_[id]);
+    settle(id);
 }
 
 void Lanes::resume(LaneKey key) {
     const LaneId id = table_.find(key);
     if (id == kNoLane) return;
-    Lane& lane = lanes_[id];
-    if (!lane.waiting || !lane.waiting->held) return;
-    lane.waiting->held = false;
-    lane.waiting->due_us = 0;
-    settle(id);
-}
-
-void Lanes::hold_key(LaneKey key) {
-    Lane& lane = lanes_[find_or_add(key)];
-    if (lane.head != kNoSlot) {
-        break_lane(lane);
-        lane.parking = true;
-    }
-    waiting_of(lane).held = true;
-    if (lane.in_flight == 0 && lane.breaking) settle(table_.find(key));
+    Waiting* waiting = lanes_[id].waiting.get();
+    if (waiting == nullptr || waiting->holds == 0) return;
+    if (--waiting->holds == 0) settle(id);
 }
 
 std::int64_t Lanes::next_due_us() const {
@@ -165,56 +146,70 @@ std::int64_t Lanes::next_due_us() const {
 
 void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out) {
     limit = std::min(limit, free_slots());
-    while (limit > 0 && !due_.empty() && due_.top().due_us <= now_us) {
+    const std::size_t end = out.size() + limit;
+    while (out.size() < end && !due_.empty() && due_.top().due_us <= now_us) {
         const DueEntry entry = due_.top();
         due_.pop();
         const LaneId id = table_.find(entry.key);
         if (id == kNoLane) continue;
         Lane& lane = lanes_[id];
-        // A later block or hold has replaced this entry.
-        if (!lane.waiting || lane.waiting->held || lane.waiting->fetching || lane.breaking ||
-            lane.head != kNoSlot || lane.waiting->due_us != entry.due_us) {
+        // A later failure or hold has replaced this entry, or it was served already.
+        if (!lane.waiting || lane.waiting->holds > 0 || lane.waiting->outstanding > 0 ||
+            lane.head != kNoSlot || lane.waiting->events.empty() ||
+            lane.waiting->due_us != entry.due_us) {
             continue;
         }
-        Waiting& waiting = *lane.waiting;
-        if (waiting.positions.empty()) {
-            settle(id);
-            continue;
-        }
-        // The event that failed goes alone: were it to fail again, nothing else would be in its
-        // wake. Behind it the key flows in larger steps.
-        const bool retried = waiting.positions.front() == waiting.failing;
-        const std::size_t count =
-            retried ? 1 : std::min({waiting.positions.size(), kRefillPerKey, limit});
-        for (std::size_t i = 0; i < count; ++i) {
-            const Position position = waiting.positions.front();
-            if (i > 0 && position == waiting.failing) break;
-            waiting.positions.pop_front();
-            --waiting_count_;
-            out.push_back({entry.key, position, retried ? waiting.attempts : 0});
-            ++waiting.outstanding;
-            --limit;
-        }
-        waiting.fetching = true;
+        take_due_of(lane, end - out.size(), out);
     }
 }
 
-void Lanes::refill(LaneKey key, const Work& work) {
-    const LaneId id = table_.find(key);
-    assert(id != kNoLane && lanes_[id].waiting);
-    Lane& lane = lanes_[id];
+// An event that failed goes alone: were it to fail again, nothing else would be in its wake.
+// Behind it the key flows in larger steps.
+void Lanes::take_due_of(Lane& lane, std::size_t limit, std::vector<Due>& out) {
     Waiting& waiting = *lane.waiting;
-    if (--waiting.outstanding == 0) waiting.fetching = false;
-    const SlotId slot = append_slot(id, work);
-    if (!lane.breaking && (!options_.one_per_key || lane.head == slot)) make_ready(slot);
+    limit = std::min(limit, kRefillPerKey);
+    bool alone = false;
+    while (waiting.outstanding < limit && !alone && !waiting.events.empty()) {
+        const Parked event = waiting.events.front();
+        Due due{lane.key, event.position(), 0, event.sent()};
+        if (!waiting.retries.empty()) {
+            if (const auto it = waiting.retries.find(event.position());
+                it != waiting.retries.end()) {
+                if (waiting.outstanding > 0) return;
+                alone = true;
+                due.attempts = it->second.attempts;
+                waiting.retries.erase(it);
+            }
+        }
+        waiting.events.pop_front();
+        --waiting_count_;
+        ++waiting.outstanding;
+        out.push_back(due);
+    }
 }
 
-void Lanes::gone(LaneKey key, Position position) {
-    const LaneId id = table_.find(key);
-    assert(id != kNoLane && lanes_[id].waiting);
-    Waiting& waiting = *lanes_[id].waiting;
-    if (--waiting.outstanding == 0) waiting.fetching = false;
-    if (waiting.failing == position) waiting.failing = 0;
+void Lanes::refill(const Due& due, std::uint32_t batch, std::uint32_t index) {
+    const LaneId id = table_.find(due.key);
+    assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
+    Lane& lane = lanes_[id];
+    const SlotId slot = append_slot(id, {due.position, batch, index, due.attempts, due.sent});
+    const bool last = --lane.waiting->outstanding == 0;
+    // Held in the meantime: all go back to their places when the last of them is here.
+    if (lane.waiting->holds > 0) break_and_park(lane);
+    if (lane.breaking) {
+        if (last) settle(id);
+    } else if (!options_.one_per_key || lane.head == slot) {
+        make_ready(slot);
+    }
+}
+
+void Lanes::gone(const Due& due) {
+    const LaneId id = table_.find(due.key);
+    assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
+    Lane& lane = lanes_[id];
+    if (due.sent) --exposed_;
+    if (--lane.waiting->outstanding > 0) return;
+    if (lane.waiting->holds > 0 && lane.head != kNoSlot) break_and_park(lane);
     settle(id);
 }
 
@@ -244,12 +239,12 @@ SlotId Lanes::append_slot(LaneId lane_id, const Work& work) {
     free_slot_ids_.pop_back();
     ++used_slots_;
     Lane& lane = lanes_[lane_id];
-    slots_[id] = {work, lane_id, lane.tail, kNoSlot, 0, false};
-    if (lane.tail == kNoSlot) {
-        lane.head = id;
-    } else {
-        slots_[lane.tail].next = id;
-    }
+    Slot& slot = slots_[id];
+    slot = Slot{};
+    slot.work = work;
+    slot.lane = lane_id;
+    slot.previous = lane.tail;
+    (lane.tail == kNoSlot ? lane.head : slots_[lane.tail].next) = id;
     lane.tail = id;
     return id;
 }
@@ -262,28 +257,36 @@ void Lanes::unlink(SlotId id) {
 }
 
 void Lanes::release_slot(SlotId id) {
-    slots_[id].ticket = 0;
+    cover(slots_[id]);
     free_slot_ids_.push_back(id);
     --used_slots_;
 }
 
 void Lanes::make_ready(SlotId id) {
-    if (++next_ticket_ == 0) ++next_ticket_;
-    slots_[id].ticket = next_ticket_;
-    ready_.push_back({id, next_ticket_});
-}
-
-bool Lanes::valid(const Ready& ready) const {
-    const Slot& slot = slots_[ready.slot];
-    return slot.ticket == ready.ticket && !slot.in_flight;
-}
-
-void Lanes::send(SlotId id) {
     Slot& slot = slots_[id];
-    slot.in_flight = true;
-    slot.ticket = 0;
-    ++lanes_[slot.lane].in_flight;
-    ++in_flight_;
+    ReadyList& list = ready_list(slot);
+    slot.ready = true;
+    slot.ready_previous = list.last;
+    slot.ready_next = kNoSlot;
+    (list.last == kNoSlot ? list.first : slots_[list.last].ready_next) = id;
+    list.last = id;
+}
+
+void Lanes::unready(SlotId id) {
+    Slot& slot = slots_[id];
+    if (!slot.ready) return;
+    ReadyList& list = ready_list(slot);
+    (slot.ready_previous == kNoSlot ? list.first : slots_[slot.ready_previous].ready_next) =
+        slot.ready_next;
+    (slot.ready_next == kNoSlot ? list.last : slots_[slot.ready_next].ready_previous) =
+        slot.ready_previous;
+    slot.ready = false;
+}
+
+// The event is finished, or is known not to be at the destination. Not while it is ready.
+void Lanes::cover(Slot& slot) {
+    if (slot.work.sent) --exposed_;
+    slot.work.sent = false;
 }
 
 void Lanes::outcome(SlotId id) {
@@ -297,13 +300,20 @@ void Lanes::outcome(SlotId id) {
 // What has not gone yet must not overtake what failed: its turn comes when all is settled.
 void Lanes::break_lane(Lane& lane) {
     lane.breaking = true;
-    for (SlotId id = lane.head; id != kNoSlot; id = slots_[id].next) slots_[id].ticket = 0;
+    for (SlotId id = lane.head; id != kNoSlot; id = slots_[id].next) unready(id);
 }
 
+void Lanes::break_and_park(Lane& lane) {
+    break_lane(lane);
+    lane.parking = true;
+}
+
+// Decides what a lane does next: go on, wait, or end.
 void Lanes::settle(LaneId id) {
     Lane& lane = lanes_[id];
     if (lane.breaking) {
         if (lane.in_flight > 0) return;
+        if (lane.parking && lane.waiting->outstanding > 0) return;
         lane.breaking = false;
         if (lane.parking) {
             lane.parking = false;
@@ -313,20 +323,20 @@ void Lanes::settle(LaneId id) {
                 make_ready(slot);
                 if (options_.one_per_key) break;
             }
-            if (lane.head != kNoSlot) return;
         }
     }
     if (lane.head != kNoSlot) {
-        Slot& head = slots_[lane.head];
-        if (options_.one_per_key && !head.in_flight && head.ticket == 0) make_ready(lane.head);
+        const Slot& head = slots_[lane.head];
+        if (options_.one_per_key && !head.in_flight && !head.ready) make_ready(lane.head);
         return;
     }
     if (lane.waiting) {
         Waiting& waiting = *lane.waiting;
-        if (waiting.held || waiting.fetching) return;
-        if (!waiting.positions.empty()) {
-            const bool retried = waiting.positions.front() == waiting.failing;
-            schedule(lane, retried ? waiting.due_us : 0);
+        if (waiting.holds > 0 || waiting.outstanding > 0) return;
+        if (!waiting.events.empty()) {
+            const auto retry = waiting.retries.find(waiting.events.front().position());
+            waiting.due_us = retry == waiting.retries.end() ? 0 : retry->second.due_us;
+            due_.push({waiting.due_us, lane.key});
             return;
         }
         lane.waiting.reset();
@@ -339,21 +349,22 @@ void Lanes::settle(LaneId id) {
 void Lanes::park(Lane& lane) {
     Waiting& waiting = waiting_of(lane);
     for (SlotId id = lane.tail; id != kNoSlot;) {
-        const Slot& slot = slots_[id];
-        waiting.positions.push_front(slot.work.position);
+        Slot& slot = slots_[id];
+        const Position position = slot.work.position;
+        waiting.events.emplace_front(position, slot.work.sent);
+        // One that had failed before keeps its count, unless it has just failed again.
+        if (slot.work.attempts > 0) {
+            waiting.retries.try_emplace(position, Retry{slot.work.attempts, 0});
+        }
         ++waiting_count_;
         released_.push_back(slot.work.batch);
+        slot.work.sent = false;  // stays exposed
         const SlotId previous = slot.previous;
         release_slot(id);
         id = previous;
     }
     lane.head = kNoSlot;
     lane.tail = kNoSlot;
-}
-
-void Lanes::schedule(Lane& lane, std::int64_t due_us) {
-    lane.waiting->due_us = due_us;
-    due_.push({due_us, lane.key});
 }
 
 }  // namespace outbox::core

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <queue>
 #include <vector>
@@ -29,6 +30,7 @@ struct Work {
     std::uint32_t batch = 0;     ///< The caller's batch that holds the event.
     std::uint32_t index = 0;     ///< The event's index in it.
     std::uint32_t attempts = 0;  ///< Failed attempts so far.
+    bool sent = false;           ///< Sent before, with an outcome that is not known.
 };
 
 /// The ordered queues of one route. An event either holds a slot (its bytes are in memory) or,
@@ -53,6 +55,9 @@ class Lanes {
     [[nodiscard]] std::size_t waiting() const { return waiting_count_; }
     [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
     [[nodiscard]] std::size_t queued() const { return used_slots_ - in_flight_; }
+    /// Events that the destination may have and that are not finished: in flight, or sent before
+    /// and failed through no fault of their own. A new owner would send each of them again.
+    [[nodiscard]] std::size_t exposed() const { return exposed_; }
 
     /// A new event, in position order. True: it holds a slot and so its batch. False: its key
     /// waits and only the position is kept. Precondition: `free_slots() > 0`.
@@ -62,10 +67,12 @@ class Lanes {
     void admit_waiting(LaneKey key, Position position, std::uint32_t attempts, std::int64_t due_us);
 
     /// Takes the next event to send: it is in flight until one of the outcomes below is told.
-    SlotId next_ready();
-    /// Like `next_ready`, for the probe of a half-open circuit: the event at `prefer` if it can go
-    /// now, else one that is not at `avoid` where there is another whose turn it is.
-    SlotId next_probe(Position prefer, Position avoid);
+    /// Without `fresh` only one that is exposed already.
+    SlotId next_ready(bool fresh = true);
+    /// The event for the probe of a half-open circuit: the one at `prefer` if it can go now, else
+    /// one that is not at `avoid` where there is another key's, else any; `take` then takes it.
+    [[nodiscard]] SlotId find_probe(Position prefer, Position avoid, bool fresh = true) const;
+    void take(SlotId slot);
     /// The sink was full: the event just taken goes back to the front.
     void put_back(SlotId slot);
     [[nodiscard]] const Work& work(SlotId slot) const { return slots_[slot].work; }
@@ -79,10 +86,11 @@ class Lanes {
     void block(SlotId slot, std::uint32_t attempts, std::int64_t due_us);
     /// Given up on: the key waits until `resume` says that the dead letter is recorded.
     void hold(SlotId slot);
-    /// Ends a hold. No effect when the key is not held.
-    void resume(LaneKey key);
-    /// Holds a key that has no event under way (a dead letter that blocks its key).
+    /// Holds a key whatever it has under way (a dead letter that blocks its key).
     void hold_key(LaneKey key);
+    /// Ends one `hold` or `hold_key`; the key goes on when all are ended. No effect when the key
+    /// is not held.
+    void resume(LaneKey key);
 
     /// Earliest time at which a waiting key wants to go on; INT64_MAX: none.
     [[nodiscard]] std::int64_t next_due_us() const;
@@ -91,14 +99,16 @@ class Lanes {
         LaneKey key = 0;
         Position position = 0;
         std::uint32_t attempts = 0;
+        bool sent = false;
     };
     /// Appends positions of keys that are due, which the caller fetches and hands to `refill` or
-    /// `gone`. Takes at most `limit` and no more than there are free slots.
+    /// `gone`, all of one key in order. Takes at most `limit` and no more than there are free
+    /// slots, which the caller keeps free for them.
     void take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out);
-    /// A fetched event; it holds a slot again.
-    void refill(LaneKey key, const Work& work);
-    /// The row of a fetched position is gone: nothing to send.
-    void gone(LaneKey key, Position position);
+    /// The event of `due` was fetched into `batch` and holds a slot again.
+    void refill(const Due& due, std::uint32_t batch, std::uint32_t index);
+    /// The row of `due` is gone: nothing to send.
+    void gone(const Due& due);
 
     /// Batches whose events lost their slots because their key waits, one entry per event.
     void take_released(std::vector<std::uint32_t>& batches) { batches.swap(released_); }
@@ -107,19 +117,38 @@ class Lanes {
     struct Slot {
         Work work;
         LaneId lane = 0;
-        SlotId previous = kNoSlot;
+        SlotId previous = kNoSlot;  // in the lane
         SlotId next = kNoSlot;
-        std::uint32_t ticket = 0;  // matches an entry of ready_, or 0
+        SlotId ready_previous = kNoSlot;  // in its ready list
+        SlotId ready_next = kNoSlot;
+        bool ready = false;
         bool in_flight = false;
+        bool first_time = false;  // in flight for the first time
     };
-    struct Waiting {
-        std::deque<Position> positions;
-        Position failing = 0;  // the event that failed, and its attempts
+    struct ReadyList {
+        SlotId first = kNoSlot;
+        SlotId last = kNoSlot;
+    };
+    // A position and whether it was sent before, in eight bytes: there may be many.
+    class Parked {
+      public:
+        Parked(Position position, bool sent) : packed_(position * 2 + (sent ? 1 : 0)) {}
+        [[nodiscard]] Position position() const { return packed_ >> 1; }
+        [[nodiscard]] bool sent() const { return (packed_ & 1) != 0; }
+
+      private:
+        std::int64_t packed_;
+    };
+    struct Retry {
         std::uint32_t attempts = 0;
         std::int64_t due_us = 0;
-        bool held = false;      // waits for `resume`, not for a time
-        bool fetching = false;  // positions were handed out and are not back
-        std::size_t outstanding = 0;
+    };
+    struct Waiting {
+        std::deque<Parked> events;
+        std::map<Position, Retry> retries;  // those of `events` that failed
+        std::int64_t due_us = 0;
+        std::uint32_t holds = 0;      // waits for as many `resume`, not for a time
+        std::size_t outstanding = 0;  // positions that were handed out and are not back
     };
     struct Lane {
         LaneKey key = 0;
@@ -129,10 +158,6 @@ class Lanes {
         bool breaking = false;  // an event failed: nothing goes until all outcomes are known
         bool parking = false;   // and then the slots become positions
         std::unique_ptr<Waiting> waiting;
-    };
-    struct Ready {
-        SlotId slot;
-        std::uint32_t ticket;
     };
     struct DueEntry {
         std::int64_t due_us;
@@ -146,14 +171,16 @@ class Lanes {
     SlotId append_slot(LaneId id, const Work& work);
     void release_slot(SlotId slot);
     void unlink(SlotId slot);
+    ReadyList& ready_list(const Slot& slot) { return slot.work.sent ? again_ : fresh_; }
     void make_ready(SlotId slot);
-    void send(SlotId slot);
+    void unready(SlotId slot);
+    void cover(Slot& slot);
     void break_lane(Lane& lane);
+    void break_and_park(Lane& lane);
     void outcome(SlotId slot);
     void settle(LaneId id);
     void park(Lane& lane);
-    void schedule(Lane& lane, std::int64_t due_us);
-    [[nodiscard]] bool valid(const Ready& ready) const;
+    void take_due_of(Lane& lane, std::size_t limit, std::vector<Due>& out);
 
     Options options_;
     std::vector<Slot> slots_;
@@ -161,13 +188,14 @@ class Lanes {
     std::vector<Lane> lanes_;
     std::vector<LaneId> free_lane_ids_;
     LaneTable table_;
-    std::deque<Ready> ready_;
+    ReadyList again_;  // sent before: these go first, so that few events are exposed
+    ReadyList fresh_;
     std::priority_queue<DueEntry, std::vector<DueEntry>, std::greater<>> due_;
     std::vector<std::uint32_t> released_;
     std::size_t used_slots_ = 0;
     std::size_t in_flight_ = 0;
+    std::size_t exposed_ = 0;
     std::size_t waiting_count_ = 0;
-    std::uint32_t next_ticket_ = 0;
 };
 
 }  // namespace outbox::core

@@ -30,11 +30,34 @@ void Ledger::add(PositionRange range) {
 
 void Ledger::add(std::span<const Position> positions) {
     if (positions.empty()) return;
+    collect(positions);
+    merge(incoming_);
+}
+
+void Ledger::remove(std::span<const Position> positions) {
+    if (positions.empty() || ranges_.empty()) return;
+    collect(positions);
+    auto start = std::lower_bound(ranges_.begin(), ranges_.end(), incoming_.front().first,
+                                  [](const PositionRange& r, Position p) { return r.last < p; });
+    tail_.assign(start, ranges_.end());
+    ranges_.erase(start, ranges_.end());
+    auto hole = incoming_.cbegin();
+    for (PositionRange range : tail_) {
+        for (; hole != incoming_.cend() && hole->first <= range.last; ++hole) {
+            if (hole->last < range.first) continue;
+            if (hole->first > range.first) ranges_.push_back({range.first, hole->first - 1});
+            range.first = hole->last + 1;
+            if (range.first > range.last) break;
+        }
+        if (range.first <= range.last) ranges_.push_back(range);
+    }
+}
+
+void Ledger::collect(std::span<const Position> positions) {
     sorted_.assign(positions.begin(), positions.end());
     if (!std::is_sorted(sorted_.begin(), sorted_.end())) std::sort(sorted_.begin(), sorted_.end());
     incoming_.clear();
     for (const Position position : sorted_) append(incoming_, {position, position});
-    merge(incoming_);
 }
 
 void Ledger::merge(std::span<const PositionRange> ascending) {

@@ -23,17 +23,21 @@ class Ledger {
     /// Adds many positions in any order; cheap when they lie close together.
     void add(std::span<const Position> positions);
 
+    /// Forgets many positions in any order; those that are not there are passed over.
+    void remove(std::span<const Position> positions);
+
     [[nodiscard]] bool contains(Position position) const;
     [[nodiscard]] const std::vector<PositionRange>& ranges() const { return ranges_; }
     [[nodiscard]] bool empty() const { return ranges_.empty(); }
 
   private:
+    void collect(std::span<const Position> positions);
     void merge(std::span<const PositionRange> ascending);
 
     std::vector<PositionRange> ranges_;
-    std::vector<Position> sorted_;         // scratch of `add`
-    std::vector<PositionRange> incoming_;  // scratch of `add`
-    std::vector<PositionRange> tail_;      // scratch of `merge`
+    std::vector<Position> sorted_;         // scratch of `collect`
+    std::vector<PositionRange> incoming_;  // what `collect` found
+    std::vector<PositionRange> tail_;      // scratch
 };
 
 }  // namespace outbox::core

@@ -26,7 +26,7 @@ struct Predicate {
 class TopicRule {
   public:
     /// `topic_template` holds text and `{field}` or `{field|lower}`, where field is one of
-    /// aggregate_type, event_type, tenant_id, routing_key, topic. `allowed` are exact names or
+    /// aggregate_type, event_type, tenant_id, routing_key. `allowed` are exact names or
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
     /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,

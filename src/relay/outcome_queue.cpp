@@ -22,7 +22,6 @@ void move_to_end(std::vector<T>& to, std::vector<T>& from) {
 
 void Outcomes::append(Outcomes&& more) {
     move_to_end(finished, more.finished);
-    move_to_end(closed, more.closed);
     move_to_end(failed, more.failed);
     move_to_end(dead, more.dead);
     move_to_end(dead_lanes, more.dead_lanes);
@@ -32,7 +31,6 @@ void Outcomes::append(Outcomes&& more) {
 
 void Outcomes::clear() {
     finished.clear();
-    closed.clear();
     failed.clear();
     dead.clear();
     dead_lanes.clear();
@@ -86,14 +84,13 @@ void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
     move_to_end(waiting.dead_lanes, feedback.dead_lanes);
     move_to_end(waiting.redeliver, feedback.redeliver);
     if (feedback.dead_keys) waiting.dead_keys = std::move(feedback.dead_keys);
-    waiting.ledger_full = feedback.ledger_full;
+    if (feedback.ledger_full) waiting.ledger_full = feedback.ledger_full;
 }
 
 bool OutcomeQueue::take_feedback(std::size_t route, Feedback& out) {
     const std::scoped_lock lock(mutex_);
     std::swap(out, feedback_[route]);
     feedback_[route] = Feedback{};
-    feedback_[route].ledger_full = out.ledger_full;
     return !out.empty();
 }
 

@@ -20,7 +20,6 @@ using spi::Position;
 /// What a route has decided about events, on its way to the database.
 struct Outcomes {
     std::vector<Position> finished;  ///< Acknowledged, not wanted by the route, or dead.
-    std::vector<spi::PositionRange> closed;
     std::vector<spi::Delivery> failed;
     std::vector<spi::DeadLetter> dead;      ///< Their positions stand in `finished`, too.
     std::vector<core::LaneKey> dead_lanes;  ///< The lane of each of `dead`.
@@ -30,7 +29,7 @@ struct Outcomes {
     [[nodiscard]] std::size_t count() const {
         return finished.size() + failed.size() + redelivered.size() + failed_again.size();
     }
-    [[nodiscard]] bool empty() const { return count() == 0 && closed.empty(); }
+    [[nodiscard]] bool empty() const { return count() == 0; }
     /// A key waits for the database: record without waiting for more.
     [[nodiscard]] bool urgent() const {
         return !dead.empty() || !failed.empty() || !redelivered.empty() || !failed_again.empty();
@@ -45,10 +44,11 @@ struct Feedback {
     std::vector<core::LaneKey> dead_lanes;   ///< Their dead letters are on disk.
     std::vector<spi::DeadLetter> redeliver;  ///< Dead letters that an operator wants sent again.
     std::optional<std::vector<std::string>> dead_keys;  ///< Keys that dead letters block now.
-    bool ledger_full = false;
+    std::optional<bool> ledger_full;
 
     [[nodiscard]] bool empty() const {
-        return recorded.empty() && dead_lanes.empty() && redeliver.empty() && !dead_keys;
+        return recorded.empty() && dead_lanes.empty() && redeliver.empty() && !dead_keys &&
+               !ledger_full;
     }
 };
 

@@ -16,27 +16,30 @@ constexpr std::int64_t kReadRetryMinUs = 100'000;
 constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
 constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kMaxRefill = 500;
+// A destination is asked at least this often whether it is back.
+constexpr std::int64_t kCircuitMaxMs = 5'000;
 
 }  // namespace
 
 Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
-                   const RelayOptions& options, core::Ledger finished,
-                   std::vector<spi::Delivery> failing, std::uint64_t seed)
+                   const RelayOptions& options, Inheritance inheritance, std::uint64_t seed)
     : deps_(deps),
       index_(index),
       routes_(routes),
       route_(routes[index]),
       options_(options),
-      finished_before_(std::move(finished)),
+      finished_before_(std::move(inheritance.finished)),
       random_(seed),
       lanes_(
           {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
-      circuit_(core::RetryPolicy{options.retry.base_ms, options.retry.max_ms, 0}),
+      circuit_(core::RetryPolicy{options.retry.base_ms,
+                                 std::min(options.retry.max_ms, kCircuitMaxMs), 0}),
       read_wait_us_(options.poll_busy_ms * 1000) {
-    for (spi::Delivery& delivery : failing) {
+    for (spi::Delivery& delivery : inheritance.failing) {
         std::string id = delivery.event_id;
         failing_before_.emplace(std::move(id), std::move(delivery));
     }
+    block_keys(inheritance.dead_keys);
 }
 
 Status Pipeline::step() {
@@ -57,46 +60,38 @@ Status Pipeline::step() {
 }
 
 void Pipeline::take_feedback() {
-    if (!deps_.queue.take_feedback(index_, feedback_)) {
-        ledger_full_ = feedback_.ledger_full;
-        return;
-    }
-    ledger_full_ = feedback_.ledger_full;
+    if (!deps_.queue.take_feedback(index_, feedback_)) return;
+    if (feedback_.ledger_full) ledger_full_ = *feedback_.ledger_full;
     unrecorded_ -= feedback_.recorded.size();
     if (!feedback_.recorded.empty()) deps_.reader.forget(feedback_.recorded);
+    // Before `dead_lanes`: the keys may have been looked up before those were written.
+    if (feedback_.dead_keys) block_keys(*feedback_.dead_keys);
     for (const core::LaneKey key : feedback_.dead_lanes) {
-        dying_keys_.erase(key);
-        if (!blocked_keys_.contains(key)) lanes_.resume(key);
-    }
-    if (feedback_.dead_keys) {
-        std::unordered_set<core::LaneKey> now_blocked;
-        for (const std::string& key : *feedback_.dead_keys) {
-            now_blocked.insert(XXH3_64bits(key.data(), key.size()));
-        }
-        for (const core::LaneKey key : now_blocked) {
-            if (!blocked_keys_.contains(key)) lanes_.hold_key(key);
-        }
-        for (const core::LaneKey key : blocked_keys_) {
-            // Looked up before a dead letter under way was written: it still blocks.
-            if (dying_keys_.contains(key)) {
-                now_blocked.insert(key);
-            } else if (!now_blocked.contains(key)) {
-                lanes_.resume(key);
-            }
-        }
-        blocked_keys_ = std::move(now_blocked);
+        if (const auto it = dying_keys_.find(key); it != dying_keys_.end()) dying_keys_.erase(it);
+        lanes_.resume(key);
     }
     for (spi::DeadLetter& letter : feedback_.redeliver) admit_redelivery(std::move(letter));
+    release_waiting();
     feedback_ = Feedback{};
+}
+
+// From now on these keys are blocked by dead letters, and those on their way to the database.
+void Pipeline::block_keys(std::span<const std::string> keys) {
+    std::unordered_set<core::LaneKey> now_blocked(dying_keys_.begin(), dying_keys_.end());
+    for (const std::string& key : keys) now_blocked.insert(XXH3_64bits(key.data(), key.size()));
+    for (const core::LaneKey key : now_blocked) {
+        if (!blocked_keys_.contains(key)) lanes_.hold_key(key);
+    }
+    for (const core::LaneKey key : blocked_keys_) {
+        if (!now_blocked.contains(key)) lanes_.resume(key);
+    }
+    blocked_keys_ = std::move(now_blocked);
 }
 
 // Keys whose wait is over get their events back into memory.
 void Pipeline::refill(std::int64_t now_us) {
     if (due_.empty()) {
-        if (lanes_.next_due_us() > now_us || held_bytes_ > options_.max_held_bytes ||
-            circuit_.state() != core::Circuit::State::kClosed) {
-            return;
-        }
+        if (lanes_.next_due_us() > now_us || !may_refill()) return;
         lanes_.take_due(now_us, kMaxRefill, due_);
         if (due_.empty()) return;
     } else if (now_us < next_read_us_) {
@@ -116,33 +111,62 @@ void Pipeline::refill(std::int64_t now_us) {
     }
     held.bytes = held.batch.bytes();
     held_bytes_ += held.bytes;
+    held.live = 1;  // keeps the batch while it is walked
     auto event = held.batch.events().begin();
     for (const core::Lanes::Due& due : due_) {
         while (event != held.batch.events().end() && event->position < due.position) ++event;
         if (event == held.batch.events().end() || event->position != due.position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
-            lanes_.gone(due.key, due.position);
+            lanes_.gone(due);
             outcomes_.finished.push_back(due.position);
             ++unrecorded_;
             continue;
         }
         const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
         ++held.live;
-        lanes_.refill(due.key, {due.position, batch_id, index, due.attempts});
+        lanes_.refill(due, batch_id, index);
     }
     due_.clear();
-    if (held.live == 0) let_go(batch_id, 0);
+    release_waiting();
+    let_go(batch_id, 1);
 }
 
 std::size_t Pipeline::room() const {
     return std::min(lanes_.free_slots(), options_.batch_size);
 }
 
+bool Pipeline::may_refill() const {
+    return circuit_.state() == core::Circuit::State::kClosed && lanes_.free_slots() > 0 &&
+           held_bytes_ < options_.max_held_bytes;
+}
+
+bool Pipeline::may_read() const {
+    if (room() == 0 || lanes_.waiting_full() || ledger_full_ || !due_.empty() ||
+        held_bytes_ >= options_.max_held_bytes || unrecorded_ >= options_.max_unrecorded) {
+        return false;
+    }
+    // A destination that is down gets what memory holds; the rest waits in the table. But a probe
+    // needs another event than the one that failed last, which may be the one at fault.
+    switch (circuit_.state()) {
+        case core::Circuit::State::kClosed:
+            return true;
+        case core::Circuit::State::kOpen:
+            return false;
+        case core::Circuit::State::kHalfOpen:
+            break;
+    }
+    if (lanes_.in_flight() > 0 || circuit_.suspect() != 0) return false;
+    const core::SlotId probe = lanes_.find_probe(0, circuit_.culprit());
+    return probe == core::kNoSlot || lanes_.work(probe).position == circuit_.culprit();
+}
+
+// Whether one more event may be sent that a new owner would have to send again.
+bool Pipeline::may_expose() const {
+    return lanes_.exposed() + unrecorded_ < options_.max_unrecorded;
+}
+
 void Pipeline::read(std::int64_t now_us) {
-    if (now_us < next_read_us_ || !due_.empty() || ledger_full_) return;
-    // A destination that is down gets what memory holds; the rest waits in the table.
-    if (circuit_.state() != core::Circuit::State::kClosed) return;
-    if (room() == 0 || lanes_.waiting_full() || held_bytes_ >= options_.max_held_bytes) return;
+    if (now_us < next_read_us_ || !may_read()) return;
     const std::uint32_t batch_id = open_batch();
     Held& held = *batches_[batch_id];
     const spi::ReadLimits limits{room(), options_.batch_bytes};
@@ -165,8 +189,6 @@ void Pipeline::read(std::int64_t now_us) {
         deps_.notify({Note::Level::kInfo, "read_recovered", {{"route", route_.name}}});
         read_failed_ = false;
     }
-    outcomes_.closed.insert(outcomes_.closed.end(), held.batch.closed.begin(),
-                            held.batch.closed.end());
     if (held.batch.empty()) {
         let_go(batch_id, 0);
         read_more_ = false;
@@ -238,7 +260,7 @@ void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int
 void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
     // The recorder offers a letter until it is settled; room may also be short: it comes again.
     if (letter.event.empty() || redelivering_.contains(letter.dead_id) ||
-        lanes_.free_slots() == 0) {
+        lanes_.free_slots() <= due_.size()) {
         return;
     }
     redelivering_.insert(letter.dead_id);
@@ -257,7 +279,6 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
 }
 
 void Pipeline::publish() {
-    sink_full_ = false;
     switch (circuit_.state()) {
         case core::Circuit::State::kOpen:
             return;
@@ -267,26 +288,31 @@ void Pipeline::publish() {
         case core::Circuit::State::kClosed:
             break;
     }
-    std::size_t sent = 0;
-    while (lanes_.in_flight() + unrecorded_ < options_.max_unrecorded) {
-        if (++sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
-        const core::SlotId slot = lanes_.next_ready();
-        if (slot == core::kNoSlot) return;
-        if (!send(slot)) return;
+    // The read before may have taken long: the lease is looked at before the first event, too.
+    for (std::size_t sent = 0; circuit_.state() == core::Circuit::State::kClosed; ++sent) {
+        if (sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
+        const core::SlotId slot = lanes_.next_ready(may_expose());
+        if (slot == core::kNoSlot || !send(slot)) return;
     }
 }
 
 void Pipeline::probe() {
-    const core::SlotId slot = lanes_.next_probe(circuit_.suspect(), circuit_.culprit());
+    if (!deps_.lease.valid(deps_.clock.boot_us())) return;
+    const core::SlotId slot =
+        lanes_.find_probe(circuit_.suspect(), circuit_.culprit(), may_expose());
     if (slot != core::kNoSlot) {
+        circuit_.probing(lanes_.work(slot).position);
+        lanes_.take(slot);
         static_cast<void>(send(slot));
         return;
     }
     // Nothing to probe with: ask the destination itself, so that reading can go on.
     if (lanes_.queued() == 0) {
+        circuit_.probing(0);
         if (const Status status = deps_.sink.check(); status.ok()) {
             circuit_.answered(0, false);
         } else {
+            deps_.stats.error(status.error());
             circuit_.failed(0, deps_.clock.boot_us(), random_());
         }
     }
@@ -297,29 +323,32 @@ bool Pipeline::send(core::SlotId slot) {
     const core::Work& work = lanes_.work(slot);
     Held& held = *batches_[work.batch];
     const spi::EventView& event = held.batch.events()[work.index];
+    // What goes wrong before the destination is asked says nothing about the destination.
     if (!route_.predicate.matches(event)) {
-        fail(slot,
-             {ErrorCode::kConfigInvalid,
-              Advice::kDeadLetter,
-              {},
-              "no route takes this event; add a route for it, then retry the dead letter"},
-             false);
+        settle(slot, Advice::kDeadLetter,
+               {ErrorCode::kConfigInvalid,
+                Advice::kDeadLetter,
+                {},
+                "no route takes this event; add a route for it, then retry the dead letter"});
         return true;
     }
+    const std::size_t bytes_before = held.batch.bytes();
     const Result<std::string_view> topic = route_.topics.topic(event, held.batch);
     if (!topic.ok()) {
-        fail(slot, topic.error(), false);
+        settle(slot, topic.error().advice, topic.error());
         return true;
     }
     Result<spi::Record> record = encoder_.encode(event, *topic, held.batch);
+    const std::size_t grown = held.batch.bytes() - bytes_before;
+    held.bytes += grown;
+    held_bytes_ += grown;
     if (!record.ok()) {
-        fail(slot, record.error(), false);
+        settle(slot, record.error().advice, record.error());
         return true;
     }
     record->token = slot;
     if (deps_.sink.publish(*record)) return true;
     lanes_.put_back(slot);
-    sink_full_ = true;
     return false;
 }
 
@@ -360,19 +389,26 @@ void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
 }
 
 void Pipeline::fail(core::SlotId slot, const ErrorInfo& error, bool suspect) {
-    const Position position = lanes_.work(slot).position;
-    deps_.stats.error(error);
-    Advice advice = suspect ? Advice::kRetryDestination : error.advice;
-    if (advice == Advice::kRetryDestination) {
-        if (suspect) circuit_.suspect(position);
-        const bool its_own = circuit_.failed(position, deps_.clock.boot_us(), random_());
-        if (its_own && !suspect) {
-            advice = Advice::kRetryEvent;
-            circuit_.answered(position, false);
-        }
-    } else if (advice != Advice::kStop) {
-        circuit_.answered(position, false);
+    settle(slot, judge(lanes_.work(slot).position, error, suspect), error);
+}
+
+// Whose fault a failure is: the event's or the destination's.
+Advice Pipeline::judge(Position position, const ErrorInfo& error, bool suspect) {
+    const std::int64_t now_us = deps_.clock.boot_us();
+    if (suspect) {
+        circuit_.suspected(position, now_us, random_());
+        return Advice::kRetryDestination;
     }
+    if (error.advice == Advice::kRetryDestination) {
+        const bool its_own = circuit_.failed(position, now_us, random_());
+        return its_own ? Advice::kRetryEvent : Advice::kRetryDestination;
+    }
+    if (error.advice != Advice::kStop) circuit_.answered(position, false);
+    return error.advice;
+}
+
+void Pipeline::settle(core::SlotId slot, Advice advice, const ErrorInfo& error) {
+    deps_.stats.error(error);
     switch (advice) {
         case Advice::kStop:
             if (fatal_.ok()) fatal_ = error;
@@ -433,7 +469,7 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
     letter.event.add_copy(event);
     const core::LaneKey key = lanes_.key(slot);
     if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
-        blocked_keys_.insert(key);
+        if (blocked_keys_.insert(key).second) lanes_.hold_key(key);
         dying_keys_.insert(key);
     }
     outcomes_.dead.push_back(std::move(letter));
@@ -473,11 +509,9 @@ std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
     std::int64_t until_us = now_us + idle_us;
     if (circuit_.state() == core::Circuit::State::kOpen) {
         until_us = std::min(until_us, circuit_.opens_until_us());
-    } else if (circuit_.state() == core::Circuit::State::kClosed) {
-        const bool may_read = room() > 0 && !lanes_.waiting_full() && !ledger_full_ &&
-                              held_bytes_ < options_.max_held_bytes;
-        if (may_read) until_us = std::min(until_us, next_read_us_);
-        if (room() > 0) until_us = std::min(until_us, lanes_.next_due_us());
+    } else {
+        if (may_read() || !due_.empty()) until_us = std::min(until_us, next_read_us_);
+        if (may_refill()) until_us = std::min(until_us, lanes_.next_due_us());
     }
     // Full on account of the recorder, which has no way to wake the sink.
     if (lanes_.in_flight() == 0 && unrecorded_ >= options_.max_unrecorded) {

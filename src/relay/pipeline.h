@@ -40,11 +40,17 @@ class Pipeline {
         const Notify& notify;
     };
 
+    /// What the last owner left of the route.
+    struct Inheritance {
+        core::Ledger finished;
+        std::vector<spi::Delivery> failing;
+        std::vector<std::string> dead_keys;  ///< Keys that dead letters block.
+    };
+
     /// `routes` are all routes of the relay and `index` is this one; both they and `options` must
-    /// outlive the pipeline. `finished` is the route's ledger and `failing` its failing events, as
-    /// the last owner left them.
+    /// outlive the pipeline.
     Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes, const RelayOptions& options,
-             core::Ledger finished, std::vector<spi::Delivery> failing, std::uint64_t seed);
+             Inheritance inheritance, std::uint64_t seed);
 
     /// Reads, publishes and collects outcomes once; waits for the sink when there is nothing else
     /// to do, at most `poll_idle_ms`. Not ok: the route must stop (advice kStop).
@@ -62,6 +68,7 @@ class Pipeline {
     };
 
     void take_feedback();
+    void block_keys(std::span<const std::string> keys);
     void refill(std::int64_t now_us);
     void read(std::int64_t now_us);
     void admit(std::uint32_t batch_id, std::int64_t now_us);
@@ -73,6 +80,8 @@ class Pipeline {
     void collect(std::int64_t now_us);
     void finish(core::SlotId slot, std::int64_t wall_us);
     void fail(core::SlotId slot, const ErrorInfo& error, bool suspect);
+    [[nodiscard]] Advice judge(spi::Position position, const ErrorInfo& error, bool suspect);
+    void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);
     void retry_later(core::SlotId slot, const ErrorInfo& error);
     void give_up(core::SlotId slot, const ErrorInfo& error);
     void redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good);
@@ -86,6 +95,9 @@ class Pipeline {
     void let_go(std::uint32_t batch_id, std::uint32_t events);
     void release_waiting();
     [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] bool may_read() const;
+    [[nodiscard]] bool may_expose() const;
+    [[nodiscard]] bool may_refill() const;
 
     Deps deps_;
     std::size_t index_;
@@ -111,8 +123,8 @@ class Pipeline {
     std::vector<core::Lanes::Due> due_;  // positions to fetch; kept when fetching fails
     std::vector<Position> positions_;    // scratch of `refill`
     std::vector<std::uint32_t> released_;
-    std::unordered_set<core::LaneKey> blocked_keys_;  // by dead letters (block_key)
-    std::unordered_set<core::LaneKey> dying_keys_;    // of those, not yet on disk
+    std::unordered_set<core::LaneKey> blocked_keys_;     // by dead letters (block_key)
+    std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk
     std::unordered_map<std::int64_t, std::uint32_t> redelivery_attempts_;  // by dead_id
     std::unordered_set<std::int64_t> redelivering_;
 
@@ -120,7 +132,6 @@ class Pipeline {
     std::int64_t last_event_us_ = 0;
     std::int64_t read_wait_us_ = 0;
     bool read_more_ = false;  // the last read was full
-    bool sink_full_ = false;
     bool read_failed_ = false;
     bool ledger_full_ = false;
     Status fatal_;

@@ -66,46 +66,61 @@ Status RecordKeeper::turn(std::chrono::milliseconds max_wait) {
 }
 
 void RecordKeeper::build() {
-    for (std::size_t route = 0; route < taken_.size(); ++route) build_route(route);
-    if (checkpoints_) {
+    bool finished = false;
+    for (std::size_t route = 0; route < taken_.size(); ++route) {
+        finished = finished || !taken_[route].finished.empty();
+        build_route(route);
+    }
+    if (checkpoints_ && finished) {
+        // What one route finishes last leaves the ledgers of the others: all of them go together.
         for (std::size_t route = 0; route < taken_.size(); ++route) {
-            if (taken_[route].finished.empty()) continue;
             batch_.checkpoints.push_back({routes_[route].name, ledgers_[route].ranges()});
         }
     }
     pending_ = !batch_.empty();
-    if (!pending_) answer();  // closed holes only: nothing to write
+    if (!pending_ && finished) answer();  // no ledger to write: positions are not stable
 }
 
 void RecordKeeper::build_route(std::size_t route) {
     Outcomes& outcomes = taken_[route];
     for (const spi::DeadLetter& letter : outcomes.dead) dead_somewhere_.insert(letter.position);
-    if (!ledgers_.empty()) {
-        core::Ledger& ledger = ledgers_[route];
-        ledger.add(outcomes.finished);
-        for (const spi::PositionRange& hole : outcomes.closed) ledger.add(hole);
-    }
+    if (!ledgers_.empty()) ledgers_[route].add(outcomes.finished);
+    finished_everywhere_.clear();
     for (const Position position : outcomes.finished) {
         bool everywhere = true;
         for (std::size_t other = 0; other < ledgers_.size() && everywhere; ++other) {
             everywhere = other == route || ledgers_[other].contains(position);
         }
         if (!everywhere) continue;
+        finished_everywhere_.push_back(position);
         const bool dead = !dead_somewhere_.empty() && dead_somewhere_.erase(position) > 0;
         (dead ? batch_.dead_positions : batch_.published).push_back(position);
     }
+    // From here on the absence of the row says that they are finished, so that a ledger holds only
+    // what this route has finished and another has not.
+    for (core::Ledger& ledger : ledgers_) ledger.remove(finished_everywhere_);
+    keep_last_failures(outcomes);
     const auto move_all = [](auto& to, auto& from) {
         to.insert(to.end(), std::make_move_iterator(from.begin()),
                   std::make_move_iterator(from.end()));
         from.clear();
     };
-    // An event that failed and was settled in the same batch needs no delivery state.
     move_all(batch_.failed, outcomes.failed);
     move_all(batch_.dead, outcomes.dead);
     move_all(batch_.redelivered, outcomes.redelivered);
     move_all(batch_.failed_again, outcomes.failed_again);
     dead_lanes_[route] = std::move(outcomes.dead_lanes);
     outcomes.dead_lanes.clear();
+}
+
+// An event may have failed twice since the last batch, or failed and then been settled.
+void RecordKeeper::keep_last_failures(Outcomes& outcomes) {
+    if (outcomes.failed.empty()) return;
+    std::unordered_set<Position> later(outcomes.finished.begin(), outcomes.finished.end());
+    for (auto it = outcomes.failed.rbegin(); it != outcomes.failed.rend(); ++it) {
+        if (!later.insert(it->position).second) it->position = 0;
+    }
+    std::erase_if(outcomes.failed, [](const spi::Delivery& d) { return d.position == 0; });
 }
 
 void RecordKeeper::answer() {

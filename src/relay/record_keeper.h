@@ -49,6 +49,7 @@ class RecordKeeper {
   private:
     void build();
     void build_route(std::size_t route);
+    static void keep_last_failures(Outcomes& outcomes);
     void answer();
     Status chores(std::int64_t now_us);
     Status redeliver();
@@ -66,6 +67,7 @@ class RecordKeeper {
     std::vector<std::vector<core::LaneKey>> dead_lanes_;
     bool pending_ = false;  // batch_ is built and not yet recorded
     std::unordered_set<Position> dead_somewhere_;
+    std::vector<Position> finished_everywhere_;  // scratch of `build_route`
 
     std::int64_t next_due_us_ = 0;
     std::int64_t next_look_us_ = 0;

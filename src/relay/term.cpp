@@ -10,6 +10,25 @@ namespace outbox::relay {
 namespace {
 constexpr std::chrono::milliseconds kRecordRetryMin{100};
 constexpr std::chrono::milliseconds kRecordRetryMax{2'000};
+
+Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& route, bool ledger) {
+    Pipeline::Inheritance left;
+    auto failing = recorder.load_deliveries(route.name);
+    if (!failing.ok()) return failing.status();
+    left.failing = std::move(*failing);
+    if (ledger) {
+        auto ranges = recorder.load_ledger(route.name);
+        if (!ranges.ok()) return ranges.status();
+        left.finished = core::Ledger(*ranges);
+    }
+    if (route.on_dead_letter == OnDeadLetter::kBlockKey) {
+        auto keys = recorder.load_dead_keys(route.name);
+        if (!keys.ok()) return keys.status();
+        left.dead_keys = std::move(*keys);
+    }
+    return left;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
@@ -28,19 +47,13 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         auto sink = route.make_sink();
         if (!sink.ok()) return sink.status();
         term->sinks_.push_back(std::move(*sink));
-        auto failing = term->recorder_->load_deliveries(route.name);
-        if (!failing.ok()) return failing.status();
-        core::Ledger ledger;
-        if (ledgers) {
-            auto ranges = term->recorder_->load_ledger(route.name);
-            if (!ranges.ok()) return ranges.status();
-            ledger = core::Ledger(*ranges);
-            kept.push_back(ledger);
-        }
+        auto left = load(*term->recorder_, route, ledgers);
+        if (!left.ok()) return left.status();
+        if (ledgers) kept.push_back(left->finished);
         term->pipelines_.push_back(std::make_unique<Pipeline>(
             Pipeline::Deps{*term->readers_[i], *term->sinks_[i], term->queue_, deps.lease,
                            deps.clock, *deps.stats[i], deps.notify},
-            i, deps.routes, deps.options, std::move(ledger), std::move(*failing),
+            i, deps.routes, deps.options, std::move(*left),
             static_cast<std::uint64_t>(deps.clock.wall_us()) + i));
     }
     term->keeper_ = std::make_unique<RecordKeeper>(

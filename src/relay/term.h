@@ -31,12 +31,16 @@ class Term {
         std::uint64_t epoch;
     };
 
-    /// Opens connections and sinks and reads what the last owner left. Starts no thread yet.
+    /// Opens connections and sinks and reads what the last owner left. Starts no thread yet: until
+    /// `start` a single thread may turn `pipeline` and `keeper` itself.
     static Result<std::unique_ptr<Term>> open(const Deps& deps);
     Term(const Term&) = delete;
     Term& operator=(const Term&) = delete;
     /// Ends at once what `finish` has not ended.
     ~Term();
+
+    [[nodiscard]] Pipeline& pipeline(std::size_t route) { return *pipelines_[route]; }
+    [[nodiscard]] RecordKeeper& keeper() { return *keeper_; }
 
     void start();
     /// Stop reading and sending, wait up to `grace_ms` for what is in flight, then record all

@@ -1,0 +1,387 @@
+#include "core/lanes.h"
+
+#include <algorithm>
+#include <deque>
+#include <gtest/gtest.h>
+#include <map>
+#include <rapidcheck/gtest.h>
+#include <set>
+#include <vector>
+
+namespace outbox::core {
+namespace {
+
+// Lanes beside a plain model of what each key has unfinished. Every step is checked.
+class Model {
+  public:
+    Model(bool one_per_key, std::size_t max_slots)
+        : lanes_({max_slots, 100'000, one_per_key}),
+          one_per_key_(one_per_key),
+          max_slots_(max_slots) {}
+
+    void admit(LaneKey key, std::uint32_t attempts) {
+        if (lanes_.free_slots() <= due_.size()) return;
+        const Position p = next_position_++;
+        unfinished_[key].push_back(p);
+        attempts_[p] = attempts;
+        if (lanes_.admit(key, {p, static_cast<std::uint32_t>(p), 0, attempts, false}))
+            live_.insert(p);
+    }
+    void admit_waiting(LaneKey key, std::int64_t delay_us) {
+        const Position p = next_position_++;
+        unfinished_[key].push_back(p);
+        attempts_[p] = 1;
+        due_at_[p] = now_us_ + delay_us;
+        troubled_.insert(key);
+        lanes_.admit_waiting(key, p, 1, now_us_ + delay_us);
+    }
+    bool send(bool fresh = true) {
+        const SlotId slot = lanes_.next_ready(fresh);
+        if (slot == kNoSlot) return false;
+        sent(slot);
+        return true;
+    }
+    void send_and_put_back() {
+        const SlotId slot = lanes_.next_ready();
+        if (slot != kNoSlot) lanes_.put_back(slot);
+    }
+    void probe(Position prefer, Position avoid) {
+        const SlotId slot = lanes_.find_probe(prefer, avoid);
+        if (slot == kNoSlot) return;
+        lanes_.take(slot);
+        sent(slot);
+    }
+    enum class Outcome : std::uint8_t { kAcknowledged, kRequeued, kBlocked, kHeld };
+    void tell(LaneKey key, Outcome outcome, std::int64_t delay_us) {
+        if (flying_[key].empty()) return;
+        // The destination answers for a key in order; after a failure nothing behind is accepted.
+        const bool failing = failing_.contains(key);
+        if (failing && outcome == Outcome::kAcknowledged) outcome = Outcome::kRequeued;
+        auto it = failing ? std::prev(flying_[key].end()) : flying_[key].begin();
+        const auto [p, slot] = *it;
+        flying_[key].erase(it);
+        if (outcome != Outcome::kAcknowledged) {
+            failing_.insert(key);
+            troubled_.insert(key);
+        }
+        if (flying_[key].empty()) failing_.erase(key);
+        retrying_.erase(p);
+        switch (outcome) {
+            case Outcome::kAcknowledged:
+                RC_ASSERT(p == unfinished_[key].front());
+                finished(key, p);
+                live_.erase(p);
+                lanes_.acknowledge(slot);
+                break;
+            case Outcome::kRequeued:
+                lanes_.requeue(slot);
+                break;
+            case Outcome::kBlocked:
+                exposed_.erase(p);
+                ++attempts_[p];
+                due_at_[p] = now_us_ + delay_us;
+                lanes_.block(slot, attempts_[p], due_at_[p]);
+                break;
+            case Outcome::kHeld:
+                finished(key, p);
+                live_.erase(p);
+                ++holds_[key];
+                lanes_.hold(slot);
+                break;
+        }
+    }
+    void hold_key(LaneKey key) {
+        ++holds_[key];
+        troubled_.insert(key);
+        lanes_.hold_key(key);
+    }
+    void resume(LaneKey key) {
+        lanes_.resume(key);
+        if (holds_[key] > 0) --holds_[key];
+    }
+    void take_due(std::int64_t passed_us, std::size_t limit) {
+        if (!due_.empty()) return;
+        now_us_ += passed_us;
+        const std::size_t room = lanes_.free_slots();
+        lanes_.take_due(now_us_, limit, due_);
+        RC_ASSERT(due_.size() <= std::min(limit, room));
+        std::sort(due_.begin(), due_.end(),
+                  [](const auto& a, const auto& b) { return a.position < b.position; });
+    }
+    void fetched(std::uint32_t which_are_gone) {
+        for (const Lanes::Due& due : due_) {
+            which_are_gone = which_are_gone * 1664525 + 1013904223;
+            RC_ASSERT(due.attempts == attempts_[due.position]);
+            if (which_are_gone >> 29 == 0) {
+                finished(due.key, due.position);
+                lanes_.gone(due);
+            } else {
+                live_.insert(due.position);
+                retrying_.insert(due.position);
+                if (due.attempts == 0) retrying_.erase(due.position);
+                lanes_.refill(due, static_cast<std::uint32_t>(due.position), 0);
+            }
+        }
+        due_.clear();
+    }
+
+    void check() {
+        std::vector<std::uint32_t> released;
+        lanes_.take_released(released);
+        for (const std::uint32_t batch : released) RC_ASSERT(live_.erase(batch) == 1U);
+        std::size_t flying = 0;
+        std::size_t unfinished = 0;
+        for (const auto& [key, slots] : flying_) flying += slots.size();
+        for (const auto& [key, positions] : unfinished_) unfinished += positions.size();
+        RC_ASSERT(lanes_.in_flight() == flying);
+        RC_ASSERT(max_slots_ - lanes_.free_slots() == live_.size());
+        RC_ASSERT(lanes_.queued() + flying == live_.size());
+        RC_ASSERT(lanes_.waiting() + live_.size() + due_.size() == unfinished);
+        RC_ASSERT(lanes_.exposed() == exposed_.size());
+    }
+    // A key that never failed is not delayed by those that did.
+    void check_healthy_keys_flow() {
+        for (const auto& [key, positions] : unfinished_) {
+            if (troubled_.contains(key) || positions.empty()) continue;
+            RC_ASSERT(flying_[key].size() == (one_per_key_ ? 1U : positions.size()));
+        }
+    }
+    // Everything that is left can be finished.
+    void finish() {
+        for (int round = 0; round < 10'000; ++round) {
+            fetched(1U << 31);
+            for (const auto& entry : flying_) {
+                while (!flying_[entry.first].empty()) tell(entry.first, Outcome::kAcknowledged, 0);
+            }
+            for (auto& [key, count] : holds_) {
+                while (count > 0) resume(key);
+            }
+            while (send()) {
+            }
+            take_due(1'000'000, 500);
+            check();
+            if (live_.empty() && lanes_.waiting() == 0 && due_.empty()) break;
+        }
+        for (const auto& [key, positions] : unfinished_) RC_ASSERT(positions.empty());
+        RC_ASSERT(lanes_.free_slots() == max_slots_);
+        RC_ASSERT(lanes_.exposed() == 0U);
+    }
+
+  private:
+    void sent(SlotId slot) {
+        const Work& work = lanes_.work(slot);
+        const Position p = work.position;
+        const LaneKey key = lanes_.key(slot);
+        RC_ASSERT(live_.contains(p));
+        RC_ASSERT(work.attempts == attempts_[p]);
+        RC_ASSERT(holds_[key] == 0);
+        RC_ASSERT(due_at_[p] <= now_us_);
+        RC_ASSERT(!failing_.contains(key));
+        for (const Position before : unfinished_[key]) {
+            if (before == p) break;
+            RC_ASSERT(!one_per_key_);
+            RC_ASSERT(flying_[key].contains(before));
+            RC_ASSERT(!retrying_.contains(before));
+        }
+        RC_ASSERT(flying_[key].emplace(p, slot).second);
+        exposed_.insert(p);
+    }
+    void finished(LaneKey key, Position p) {
+        std::erase(unfinished_[key], p);
+        exposed_.erase(p);
+        due_at_.erase(p);
+    }
+
+    Lanes lanes_;
+    bool one_per_key_;
+    std::size_t max_slots_;
+    std::int64_t now_us_ = 1;
+    Position next_position_ = 1;
+    std::map<LaneKey, std::deque<Position>> unfinished_;
+    std::map<LaneKey, std::map<Position, SlotId>> flying_;
+    std::map<LaneKey, int> holds_;
+    std::set<LaneKey> failing_;   // a failure was told and not yet all outcomes
+    std::set<LaneKey> troubled_;  // ever failed, held or waited
+    std::set<Position> live_;     // hold a slot; each event has a batch of its own
+    std::set<Position> retrying_;
+    std::set<Position> exposed_;
+    std::map<Position, std::uint32_t> attempts_;
+    std::map<Position, std::int64_t> due_at_;
+    std::vector<Lanes::Due> due_;
+};
+
+struct Step {
+    int what = 0;
+    LaneKey key = 0;
+    std::uint32_t number = 0;
+};
+
+void run(bool one_per_key) {
+    const auto slots = *rc::gen::inRange<std::size_t>(1, 40);
+    const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
+    const auto steps =
+        *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
+                                 rc::gen::inRange(0, 22), rc::gen::inRange<LaneKey>(0, keys),
+                                 rc::gen::arbitrary<std::uint32_t>())));
+    Model model(one_per_key, slots);
+    for (const Step& step : steps) {
+        const std::int64_t delay_us = step.number % 1'000;
+        switch (step.what) {
+            case 0:
+            case 1:
+            case 2:
+            case 3:
+            case 4:
+                model.admit(step.key, 0);
+                break;
+            case 5:
+                model.admit(step.key, step.number % 3);
+                break;
+            case 6:
+                model.admit_waiting(step.key, delay_us);
+                break;
+            case 7:
+            case 8:
+            case 9:
+                model.send(step.number % 8 != 0);
+                break;
+            case 10:
+                model.send_and_put_back();
+                break;
+            case 11:
+                model.probe(step.number % 50, step.number % 7);
+                break;
+            case 12:
+            case 13:
+                model.tell(step.key, Model::Outcome::kAcknowledged, 0);
+                break;
+            case 14:
+                model.tell(step.key, Model::Outcome::kRequeued, 0);
+                break;
+            case 15:
+                model.tell(step.key, Model::Outcome::kBlocked, delay_us);
+                break;
+            case 16:
+                model.tell(step.key, Model::Outcome::kHeld, 0);
+                break;
+            case 17:
+                model.hold_key(step.key);
+                break;
+            case 18:
+                model.resume(step.key);
+                break;
+            case 19:
+                model.take_due(delay_us, step.number % 60);
+                break;
+            case 20:
+                model.fetched(step.number);
+                break;
+            default:
+                while (model.send()) {
+                }
+                model.check_healthy_keys_flow();
+                break;
+        }
+        model.check();
+    }
+    model.finish();
+}
+
+RC_GTEST_PROP(Lanes, KeepOrderAndLoseNothingWithAFailStopSink, ()) {
+    run(false);
+}
+
+RC_GTEST_PROP(Lanes, KeepOrderAndLoseNothingWithOneEventPerKey, ()) {
+    run(true);
+}
+
+Work event(Position position) {
+    return {position, static_cast<std::uint32_t>(position), 0, 0, false};
+}
+
+Position send_next(Lanes& lanes, SlotId& slot) {
+    slot = lanes.next_ready();
+    return slot == kNoSlot ? 0 : lanes.work(slot).position;
+}
+
+TEST(Lanes, KeepEveryFailedEventsWaitAndAttempts) {
+    Lanes lanes({8, 100, false});
+    lanes.admit(1, event(1));
+    lanes.admit(1, event(2));
+    SlotId first = kNoSlot;
+    SlotId second = kNoSlot;
+    ASSERT_EQ(send_next(lanes, first), 1);
+    ASSERT_EQ(send_next(lanes, second), 2);
+    lanes.block(first, 3, 1'000);
+    lanes.block(second, 1, 500);
+    EXPECT_EQ(lanes.next_due_us(), 1'000);
+    std::vector<Lanes::Due> due;
+    lanes.take_due(999, 10, due);
+    EXPECT_TRUE(due.empty());
+    lanes.take_due(1'000, 10, due);
+    ASSERT_EQ(due.size(), 1U);
+    EXPECT_EQ(due[0].position, 1);
+    EXPECT_EQ(due[0].attempts, 3U);
+}
+
+TEST(Lanes, ANewDeadLetterOfAKeyIsWaitedForAsWell) {
+    Lanes lanes({8, 100, false});
+    for (const Position p : {1, 2, 3}) lanes.admit(1, event(p));
+    SlotId first = kNoSlot;
+    SlotId second = kNoSlot;
+    send_next(lanes, first);
+    send_next(lanes, second);
+    lanes.hold(first);
+    lanes.hold(second);
+    lanes.resume(1);  // the first dead letter is on disk, the second is not
+    EXPECT_EQ(lanes.next_due_us(), std::numeric_limits<std::int64_t>::max());
+    lanes.resume(1);
+    EXPECT_EQ(lanes.next_due_us(), 0);
+}
+
+TEST(Lanes, AKeyHeldWhileItsEventsAreFetchedSendsNone) {
+    Lanes lanes({8, 100, true});
+    lanes.admit_waiting(1, 1, 1, 10);
+    std::vector<Lanes::Due> due;
+    lanes.take_due(10, 10, due);
+    ASSERT_EQ(due.size(), 1U);
+    lanes.hold_key(1);
+    lanes.refill(due[0], 1, 0);
+    EXPECT_EQ(lanes.next_ready(), kNoSlot);
+    EXPECT_EQ(lanes.free_slots(), 8U);
+    lanes.resume(1);
+    due.clear();
+    lanes.take_due(10, 10, due);
+    EXPECT_EQ(due.size(), 1U);
+}
+
+TEST(Lanes, WhatWasSentBeforeGoesBeforeWhatWasNot) {
+    Lanes lanes({8, 100, true});
+    for (const Position p : {1, 2, 3}) lanes.admit(static_cast<LaneKey>(p), event(p));
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(send_next(lanes, slot), 1);
+    lanes.requeue(slot);
+    EXPECT_EQ(lanes.exposed(), 1U);
+    slot = lanes.next_ready(false);
+    ASSERT_NE(slot, kNoSlot);
+    EXPECT_EQ(lanes.work(slot).position, 1);
+    EXPECT_EQ(lanes.next_ready(false), kNoSlot);
+    EXPECT_NE(lanes.next_ready(true), kNoSlot);
+}
+
+TEST(Lanes, AProbePrefersTheSuspectAndAvoidsTheCulprit) {
+    Lanes lanes({8, 100, false});
+    lanes.admit(1, event(1));
+    lanes.admit(1, event(2));
+    lanes.admit(2, event(3));
+    const auto probe = [&](Position prefer, Position avoid) {
+        return lanes.work(lanes.find_probe(prefer, avoid)).position;
+    };
+    EXPECT_EQ(probe(3, 0), 3);
+    EXPECT_EQ(probe(0, 1), 3);
+    EXPECT_EQ(probe(0, 3), 1);
+    EXPECT_EQ(probe(2, 1), 3);  // it is not the turn of 2
+}
+
+}  // namespace
+}  // namespace outbox::core

@@ -1,0 +1,114 @@
+#include "core/routing.h"
+
+#include <cctype>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <string>
+
+namespace outbox::core {
+namespace {
+
+spi::EventView order_created() {
+    spi::EventView event;
+    event.aggregate_type = "Order";
+    event.event_type = "OrderCreated";
+    event.tenant_id = "acme";
+    return event;
+}
+
+std::string topic_of(std::string_view topic_template, const spi::EventView& event,
+                     std::vector<std::string> allowed = {}) {
+    auto rule = TopicRule::make(topic_template, std::move(allowed), "fallback");
+    if (!rule.ok()) return "make: " + rule.error().message;
+    spi::EventBatch batch;
+    std::string topic;
+    // Twice: the second answer comes from what the first one left.
+    for (int i = 0; i < 2; ++i) {
+        const auto made = rule->topic(event, batch);
+        topic = made.ok() ? std::string(*made) : "error: " + made.error().message;
+    }
+    return topic;
+}
+
+TEST(TopicRule, FillsTheTemplate) {
+    const spi::EventView event = order_created();
+    EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event), "order-events");
+    EXPECT_EQ(topic_of("{aggregate_type}.{event_type}", event), "Order.OrderCreated");
+    EXPECT_EQ(topic_of("{aggregate_type}_events", event), "Order_events");
+    EXPECT_EQ(topic_of("{tenant_id}.x", event), "acme.x");
+    EXPECT_EQ(topic_of("plain", event), "plain");
+}
+
+TEST(TopicRule, TheEventsOwnTopicWins) {
+    spi::EventView event = order_created();
+    event.topic = "mine";
+    EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event), "mine");
+}
+
+TEST(TopicRule, AMissingFieldMeansTheFallback) {
+    spi::EventView event = order_created();
+    event.aggregate_type = {};
+    EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event), "fallback");
+    EXPECT_EQ(topic_of("{routing_key}", event), "fallback");
+}
+
+TEST(TopicRule, KeepsTheAllowList) {
+    spi::EventView event = order_created();
+    EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event, {"order-*"}), "order-events");
+    EXPECT_NE(topic_of("{event_type}", event, {"order-*", "x"}).find("allowed"), std::string::npos);
+    event.topic = "order-";
+    EXPECT_EQ(topic_of("", event, {"order-*"}), "order-");
+    event.topic = "orders";
+    EXPECT_NE(topic_of("", event, {"order-*"}), "orders");
+}
+
+TEST(TopicRule, RefusesAMalformedTemplate) {
+    for (const char* bad : {"{", "}", "a}b", "{aggregate_type", "{nothing}", "{event_type|upper}",
+                            "{}", "{{aggregate_type}}"}) {
+        const auto rule = TopicRule::make(bad, {}, "fallback");
+        ASSERT_FALSE(rule.ok()) << bad;
+        EXPECT_EQ(rule.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_NE(rule.error().message.find(bad), std::string::npos);
+    }
+}
+
+TEST(TopicRule, ATopicThatCannotBeIsADeadLetter) {
+    spi::EventView event = order_created();
+    event.aggregate_type = "Bestellung ü";
+    auto rule = *TopicRule::make("{aggregate_type|lower}-events", {}, "fallback");
+    spi::EventBatch batch;
+    const auto topic = rule.topic(event, batch);
+    ASSERT_FALSE(topic.ok());
+    EXPECT_EQ(topic.error().advice, Advice::kDeadLetter);
+}
+
+RC_GTEST_PROP(TopicName, IsValidExactlyWhenEveryCharacterAndTheLengthAre, ()) {
+    const auto text = *rc::gen::container<std::string>(
+        rc::gen::oneOf(rc::gen::elementOf(std::string("abzAZ09._-")), rc::gen::arbitrary<char>()));
+    bool valid = !text.empty() && text.size() <= kMaxTopicBytes && text != "." && text != ".." &&
+                 text.substr(0, 2) != "__";
+    for (const char c : text) {
+        valid = valid && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-');
+    }
+    RC_ASSERT(check_topic_name(text).ok() == valid);
+}
+
+TEST(TopicName, HasItsLimitAt249) {
+    EXPECT_TRUE(check_topic_name(std::string(249, 'a')).ok());
+    EXPECT_FALSE(check_topic_name(std::string(250, 'a')).ok());
+    EXPECT_FALSE(check_topic_name("__consumer_offsets").ok());
+    EXPECT_TRUE(check_topic_name("_one").ok());
+}
+
+TEST(Predicate, TakesAnEventThatEveryListHolds) {
+    const spi::EventView event = order_created();
+    EXPECT_TRUE(Predicate{}.matches(event));
+    EXPECT_TRUE((Predicate{{"Order", "User"}, {"OrderCreated"}, {}, {"acme"}}).matches(event));
+    EXPECT_FALSE((Predicate{{"Order"}, {"OrderPaid"}, {}, {}}).matches(event));
+    EXPECT_FALSE((Predicate{{}, {}, {"some-topic"}, {}}).matches(event));
+    EXPECT_FALSE((Predicate{{}, {}, {}, {"other"}}).matches(event));
+}
+
+}  // namespace
+}  // namespace outbox::core

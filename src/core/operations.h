@@ -84,7 +84,7 @@ class Operations {
     virtual Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                                std::size_t limit, bool with_payload) = 0;
     virtual Result<std::int64_t> count_dead(const DeadFilter& filter) = 0;
-    /// Asks the relay to deliver them again. How many were not asked for already.
+    /// Asks the relay to deliver them again. How many there are.
     virtual Result<std::int64_t> retry_dead(const DeadFilter& filter) = 0;
     /// Deletes them. How many.
     virtual Result<std::int64_t> discard_dead(const DeadFilter& filter) = 0;

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <memory>
+#include <optional>
 
 #include "runtime/options.h"
 #include "runtime/suggest.h"
@@ -108,6 +108,17 @@ std::string group_help(std::string_view group) {
     return text.empty() ? text : "Usage:\n" + text + "\nEach takes --help.\n";
 }
 
+// "--from --to null:" leaves --to without its name: say which option has no value.
+std::optional<ErrorInfo> missing_value(const Parser& parser) {
+    for (const auto& [name, texts] : parser.texts) {
+        for (const std::string& text : texts) {
+            if (!text.starts_with("--") || find_option(text.substr(2)) == nullptr) continue;
+            return config_error("--" + name, "needs a value before " + text);
+        }
+    }
+    return std::nullopt;
+}
+
 Result<CommandLine> parse_options(const CommandSpec& command, std::vector<std::string> words) {
     CommandLine line;
     line.command = command.command;
@@ -120,10 +131,12 @@ Result<CommandLine> parse_options(const CommandSpec& command, std::vector<std::s
         std::reverse(words.begin(), words.end());  // as CLI11 wants them
         parser.app.parse(words);
     } catch (const CLI::ExtrasError&) {
+        if (const auto missing = missing_value(parser)) return *missing;
         return unknown_argument(command, parser.app.remaining().front());
     } catch (const CLI::ParseError& error) {
         return config_error("outbox " + std::string(command.name), error.what());
     }
+    if (const auto missing = missing_value(parser)) return *missing;
     for (auto& [name, texts] : parser.texts) {
         if (!texts.empty()) line.options[name] = std::move(texts);
     }

@@ -248,6 +248,7 @@ TEST_F(ConfigTest, WrongValuesSayWhereAndWhatIsRight) {
     EXPECT_THAT(refusal({"--to", "null:"}), HasSubstr("OUTBOX_FROM"));
     EXPECT_THAT(refusal({"--from", "sqlite:///a.db"}), HasSubstr("--to stdout:"));
     EXPECT_THAT(refusal({"--from"}), HasSubstr("--from"));
+    EXPECT_THAT(refusal({"--from", "--to", "null:"}), HasSubstr("--from: needs a value"));
 }
 
 TEST_F(ConfigTest, WrongVariablesAreNamed) {

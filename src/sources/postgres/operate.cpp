@@ -1,0 +1,217 @@
+#include "sources/postgres/operate.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "sources/postgres/client.h"
+
+namespace outbox::postgres {
+namespace {
+
+// A relay for some tenants only writes "schema.table/tenant,...": it belongs to the table, too.
+constexpr const char* kOfTable = "(source = $1 OR starts_with(source, $1 || '/'))";
+
+std::string epoch_us(const std::string& column) {
+    return "(extract(epoch FROM " + column + ") * 1000000)::bigint";
+}
+
+// A statement's conditions with their parameters, $1 being the table.
+class DeadQuery {
+  public:
+    DeadQuery(const std::string& table, const DeadFilter& filter) {
+        params_.text(table);
+        if (!filter.ids.empty()) {
+            params_.texts(filter.ids);
+            where_ += " AND id = ANY(" + next() + "::text[])";
+        }
+        equal("route", filter.route);
+        equal("event_type", filter.event_type);
+        equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
+        equal("error_code", filter.error_code);
+    }
+    void after(std::int64_t dead_id) {
+        params_.integer(dead_id);
+        where_ += " AND dead_id > " + next();
+    }
+    std::string limit(std::size_t count) {
+        params_.integer(static_cast<std::int64_t>(count));
+        return " LIMIT " + next();
+    }
+    [[nodiscard]] const std::string& where() const { return where_; }
+    [[nodiscard]] const Params& params() const { return params_; }
+
+  private:
+    std::string next() { return "$" + std::to_string(++number_); }
+    void equal(const std::string& column, const std::string& value) {
+        if (value.empty()) return;
+        params_.text(value);
+        where_ += " AND " + column + " = " + next();
+    }
+
+    Params params_;
+    std::string where_ = std::string(" WHERE ") + kOfTable;
+    int number_ = 1;
+};
+
+DeadInfo dead_of(const Rows& rows, int row) {
+    DeadInfo dead;
+    dead.dead_id = rows.integer(row, 0);
+    dead.id = rows.string(row, 1);
+    dead.route = rows.string(row, 2);
+    dead.position = rows.integer(row, 3);
+    dead.aggregate_type = rows.string(row, 4);
+    dead.aggregate_id = rows.string(row, 5);
+    dead.event_type = rows.string(row, 6);
+    dead.tenant_id = rows.string(row, 7);
+    dead.schema_id = rows.string(row, 8);
+    dead.schema_version = rows.string(row, 9);
+    dead.topic = rows.string(row, 10);
+    dead.key = rows.string(row, 11);
+    dead.routing_key = rows.string(row, 12);
+    dead.headers = rows.string(row, 13);
+    dead.metadata = rows.string(row, 14);
+    dead.attempts = rows.integer(row, 15);
+    dead.error_code = rows.string(row, 16);
+    dead.error = rows.string(row, 17);
+    dead.occurred_at_us = rows.integer(row, 18);
+    dead.died_at_us = rows.integer(row, 19);
+    dead.retry_requested_at_us = rows.integer(row, 20);
+    const std::string_view payload = rows.text(row, 21);
+    dead.payload_is_null = payload.data() == nullptr;
+    if (!dead.payload_is_null) dead.payload = decode_bytea(payload);
+    return dead;
+}
+
+class PostgresOperations final : public Operations {
+  public:
+    PostgresOperations(Connection connection, std::string table)
+        : connection_(std::move(connection)), table_(std::move(table)) {}
+
+    Result<LeaseInfo> lease() override {
+        const auto rows = connection_.query(
+            std::string("SELECT coalesce(owner, ''), epoch, owner IS NOT NULL AND "
+                        "expires_at > clock_timestamp() AND (backend_start IS NULL OR EXISTS ("
+                        "SELECT FROM pg_stat_activity a WHERE a.pid = backend_pid AND "
+                        "(a.backend_start IS NULL OR a.backend_start = l.backend_start))) AS held, "
+                        "CASE WHEN owner IS NULL THEN 0 ELSE ") +
+                epoch_us("acquired_at") +
+                " END, "
+                "coalesce(greatest(extract(epoch FROM expires_at - clock_timestamp()) * 1000, 0), "
+                "0)::bigint FROM outbox_lease l WHERE " +
+                kOfTable + " ORDER BY held DESC, epoch DESC LIMIT 1",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        LeaseInfo lease;
+        if (rows->empty()) return lease;
+        lease.owner = rows->string(0, 0);
+        lease.epoch = static_cast<std::uint64_t>(rows->integer(0, 1));
+        lease.held = rows->boolean(0, 2);
+        lease.acquired_at_us = rows->integer(0, 3);
+        lease.expires_in_ms = lease.held ? rows->integer(0, 4) : 0;
+        return lease;
+    }
+
+    Result<std::vector<RouteInfo>> routes() override {
+        const std::string of_table = kOfTable;
+        // A rate that no relay has renewed for a while is not one any more.
+        const auto rows = connection_.query(
+            "WITH failing AS (SELECT route, count(*) AS n FROM outbox_delivery WHERE " + of_table +
+                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM outbox_dead_letters "
+                "WHERE " +
+                of_table +
+                " GROUP BY route), stats AS (SELECT route, sum(published_total)::bigint AS "
+                "published_total, sum(dead_total)::bigint AS dead_total, "
+                "(array_agg(circuit ORDER BY updated_at DESC))[1] AS circuit, "
+                "(array_agg(last_error ORDER BY updated_at DESC))[1] AS last_error, "
+                "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
+                "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
+                "FROM outbox_route_stats WHERE " +
+                of_table +
+                " GROUP BY route) SELECT route, coalesce(s.published_total, 0), "
+                "coalesce(s.dead_total, 0), coalesce(f.n, 0), coalesce(d.n, 0), "
+                "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
+                "coalesce(" +
+                epoch_us("s.updated_at") +
+                ", 0) FROM stats s FULL JOIN failing f USING (route) FULL JOIN dead d USING "
+                "(route) ORDER BY route",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        std::vector<RouteInfo> routes;
+        for (int row = 0; row < rows->size(); ++row) {
+            RouteInfo route;
+            route.name = rows->string(row, 0);
+            route.published_total = rows->integer(row, 1);
+            route.dead_total = rows->integer(row, 2);
+            route.failing = rows->integer(row, 3);
+            route.dead = rows->integer(row, 4);
+            route.circuit = rows->string(row, 5);
+            route.last_error = rows->string(row, 6);
+            route.rate_per_s = std::strtod(rows->string(row, 7).c_str(), nullptr);
+            route.updated_at_us = rows->integer(row, 8);
+            routes.push_back(std::move(route));
+        }
+        return routes;
+    }
+
+    Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
+                                       std::size_t limit, bool with_payload) override {
+        DeadQuery query(table_, filter);
+        query.after(after_dead_id);
+        const std::string tail = query.limit(limit);
+        const auto rows = connection_.query(
+            "SELECT dead_id, id, route, position, aggregate_type, aggregate_id, event_type, "
+            "tenant_id, schema_id, schema_version, topic, key, routing_key, headers, metadata, "
+            "attempts, error_code, error, " +
+                epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
+                epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
+                " FROM outbox_dead_letters" + query.where() + " ORDER BY dead_id" + tail,
+            query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<DeadInfo> letters;
+        for (int row = 0; row < rows->size(); ++row) letters.push_back(dead_of(*rows, row));
+        return letters;
+    }
+
+    Result<std::int64_t> count_dead(const DeadFilter& filter) override {
+        const DeadQuery query(table_, filter);
+        const auto rows = connection_.query(
+            "SELECT count(*) FROM outbox_dead_letters" + query.where(), query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
+    Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
+        const DeadQuery query(table_, filter);
+        return change(
+            "UPDATE outbox_dead_letters SET retry_requested_at = "
+            "coalesce(retry_requested_at, clock_timestamp())" +
+                query.where(),
+            query);
+    }
+
+    Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
+        const DeadQuery query(table_, filter);
+        return change("DELETE FROM outbox_dead_letters" + query.where(), query);
+    }
+
+  private:
+    Result<std::int64_t> change(const std::string& sql, const DeadQuery& query) {
+        const auto rows = connection_.query(sql, query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->affected();
+    }
+
+    Connection connection_;
+    std::string table_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& config,
+                                                    const std::string& table) {
+    auto connection = Connection::open(config.url, config.connect_timeout_s);
+    if (!connection.ok()) return connection.status();
+    return std::unique_ptr<Operations>(new PostgresOperations(std::move(*connection), table));
+}
+
+}  // namespace outbox::postgres

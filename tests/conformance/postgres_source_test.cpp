@@ -23,16 +23,49 @@ std::string values(const SuiteEvent& event) {
            literal(event.topic);
 }
 
+// One table that the suite runs against.
+struct Layout {
+    std::string insert;      // INSERT INTO table (columns of `values`)
+    std::string unfinished;  // counts the rows that are not published
+    bool native = true;
+};
+
+const Layout kNative{"INSERT INTO outbox_events (id, aggregate_type, key, payload, headers, topic)",
+                     "SELECT count(*) FROM outbox_events"};
+
+// A team's own table: other names, a state that is marked, no number to order by.
+const Layout kMarked{"INSERT INTO \"My Outbox\" (uid, kind, key, body, headers, topic)",
+                     "SELECT count(*) FROM \"My Outbox\" WHERE state IN ('new', 'retry')", false};
+
+constexpr const char* kMarkedTable =
+    "CREATE TABLE \"My Outbox\" (uid text PRIMARY KEY, kind text, key varchar(50), body json, "
+    "headers jsonb, topic text, state text NOT NULL DEFAULT 'new', tries integer DEFAULT 0, "
+    "created_at timestamptz DEFAULT clock_timestamp()); "
+    "CREATE INDEX ON \"My Outbox\" (created_at, uid) WHERE state = 'new'; "
+    "CREATE INDEX ON \"My Outbox\" (created_at, uid) WHERE state = 'retry'";
+
+TableMapping marked_mapping() {
+    TableMapping mapping;
+    mapping.columns = {{"id", "uid"},
+                       {"aggregate_type", "kind"},
+                       {"payload", "body"},
+                       {"status", "state"},
+                       {"retry_count", "tries"}};
+    mapping.pending_values = {"new"};
+    mapping.sent_value = "sent";
+    mapping.failed_value = "retry";
+    mapping.dead_value = "dead";
+    return mapping;
+}
+
 class PostgresTransaction final : public SuiteTransaction {
   public:
-    explicit PostgresTransaction(const std::string& url) : connection_(url) {
+    PostgresTransaction(const std::string& url, const Layout& layout)
+        : layout_(layout), connection_(url) {
         connection_.exec("BEGIN");
     }
     void emit(const SuiteEvent& event) override {
-        connection_.exec(
-            "INSERT INTO outbox_events (id, aggregate_type, key, payload, headers, "
-            "topic) VALUES (" +
-            values(event) + ")");
+        connection_.exec(layout_.insert + " VALUES (" + values(event) + ")");
     }
     void savepoint() override { connection_.exec("SAVEPOINT s"); }
     void rollback_to_savepoint() override { connection_.exec("ROLLBACK TO SAVEPOINT s"); }
@@ -40,25 +73,41 @@ class PostgresTransaction final : public SuiteTransaction {
     void rollback() override { connection_.exec("ROLLBACK"); }
 
   private:
+    const Layout& layout_;
     Pg connection_;
 };
 
 class PostgresFixture final : public SourceFixture {
   public:
-    PostgresFixture() : url_(shared_postgres().create_database()), admin_((migrate(url_), url_)) {}
+    explicit PostgresFixture(const Layout& layout)
+        : layout_(layout), url_(shared_postgres().create_database()), admin_(url_) {
+        if (layout.native) {
+            migrate(url_);
+        } else {
+            admin_.exec(kMarkedTable);
+        }
+    }
 
-    SourceTraits traits() const override { return {}; }
+    SourceTraits traits() const override {
+        SourceTraits traits;
+        traits.scheduled = layout_.native;
+        return traits;
+    }
 
     std::unique_ptr<spi::Source> open() override {
         postgres::PostgresSourceConfig config;
         config.url = url_;
+        if (!layout_.native) {
+            config.table = "My Outbox";
+            config.mapping = marked_mapping();
+        }
         auto source = postgres::make_postgres_source(config);
         if (!source.ok()) throw std::runtime_error(describe(source.error()));
         return std::move(*source);
     }
 
     std::unique_ptr<SuiteTransaction> begin() override {
-        return std::make_unique<PostgresTransaction>(url_);
+        return std::make_unique<PostgresTransaction>(url_, layout_);
     }
 
     void schedule_due(const SuiteEvent& event) override {
@@ -73,18 +122,24 @@ class PostgresFixture final : public SourceFixture {
                     std::to_string(dead_id));
     }
 
-    std::int64_t unfinished_rows() override {
-        return admin_.number("SELECT count(*) FROM outbox_events");
-    }
+    std::int64_t unfinished_rows() override { return admin_.number(layout_.unfinished); }
 
   private:
+    const Layout& layout_;
     std::string url_;
     Pg admin_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, testing::Values([] {
-                             return std::unique_ptr<SourceFixture>(new PostgresFixture);
-                         }));
+std::unique_ptr<SourceFixture> native() {
+    return std::make_unique<PostgresFixture>(kNative);
+}
+
+std::unique_ptr<SourceFixture> marked() {
+    return std::make_unique<PostgresFixture>(kMarked);
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, testing::Values(native));
+INSTANTIATE_TEST_SUITE_P(PostgresMarked, SourceSuite, testing::Values(marked));
 
 }  // namespace
 }  // namespace outbox::test

@@ -110,6 +110,11 @@ std::string PostgresRecorder::event_id_of(const std::string& raw_id) const {
     return table_.uuid_id || looks_like_uuid(raw_id) ? raw_id : table_.id_prefix() + raw_id;
 }
 
+// A position that was made up means nothing to the next process.
+std::optional<spi::Position> PostgresRecorder::stable_position(spi::Position position) const {
+    return positions_ == nullptr ? std::optional(position) : std::nullopt;
+}
+
 Result<Rows> PostgresRecorder::query(const std::string& sql, const Params& params) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
@@ -156,7 +161,8 @@ void PostgresRecorder::forget_failing(const TableWriter::Keys& keys, std::vector
 void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<Statement>& out) {
     const std::string error = clean_text(failed.error);
     Params params;
-    params.text(table_.source).text(failed.route).text(failed.event_id).integer(failed.position);
+    params.text(table_.source).text(failed.route).text(failed.event_id);
+    params.integer_or_null(stable_position(failed.position));
     params.text(failed.key).integer(failed.attempts).integer(failed.next_attempt_us);
     params.text(failed.error_code).text(error);
     out.push_back(
@@ -180,7 +186,8 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Stateme
     const spi::EventView& event = dead.event.events().front();
     const std::string error = clean_text(dead.error);
     Params params;
-    params.text(table_.source).text(dead.route).integer(dead.position).text(event.id);
+    params.text(table_.source).text(dead.route);
+    params.integer_or_null(stable_position(dead.position)).text(event.id);
     params.text_or_null(event.aggregate_type).text_or_null(event.aggregate_id);
     params.text_or_null(event.event_type).bytes_or_null(event.payload);
     params.text_or_null(event.headers).text_or_null(event.metadata);

@@ -7,6 +7,7 @@
 #include "sources/postgres/position_map.h"
 #include "sources/postgres/reader.h"
 #include "sources/postgres/recorder.h"
+#include "sources/postgres/scan_reader.h"
 #include "sources/postgres/table.h"
 
 namespace outbox::postgres {
@@ -15,7 +16,9 @@ namespace {
 class PostgresSource final : public spi::Source {
   public:
     PostgresSource(PostgresSourceConfig config, Table table)
-        : config_(std::move(config)), table_(std::move(table)) {}
+        : config_(std::move(config)),
+          table_(std::move(table)),
+          positions_(table_.by_position ? nullptr : std::make_shared<PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override {
         return table_.schema + "." + table_.name;
@@ -24,11 +27,14 @@ class PostgresSource final : public spi::Source {
     [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
 
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
-        return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
+        if (table_.by_position) {
+            return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
+        }
+        return std::unique_ptr<spi::Reader>(new ScanReader(config_, table_, positions_));
     }
 
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
-        return std::unique_ptr<spi::Recorder>(new PostgresRecorder(config_, table_, nullptr));
+        return std::unique_ptr<spi::Recorder>(new PostgresRecorder(config_, table_, positions_));
     }
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
@@ -44,6 +50,9 @@ class PostgresSource final : public spi::Source {
   private:
     const PostgresSourceConfig config_;
     const Table table_;
+    // Shared with the readers and recorders, which must mean the same row by a position. Null where
+    // the table has positions.
+    const std::shared_ptr<PositionMap> positions_;
 };
 
 }  // namespace
@@ -53,12 +62,6 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (!connection.ok()) return connection.status();
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
-    if (!table->by_position) {
-        return ErrorInfo{ErrorCode::kUnsupported,
-                         Advice::kStop,
-                         {},
-                         "table " + table->sql + " has no identity column to read it by"};
-    }
     if (Status status = make_side_tables(*connection); !status.ok()) return status;
     return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
 }

@@ -19,6 +19,15 @@ std::string set_column(const Table& table, const std::string& field, const std::
     return quote_identifier(table.column(field)) + " = " + value;
 }
 
+// What the owner has finished by hand stays so.
+std::string still_unfinished(const Table& table) {
+    std::string out;
+    for (const std::string& condition : unfinished_conditions(table)) {
+        out += (out.empty() ? " AND (" : " OR ") + condition;
+    }
+    return out + ")";
+}
+
 std::string join(const std::vector<std::string>& parts, const char* separator) {
     std::string out;
     for (const std::string& part : parts) out += (out.empty() ? "" : separator) + part;
@@ -76,7 +85,8 @@ Connection::Statement TableWriter::published(const Keys& keys) const {
 Connection::Statement TableWriter::dead(const Keys& keys) const {
     if (!table_.mark) return published(keys);
     return {"UPDATE " + table_.sql + " t SET " +
-                finished_columns(table_.mapping.dead_value, false) + " WHERE " + key_condition(1),
+                finished_columns(table_.mapping.dead_value, false) + " WHERE " + key_condition(1) +
+                still_unfinished(table_),
             key_params(keys)};
 }
 
@@ -106,9 +116,8 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
     if (sets.empty()) return {};
     // A parameter that no column takes must still have a type.
     return Statement{"UPDATE " + table_.sql + " t SET " + join(sets, ", ") + " WHERE " +
-                         key_condition(1) +
-                         " AND $2::bigint >= 0 AND $3::bigint IS NOT NULL"
-                         " AND $4::text IS NOT NULL",
+                         key_condition(1) + still_unfinished(table_) +
+                         " AND $2::bigint >= 0 AND $3::bigint >= 0 AND $4::text IS NOT NULL",
                      std::move(params)};
 }
 

@@ -1,0 +1,228 @@
+#include "sources/postgres/scan_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sources/postgres/reader.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr const char* kScan = "outbox_scan";
+constexpr std::size_t kCopyFromRows = 100;  // below, a COPY costs more than it saves
+
+std::string array_literal(std::span<const std::string> ids) {
+    std::string out = "{";
+    for (const std::string& id : ids) {
+        if (out.size() > 1) out += ',';
+        out += '"';
+        for (const char c : id) {
+            if (c == '"' || c == '\\') out += '\\';
+            out += c;
+        }
+        out += '"';
+    }
+    return quote_literal(out + "}");
+}
+
+}  // namespace
+
+ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
+                       std::shared_ptr<PositionMap> positions)
+    : table_(table),
+      select_(select_list(table, config)),
+      tenants_(tenant_condition(table, config)),
+      id_type_(quote_identifier(table.find("id")->type)),
+      layout_(layout_of(table)),
+      positions_(std::move(positions)),
+      session_(config, [this](Connection& connection) { return prepare(connection); }),
+      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
+
+ScanReader::~ScanReader() {
+    std::vector<spi::Position> held;
+    for (const auto& [position, raw_id] : raw_ids_) held.push_back(position);
+    positions_->release(held);
+}
+
+// One branch for each state, so that the owner's partial index serves each. IS NOT TRUE keeps the
+// list of known ids a hash lookup on PostgreSQL 14, where NOT IN is none.
+std::string ScanReader::scan_sql(const std::string& known, const std::string& limit) const {
+    const std::string order = " ORDER BY " + order_by(table_) + " LIMIT " + limit;
+    std::string branches;
+    for (const std::string& condition : unfinished_conditions(table_)) {
+        if (!branches.empty()) branches += " UNION ALL ";
+        branches += "(SELECT t.* FROM " + table_.sql + " t WHERE " + condition + " AND " +
+                    tenants_ + " AND (" + table_.quoted("id") + " = ANY(" + known +
+                    "::" + id_type_ + "[])) IS NOT TRUE" + order + ")";
+    }
+    return "SELECT " + select_ + " FROM (" + branches + ") t" + order;
+}
+
+Status ScanReader::prepare(Connection& connection) const {
+    // The list of known ids must be a constant when the statement is planned.
+    Status status = connection.execute("SET plan_cache_mode = force_custom_plan");
+    if (!status.ok()) return status;
+    return connection.prepare(kScan, scan_sql("$1", "$2"), Params().texts({}).integer(0));
+}
+
+std::vector<std::string> ScanReader::known_ids() const {
+    std::vector<std::string> ids;
+    ids.reserve(rows_.size());
+    for (const auto& [raw_id, row] : rows_) {
+        if (row.known) ids.push_back(raw_id);
+    }
+    return ids;
+}
+
+Status ScanReader::start(Connection& connection, std::size_t limit) {
+    const std::vector<std::string> known = known_ids();
+    if (full_ && limit >= kCopyFromRows) {
+        return connection.start_copy(scan_sql(array_literal(known), std::to_string(limit)));
+    }
+    return connection.start_prepared(
+        kScan, Params().texts(known).integer(static_cast<std::int64_t>(limit)));
+}
+
+ScanReader::Row& ScanReader::hold(const std::string& raw_id) {
+    const auto [it, is_new] = rows_.try_emplace(raw_id);
+    if (is_new) {
+        it->second.position = positions_->hold(raw_id);
+        raw_ids_.emplace(it->second.position, raw_id);
+    }
+    return it->second;
+}
+
+Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
+                             spi::EventBatch& out) {
+    Status status;
+    while (connection.next(fields_, status)) {
+        ++returned_;
+        if (fields_[1].data == nullptr) {
+            return {ErrorCode::kTableShape, Advice::kStop,
+                    "table " + table_.sql + " holds an unsent row without an id"};
+        }
+        std::string raw_id = decode_raw_id(fields_[1], table_.uuid_id);
+        Row& row = hold(raw_id);
+        if (row.known) continue;  // a second row with the same id: the same event
+        if (Status decoded = decode_row(fields_, layout_, row.position, out); !decoded.ok()) {
+            return decoded;
+        }
+        row.known = true;
+        taken_.push_back(std::move(raw_id));
+        if (out.bytes() >= limits.max_bytes) {
+            cut_ = true;
+            return connection.stop();
+        }
+    }
+    return status;
+}
+
+Status ScanReader::read_some(Connection& connection, const spi::ReadLimits& limits,
+                             spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    const std::size_t bytes_before = out.bytes();
+    const std::size_t limit =
+        row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
+                        limits.max_bytes - std::min(limits.max_bytes, bytes_before));
+    taken_.clear();
+    returned_ = 0;
+    cut_ = false;
+    Status status = start(connection, limit);
+    if (status.ok()) status = take_rows(connection, limits, out);
+    if (!status.ok()) {
+        out.events().resize(events_before);
+        for (const std::string& raw_id : taken_) rows_.at(raw_id).known = false;
+        return status;
+    }
+    full_ = returned_ >= limit;
+    at_end_ = !full_ && !cut_;
+    row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    if (at_end_) release_gone();
+    return {};
+}
+
+// After a rewind and a full scan: what did not come again is finished or gone.
+void ScanReader::release_gone() {
+    if (!rewound_) return;
+    rewound_ = false;
+    std::vector<spi::Position> gone;
+    for (const auto& [raw_id, row] : rows_) {
+        if (!row.known) gone.push_back(row.position);
+    }
+    forget(gone);
+}
+
+Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    Status status;
+    do {
+        const Result<Connection*> connection = session_.get();
+        status = connection.ok() ? read_some(**connection, limits, out) : connection.status();
+    } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
+             out.bytes() < limits.max_bytes);
+    if (!status.ok()) session_.drop();
+    // Another reader may have given positions already; the order of a key is the same either way.
+    std::stable_sort(out.events().begin() + static_cast<std::ptrdiff_t>(events_before),
+                     out.events().end(),
+                     [](const auto& a, const auto& b) { return a.position < b.position; });
+    return out.size() > events_before ? Status() : status;
+}
+
+Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+    std::vector<std::string> ids;
+    for (const spi::Position position : positions) {
+        if (const auto it = raw_ids_.find(position); it != raw_ids_.end()) {
+            ids.push_back(it->second);
+        }
+    }
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    std::string unfinished;
+    for (const std::string& condition : unfinished_conditions(table_)) {
+        unfinished += (unfinished.empty() ? "" : " OR ") + condition;
+    }
+    const std::size_t events_before = out.size();
+    Status status = (*connection)
+                        ->start_copy("SELECT " + select_ + " FROM " + table_.sql + " t WHERE " +
+                                     table_.quoted("id") + " = ANY(" + array_literal(ids) +
+                                     "::" + id_type_ + "[]) AND (" + unfinished + ")");
+    if (status.ok()) {
+        while ((*connection)->next(fields_, status)) {
+            const auto row = rows_.find(decode_raw_id(fields_[1], table_.uuid_id));
+            if (row == rows_.end()) continue;
+            status = decode_row(fields_, layout_, row->second.position, out);
+            if (!status.ok()) break;
+        }
+    }
+    if (!status.ok()) {
+        out.events().resize(events_before);
+        session_.drop();
+        return status;
+    }
+    const auto first = out.events().begin() + static_cast<std::ptrdiff_t>(events_before);
+    const auto same = [](const auto& a, const auto& b) { return a.position == b.position; };
+    std::stable_sort(first, out.events().end(),
+                     [](const auto& a, const auto& b) { return a.position < b.position; });
+    out.events().erase(std::unique(first, out.events().end(), same), out.events().end());
+    return status;
+}
+
+void ScanReader::forget(std::span<const spi::Position> positions) {
+    std::vector<spi::Position> held;
+    for (const spi::Position position : positions) {
+        const auto it = raw_ids_.find(position);
+        if (it == raw_ids_.end()) continue;
+        rows_.erase(it->second);
+        raw_ids_.erase(it);
+        held.push_back(position);
+    }
+    positions_->release(held);
+}
+
+void ScanReader::rewind() {
+    for (auto& [raw_id, row] : rows_) row.known = false;
+    rewound_ = true;
+    full_ = false;
+}
+
+}  // namespace outbox::postgres

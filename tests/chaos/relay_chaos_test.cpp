@@ -1,0 +1,243 @@
+// The relay's promises on real servers while processes are killed, paused and restarted. Events go
+// to a mailbox table, whose order of arrival is the order that is checked.
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <random>
+#include <signal.h>
+#include <string>
+#include <thread>
+
+#include "tests/chaos/load.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/process.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDeadline = 60s;
+
+class RelayChaos : public testing::Test {
+  protected:
+    RelayChaos() : url_(shared_postgres().create_database()) {
+        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
+        if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
+    }
+
+    Process relay(const std::string& to = "", std::vector<std::string> more = {}) {
+        std::vector<std::string> command{OUTBOX,    "relay", "--from", url_,
+                                         "--admin", "off",   "--to",   to.empty() ? mailbox() : to};
+        command.insert(command.end(), more.begin(), more.end());
+        return Process({.command = command});
+    }
+    std::string mailbox() const { return "mailbox+" + url_; }
+
+    long long epoch() {
+        return Pg(url_).number("SELECT coalesce(max(epoch), 0) FROM outbox_lease");
+    }
+    bool delivered_all() {
+        return Pg(url_).value("SELECT NOT EXISTS (SELECT FROM outbox_events)") == "t";
+    }
+
+    // Nothing lost, no ghost, order per key: committed events against the mailbox.
+    void verify(const Load& load) {
+        core::Verifier verifier;
+        for (const core::JournalLine& line : load.produced()) {
+            ASSERT_TRUE(verifier.produced(line).ok());
+        }
+        ASSERT_TRUE(verifier.begin_received("mailbox").ok());
+        for (const Pg::Row& row : Pg(url_).query(
+                 "SELECT id, key, convert_from(payload, 'UTF8')::jsonb ->> 'n' FROM outbox_mailbox "
+                 "ORDER BY position")) {
+            core::JournalLine line;
+            line.id = *row[0];
+            line.key = *row[1];
+            line.n = std::stoll(*row[2]);
+            ASSERT_TRUE(verifier.received(line).ok());
+        }
+        const Result<core::Verdict> verdict = verifier.finish();
+        ASSERT_TRUE(verdict.ok());
+        EXPECT_EQ(verdict->lost, 0);
+        EXPECT_EQ(verdict->ghosts, 0);
+        EXPECT_EQ(verdict->out_of_order, 0);
+        EXPECT_GT(verdict->produced, 0);
+    }
+
+    std::string url_;
+};
+
+TEST_F(RelayChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
+    Load load(url_, 20);
+    load.start(6);
+    std::mt19937 random(1);
+    for (int round = 0; round < 12; ++round) {
+        const long long before = epoch();
+        Process relay = this->relay();
+        ASSERT_TRUE(
+            eventually(kDeadline, "the relay has the lease", [&] { return epoch() > before; }));
+        const long long target = load.committed() + 20 + static_cast<long long>(random() % 200);
+        ASSERT_TRUE(eventually(kDeadline, "more events are committed",
+                               [&] { return load.committed() >= target; }));
+        relay.kill(SIGKILL);
+        ASSERT_TRUE(relay.wait(kDeadline));
+    }
+    load.stop();
+    Process relay = this->relay();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    verify(load);
+}
+
+TEST_F(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
+    Load load(url_, 20);
+    load.start(4);
+    Process first = relay();
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    Process second = relay();
+    ASSERT_TRUE(eventually(kDeadline, "the second relay stands by", [&] {
+        return second.stderr_text().find("standby") != std::string::npos;
+    }));
+    const std::string expires =
+        Pg(url_).value("SELECT expires_at + interval '1 hour' FROM outbox_lease");
+    // Far in the future, so that only the owner's vanished backend can free the lease.
+    Pg(url_).exec("UPDATE outbox_lease SET expires_at = '" + expires + "'");
+    first.kill(SIGKILL);
+    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() == 2; }));
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
+    second.stop();
+    verify(load);
+}
+
+TEST_F(RelayChaos, ARelayPausedPastItsLeaseDoesNoHarmWhenItWakes) {
+    Load load(url_, 10);
+    load.start(4);
+    Process first = relay();
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    Process second = relay();
+    for (int round = 0; round < 2; ++round) {
+        const long long before = epoch();
+        Process& owner = round == 0 ? first : second;
+        const long long delivered = Pg(url_).number("SELECT count(*) FROM outbox_mailbox");
+        ASSERT_TRUE(eventually(kDeadline, "events flow", [&] {
+            return Pg(url_).number("SELECT count(*) FROM outbox_mailbox") > delivered + 20;
+        }));
+        owner.kill(SIGSTOP);
+        ASSERT_TRUE(
+            eventually(kDeadline, "the other relay leads", [&] { return epoch() > before; }));
+        const long long target = load.committed() + 50;
+        ASSERT_TRUE(eventually(kDeadline, "more events are committed",
+                               [&] { return load.committed() >= target; }));
+        owner.kill(SIGCONT);
+        ASSERT_TRUE(eventually(kDeadline, "the woken relay stands by", [&] {
+            const std::string log = owner.stderr_text();
+            const auto lost = log.rfind("lease_lost");
+            return lost != std::string::npos && log.find("standby", lost) != std::string::npos;
+        }));
+    }
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
+    EXPECT_EQ(first.stop().code, 0);
+    EXPECT_EQ(second.stop().code, 0);
+    verify(load);
+}
+
+TEST_F(RelayChaos, SigtermHandsOverAtOnce) {
+    Load load(url_, 10);
+    load.start(4);
+    Process first = relay();
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    Process second = relay();
+    EXPECT_EQ(first.stop().code, 0) << first.stderr_text();
+    // Released, not expired: the row says so, or the second relay has it already.
+    EXPECT_EQ(Pg(url_).value("SELECT owner IS NULL OR epoch > 1 FROM outbox_lease"), "t");
+    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() == 2; }));
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
+    second.stop();
+    verify(load);
+}
+
+TEST_F(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
+    PostgresServer server;
+    url_ = server.create_database();
+    ASSERT_EQ(run({.command = {OUTBOX, "migrate", "--db", url_}}).status.code, 0);
+    Load load(url_, 10);
+    load.start(4);
+    Process relay = this->relay();
+    for (int round = 0; round < 3; ++round) {
+        const long long target = load.committed() + 100;
+        ASSERT_TRUE(eventually(kDeadline, "events are committed",
+                               [&] { return load.committed() >= target; }));
+        server.stop(PostgresServer::Stop::kImmediate);
+        server.start();
+    }
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    verify(load);
+}
+
+TEST_F(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
+    Pg pg(url_);
+    pg.exec(
+        "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload, topic) "
+        "VALUES ('Order', 'o-1', 'First', '{}', 'not a topic'), "
+        "('Order', 'o-1', 'Second', '{}', 'orders'), ('Order', 'o-2', 'Other', '{}', 'orders')");
+    Process relay = this->relay();
+    ASSERT_TRUE(eventually(kDeadline, "all is settled", [&] { return delivered_all(); }));
+    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_mailbox"), 2);
+    EXPECT_EQ(pg.value("SELECT error_code FROM outbox_dead_letters"), "OB_TOPIC_INVALID");
+
+    // The cause is mended; an operator has it delivered again.
+    pg.exec("UPDATE outbox_dead_letters SET topic = 'orders'");
+    const std::string id = pg.value("SELECT id FROM outbox_dead_letters");
+    const Finished retried = run({.command = {OUTBOX, "dead", "retry", id, "--db", url_}});
+    EXPECT_EQ(retried.status.code, 0) << retried.err;
+    ASSERT_TRUE(eventually(kDeadline, "the dead letter is delivered", [&] {
+        return pg.number("SELECT count(*) FROM outbox_mailbox") == 3 &&
+               pg.number("SELECT count(*) FROM outbox_dead_letters") == 0;
+    }));
+    relay.stop();
+}
+
+TEST_F(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
+    const std::string away =
+        "mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
+    Load load(url_, 10);
+    load.start(2);
+    Process relay = this->relay("", {"--to", away});
+    ASSERT_TRUE(eventually(kDeadline, "events flow", [&] {
+        return Pg(url_).number("SELECT count(*) FROM outbox_mailbox") > 200;
+    }));
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "the good route delivers everything", [&] {
+        return Pg(url_).number("SELECT count(*) FROM outbox_mailbox") == load.committed();
+    }));
+    // Kept for the other route, and no attempt was counted by its outage.
+    EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_events"), load.committed());
+    EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_delivery"), 0);
+    EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    relay.kill(SIGKILL);
+    relay.wait(kDeadline);
+
+    // The ledger remembers what the good route has finished: no repeats beyond the limit, and with
+    // the mailbox no second row.
+    Process again = this->relay("", {"--to", away});
+    Pg(url_).exec(
+        "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload) VALUES "
+        "('Load', 'last', 'Changed', '{\"n\": 1}')");
+    ASSERT_TRUE(eventually(kDeadline, "the last event arrives", [&] {
+        return Pg(url_).number("SELECT count(*) FROM outbox_mailbox WHERE key = 'last'") == 1;
+    }));
+    EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_mailbox"), load.committed() + 1);
+    again.stop();
+}
+
+}  // namespace
+}  // namespace outbox::test

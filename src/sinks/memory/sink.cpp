@@ -1,0 +1,110 @@
+#include "sinks/memory/sink.h"
+
+namespace outbox::sinks::memory {
+
+namespace {
+
+ErrorInfo down_error() {
+    return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {},
+            "the memory destination was set down"};
+}
+
+std::optional<std::string> copy_of(std::string_view bytes) {
+    if (bytes.data() == nullptr) return std::nullopt;
+    return std::string(bytes);
+}
+
+StoredRecord stored(const spi::Record& record) {
+    StoredRecord copy{std::string(record.topic), copy_of(record.key), copy_of(record.value),
+                      {},                        record.position,     std::string(record.id)};
+    for (const spi::HeaderView& header : record.headers) {
+        copy.headers.emplace_back(header.name, header.value);
+    }
+    return copy;
+}
+
+}  // namespace
+
+void Destination::set_down(bool down) {
+    const std::lock_guard lock(mutex_);
+    down_ = down;
+    changed_.notify_all();
+}
+
+void Destination::set_paused(bool paused) {
+    const std::lock_guard lock(mutex_);
+    paused_ = paused;
+    changed_.notify_all();
+}
+
+void Destination::fail(const std::string& id, ErrorInfo error, std::size_t times) {
+    const std::lock_guard lock(mutex_);
+    failures_[id] = {std::move(error), times};
+}
+
+std::vector<StoredRecord> Destination::records() const {
+    const std::lock_guard lock(mutex_);
+    return records_;
+}
+
+std::optional<ErrorInfo> Destination::take_failure(const spi::Record& record) {
+    if (down_) return down_error();
+    const auto found = failures_.find(std::string(record.id));
+    if (found == failures_.end()) return std::nullopt;
+    ErrorInfo error = found->second.error;
+    if (--found->second.times == 0) failures_.erase(found);
+    return error;
+}
+
+MemorySink::MemorySink(std::shared_ptr<Destination> destination, const MemoryOptions& options)
+    : destination_(std::move(destination)),
+      options_(options),
+      capabilities_{"memory", spi::Guarantee::kAtLeastOnce, options.fail_stop_order,
+                    /*durable=*/true} {}
+
+Status MemorySink::check() {
+    const std::lock_guard lock(destination_->mutex_);
+    if (destination_->down_) return down_error();
+    return {};
+}
+
+bool MemorySink::publish(const spi::Record& record) {
+    if (under_way_.size() >= options_.max_records) return false;
+    under_way_.push_back(record);
+    return true;
+}
+
+void MemorySink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) {
+    std::unique_lock lock(destination_->mutex_);
+    destination_->changed_.wait_for(
+        lock, max_wait, [this] { return !under_way_.empty() && !destination_->paused_; });
+    if (!destination_->paused_) deliver(out);
+}
+
+void MemorySink::deliver(spi::Completions& out) {
+    bool broken = false;
+    for (const spi::Record& record : under_way_) {
+        if (broken && options_.fail_stop_order) {
+            out.failed.push_back({record.token,
+                                  {ErrorCode::kSinkRebuilt,
+                                   Advice::kRetryDestination,
+                                   {},
+                                   "a record before this one failed; it goes again"},
+                                  false});
+            continue;
+        }
+        if (auto error = destination_->take_failure(record)) {
+            const bool guilty = error->advice != Advice::kRetryDestination;
+            const bool alone = under_way_.size() == 1;
+            out.failed.push_back({record.token, *std::move(error),
+                                  guilty && options_.fail_stop_order && !alone});
+            broken = true;
+            continue;
+        }
+        destination_->records_.push_back(stored(record));
+        out.acknowledged.push_back(record.token);
+    }
+    under_way_.clear();
+}
+
+}  // namespace outbox::sinks::memory

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <outbox/spi/sink.h>
+
+namespace outbox::sinks::null {
+
+/// Acknowledges every record at the next `poll` and keeps nothing. Not thread-safe.
+class NullSink final : public spi::Sink {
+  public:
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
+    Status check() override { return {}; }
+    [[nodiscard]] bool publish(const spi::Record& record) override;
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+
+  private:
+    std::vector<std::uint64_t> taken_;
+};
+
+}  // namespace outbox::sinks::null

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include <outbox/spi/sink.h>
+
+namespace outbox::sinks::stdout_ {
+
+/// Appends the record as one JSON object and a line feed; README.md says what each field holds.
+void append_line(const spi::Record& record, std::string& out);
+
+}  // namespace outbox::sinks::stdout_

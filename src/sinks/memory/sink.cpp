@@ -5,7 +5,9 @@ namespace outbox::sinks::memory {
 namespace {
 
 ErrorInfo down_error() {
-    return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {},
+    return {ErrorCode::kSinkUnavailable,
+            Advice::kRetryDestination,
+            {},
             "the memory destination was set down"};
 }
 
@@ -15,8 +17,8 @@ std::optional<std::string> copy_of(std::string_view bytes) {
 }
 
 StoredRecord stored(const spi::Record& record) {
-    StoredRecord copy{std::string(record.topic), copy_of(record.key), copy_of(record.value),
-                      {},                        record.position,     std::string(record.id)};
+    StoredRecord copy{std::string(record.topic), copy_of(record.key),   copy_of(record.value), {},
+                      record.position,           std::string(record.id)};
     for (const spi::HeaderView& header : record.headers) {
         copy.headers.emplace_back(header.name, header.value);
     }
@@ -96,8 +98,8 @@ void MemorySink::deliver(spi::Completions& out) {
         if (auto error = destination_->take_failure(record)) {
             const bool guilty = error->advice != Advice::kRetryDestination;
             const bool alone = under_way_.size() == 1;
-            out.failed.push_back({record.token, *std::move(error),
-                                  guilty && options_.fail_stop_order && !alone});
+            out.failed.push_back(
+                {record.token, *std::move(error), guilty && options_.fail_stop_order && !alone});
             broken = true;
             continue;
         }

@@ -4,18 +4,14 @@
 
 namespace outbox::sinks::null {
 
-namespace {
-constexpr std::size_t kMaxRecords = 10'000;  // between two polls
-}  // namespace
-
 const spi::SinkCapabilities& NullSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{
-        "null", spi::Guarantee::kAtLeastOnce, /*fail_stop_order=*/true, /*durable=*/false};
+    static const spi::SinkCapabilities kCapabilities{"null", spi::Guarantee::kAtLeastOnce,
+                                                     /*fail_stop_order=*/true, /*durable=*/false};
     return kCapabilities;
 }
 
 bool NullSink::publish(const spi::Record& record) {
-    if (taken_.size() >= kMaxRecords) return false;
+    if (taken_.size() >= max_records_) return false;
     taken_.push_back(record.token);
     return true;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,12 +11,16 @@ namespace outbox::sinks::null {
 /// Acknowledges every record at the next `poll` and keeps nothing. Not thread-safe.
 class NullSink final : public spi::Sink {
   public:
+    /// `max_records` between two polls; more makes `publish` return false.
+    explicit NullSink(std::size_t max_records = 10'000) : max_records_(max_records) {}
+
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override { return {}; }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 
   private:
+    std::size_t max_records_;
     std::vector<std::uint64_t> taken_;
 };
 

@@ -72,7 +72,7 @@ ErrorInfo write_error(int error) {
 }
 
 bool is_regular_file(int fd) {
-    struct stat status {};
+    struct stat status{};
     return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
@@ -81,13 +81,13 @@ bool is_regular_file(int fd) {
 StdoutSink::StdoutSink(int fd) : fd_(fd), may_block_(!is_regular_file(fd)) {}
 
 const spi::SinkCapabilities& StdoutSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{
-        "stdout", spi::Guarantee::kAtLeastOnce, /*fail_stop_order=*/true, /*durable=*/false};
+    static const spi::SinkCapabilities kCapabilities{"stdout", spi::Guarantee::kAtLeastOnce,
+                                                     /*fail_stop_order=*/true, /*durable=*/false};
     return kCapabilities;
 }
 
 Status StdoutSink::check() {
-    struct stat status {};
+    struct stat status{};
     if (fstat(fd_, &status) != 0) return write_error(errno);
     pollfd entry{fd_, POLLOUT, 0};
     if (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLERR | POLLHUP)) != 0) {

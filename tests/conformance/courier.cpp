@@ -1,0 +1,116 @@
+#include "tests/conformance/courier.h"
+
+namespace outbox::test {
+
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{20};
+
+std::string_view view_of(const std::optional<std::string>& text) {
+    return text ? std::string_view(*text) : std::string_view();
+}
+
+}  // namespace
+
+spi::Record Letter::record(std::uint64_t token) const {
+    header_views.clear();
+    for (const auto& [name, value_text] : headers) header_views.push_back({name, value_text});
+    spi::Record made;
+    made.token = token;
+    made.topic = topic;
+    made.key = view_of(key);
+    made.value = view_of(value);
+    made.headers = header_views;
+    made.position = static_cast<std::int64_t>(token) + 1;
+    made.id = id;
+    return made;
+}
+
+std::string Courier::deliver(const std::vector<Letter>& letters) {
+    for (std::size_t i = 0; i < letters.size(); ++i) waiting_.insert(waiting_.end(), i);
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (!waiting_.empty() || !under_way_.empty()) {
+        if (std::chrono::steady_clock::now() >= end) {
+            return std::to_string(waiting_.size()) + " letters waiting and " +
+                   std::to_string(under_way_.size()) + " under way at the deadline";
+        }
+        publish(letters);
+        if (std::string wrong = collect(letters); !wrong.empty()) return wrong;
+        after_poll(*this);
+    }
+    return {};
+}
+
+void Courier::publish(const std::vector<Letter>& letters) {
+    if (settling_) {
+        if (!under_way_.empty()) return;
+        settling_ = false;
+    }
+    std::size_t count = 0;
+    for (auto next = waiting_.begin(); next != waiting_.end() && count < max_publish_per_poll;) {
+        if (suspect_ && (*next != *suspect_ || !under_way_.empty())) {
+            if (!under_way_.empty()) return;
+            next = waiting_.find(*suspect_);
+        }
+        const Letter& letter = letters[*next];
+        if (!may_go(letter)) {
+            ++next;
+            continue;
+        }
+        if (!sink_.publish(letter.record(*next))) return;
+        ++count;
+        if (letter.key) busy_keys_.insert(*letter.key);
+        under_way_.insert(*next);
+        next = waiting_.erase(next);
+        if (suspect_) return;
+    }
+}
+
+bool Courier::may_go(const Letter& letter) const {
+    return sink_.capabilities().fail_stop_order || !letter.key || !busy_keys_.contains(*letter.key);
+}
+
+std::string Courier::collect(const std::vector<Letter>& letters) {
+    spi::Completions completions;
+    sink_.poll(kPoll, completions);
+    for (const std::uint64_t token : completions.acknowledged) {
+        if (std::string wrong = finish(token, letters); !wrong.empty()) return wrong;
+        ++acknowledged_;
+    }
+    for (const spi::FailedRecord& failed : completions.failed) {
+        if (std::string wrong = finish(failed.token, letters); !wrong.empty()) return wrong;
+        take_failure(failed.token, failed);
+    }
+    return {};
+}
+
+std::string Courier::finish(std::size_t index, const std::vector<Letter>& letters) {
+    if (under_way_.erase(index) == 0) {
+        return "token " + std::to_string(index) + " completed without being under way";
+    }
+    if (suspect_ == index) suspect_.reset();
+    if (letters[index].key) busy_keys_.erase(*letters[index].key);
+    return {};
+}
+
+void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
+    ++failures_;
+    ++failures_by_code_[std::string(error_code_name(failed.error.code))];
+    settling_ = true;
+    if (failed.suspect) {
+        ++suspects_;
+        suspect_ = index;
+    } else if (failed.error.advice == Advice::kRetryEvent) {
+        ++counted_attempts_;
+        if (++attempts_[index] >= max_attempts) {
+            dead_.push_back({index, failed.error});
+            return;
+        }
+    } else if (failed.error.advice != Advice::kRetryDestination) {
+        dead_.push_back({index, failed.error});
+        return;
+    }
+    waiting_.insert(index);
+}
+
+}  // namespace outbox::test

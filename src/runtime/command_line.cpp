@@ -10,6 +10,8 @@
 namespace outbox::runtime {
 namespace {
 
+constexpr int kMaxFiles = 10'000;
+
 // CLI11 only splits words; types, ranges and choices are checked in one place for arguments,
 // environment and file alike.
 struct Parser {
@@ -26,6 +28,9 @@ struct Parser {
             const std::string name(spec.name);
             if (spec.type == OptionType::kFlag) {
                 app.add_flag("--" + name, flags[name]);
+            } else if (spec.repeatable && spec.type == OptionType::kPath) {
+                // What a shell makes of a pattern: --produced *.jsonl
+                app.add_option("--" + name, texts[name])->expected(1, kMaxFiles);
             } else {
                 app.add_option("--" + name, texts[name])
                     ->expected(1)

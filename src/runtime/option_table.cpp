@@ -66,12 +66,17 @@ constexpr std::array kCommands{
                 "",
                 "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
                 "--retention 7d"},
-    CommandSpec{kVerify, "verify", "prove that nothing was lost, repeated or reordered",
-                "Compares what producers wrote with what consumers applied, both as JSON lines.",
-                "",
-                "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
-                "outbox verify --produced a.jsonl --produced b.jsonl --received c.jsonl "
-                "--db sqlite:///var/lib/shop.db"},
+    CommandSpec{
+        kVerify, "verify", "prove that nothing was lost, repeated or reordered",
+        "Compares what producers committed with what consumers received and applied. Both are "
+        "journals of JSON lines: id, key, n (rises within a key), and for consumers applied "
+        "and consumer; a line with \"state\":\"intent\" says that the event may or may not be "
+        "there, \"rolled_back\" that it is not. With --db, dead letters are not counted as "
+        "lost. The last line begins: lost N.",
+        "",
+        "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
+        "outbox verify --produced a.jsonl b.jsonl --received c.jsonl "
+        "--db sqlite:///var/lib/shop.db"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };
@@ -416,18 +421,20 @@ constexpr std::array kOptions{
     // Verification
     OptionSpec{.name = "produced",
                .type = OptionType::kPath,
-               .value = "FILE",
+               .value = "FILE...",
                .repeatable = true,
                .commands = kVerify,
                .group = "Verification",
-               .help = "what producers wrote, as JSON lines; may be repeated"},
+               .help = "journals of what producers committed, as JSON lines"},
     OptionSpec{.name = "received",
                .type = OptionType::kPath,
-               .value = "FILE",
+               .value = "FILE...",
                .repeatable = true,
                .commands = kVerify,
                .group = "Verification",
-               .help = "what consumers received and applied, as JSON lines; may be repeated"},
+               .help = "journals of what consumers received and applied; a file stands for one "
+                       "consumer unless its "
+                       "lines name another"},
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,

@@ -1,0 +1,157 @@
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/files.h"
+#include "tests/support/pg.h"
+#include "tests/support/process.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+constexpr int kFaultsFound = 1;
+constexpr int kUnusableInput = 2;
+
+class VerifyCommand : public testing::Test {
+  protected:
+    std::string file(const std::string& name, const std::string& text) {
+        const auto path = folder_ / name;
+        std::ofstream(path) << text;
+        return path.string();
+    }
+    static Finished verify(std::vector<std::string> arguments) {
+        arguments.insert(arguments.begin(), {OUTBOX, "verify"});
+        return run({.command = arguments}, std::chrono::seconds(60));
+    }
+    static std::string last_line(const std::string& text) {
+        const auto end = text.find_last_not_of('\n');
+        return text.substr(text.rfind('\n', end) + 1);
+    }
+    TemporaryFolder folder_{"verify"};
+};
+
+const std::string kTwoProduced =
+    "{\"id\":\"a\",\"key\":\"k\",\"n\":1}\n"
+    "{\"id\":\"b\",\"key\":\"k\",\"n\":2}\n";
+
+TEST_F(VerifyCommand, AcceptsACleanHistoryOfSeveralFiles) {
+    const auto more = file("more", "{\"id\":\"c\",\"key\":\"other\",\"n\":1}\n");
+    const std::string seen = kTwoProduced + "{\"id\":\"c\",\"key\":\"other\",\"n\":1}\n" +
+                             "{\"id\":\"a\",\"key\":\"k\",\"n\":1,\"applied\":false}\n";
+    const Finished finished = verify({"--produced", file("p", kTwoProduced), more, "--received",
+                                      file("r1", seen), file("r2", seen)});
+    EXPECT_EQ(finished.status.code, 0) << finished.err;
+    EXPECT_TRUE(last_line(finished.out)
+                    .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
+                                 "dead letters 0 (3 events produced, 8 lines received, 2 of them"))
+        << finished.out;
+}
+
+TEST_F(VerifyCommand, NamesEachFaultAndFails) {
+    const Finished finished =
+        verify({"--produced", file("p", kTwoProduced + "{\"id\":\"c\",\"key\":\"k\",\"n\":3}\n"),
+                "--received",
+                file("r",
+                     "{\"id\":\"b\",\"key\":\"k\",\"n\":2,\"applied\":true}\n"
+                     "{\"id\":\"a\",\"key\":\"k\",\"n\":1,\"applied\":true}\n"
+                     "{\"id\":\"b\",\"key\":\"k\",\"n\":2,\"applied\":true}\n"
+                     "{\"id\":\"x\",\"key\":\"k\",\"n\":9,\"applied\":true}\n")});
+    EXPECT_EQ(finished.status.code, kFaultsFound);
+    EXPECT_TRUE(last_line(finished.out)
+                    .starts_with("lost 1, ghosts 1, out of order 1, repeats applied 1, "
+                                 "dead letters 0 "))
+        << finished.out;
+    for (const char* text :
+         {"lost: c, key k, n 3", "ghost: x", "out of order: a, key k, n 1", "repeat applied: b"})
+        EXPECT_NE(finished.out.find(text), std::string::npos) << text << "\n" << finished.out;
+}
+
+TEST_F(VerifyCommand, GivesTheSameAsJson) {
+    const Finished finished = verify({"--json", "--produced", file("p", kTwoProduced), "--received",
+                                      file("r", "{\"id\":\"a\"}\n")});
+    EXPECT_EQ(finished.status.code, kFaultsFound);
+    const auto all = nlohmann::json::parse(finished.out);
+    EXPECT_EQ(all.at("ok"), false);
+    EXPECT_EQ(all.at("lost"), 1);
+    EXPECT_EQ(all.at("first_faults")[0].at("id"), "b");
+}
+
+TEST_F(VerifyCommand, NamesFileAndLineOfWhatIsNoJournal) {
+    const auto good = file("good", kTwoProduced);
+    for (const std::string& bad :
+         {std::string("x"), std::string("[]"), std::string("{\"id\":7}"), std::string("{\"id\":"),
+          std::string("{\"id\":\"a\",\"n\":-1}"), std::string("\xff\xfe")}) {
+        const auto path = file("bad", kTwoProduced + bad + "\n");
+        for (const auto& arguments :
+             {std::vector<std::string>{"--produced", path, "--received", good},
+              {"--produced", good, "--received", path}}) {
+            const Finished finished = verify(arguments);
+            EXPECT_EQ(finished.status.code, kUnusableInput) << bad;
+            EXPECT_NE(finished.err.find(path + ":3: "), std::string::npos) << finished.err;
+            EXPECT_TRUE(finished.out.empty()) << finished.out;
+        }
+    }
+}
+
+TEST_F(VerifyCommand, RefusesMissingFilesAndOptions) {
+    const auto good = file("good", kTwoProduced);
+    const auto missing = (folder_ / "missing").string();
+    EXPECT_EQ(verify({"--produced", missing, "--received", good}).status.code, kUnusableInput);
+    EXPECT_EQ(verify({"--produced", good, "--received", folder_.path().string()}).status.code,
+              kUnusableInput);
+    EXPECT_EQ(verify({"--produced", good}).status.code, kUnusableInput);
+    EXPECT_EQ(verify({"--received", good}).status.code, kUnusableInput);
+    EXPECT_EQ(verify({"--produced", "--received", good}).status.code, kUnusableInput);
+    EXPECT_EQ(verify({good}).status.code, kUnusableInput);
+}
+
+TEST_F(VerifyCommand, LeavesOutALineThatWasCutOffAtTheEnd) {
+    const Finished finished = verify({"--produced", file("p", kTwoProduced + "{\"id\":\"c\",\"ke"),
+                                      "--received", file("r", kTwoProduced)});
+    EXPECT_EQ(finished.status.code, 0) << finished.out << finished.err;
+}
+
+TEST_F(VerifyCommand, CountsDeadLettersOfTheDatabaseInsteadOfLosses) {
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(run({.command = {OUTBOX, "migrate", "--db", url}}).status.code, 0);
+    Pg(url).exec(
+        "INSERT INTO outbox_dead_letters (source, route, position, id, attempts, error_code, error)"
+        " VALUES ('public.outbox_events', 'default', 1, 'b', 1, 'OB_TOPIC_INVALID', 'not "
+        "allowed')");
+    const std::vector<std::string> files{
+        "--produced", file("p", kTwoProduced), "--received",
+        file("r", "{\"id\":\"a\",\"key\":\"k\",\"n\":1,\"applied\":true}\n")};
+    EXPECT_EQ(verify(files).status.code, kFaultsFound);
+    std::vector<std::string> with_database = files;
+    with_database.insert(with_database.end(), {"--db", url});
+    const Finished finished = verify(with_database);
+    EXPECT_EQ(finished.status.code, 0) << finished.out << finished.err;
+    EXPECT_NE(finished.out.find("dead letter: b (route default): OB_TOPIC_INVALID: not allowed"),
+              std::string::npos)
+        << finished.out;
+    EXPECT_TRUE(last_line(finished.out)
+                    .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
+                                 "dead letters 1 "))
+        << finished.out;
+}
+
+TEST_F(VerifyCommand, ReadsManyLines) {
+    constexpr int kLines = 200'000;
+    std::string text;
+    for (int i = 0; i < kLines; ++i)
+        text += R"({"id":"01939d3e-7c00-7aaa-8000-)" + std::to_string(100'000'000'000 + i) +
+                R"(","key":"k-)" + std::to_string(i % 1000) + R"(","n":)" +
+                std::to_string(i / 1000 + 1) + "}\n";
+    const auto all = file("all", text);
+    const Finished finished = verify({"--produced", all, "--received", all});
+    EXPECT_EQ(finished.status.code, 0) << finished.err;
+    EXPECT_NE(finished.out.find("(200000 events produced, 200000 lines received, 0 of them"),
+              std::string::npos)
+        << finished.out;
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,172 @@
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kUsage = 2;
+constexpr int kUnreachable = 3;
+constexpr int kDatabase = 4;
+
+// A listening socket: a port that is in use.
+class TakenPort {
+  public:
+    TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof(address);
+        auto* generic = reinterpret_cast<sockaddr*>(&address);
+        EXPECT_EQ(bind(socket_, generic, size), 0);
+        EXPECT_EQ(listen(socket_, 1), 0);
+        EXPECT_EQ(getsockname(socket_, generic, &size), 0);
+        port_ = ntohs(address.sin_port);
+    }
+    ~TakenPort() { close(socket_); }
+    TakenPort(const TakenPort&) = delete;
+    TakenPort& operator=(const TakenPort&) = delete;
+    [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  private:
+    int socket_;
+    int port_ = 0;
+};
+
+class BadInput : public testing::Test {
+  protected:
+    // The command ends with this code, says this on stderr, and prints no result.
+    void expect_refusal(const std::vector<std::string>& arguments, int code,
+                        const std::string& message) {
+        const Finished ended = outbox_.run(arguments);
+        EXPECT_EQ(ended.status, (ExitStatus{code, 0})) << ended.err;
+        EXPECT_THAT(ended.err, HasSubstr(message));
+        EXPECT_EQ(ended.out, "");
+    }
+
+    // A database with the outbox's tables.
+    static std::string migrated() {
+        const std::string url = shared_postgres().create_database();
+        OutboxBinary binary;
+        const Finished ended = binary.run({"migrate", "--db", url});
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return url;
+    }
+
+    std::string mailbox() { return "mailbox+sqlite://" + outbox_.file("mail.db").string(); }
+
+    OutboxBinary outbox_;
+};
+
+TEST_F(BadInput, UnknownCommandsAndOptionsNameTheClosest) {
+    expect_refusal({"realy"}, kUsage, "did you mean 'relay'");
+    expect_refusal({"relay", "--form", "sqlite:///x"}, kUsage, "did you mean '--from'");
+    expect_refusal({"status", "--batch-size", "3"}, kUsage, "is not an option of `outbox status`");
+}
+
+TEST_F(BadInput, NegativeNumbersAreOutOfRange) {
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "null:", "--batch-size", "-1"},
+                   kUsage, "--batch-size: -1 is out of range; give a number from 1 to 1000");
+}
+
+TEST_F(BadInput, MalformedFilesAreRefusedWithLineAndColumn) {
+    outbox_.write("outbox.toml", "batch_size = 3\n[source\n");
+    expect_refusal({"status"}, kUsage, "outbox.toml:2:8");
+    outbox_.write("outbox.toml", "batch_sise = 3\n");
+    expect_refusal({"status"}, kUsage, "outbox.toml:1:1: unknown key 'batch_sise'; did you mean");
+}
+
+TEST_F(BadInput, WrongUrls) {
+    expect_refusal({"status", "--db", "localhost"}, kUsage, "is not a URL");
+    expect_refusal({"status", "--db", "oracle://db/x"}, kUsage, "use one of postgresql:");
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "amqp://mq"}, kUsage,
+                   "use one of kafka:");
+    expect_refusal({"migrate", "--db", "oracle://db/x"}, kUsage, "postgresql://");
+    expect_refusal({"status"}, kUsage, "OUTBOX_DB");
+    expect_refusal({"relay", "--to", "null:"}, kUsage, "OUTBOX_FROM");
+}
+
+TEST_F(BadInput, ServerThatIsNotThere) {
+    const std::string url = "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/shop";
+    for (const char* command : {"migrate", "status", "prune"}) {
+        expect_refusal({command, "--db", url}, kUnreachable, "OB_CONNECT_FAILED");
+    }
+    expect_refusal({"relay", "--from", url, "--to", mailbox()}, kUnreachable, "OB_CONNECT_FAILED");
+}
+
+TEST_F(BadInput, WrongPasswordAppearsNowhere) {
+    Pg server(shared_postgres().url());
+    server.exec(
+        "CREATE ROLE with_password; CREATE ROLE clerk LOGIN PASSWORD 'right' "
+        "IN ROLE with_password");
+    const std::string url =
+        "postgresql://clerk:wr0ng@127.0.0.1:" + std::to_string(shared_postgres().port()) +
+        "/postgres";
+    for (const char* command : {"migrate", "status"}) {
+        const Finished ended = outbox_.run({command, "--db", url});
+        EXPECT_EQ(ended.status.code, kUnreachable);
+        EXPECT_THAT(ended.err, HasSubstr("OB_AUTH_FAILED"));
+        EXPECT_THAT(ended.err, HasSubstr("process list"));
+        EXPECT_THAT(ended.err, Not(HasSubstr("wr0ng")));
+    }
+    const Finished quiet = outbox_.run({"status"}, {{"OUTBOX_DB", url}});
+    EXPECT_THAT(quiet.err, HasSubstr("OB_AUTH_FAILED"));
+    EXPECT_THAT(quiet.err, Not(HasSubstr("warning")));
+    EXPECT_THAT(quiet.err, Not(HasSubstr("wr0ng")));
+    server.exec("DROP ROLE clerk; DROP ROLE with_password");
+}
+
+TEST_F(BadInput, WrongDatabaseAndTable) {
+    expect_refusal({"status", "--db", shared_postgres().url("no_such_shop")}, kDatabase,
+                   "OB_NO_SUCH_DATABASE");
+    const std::string empty = shared_postgres().create_database();
+    expect_refusal({"status", "--db", empty}, kDatabase, "OB_NO_SUCH_TABLE");
+    const std::string url = migrated();
+    expect_refusal({"relay", "--from", url, "--to", mailbox(), "--table", "Outbox_Events"},
+                   kDatabase, "'Outbox_Events'");
+}
+
+TEST_F(BadInput, TableWithoutTheColumnsItNeeds) {
+    const std::string url = shared_postgres().create_database();
+    Pg(url).exec("CREATE TABLE things (id uuid PRIMARY KEY, body text)");
+    expect_refusal({"relay", "--from", url, "--to", mailbox(), "--table", "things"}, kDatabase,
+                   "OB_TABLE_SHAPE");
+}
+
+TEST_F(BadInput, MissingRightsAreNamedWithTheirGrant) {
+    const std::string url = migrated();
+    Pg database(url);
+    database.exec("CREATE ROLE outsider LOGIN");
+    const std::string name = url.substr(url.rfind('/') + 1);
+    const std::string as_outsider =
+        "postgresql://outsider@127.0.0.1:" + std::to_string(shared_postgres().port()) + "/" + name;
+    expect_refusal({"status", "--db", as_outsider}, kDatabase, "GRANT");
+    database.exec("DROP ROLE outsider");
+}
+
+TEST_F(BadInput, AdminAddressInUse) {
+    const TakenPort taken;
+    expect_refusal({"relay", "--from", migrated(), "--to", mailbox(), "--admin", taken.address()},
+                   kUsage, "another program uses this port; give another address with --admin");
+}
+
+TEST_F(BadInput, HelpAndVersionAreResults) {
+    EXPECT_EQ(outbox_.run({"--version"}).out, "outbox " OUTBOX_VERSION "\n");
+    const Finished help = outbox_.run({"relay", "--help"});
+    EXPECT_EQ(help.status.code, 0);
+    EXPECT_THAT(help.out, HasSubstr("--max-attempts N"));
+    EXPECT_EQ(help.err, "");
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,171 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class Operate : public testing::Test {
+  protected:
+    void SetUp() override {
+        url_ = shared_postgres().create_database();
+        database_ = std::make_unique<Pg>(url_);
+        ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    }
+
+    std::string emit(const std::string& topic, const std::string& key) {
+        return database_->value("SELECT outbox_emit(topic => '" + topic + "', key => '" + key +
+                                "', payload => '{\"a\":1}', event_type => 'Made')");
+    }
+
+    Process relay(std::vector<std::string> more = {}) {
+        std::vector<std::string> arguments{"--from", url_, "--to", mailbox(), "--admin", "off"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return outbox_.start_relay(arguments);
+    }
+
+    std::string mailbox() { return "mailbox+postgresql" + url_.substr(url_.find(':')); }
+
+    json result(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_, "--json"});
+        const Finished ended = outbox_.run(arguments);
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out);
+    }
+
+    bool dead_letters_are(std::size_t count) {
+        return static_cast<std::size_t>(
+                   database_->number("SELECT count(*) FROM outbox_dead_letters")) == count;
+    }
+
+    OutboxBinary outbox_;
+    std::string url_;
+    std::unique_ptr<Pg> database_;
+};
+
+TEST_F(Operate, MigrateIsDoneOnceAndPrintsWithoutConnecting) {
+    const Finished again = outbox_.run({"migrate", "--db", url_});
+    EXPECT_EQ(again.status.code, 0);
+    EXPECT_THAT(again.out, HasSubstr("nothing to do"));
+    const Finished printed =
+        outbox_.run({"migrate", "--db", "postgresql://nowhere.invalid/x", "--print"});
+    EXPECT_EQ(printed.status.code, 0) << printed.err;
+    EXPECT_THAT(printed.out, HasSubstr("CREATE TABLE outbox_events"));
+}
+
+TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {
+    emit("orders", "k1");
+    emit("orders", "k2");
+    const json status = result({"status"});
+    EXPECT_EQ(status["source"], "public.outbox_events");
+    EXPECT_EQ(status["backlog"], 2);
+    EXPECT_GE(status["oldest_age_s"], 0.0);
+    EXPECT_EQ(status["lease"]["held"], false);
+    EXPECT_EQ(status["routes"], json::array());
+    const Finished text = outbox_.run({"status", "--db", url_});
+    EXPECT_THAT(text.out, HasSubstr("backlog     2, oldest"));
+    EXPECT_THAT(text.out, HasSubstr("none is running"));
+    EXPECT_EQ(text.out.find('\033'), std::string::npos) << "colours outside a terminal";
+}
+
+TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
+    emit("orders", "k1");
+    Process running = relay();
+    ASSERT_TRUE(eventually(30s, "the route's figures are in the database", [&] {
+        const json status = result({"status"});
+        return status["lease"]["held"] == true && !status["routes"].empty() &&
+               status["routes"][0]["published_total"] == 1;
+    }));
+    const json status = result({"status"});
+    EXPECT_EQ(status["backlog"], 0);
+    EXPECT_EQ(status["lease"]["epoch"], 1);
+    EXPECT_THAT(status["lease"]["owner"].get<std::string>(),
+                HasSubstr(":" + std::to_string(running.pid())));
+    EXPECT_EQ(status["routes"][0]["name"], "default");
+    EXPECT_EQ(status["routes"][0]["circuit"], "closed");
+    running.kill(SIGKILL);
+    ASSERT_TRUE(running.wait(10s));
+    EXPECT_TRUE(eventually(10s, "status shows that the relay is gone",
+                           [&] { return result({"status"})["lease"]["held"] == false; }));
+}
+
+TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {
+    const std::string wrong = emit("elsewhere", "k1");
+    const std::string other = emit("elsewhere", "k2");
+    {
+        Process strict = relay({"--allowed-topic", "orders"});
+        ASSERT_TRUE(eventually(30s, "both are dead", [&] { return dead_letters_are(2); }));
+        EXPECT_EQ(strict.stop(), (ExitStatus{0, 0}));
+    }
+    const json list = result({"dead", "list"});
+    ASSERT_EQ(list.size(), 2U);
+    EXPECT_EQ(list[0]["id"], wrong);
+    EXPECT_EQ(list[0]["error_code"], "OB_TOPIC_INVALID");
+    EXPECT_EQ(result({"dead", "list", "--key", "k2"})[0]["id"], other);
+    EXPECT_EQ(result({"dead", "list", "--limit", "1"}).size(), 1U);
+    EXPECT_EQ(result({"dead", "list", "--route", "none"}), json::array());
+    EXPECT_EQ(result({"dead", "show", wrong})[0]["payload"], json({{"a", 1}}));
+    EXPECT_EQ(result({"status"})["dead"], 2);
+
+    EXPECT_EQ(result({"dead", "retry", "--key", "k1", "--dry-run"})["matched"], 1);
+    EXPECT_EQ(result({"dead", "list"})[0]["retry_requested_at"], json());
+    EXPECT_EQ(result({"dead", "retry", wrong})["matched"], 1);
+    EXPECT_NE(result({"dead", "list"})[0]["retry_requested_at"], json());
+
+    EXPECT_EQ(result({"dead", "discard", "--key", "k2", "--dry-run"})["matched"], 1);
+    EXPECT_TRUE(dead_letters_are(2));
+    EXPECT_EQ(result({"dead", "discard", "--key", "k2"})["matched"], 1);
+    EXPECT_TRUE(dead_letters_are(1));
+
+    Process lenient = relay();
+    ASSERT_TRUE(eventually(30s, "the retried one is delivered", [&] {
+        return dead_letters_are(0) &&
+               database_->value("SELECT string_agg(id, ',') FROM outbox_mailbox") == wrong;
+    }));
+}
+
+TEST_F(Operate, ChangingDeadLettersNeedsToSayWhich) {
+    for (const char* command : {"retry", "discard"}) {
+        EXPECT_EQ(outbox_.run({"dead", command, "--db", url_}).status.code, 2);
+        EXPECT_EQ(outbox_.run({"dead", command, "--all", "x", "--db", url_}).status.code, 2);
+        const Finished missing = outbox_.run({"dead", command, "no-such-id", "--db", url_});
+        EXPECT_EQ(missing.status.code, 1);
+        EXPECT_THAT(missing.err, HasSubstr("no such dead letter"));
+    }
+    EXPECT_EQ(outbox_.run({"dead", "show", "no-such-id", "--db", url_}).status.code, 1);
+    EXPECT_EQ(outbox_.run({"dead", "show", "--db", url_}).status.code, 2);
+}
+
+TEST_F(Operate, PruneRemovesOldPublishedRowsAndNoOthers) {
+    database_->exec(
+        "CREATE TABLE orders_outbox (id uuid PRIMARY KEY, aggregate_type text NOT NULL, "
+        "aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb NOT NULL, "
+        "created_at timestamptz NOT NULL, published_at timestamptz, retry_count int NOT NULL "
+        "DEFAULT 0, status text NOT NULL);"
+        "INSERT INTO orders_outbox SELECT gen_random_uuid(), 'Order', n::text, 'Made', '{}', "
+        "now() - interval '9 days', CASE WHEN s = 'PUBLISHED' THEN now() - age END, 0, s "
+        "FROM generate_series(1, 1200) n, (VALUES ('PENDING', interval '0'), "
+        "('FAILED', interval '0'), ('PUBLISHED', interval '8 days'), "
+        "('PUBLISHED', interval '1 day')) AS states(s, age)");
+    const auto count = [&](const std::string& condition) {
+        return database_->number("SELECT count(*) FROM orders_outbox WHERE " + condition);
+    };
+    EXPECT_EQ(result({"prune", "--table", "orders_outbox"})["removed"], 1200);
+    EXPECT_EQ(count("status = 'PENDING'"), 1200);
+    EXPECT_EQ(count("status = 'FAILED'"), 1200);
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 1200);
+    EXPECT_EQ(result({"prune", "--table", "orders_outbox", "--retention", "1h"})["removed"], 1200);
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 0);
+}
+
+}  // namespace
+}  // namespace outbox::test

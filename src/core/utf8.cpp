@@ -49,4 +49,18 @@ bool is_utf8(std::string_view text) {
     return true;
 }
 
+std::string to_storable_text(std::string_view text, std::size_t max_bytes) {
+    std::string out;
+    while (!text.empty()) {
+        const auto lead = static_cast<unsigned char>(text[0]);
+        std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+        const bool sound = lead != 0 && size <= text.size() && is_utf8(text.substr(0, size));
+        if (!sound) size = 1;
+        if (out.size() + size > max_bytes) break;
+        out.append(sound ? text.substr(0, size) : std::string_view("?"));
+        text.remove_prefix(size);
+    }
+    return out;
+}
+
 }  // namespace outbox

@@ -9,12 +9,12 @@ Pg::Pg(const std::string& url) : connection_(PQconnectdb(url.c_str())) {
     PQsetNoticeProcessor(handle(), [](void*, const char*) {}, nullptr);
 }
 
-std::vector<Pg::Row> Pg::query(const std::string& sql) {
-    const std::unique_ptr<PGresult, decltype(&PQclear)> result(PQexec(handle(), sql.c_str()),
+std::vector<Pg::Row> Pg::query(PGconn* connection, const std::string& sql) {
+    const std::unique_ptr<PGresult, decltype(&PQclear)> result(PQexec(connection, sql.c_str()),
                                                                PQclear);
     const auto status = PQresultStatus(result.get());
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
-        throw std::runtime_error(PQerrorMessage(handle()) + ("in: " + sql));
+        throw std::runtime_error(PQerrorMessage(connection) + ("in: " + sql));
     }
     std::vector<Row> rows(static_cast<size_t>(PQntuples(result.get())));
     for (int row = 0; row < PQntuples(result.get()); ++row) {

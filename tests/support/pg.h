@@ -17,7 +17,8 @@ class Pg {
     explicit Pg(const std::string& url);
 
     // Several statements may be given; the rows are those of the last.
-    std::vector<Row> query(const std::string& sql);
+    std::vector<Row> query(const std::string& sql) { return query(handle(), sql); }
+    static std::vector<Row> query(PGconn* connection, const std::string& sql);
     void exec(const std::string& sql) { query(sql); }
 
     // The first column of the one row; "" for NULL.

@@ -26,10 +26,10 @@ Sqlite::Sqlite(const std::string& path) {
     sqlite3_busy_timeout(opened, kBusyTimeoutMs);
 }
 
-std::vector<Sqlite::Row> Sqlite::query(const std::string& sql) {
+std::vector<Sqlite::Row> Sqlite::query(sqlite3* database, const std::string& sql) {
     std::vector<Row> rows;
-    if (sqlite3_exec(handle(), sql.c_str(), collect, &rows, nullptr) != SQLITE_OK) {
-        throw std::runtime_error(sqlite3_errmsg(handle()) + (" in: " + sql));
+    if (sqlite3_exec(database, sql.c_str(), collect, &rows, nullptr) != SQLITE_OK) {
+        throw std::runtime_error(sqlite3_errmsg(database) + (" in: " + sql));
     }
     return rows;
 }

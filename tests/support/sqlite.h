@@ -17,7 +17,8 @@ class Sqlite {
     explicit Sqlite(const std::string& path);
 
     // Several statements may be given; the rows are those of all of them.
-    std::vector<Row> query(const std::string& sql);
+    std::vector<Row> query(const std::string& sql) { return query(handle(), sql); }
+    static std::vector<Row> query(sqlite3* database, const std::string& sql);
     void exec(const std::string& sql) { query(sql); }
 
     // The first column of the one row; "" for NULL.

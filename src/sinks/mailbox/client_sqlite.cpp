@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "core/embedded_sql.h"
+#include "core/utf8.h"
 #include "sinks/mailbox/client.h"
 #include "sinks/mailbox/errors.h"
-#include "sinks/mailbox/utf8.h"
 
 namespace outbox::mailbox {
 namespace {
@@ -94,7 +94,7 @@ class SqliteClient final : public Client {
         bind(4, row.key);
         bind(5, row.headers);
         // Text, so that SQLite's JSON functions read it; bytes that are none stay as they are.
-        if (is_utf8_text(row.payload)) {
+        if (is_utf8(row.payload) && row.payload.find('\0') == std::string_view::npos) {
             bind(6, row.payload);
         } else {
             note(sqlite3_bind_blob64(insert_.get(), 6, row.payload.data(), row.payload.size(),

@@ -103,8 +103,7 @@ class MailboxSink final : public spi::Sink {
         for (const Message& message : part) {
             if (!down_.ok()) {
                 out.failed.push_back({message.token, down_.error()});
-            } else if (message.row.key.data() != nullptr &&
-                       failed_keys_.contains(message.row.key)) {
+            } else if (!message.row.key.empty() && failed_keys_.contains(message.row.key)) {
                 out.failed.push_back({.token = message.token,
                                       .error = {ErrorCode::kRecordRefused,
                                                 Advice::kRetryDestination,
@@ -126,7 +125,7 @@ class MailboxSink final : public spi::Sink {
             write(live, out);
         } else if (live.size() == 1) {
             out.failed.push_back({live[0].token, status.error()});
-            if (live[0].row.key.data() != nullptr) failed_keys_.insert(live[0].row.key);
+            if (!live[0].row.key.empty()) failed_keys_.insert(live[0].row.key);
         } else {
             const std::span<const Message> all(live);
             write(all.first(all.size() / 2), out);

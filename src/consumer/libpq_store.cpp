@@ -1,0 +1,473 @@
+#include "consumer/libpq_store.h"
+
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <libpq-events.h>
+#include <poll.h>
+#include <utility>
+
+#include <outbox/adapters/libpq_consumer.h>
+
+#include "consumer/mailbox_loop.h"
+#include "consumer/message_time.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr int kBinary = 1;
+
+// A handler may run long, so no statement_timeout; but a session whose client is gone must not keep
+// the mailbox: the kernel notices a dead peer in about 10 s, and the server asks each second.
+constexpr const char* kSession =
+    "SET client_min_messages = warning; SET standard_conforming_strings = on; "
+    "SET client_connection_check_interval = '1s'; SET tcp_keepalives_idle = 5; "
+    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+
+constexpr const char* kHold =
+    "SELECT pg_try_advisory_lock(hashtextextended('outbox_mailbox ' || $1, "
+    "'outbox_mailbox'::regclass::oid::bigint))";
+
+// What is present, never what lies behind a remembered position. The sum stops at the size limit;
+// octet_length does not read a payload that is stored out of line.
+constexpr const char* kFetch =
+    "SELECT position, id, topic, key, headers::text, payload FROM ("
+    "  SELECT w.*, sum(coalesce(octet_length(w.payload), 0)) OVER (ORDER BY w.position) "
+    "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
+    "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+    "    WHERE mailbox = $1 AND (coalesce(key, '') = '' OR key <> ALL ($2::text[])) "
+    "      AND position <> ALL ($3::bigint[]) "
+    "    ORDER BY position LIMIT $4::bigint) w) b "
+    "WHERE before < $5::bigint ORDER BY position";
+
+constexpr const char* kFetchRetries =
+    "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
+    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
+    "ORDER BY retry_requested_at LIMIT $2::bigint";
+
+// The effect comes after this: a repeat is known before anything happens.
+constexpr const char* kTake =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id), "
+    "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
+    "                          '-infinity') FROM gone "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
+    "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM taken)";
+
+constexpr const char* kTakeRetry =
+    "WITH gone AS (DELETE FROM outbox_inbox_dead_letters WHERE consumer = $1 AND message_id = $2 "
+    "              AND retry_requested_at IS NOT NULL RETURNING 1) "
+    "SELECT count(*), count(*) FROM gone";
+
+constexpr const char* kBury =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id, topic, key, headers, payload), "
+    "seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
+    "                          '-infinity') FROM gone "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING) "
+    "INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
+    "SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "  retry_requested_at = NULL";
+
+constexpr const char* kBuryAgain =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
+    "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
+    "WHERE consumer = $1 AND message_id = $2";
+
+struct Statement {
+    const char* name;
+    const char* sql;
+    int parameters;
+};
+constexpr Statement kStatements[] = {
+    {"outbox_hold", kHold, 1},
+    {"outbox_fetch", kFetch, 5},
+    {"outbox_retries", kFetchRetries, 2},
+    {"outbox_take", kTake, 4},
+    {"outbox_take_retry", kTakeRetry, 2},
+    {"outbox_bury", kBury, 7},
+    {"outbox_bury_again", kBuryAgain, 5},
+};
+
+std::string_view cell(const PGresult* rows, int row, int column) {
+    if (PQgetisnull(rows, row, column) != 0) return {};
+    return {PQgetvalue(rows, row, column),
+            static_cast<std::size_t>(PQgetlength(rows, row, column))};
+}
+
+std::int64_t big_endian(std::string_view bytes) {
+    static_assert(std::endian::native == std::endian::little);
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return static_cast<std::int64_t>(__builtin_bswap64(value));
+}
+
+void append_messages(const PGresult* rows, spi::EventBatch& out) {
+    const auto copied = [&](int row, int column) {
+        const std::string_view value = cell(rows, row, column);
+        return value.data() == nullptr ? value : out.copy(value);
+    };
+    for (int row = 0; row < PQntuples(rows); ++row) {
+        spi::EventView event;
+        event.position = big_endian(cell(rows, row, 0));
+        event.id = copied(row, 1);
+        event.topic = copied(row, 2);
+        event.key = copied(row, 3);
+        event.headers = copied(row, 4);
+        event.payload = copied(row, 5);
+        out.add(event);
+    }
+}
+
+// "FATAL:  28P01: ..." -> "28P01": a failed connection tells its state only in the verbose text.
+std::string_view state_in(std::string_view message) {
+    constexpr std::size_t kStateSize = 5;
+    const auto at = message.find(":  ");
+    if (at == std::string_view::npos) return {};
+    const std::string_view rest = message.substr(at + 3);
+    if (rest.size() <= kStateSize || rest[kStateSize] != ':') return {};
+    const std::string_view state = rest.substr(0, kStateSize);
+    constexpr std::string_view kLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return state.find_first_not_of(kLetters) == std::string_view::npos ? state : std::string_view();
+}
+
+bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
+                     std::chrono::steady_clock::time_point deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd entry{PQsocket(connection),
+                 static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+    return left.count() > 0 && ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
+}
+
+std::string array_literal(const std::vector<std::string>& texts) {
+    std::string out = "{";
+    for (const std::string& text : texts) {
+        if (out.size() > 1) out += ',';
+        out += '"';
+        for (const char c : text) {
+            if (c == '"' || c == '\\') out += '\\';
+            out += c;
+        }
+        out += '"';
+    }
+    return out + "}";
+}
+
+std::string array_literal(const std::vector<std::int64_t>& numbers) {
+    std::string out = "{";
+    for (const std::int64_t number : numbers) {
+        if (out.size() > 1) out += ',';
+        out += std::to_string(number);
+    }
+    return out + "}";
+}
+
+}  // namespace
+
+/// Text parameters of one statement.
+class LibpqStore::Params {
+  public:
+    Params& text(std::string_view value) {
+        values_.emplace_back(value);
+        return *this;
+    }
+    Params& number(std::int64_t value) { return text(std::to_string(value)); }
+    Params& number_or_null(std::optional<std::int64_t> value) {
+        if (value) return number(*value);
+        values_.emplace_back(std::nullopt);
+        return *this;
+    }
+    [[nodiscard]] std::vector<const char*> pointers() const {
+        std::vector<const char*> out;
+        out.reserve(values_.size());
+        for (const auto& value : values_) out.push_back(value ? value->c_str() : nullptr);
+        return out;
+    }
+
+  private:
+    std::vector<std::optional<std::string>> values_;
+};
+
+LibpqStore::LibpqStore(std::string url, const MailboxOptions& options)
+    : url_(std::move(url)),
+      mailbox_(options.mailbox),
+      consumer_(options.consumer),
+      connect_timeout_s_(options.connect_timeout_s) {}
+
+Status LibpqStore::connect() {
+    if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+    disconnect();
+    Status status = open();
+    if (status.ok()) status = set_up();
+    if (!status.ok()) disconnect();
+    return status;
+}
+
+void LibpqStore::disconnect() {
+    connection_.reset();
+    held_ = false;
+}
+
+Status LibpqStore::open() {
+    const std::string timeout = std::to_string(connect_timeout_s_);
+    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
+                           "client_encoding", nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer", url_.c_str(), "UTF8", nullptr};
+    connection_.reset(PQconnectStartParams(names, values, 1));
+    if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
+    PGconn* connection = connection_.get();
+    // Only so does a refused connection tell its SQLSTATE.
+    PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
+    auto state =
+        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        if (!wait_for_socket(connection, state, deadline)) {
+            return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                    "connecting to the mailbox's database: no answer within " + timeout + " s"};
+        }
+        state = PQconnectPoll(connection);
+    }
+    if (state == PGRES_POLLING_OK) {
+        PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
+        return {};
+    }
+    const std::string_view message = PQerrorMessage(connection);
+    ErrorInfo error = pg_error(state_in(message), message, "connecting to the mailbox's database");
+    if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
+    return error;
+}
+
+Status LibpqStore::set_up() {
+    if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
+    for (const Statement& statement : kStatements) {
+        const PgResult prepared(PQprepare(connection_.get(), statement.name, statement.sql,
+                                          statement.parameters, nullptr));
+        if (!succeeded(prepared.get())) {
+            return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
+        }
+    }
+    const PgResult rights(PQexec(connection_.get(),
+                                 "SELECT 1 WHERE has_table_privilege('outbox_mailbox', 'SELECT') "
+                                 "AND has_table_privilege('outbox_mailbox', 'DELETE') "
+                                 "AND has_table_privilege('outbox_inbox', 'SELECT') "
+                                 "AND has_table_privilege('outbox_inbox', 'INSERT') "
+                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
+                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
+                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
+                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')"));
+    if (!succeeded(rights.get())) {
+        return pg_error(connection_.get(), rights.get(), "looking for rights");
+    }
+    if (PQntuples(rights.get()) == 0) {
+        return pg_error("42501", "the user may not read and write the consumer's tables",
+                        "preparing the consumer");
+    }
+    watch_results();
+    return {};
+}
+
+// A handler's own statements are not seen here, but their errors decide what a failure means.
+void LibpqStore::watch_results() {
+    PQregisterEventProc(
+        connection_.get(),
+        [](PGEventId event, void* info, void* store) {
+            return LibpqStore::on_result(event, info, store);
+        },
+        "outbox consumer", this);
+}
+
+int LibpqStore::on_result(int event, void* info, void* store) {
+    if (event != PGEVT_RESULTCREATE) return 1;
+    const PGresult* result = static_cast<PGEventResultCreate*>(info)->result;
+    if (PQresultStatus(result) != PGRES_FATAL_ERROR) return 1;
+    auto& self = *static_cast<LibpqStore*>(store);
+    const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    self.error_state_ = state == nullptr ? "" : state;
+    self.error_text_ = text == nullptr ? "" : text;
+    return 1;
+}
+
+Status LibpqStore::run(const char* sql, const char* doing) {
+    const PgResult result(PQexec(connection_.get(), sql));
+    if (succeeded(result.get())) return {};
+    return lost(pg_error(connection_.get(), result.get(), doing));
+}
+
+Result<PgResult> LibpqStore::execute(const char* statement, const Params& params,
+                                     const char* doing) {
+    const std::vector<const char*> values = params.pointers();
+    PgResult result(PQexecPrepared(connection_.get(), statement, static_cast<int>(values.size()),
+                                   values.data(), nullptr, nullptr, kBinary));
+    if (succeeded(result.get())) return result;
+    return lost(pg_error(connection_.get(), result.get(), doing));
+}
+
+// An error that is the database's may outlive the session (tables made again, statements dropped by
+// a handler's DISCARD): the next `connect` starts afresh.
+ErrorInfo LibpqStore::lost(ErrorInfo error) {
+    if (error.advice == Advice::kRetryDestination) disconnect();
+    return error;
+}
+
+Result<bool> LibpqStore::hold_mailbox() {
+    if (held_) return true;
+    const Result<PgResult> result =
+        execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
+    if (!result.ok()) return result.status();
+    held_ = cell(result->get(), 0, 0) == std::string_view("\x01", 1);
+    return held_;
+}
+
+Status LibpqStore::fetch(const Waiting& waiting, const FetchLimits& limits, spi::EventBatch& out) {
+    Params params;
+    params.text(mailbox_)
+        .text(array_literal(waiting.keys))
+        .text(array_literal(waiting.positions))
+        .number(static_cast<std::int64_t>(limits.max_messages))
+        .number(static_cast<std::int64_t>(limits.max_bytes));
+    const Result<PgResult> rows = execute("outbox_fetch", params, "reading the mailbox");
+    if (!rows.ok()) return rows.status();
+    append_messages(rows->get(), out);
+    return {};
+}
+
+Status LibpqStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
+    Params params;
+    params.text(consumer_).number(static_cast<std::int64_t>(limit));
+    const Result<PgResult> rows = execute("outbox_retries", params, "reading dead letters");
+    if (!rows.ok()) return rows.status();
+    append_messages(rows->get(), out);
+    return {};
+}
+
+Result<Taken> LibpqStore::begin(const spi::EventView& message) {
+    if (!connection_) {
+        return ErrorInfo{ErrorCode::kConnectionLost,
+                         Advice::kRetryDestination,
+                         {},
+                         "the session ended with the message before; a new one is made"};
+    }
+    error_state_.clear();
+    if (Status status = run("BEGIN", "beginning a transaction"); !status.ok()) return status;
+    Params params;
+    if (message.position == 0) {
+        params.text(consumer_).text(message.id);
+        return take("outbox_take_retry", params);
+    }
+    params.text(mailbox_)
+        .number(message.position)
+        .text(consumer_)
+        .number_or_null(uuidv7_time_us(message.id));
+    return take("outbox_take", params);
+}
+
+Result<Taken> LibpqStore::take(const char* statement, const Params& params) {
+    const Result<PgResult> counts = execute(statement, params, "taking a message");
+    if (!counts.ok()) {
+        const Status ended = connection_ ? end_transaction() : Status();
+        return ended.ok() ? counts.status() : ended;
+    }
+    if (big_endian(cell(counts->get(), 0, 0)) == 0) return Taken::kGone;
+    return big_endian(cell(counts->get(), 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
+}
+
+Status LibpqStore::commit() {
+    const auto handler_failed = [&](const std::string& what) {
+        return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
+    };
+    switch (PQtransactionStatus(connection_.get())) {
+        case PQTRANS_INTRANS:
+            break;
+        case PQTRANS_INERROR: {
+            ErrorInfo cause =
+                handler_failed("a statement of the handler failed and it went on: " + error_text_);
+            const Status ended = roll_back(cause);
+            return ended.ok() ? Status(std::move(cause)) : ended;
+        }
+        case PQTRANS_IDLE:
+            return handler_failed(
+                "the handler ended the transaction; it must neither commit nor roll back");
+        case PQTRANS_ACTIVE:
+            disconnect();
+            return handler_failed("the handler left a statement of its own running");
+        case PQTRANS_UNKNOWN:
+            return end_transaction();
+    }
+    const PgResult result(PQexec(connection_.get(), "COMMIT"));
+    if (succeeded(result.get())) return {};
+    return lost(pg_error(connection_.get(), result.get(), "committing"));
+}
+
+Status LibpqStore::roll_back(ErrorInfo& cause) {
+    if (PQtransactionStatus(connection_.get()) == PQTRANS_ACTIVE) {
+        disconnect();
+        return {};
+    }
+    if (Status ended = end_transaction(); !ended.ok()) return ended;
+    constexpr std::string_view kConflictClass = "40";
+    if (error_state_.starts_with(kConflictClass)) {
+        cause = pg_error(error_state_, error_text_, "applying a message");
+    }
+    return {};
+}
+
+// Leaves no transaction open; an error when the session had to be given up for it.
+Status LibpqStore::end_transaction() {
+    switch (PQtransactionStatus(connection_.get())) {
+        case PQTRANS_IDLE:
+            return {};
+        case PQTRANS_INTRANS:
+        case PQTRANS_INERROR:
+            return run("ROLLBACK", "rolling back");
+        case PQTRANS_ACTIVE:
+        case PQTRANS_UNKNOWN:
+            break;
+    }
+    const std::string reason = PQerrorMessage(connection_.get());
+    disconnect();
+    return pg_error({}, reason, "applying a message");
+}
+
+Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
+    Params params;
+    if (message.position == 0) {
+        params.text(consumer_).text(message.id);
+    } else {
+        params.text(mailbox_)
+            .number(message.position)
+            .text(consumer_)
+            .number_or_null(uuidv7_time_us(message.id));
+    }
+    params.number(burial.attempts).text(burial.error_code).text(burial.error);
+    return execute(message.position == 0 ? "outbox_bury_again" : "outbox_bury", params,
+                   "moving a message to outbox_inbox_dead_letters")
+        .status();
+}
+
+}  // namespace outbox::consumer
+
+namespace outbox {
+
+MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
+                                       MailboxOptions options) {
+    options = consumer::checked(std::move(options));
+    auto store = std::make_unique<consumer::LibpqStore>(url, options);
+    const consumer::LibpqStore& session = *store;
+    return consumer::make_mailbox_consumer(
+        std::move(store),
+        [&session, handler = std::move(handler)](const Message& message) {
+            handler(session.connection(), message);
+        },
+        std::move(options));
+}
+
+}  // namespace outbox

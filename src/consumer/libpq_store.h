@@ -1,0 +1,56 @@
+#pragma once
+
+#include <libpq-fe.h>
+#include <string>
+
+#include <outbox/consumer/mailbox.h>
+
+#include "consumer/libpq_errors.h"
+#include "consumer/mailbox_store.h"
+
+namespace outbox::consumer {
+
+/// A mailbox in PostgreSQL. Held by a session-level advisory lock: it ends with the session, and so
+/// does every transaction that a member which lost it could still commit.
+class LibpqStore final : public MailboxStore {
+  public:
+    LibpqStore(std::string url, const MailboxOptions& options);
+
+    [[nodiscard]] PGconn* connection() const { return connection_.get(); }
+
+    Status connect() override;
+    void disconnect() override;
+    Result<bool> hold_mailbox() override;
+    Result<bool> may_have_news() override { return true; }
+    Status fetch(const Waiting& waiting, const FetchLimits& limits, spi::EventBatch& out) override;
+    Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> begin(const spi::EventView& message) override;
+    Status commit() override;
+    Status roll_back(ErrorInfo& cause) override;
+    Status bury(const spi::EventView& message, const Burial& burial) override;
+
+  private:
+    class Params;
+
+    Status open();
+    Status set_up();
+    Status run(const char* sql, const char* doing);
+    Result<PgResult> execute(const char* statement, const Params& params, const char* doing);
+    Result<Taken> take(const char* statement, const Params& params);
+    Status end_transaction();
+    ErrorInfo lost(ErrorInfo error);
+    void watch_results();
+    static int on_result(int event, void* info, void* store);
+
+    std::string url_;
+    std::string mailbox_;
+    std::string consumer_;
+    int connect_timeout_s_;
+    PgConnection connection_;
+    bool held_ = false;
+    // The last error that the server sent, the handler's statements included.
+    std::string error_state_;
+    std::string error_text_;
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,362 @@
+#include "consumer/mailbox_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include "core/utf8.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxErrorBytes = 8'000;
+constexpr std::size_t kMaxRetriesAtOnce = 10;
+constexpr std::uint32_t kMaxConflicts = 20;    // then the attempt counts
+constexpr std::uint32_t kMaxLostSessions = 3;  // by one message in a row; then they count
+constexpr std::int64_t kRetryCheckUs = 1'000'000;
+constexpr std::int64_t kReconnectBaseMs = 100;
+constexpr std::int64_t kReconnectMaxMs = 5'000;
+
+std::int64_t now_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// An event without a key waits alone, so it has a name of its own.
+std::string failing_name(const spi::EventView& event) {
+    return event.key.empty() ? "p" + std::to_string(event.position) : "k" + std::string(event.key);
+}
+
+Message message_of(const spi::EventView& event, std::uint32_t attempt) {
+    return {.id = event.id,
+            .topic = event.topic,
+            .key = event.key,
+            .payload = event.payload,
+            .headers_json = event.headers,
+            .position = event.position,
+            .attempt = attempt};
+}
+
+void bump(std::atomic<std::uint64_t>& counter) {
+    counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
+                         MailboxOptions options)
+    : store_(std::move(store)), handler_(std::move(handler)), options_(std::move(options)) {
+    retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
+    reconnect_ = {kReconnectBaseMs, kReconnectMaxMs, 1};
+    idle_ms_ = options_.poll_busy_ms;
+}
+
+void MailboxLoop::run() {
+    store_->connect().or_throw();
+    while (!stop_.requested()) {
+        const Result<Pass> result = pass();
+        if (fatal_) {
+            store_->disconnect();
+            throw Error(*fatal_);
+        }
+        if (result.ok()) {
+            now_up(result->active);
+            wait_after(*result);
+        } else {
+            now_down(result.error());
+            stop_.wait_ms(reconnect_.delay_us(++outages_, random_()) / 1000);
+        }
+    }
+    store_->disconnect();
+    active_.reset();
+}
+
+std::size_t MailboxLoop::drain() {
+    std::size_t done = 0;
+    while (!stop_.requested()) {
+        const Pass result = pass().value_or_throw();
+        if (fatal_) throw Error(*std::exchange(fatal_, std::nullopt));
+        done += result.done;
+        if (!result.progress) break;
+    }
+    return done;
+}
+
+Result<MailboxLoop::Pass> MailboxLoop::pass() {
+    Pass pass;
+    if (Status status = store_->connect(); !status.ok()) return status;
+    const Result<bool> held = store_->hold_mailbox();
+    if (!held.ok()) return held.status();
+    pass.active = *held;
+    if (!pass.active) {
+        failing_.clear();
+        look_again_ = true;
+        return pass;
+    }
+    if (Status status = retry_dead_letters(pass); !status.ok()) return status;
+    const bool due = earliest_due_us() <= now_us();
+    if (!due && failing_.size() >= options_.max_failing_keys) return pass;
+    if (!due && !look_again_) {
+        const Result<bool> news = store_->may_have_news();
+        if (!news.ok()) return news.status();
+        if (!*news) return pass;
+    }
+    look_again_ = true;
+    bool complete = false;
+    if (Status status = read(complete); !status.ok()) return status;
+    if (complete) forget_missing();
+    if (Status status = go_through(batch_, pass); !status.ok()) return status;
+    look_again_ = !complete;
+    return pass;
+}
+
+Status MailboxLoop::read(bool& complete) {
+    Waiting waiting;
+    const std::int64_t now = now_us();
+    for (const auto& [name, failing] : failing_) {
+        if (failing.due_us <= now) continue;
+        if (failing.keyed) {
+            waiting.keys.push_back(name.substr(1));
+        } else {
+            waiting.positions.push_back(failing.position);
+        }
+    }
+    batch_.clear();
+    Status status = store_->fetch(waiting, {options_.batch_size, kMaxBatchBytes}, batch_);
+    complete = batch_.size() < options_.batch_size && batch_.bytes() < kMaxBatchBytes;
+    return status;
+}
+
+// Someone else may have removed the row of a message that waits.
+void MailboxLoop::forget_missing() {
+    std::unordered_set<std::int64_t> present;
+    for (const spi::EventView& event : batch_.events()) present.insert(event.position);
+    const std::int64_t now = now_us();
+    std::erase_if(failing_, [&](const auto& entry) {
+        return entry.second.due_us <= now && !present.contains(entry.second.position);
+    });
+}
+
+Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
+    for (const spi::EventView& event : batch.events()) {
+        if (stop_.requested()) break;
+        if (waits(event) || failing_.size() >= options_.max_failing_keys + batch.size()) continue;
+        switch (deal_with(event)) {
+            case Outcome::kDone:
+                ++pass.done;
+                [[fallthrough]];
+            case Outcome::kWaits:
+                pass.progress = true;
+                break;
+            case Outcome::kGone:
+                break;
+            case Outcome::kDown:
+                // A handler's advice to stop is not the database's failure.
+                return fatal_ ? Status() : down_;
+        }
+        if (fatal_) break;
+    }
+    return {};
+}
+
+Status MailboxLoop::retry_dead_letters(Pass& pass) {
+    const std::int64_t now = now_us();
+    if (now < next_retry_check_us_) return {};
+    next_retry_check_us_ = now + kRetryCheckUs;
+    spi::EventBatch letters;
+    if (Status status = store_->fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
+        return status;
+    }
+    if (letters.size() == kMaxRetriesAtOnce) next_retry_check_us_ = now;
+    return go_through(letters, pass);
+}
+
+bool MailboxLoop::waits(const spi::EventView& event) const {
+    if (event.position == 0 || failing_.empty()) return false;
+    const auto found = failing_.find(failing_name(event));
+    return found != failing_.end() && found->second.due_us > now_us();
+}
+
+std::int64_t MailboxLoop::earliest_due_us() const {
+    std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [name, failing] : failing_) earliest = std::min(earliest, failing.due_us);
+    return earliest;
+}
+
+MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event) {
+    std::uint32_t attempts = 0;
+    if (event.position != 0 && !failing_.empty()) {
+        const auto found = failing_.find(failing_name(event));
+        if (found != failing_.end() && found->second.position == event.position) {
+            attempts = found->second.attempts;
+        }
+    }
+    const Message message = message_of(event, attempts + 1);
+    const Attempt attempt = apply(event, message);
+    if (!attempt.status.ok()) return failed(event, message, attempt);
+    if (event.position != 0 && !failing_.empty()) failing_.erase(failing_name(event));
+    lost_times_ = 0;
+    if (attempt.taken == Taken::kGone) return Outcome::kGone;
+    bump(attempt.taken == Taken::kNew ? applied_ : repeats_);
+    return Outcome::kDone;
+}
+
+MailboxLoop::Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message) {
+    for (std::uint32_t conflicts = 0;; ++conflicts) {
+        Attempt attempt = try_once(event, message);
+        if (attempt.status.ok() || attempt.status.error().code != ErrorCode::kConflict ||
+            attempt.status.error().advice != Advice::kRetryEvent || conflicts == kMaxConflicts) {
+            return attempt;
+        }
+        bump(conflicts_);
+        stop_.wait_ms(conflicts);
+    }
+}
+
+MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Message& message) {
+    Attempt attempt;
+    const Result<Taken> begun = store_->begin(event);
+    if (!begun.ok()) {
+        attempt.status = begun.status();
+        return attempt;
+    }
+    attempt.taken = *begun;
+    if (attempt.taken == Taken::kNew) {
+        if (std::optional<ErrorInfo> cause = call_handler(message)) {
+            attempt.status = store_->roll_back(*cause);
+            if (!attempt.status.ok()) return attempt;
+            if (cause->advice == Advice::kRetryDestination) {
+                attempt.counts = false;
+                cause->advice = Advice::kRetryEvent;
+            }
+            attempt.status = Status(*std::move(cause));
+            return attempt;
+        }
+    }
+    attempt.status = store_->commit();
+    return attempt;
+}
+
+std::optional<ErrorInfo> MailboxLoop::call_handler(const Message& message) const {
+    std::string what;
+    try {
+        handler_(message);
+        return std::nullopt;
+    } catch (const Error& error) {
+        return error.info();
+    } catch (const std::exception& error) {
+        what = error.what();
+    } catch (...) {
+        what = "an exception that is no std::exception";
+    }
+    return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, {}, std::move(what)};
+}
+
+MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Message& message,
+                                         const Attempt& attempt) {
+    const ErrorInfo& error = attempt.status.error();
+    if (error.advice == Advice::kStop) {
+        fatal_ = error;
+        return Outcome::kDown;
+    }
+    if (error.advice == Advice::kRetryDestination && !loses_the_session(event, attempt)) {
+        down_ = attempt.status;
+        return Outcome::kDown;
+    }
+    if (!attempt.counts) {
+        say(What::kRetry, error, &message);
+        return wait_longer(event, message.attempt - 1);
+    }
+    bump(failed_);
+    const bool last = event.position == 0 || error.advice == Advice::kDeadLetter ||
+                      retry_.exhausted(message.attempt);
+    if (last) return give_up(event, message, message.attempt, error);
+    say(What::kRetry, error, &message);
+    return wait_longer(event, message.attempt);
+}
+
+// An outage is nobody's fault, but a message that loses its session time and again is.
+bool MailboxLoop::loses_the_session(const spi::EventView& event, const Attempt& attempt) {
+    if (attempt.taken != Taken::kNew) return false;
+    lost_times_ = lost_position_ == event.position ? lost_times_ + 1 : 1;
+    lost_position_ = event.position;
+    return lost_times_ > kMaxLostSessions;
+}
+
+MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Message& message,
+                                          std::uint32_t attempts, const ErrorInfo& error) {
+    const std::string text = to_storable_text(describe(error), kMaxErrorBytes);
+    const Status buried = store_->bury(event, {attempts, error_code_name(error.code), text});
+    if (!buried.ok()) {
+        // Only this key suffers; a lost connection shows with the next message.
+        say(What::kRetry, buried.error(), &message);
+        return wait_longer(event, attempts);
+    }
+    bump(dead_);
+    if (event.position != 0) failing_.erase(failing_name(event));
+    say(What::kDeadLetter, error, &message);
+    return Outcome::kDone;
+}
+
+MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::uint32_t attempts) {
+    // A dead letter stays requested; it is looked for again.
+    if (event.position == 0) return Outcome::kGone;
+    Failing& failing = failing_[failing_name(event)];
+    if (failing.position != event.position) failing = {};
+    failing.keyed = !event.key.empty();
+    failing.position = event.position;
+    failing.attempts = attempts;
+    failing.due_us = now_us() + retry_.delay_us(++failing.tries, random_());
+    return Outcome::kWaits;
+}
+
+void MailboxLoop::wait_after(const Pass& pass) {
+    if (pass.progress) {
+        idle_ms_ = options_.poll_busy_ms;
+        return;
+    }
+    if (!pass.active) {
+        stop_.wait_ms(options_.poll_idle_ms);
+        return;
+    }
+    const std::int64_t until_due_us = std::max<std::int64_t>(0, earliest_due_us() - now_us());
+    stop_.wait_ms(std::min(idle_ms_, until_due_us / 1000 + 1));
+    idle_ms_ = std::min(idle_ms_ * 2, options_.poll_idle_ms);
+}
+
+void MailboxLoop::now_down(const ErrorInfo& error) {
+    look_again_ = true;
+    const std::string text = describe(error);
+    if (text == down_text_) return;
+    down_text_ = text;
+    say(What::kDisconnected, error);
+}
+
+void MailboxLoop::now_up(bool active) {
+    outages_ = 0;
+    if (!down_text_.empty()) {
+        down_text_.clear();
+        say(What::kConnected);
+    }
+    if (active_ == active) return;
+    active_ = active;
+    say(active ? What::kActive : What::kStandby);
+}
+
+void MailboxLoop::say(What what, const ErrorInfo& error, const Message* message) const {
+    if (options_.on_report) options_.on_report({what, error, message});
+}
+
+ConsumerCounters MailboxLoop::counters() const noexcept {
+    return {.applied = applied_.load(std::memory_order_relaxed),
+            .repeats = repeats_.load(std::memory_order_relaxed),
+            .failed = failed_.load(std::memory_order_relaxed),
+            .dead = dead_.load(std::memory_order_relaxed),
+            .conflicts = conflicts_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace outbox::consumer

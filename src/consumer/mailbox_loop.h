@@ -1,0 +1,122 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <unordered_map>
+
+#include <outbox/consumer/mailbox.h>
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+#include "consumer/mailbox_store.h"
+#include "consumer/stop_signal.h"
+#include "core/retry_policy.h"
+
+namespace outbox::consumer {
+
+/// The loop behind `MailboxConsumer`: what is present and due -> transaction -> handler -> commit.
+class MailboxLoop {
+  public:
+    using Handler = std::function<void(const Message&)>;
+
+    /// `options` have been through `checked`.
+    MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options);
+
+    void run();
+    std::size_t drain();
+    void stop() noexcept { stop_.request(); }
+    [[nodiscard]] ConsumerCounters counters() const noexcept;
+
+  private:
+    using What = ConsumerReport::What;
+
+    /// The first message of a key, or one without key, that failed and waits.
+    struct Failing {
+        bool keyed = false;
+        std::int64_t position = 0;
+        std::uint32_t attempts = 0;  // those that count
+        std::uint32_t tries = 0;     // all, for the length of the wait
+        std::int64_t due_us = 0;
+    };
+    struct Attempt {
+        Status status;
+        Taken taken = Taken::kGone;
+        bool counts = true;  // false: what the handler needs is down
+    };
+    enum class Outcome : std::uint8_t {
+        kDone,   // applied, a repeat, or given up on
+        kWaits,  // failed; its key waits
+        kGone,   // the row was not there any more
+        kDown    // the database fails, or a handler said stop: `down_` or `fatal_` says why
+    };
+    struct Pass {
+        std::size_t done = 0;
+        bool progress = false;  // something was done or began to wait
+        bool active = false;    // this member holds the mailbox
+    };
+
+    Result<Pass> pass();
+    Status go_through(const spi::EventBatch& batch, Pass& pass);
+    Status retry_dead_letters(Pass& pass);
+    Status read(bool& complete);
+
+    Outcome deal_with(const spi::EventView& event);
+    Attempt apply(const spi::EventView& event, const Message& message);
+    Attempt try_once(const spi::EventView& event, const Message& message);
+    std::optional<ErrorInfo> call_handler(const Message& message) const;
+    Outcome failed(const spi::EventView& event, const Message& message, const Attempt& attempt);
+    bool loses_the_session(const spi::EventView& event, const Attempt& attempt);
+    Outcome give_up(const spi::EventView& event, const Message& message, std::uint32_t attempts,
+                    const ErrorInfo& error);
+    Outcome wait_longer(const spi::EventView& event, std::uint32_t attempts);
+
+    [[nodiscard]] bool waits(const spi::EventView& event) const;
+    void forget_missing();
+    [[nodiscard]] std::int64_t earliest_due_us() const;
+
+    void wait_after(const Pass& pass);
+    void now_down(const ErrorInfo& error);
+    void now_up(bool active);
+    void say(What what, const ErrorInfo& error = {}, const Message* message = nullptr) const;
+
+    std::unique_ptr<MailboxStore> store_;
+    Handler handler_;
+    MailboxOptions options_;
+    core::RetryPolicy retry_;
+    core::RetryPolicy reconnect_;
+    StopSignal stop_;
+    std::mt19937_64 random_{std::random_device{}()};
+
+    spi::EventBatch batch_;
+    std::unordered_map<std::string, Failing> failing_;
+    std::int64_t next_retry_check_us_ = 0;
+    std::int64_t idle_ms_ = 0;
+    bool look_again_ = true;  // more may be present than was read
+    std::optional<bool> active_;
+    std::uint32_t outages_ = 0;  // failed passes in a row
+    std::string down_text_;
+    std::int64_t lost_position_ = 0;  // the last message whose handler lost the session,
+    std::uint32_t lost_times_ = 0;    // and how often in a row
+    Status down_;
+    std::optional<ErrorInfo> fatal_;
+
+    std::atomic<std::uint64_t> applied_{0};
+    std::atomic<std::uint64_t> repeats_{0};
+    std::atomic<std::uint64_t> failed_{0};
+    std::atomic<std::uint64_t> dead_{0};
+    std::atomic<std::uint64_t> conflicts_{0};
+};
+
+/// The options with their defaults filled in. Throws `Error` kConfigInvalid/stop.
+MailboxOptions checked(MailboxOptions options);
+
+/// What `libpq_mailbox_consumer` and the like return.
+MailboxConsumer make_mailbox_consumer(std::unique_ptr<MailboxStore> store,
+                                      MailboxLoop::Handler handler, MailboxOptions options);
+
+}  // namespace outbox::consumer

@@ -1,0 +1,483 @@
+#include "tests/conformance/inbox_suite.h"
+
+#include <csignal>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+using Session = InboxBackend::Session;
+using What = ConsumerReport::What;
+
+ErrorCode code_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error.code();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return ErrorCode::kInternal;
+}
+
+// Ends with the test that made it.
+class Running {
+  public:
+    explicit Running(MailboxConsumer& consumer)
+        : consumer_(consumer), thread_([&consumer] { consumer.run(); }) {}
+    ~Running() { stop(); }
+    void stop() {
+        consumer_.stop();
+        if (thread_.joinable()) thread_.join();
+    }
+
+  private:
+    MailboxConsumer& consumer_;
+    std::thread thread_;
+};
+
+// ---- accept ----
+
+TEST_P(InboxSuite, TheFirstMessageIsNewAndARepeatIsNot) {
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "id-1"));
+    EXPECT_FALSE(db_->accept("stock", "id-1"));
+    db_->exec("COMMIT");
+    db_->exec(backend_->begin());
+    EXPECT_FALSE(db_->accept("stock", "id-1"));
+    EXPECT_TRUE(db_->accept("stock", "id-2"));
+    db_->exec("COMMIT");
+}
+
+TEST_P(InboxSuite, ConsumersOfOneDatabaseRememberApart) {
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "id-1"));
+    EXPECT_TRUE(db_->accept("mail", "id-1"));
+    db_->exec("COMMIT");
+}
+
+TEST_P(InboxSuite, ARolledBackTransactionRemembersNothing) {
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "id-1"));
+    db_->exec("ROLLBACK");
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "id-1"));
+    db_->exec("COMMIT");
+}
+
+TEST_P(InboxSuite, TakesAnyTextAsAnId) {
+    const std::vector<std::string> ids = {"it's", "\"quoted\"", "zürich 東京", "; DROP TABLE x",
+                                          std::string(255, 'x')};
+    db_->exec(backend_->begin());
+    for (const auto& id : ids) EXPECT_TRUE(db_->accept("stock", id)) << id;
+    for (const auto& id : ids) EXPECT_FALSE(db_->accept("stock", id)) << id;
+    db_->exec("COMMIT");
+}
+
+TEST_P(InboxSuite, RefusesToRememberOutsideATransactionOrWithoutAnId) {
+    EXPECT_EQ(code_of([&] { db_->accept("stock", "id-1"); }), ErrorCode::kNoTransaction);
+    db_->exec(backend_->begin());
+    EXPECT_EQ(code_of([&] { db_->accept("stock", ""); }), ErrorCode::kInvalidEvent);
+    db_->exec("ROLLBACK");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox"), "0");
+}
+
+TEST_P(InboxSuite, ConcurrentRepeatsAreAppliedOnce) {
+    constexpr int kThreads = 4;
+    constexpr int kMessages = 25;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&] {
+            const auto session = backend_->connect();
+            for (int n = 0; n < kMessages; ++n) {
+                const std::string id = "id-" + std::to_string(n);
+                session->exec(backend_->begin());
+                if (session->accept("stock", id)) {
+                    session->exec("INSERT INTO effects (id) VALUES ('" + id + "')");
+                }
+                session->exec("COMMIT");
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(value("SELECT count(*) FROM effects"), "25");
+    EXPECT_EQ(value("SELECT count(DISTINCT id) FROM effects"), "25");
+}
+
+// ---- the mailbox ----
+
+TEST_P(InboxSuite, AppliesWhatWaitsInOrderAndLeavesTheMailboxEmpty) {
+    for (const char* id : {"b", "a", "c"}) put(id, "k");
+    auto member = consumer();
+    EXPECT_EQ(member.drain(), 3U);
+    EXPECT_THAT(effects(), ElementsAre("b", "a", "c"));
+    EXPECT_EQ(waiting(), "0");
+    EXPECT_EQ(member.counters().applied, 3U);
+}
+
+TEST_P(InboxSuite, HandsOverEveryFieldOfAMessage) {
+    db_->exec(
+        "INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES ('id-1', "
+        "'order-events', 'order-7', '{\"type\":\"Order\\\"Created\",\"tenant_id\":\"t\"}', "
+        "'{\"total\":\"99.99\"}')");
+    put("id-2");
+    db_->exec("UPDATE outbox_mailbox SET payload = NULL WHERE id = 'id-2'");
+    int seen = 0;
+    auto member = consumer([&](Session&, const Message& message) {
+        if (++seen == 1) {
+            EXPECT_EQ(message.id, "id-1");
+            EXPECT_EQ(message.topic, "order-events");
+            EXPECT_EQ(message.key, "order-7");
+            EXPECT_EQ(message.payload, R"({"total":"99.99"})");
+            EXPECT_EQ(message.header("type"), "Order\"Created");
+            EXPECT_EQ(message.header("absent"), std::nullopt);
+            EXPECT_EQ(message.headers().size(), 2U);
+            EXPECT_EQ(message.attempt, 1U);
+            EXPECT_GT(message.position, 0);
+        } else {
+            EXPECT_EQ(message.key.data(), nullptr);
+            EXPECT_EQ(message.payload.data(), nullptr);
+            EXPECT_TRUE(message.headers().empty());
+        }
+    });
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_EQ(seen, 2);
+}
+
+TEST_P(InboxSuite, DropsARepeatThatIsDeliveredAfterTheFirstWasApplied) {
+    auto member = consumer();
+    put("a", "k");
+    EXPECT_EQ(member.drain(), 1U);
+    put("a", "k");
+    put("b", "k");
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_THAT(effects(), ElementsAre("a", "b"));
+    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(waiting(), "0");
+}
+
+TEST_P(InboxSuite, LeavesOtherMailboxesAlone) {
+    put("a", "k", "{}", "inventory");
+    put("a", "k", "{}", "notification");
+    MailboxOptions options;
+    options.mailbox = "inventory";
+    EXPECT_EQ(consumer(apply, options).drain(), 1U);
+    EXPECT_EQ(value("SELECT mailbox FROM outbox_mailbox"), "notification");
+    EXPECT_EQ(value("SELECT consumer FROM outbox_inbox"), "inventory");
+}
+
+TEST_P(InboxSuite, UndoesTheInboxRowAndTheEffectOfAHandlerThatThrows) {
+    put("a", "k");
+    bool throws = true;
+    auto member = consumer([&](Session& transaction, const Message& message) {
+        apply(transaction, message);
+        if (throws) throw std::runtime_error("no stock");
+    });
+    EXPECT_EQ(member.drain(), 0U);
+    EXPECT_THAT(effects(), ElementsAre());
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox"), "0");
+    EXPECT_EQ(waiting(), "1");
+    ASSERT_EQ(reports_.size(), 1U);
+    EXPECT_EQ(reports_[0].what, What::kRetry);
+    EXPECT_EQ(reports_[0].id, "a");
+    EXPECT_EQ(describe(reports_[0].error), "OB_HANDLER_FAILED: no stock");
+
+    throws = false;
+    ASSERT_TRUE(eventually(10s, "the message is applied", [&] { return member.drain() == 1; }));
+    EXPECT_THAT(effects(), ElementsAre("a"));
+}
+
+TEST_P(InboxSuite, AFailingMessageDelaysItsOwnKeyOnly) {
+    put("poison", "slow");
+    put("behind", "slow");
+    put("other-1", "quick");
+    put("keyless");
+    put("other-2", "quick");
+    bool fails = true;
+    MailboxOptions options;
+    options.retry_base_ms = options.retry_max_ms = 20;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (fails && message.id == "poison") throw std::runtime_error("not yet");
+            apply(transaction, message);
+        },
+        options);
+    EXPECT_EQ(member.drain(), 3U);
+    EXPECT_THAT(effects(), ElementsAre("other-1", "keyless", "other-2"));
+    fails = false;
+    ASSERT_TRUE(eventually(10s, "the key goes on", [&] { return member.drain() == 2; }));
+    EXPECT_THAT(effects_of("slow"), ElementsAre("poison", "behind"));
+}
+
+TEST_P(InboxSuite, AFailingMessageWithoutAKeyDelaysNoOther) {
+    put("poison");
+    put("next");
+    MailboxOptions options;
+    options.max_attempts = 2;
+    options.retry_base_ms = options.retry_max_ms = 1;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (message.id == "poison") throw std::runtime_error("never");
+            apply(transaction, message);
+        },
+        options);
+    std::size_t done = 0;
+    ASSERT_TRUE(eventually(10s, "both are dealt with", [&] {
+        done += member.drain();
+        return done == 2;
+    }));
+    EXPECT_THAT(effects(), ElementsAre("next"));
+    EXPECT_EQ(member.counters().dead, 1U);
+}
+
+TEST_P(InboxSuite, GivesUpAfterTheLastAttemptAndKeepsTheCause) {
+    put("poison", "k", "{\"n\":1}");
+    put("behind", "k");
+    std::vector<std::uint32_t> attempts;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (message.id == "poison") {
+                attempts.push_back(message.attempt);
+                throw std::runtime_error("cannot: \xff bytes");
+            }
+            apply(transaction, message);
+        },
+        quick_retries());
+    std::size_t done = 0;
+    ASSERT_TRUE(eventually(10s, "poison and the next are dealt with", [&] {
+        done += member.drain();
+        return done == 2;
+    }));
+    EXPECT_THAT(attempts, ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_THAT(effects(), ElementsAre("behind"));
+    const auto rows = db_->query(
+        "SELECT consumer, message_id, topic, key, attempts, error_code, error "
+        "FROM outbox_inbox_dead_letters");
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_THAT(rows[0], ElementsAre("default", "poison", "order-events", "k", "5",
+                                     "OB_HANDLER_FAILED", "OB_HANDLER_FAILED: cannot: ? bytes"));
+    EXPECT_EQ(member.counters().failed, 5U);
+    EXPECT_EQ(member.counters().dead, 1U);
+
+    put("poison", "k");
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(attempts.size(), 5U) << "a repeat of a dead message is a repeat";
+}
+
+TEST_P(InboxSuite, FollowsTheAdviceOfTheErrorThatAHandlerThrows) {
+    put("hopeless", "a");
+    put("outage", "b");
+    put("good", "c");
+    int outages = 0;
+    auto options = quick_retries();
+    options.max_attempts = 2;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (message.id == "hopeless") {
+                throw Error(ErrorCode::kInvalidEvent, Advice::kDeadLetter, "unknown version");
+            }
+            if (message.id == "outage" && ++outages <= 10) {
+                throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+            }
+            apply(transaction, message);
+        },
+        options);
+    std::size_t done = 0;
+    ASSERT_TRUE(eventually(10s, "all three are dealt with", [&] {
+        done += member.drain();
+        return done == 3;
+    }));
+    EXPECT_THAT(effects(), ElementsAre("good", "outage"));
+    EXPECT_EQ(value("SELECT error_code FROM outbox_inbox_dead_letters"), "OB_INVALID_EVENT");
+    EXPECT_EQ(value("SELECT attempts FROM outbox_inbox_dead_letters"), "1");
+    EXPECT_EQ(member.counters().failed, 1U) << "an outage burns no attempt";
+}
+
+TEST_P(InboxSuite, EndsWhenAHandlerSaysStop) {
+    put("a", "k");
+    auto member = consumer([](Session&, const Message&) {
+        throw Error(ErrorCode::kConfigInvalid, Advice::kStop, "no tax table");
+    });
+    EXPECT_EQ(code_of([&] { member.run(); }), ErrorCode::kConfigInvalid);
+    EXPECT_EQ(waiting(), "1");
+}
+
+TEST_P(InboxSuite, TriesADeadLetterOnceMoreWhenAsked) {
+    put("a", "k");
+    bool fails = true;
+    MailboxOptions options;
+    options.max_attempts = 1;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (fails) throw std::runtime_error("no");
+            apply(transaction, message);
+        },
+        options);
+    EXPECT_EQ(member.drain(), 1U);
+    const std::string retry = "UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at";
+    db_->exec(retry);
+    ASSERT_TRUE(eventually(10s, "it failed again", [&] {
+        member.drain();
+        return value("SELECT attempts FROM outbox_inbox_dead_letters") == "2";
+    }));
+    EXPECT_EQ(value("SELECT retry_requested_at FROM outbox_inbox_dead_letters"), "NULL");
+    fails = false;
+    db_->exec(retry);
+    ASSERT_TRUE(eventually(10s, "it is applied", [&] {
+        member.drain();
+        return effects().size() == 1;
+    }));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+}
+
+TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsAFailure) {
+    put("a", "k");
+    auto options = quick_retries();
+    options.max_attempts = 2;
+    auto member = consumer(
+        [](Session& transaction, const Message&) { transaction.exec("ROLLBACK"); }, options);
+    std::size_t done = 0;
+    ASSERT_TRUE(
+        eventually(10s, "it is given up on", [&] { return (done += member.drain()) == 1; }));
+    EXPECT_THAT(value("SELECT error FROM outbox_inbox_dead_letters"),
+                HasSubstr("must neither commit nor roll back"));
+}
+
+TEST_P(InboxSuite, ManyFailingKeysAreBoundedAndAllEndInDeadLetters) {
+    constexpr int kMessages = 30;
+    for (int i = 0; i < kMessages; ++i) put("m" + std::to_string(i), "k" + std::to_string(i));
+    auto options = quick_retries();
+    options.max_attempts = 2;
+    options.max_failing_keys = 5;
+    options.batch_size = 3;
+    auto member =
+        consumer([](Session&, const Message&) { throw std::runtime_error("no"); }, options);
+    std::size_t done = 0;
+    ASSERT_TRUE(eventually(20s, "all are given up on",
+                           [&] { return (done += member.drain()) == kMessages; }));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "30");
+}
+
+TEST_P(InboxSuite, SaysWhichTablesAreMissing) {
+    auto member = backend_->consumer_without_tables();
+    EXPECT_EQ(code_of([&] { member.run(); }), ErrorCode::kNoSuchTable);
+    EXPECT_EQ(code_of([&] { member.drain(); }), ErrorCode::kNoSuchTable);
+}
+
+TEST_P(InboxSuite, RefusesOptionsOutOfRange) {
+    MailboxOptions options;
+    options.max_attempts = 0;
+    EXPECT_EQ(code_of([&] { consumer(apply, options); }), ErrorCode::kConfigInvalid);
+}
+
+// ---- running, members, death ----
+
+TEST_P(InboxSuite, RunPicksUpWhatArrivesAndFinishesTheMessageInHandOnStop) {
+    std::atomic<int> started{0};
+    std::atomic<bool> may_finish{false};
+    auto member = consumer([&](Session& transaction, const Message& message) {
+        ++started;
+        if (message.id == "second") {
+            while (!may_finish) std::this_thread::yield();
+        }
+        apply(transaction, message);
+    });
+    Running running(member);
+    put("first", "k");
+    ASSERT_TRUE(eventually(10s, "the first is applied", [&] { return waiting() == "0"; }));
+    put("second", "k");
+    if (GetParam().name == "PostgreSQL") put("third", "k");
+    ASSERT_TRUE(eventually(10s, "the second is in hand", [&] { return started == 2; }));
+    member.stop();
+    may_finish = true;
+    running.stop();
+    EXPECT_THAT(effects(), ElementsAre("first", "second"));
+}
+
+TEST_P(InboxSuite, TwoMembersApplyEachMessageOnceAndKeepTheOrderOfKeys) {
+    constexpr int kMessages = 200;
+    constexpr int kKeys = 5;
+    MailboxOptions options;
+    options.on_report = [](const ConsumerReport&) {};
+    auto first = consumer(apply, options);
+    auto second = consumer(apply, options);
+    std::vector<std::vector<std::string>> expected(kKeys);
+    {
+        Running one(first);
+        Running two(second);
+        for (int i = 0; i < kMessages; ++i) {
+            const std::string id = "m" + std::to_string(i);
+            expected[i % kKeys].push_back(id);
+            put(id, "k" + std::to_string(i % kKeys));
+            if (i == kMessages / 2) {
+                ASSERT_TRUE(eventually(20s, "one member works", [&] {
+                    return first.counters().applied + second.counters().applied > 0;
+                }));
+                (first.counters().applied > 0 ? one : two).stop();
+            }
+        }
+        ASSERT_TRUE(
+            eventually(20s, "the other member took over", [&] { return waiting() == "0"; }));
+    }
+    EXPECT_EQ(effects().size(), 200U);
+    for (int k = 0; k < kKeys; ++k) {
+        EXPECT_THAT(effects_of("k" + std::to_string(k)), ElementsAreArray(expected[k]));
+    }
+    EXPECT_GT(first.counters().applied, 0U);
+    EXPECT_GT(second.counters().applied, 0U);
+}
+
+TEST_P(InboxSuite, AMemberKilledInMidBatchLeavesNothingAppliedTwice) {
+    constexpr int kMessages = 60;
+    std::vector<std::string> expected;
+    for (int i = 0; i < kMessages; ++i) {
+        expected.push_back("m" + std::to_string(i));
+        put(expected.back(), "k");
+    }
+    for (int round = 0; round < 5; ++round) {
+        int pipe_ends[2];
+        ASSERT_EQ(pipe(pipe_ends), 0);
+        const pid_t child = fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            auto member = backend_->consumer(
+                [&](Session& transaction, const Message& message) {
+                    apply(transaction, message);
+                    if (write(pipe_ends[1], "x", 1) != 1) _exit(1);
+                },
+                {});
+            member.run();
+            _exit(2);
+        }
+        ::close(pipe_ends[1]);
+        // Dies with a message applied but perhaps not committed.
+        char seen[8];
+        for (int read_so_far = 0; read_so_far < 5 + round;) {
+            const ssize_t got = read(pipe_ends[0], seen, 1);
+            ASSERT_EQ(got, 1) << "the member ended by itself";
+            ++read_so_far;
+        }
+        ::kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        ::close(pipe_ends[0]);
+    }
+    auto member = consumer();
+    ASSERT_TRUE(eventually(20s, "the rest is applied", [&] {
+        member.drain();
+        return waiting() == "0";
+    }));
+    EXPECT_THAT(effects(), ElementsAreArray(expected));
+}
+
+}  // namespace
+}  // namespace outbox::test

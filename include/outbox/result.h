@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cassert>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -20,13 +20,13 @@ class [[nodiscard]] Status {
     [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
     explicit operator bool() const noexcept { return ok(); }
 
-    /// Precondition: `!ok()`.
+    /// Aborts when ok: asking is a defect.
     [[nodiscard]] const ErrorInfo& error() const& {
-        assert(error_);
+        if (!error_) std::abort();
         return *error_;
     }
     [[nodiscard]] ErrorInfo&& error() && {
-        assert(error_);
+        if (!error_) std::abort();
         return *std::move(error_);
     }
 

@@ -59,12 +59,27 @@ std::string_view state_in(std::string_view message, std::string_view& text) {
     return {};
 }
 
+// A malformed URL is reported by libpq with the URL in the message, password included: so only
+// what stands before the first quotation is passed on.
+ErrorInfo url_error(const std::string& message) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "not a PostgreSQL URL (" + message.substr(0, message.find_first_of("\"\n")) +
+                "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
+                "characters"};
+}
+
 ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     const ErrorContext context = context_of(connection);
     const std::string message = text_or_empty(PQerrorMessage(connection));
     std::string_view text;
     if (const std::string_view state = state_in(message, text); !state.empty()) {
         return map_error(state, text, context);
+    }
+    // Values that libpq finds wrong before it connects.
+    if (message.find("invalid ") != std::string::npos && PQsocket(connection) < 0) {
+        return url_error(message);
     }
     std::string reason = redact(message);
     while (!reason.empty() && reason.back() == '\n') reason.pop_back();
@@ -77,8 +92,6 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
                 "; check host and port of the URL and that the server runs"};
 }
 
-// A malformed URL is reported by libpq with the URL in the message, password included: so only
-// what stands before the first quotation is passed on.
 Status check_url(const std::string& url) {
     char* message = nullptr;
     PQconninfoOption* options = PQconninfoParse(url.c_str(), &message);
@@ -86,13 +99,9 @@ Status check_url(const std::string& url) {
         PQconninfoFree(options);
         return {};
     }
-    std::string reason = text_or_empty(message);
+    const std::string reason = text_or_empty(message);
     PQfreemem(message);
-    reason = reason.substr(0, reason.find_first_of("\"\n"));
-    return {ErrorCode::kConfigInvalid, Advice::kStop,
-            "not a PostgreSQL URL (" + reason +
-                "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
-                "characters"};
+    return url_error(reason);
 }
 
 // Drives the connection attempt; false when the time is over.

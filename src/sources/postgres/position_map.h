@@ -21,6 +21,11 @@ class PositionMap {
     /// Ends one reader's hold of each.
     void release(std::span<const spi::Position> positions);
 
+    /// The rows' end was written: should one be unfinished again, it is another delivery.
+    void settle(std::span<const spi::Position> positions);
+    [[nodiscard]] std::vector<spi::Position> settled(
+        std::span<const spi::Position> positions) const;
+
     /// The ids of those that are held, in the order of `positions`; others are left out.
     [[nodiscard]] std::vector<std::string> raw_ids(std::span<const spi::Position> positions) const;
 
@@ -28,11 +33,12 @@ class PositionMap {
     struct Row {
         std::string raw_id;
         std::size_t holders = 0;
+        bool settled = false;
     };
     mutable std::mutex mutex_;
     spi::Position last_ = 0;
     std::unordered_map<spi::Position, Row> rows_;
-    std::unordered_map<std::string, spi::Position> positions_;
+    std::unordered_map<std::string, spi::Position> positions_;  // the newest of each row
 };
 
 }  // namespace outbox::postgres

@@ -293,6 +293,10 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     fenced = fenced || statements.size() > unfenced;
     status = commit(**connection, batch.epoch, fenced, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    if (status.ok() && positions_ != nullptr) {
+        positions_->settle(batch.published);
+        positions_->settle(batch.dead_positions);
+    }
     return status;
 }
 

@@ -149,17 +149,19 @@ void ScanReader::release_gone() {
     for (const auto& [raw_id, row] : rows_) {
         if (!row.known) gone.push_back(row.position);
     }
-    forget(gone);
+    let_go(gone);
 }
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     Status status;
-    do {
+    forget({});
+    at_end_ = rows_.size() >= kMaxKnown;
+    while (status.ok() && !at_end_ && out.size() < limits.max_events &&
+           (out.size() == events_before || out.bytes() < limits.max_bytes)) {
         const Result<Connection*> connection = session_.get();
         status = connection.ok() ? read_some(**connection, limits, out) : connection.status();
-    } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
-             out.bytes() < limits.max_bytes);
+    }
     if (!status.ok()) session_.drop();
     // Another reader may have given positions already; the order of a key is the same either way.
     std::stable_sort(out.events().begin() + static_cast<std::ptrdiff_t>(events_before),
@@ -208,6 +210,15 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
 }
 
 void ScanReader::forget(std::span<const spi::Position> positions) {
+    forgotten_.insert(forgotten_.end(), positions.begin(), positions.end());
+    if (forgotten_.empty()) return;
+    const std::vector<spi::Position> settled = positions_->settled(forgotten_);
+    let_go(settled);
+    std::erase_if(forgotten_,
+                  [this](spi::Position position) { return !raw_ids_.contains(position); });
+}
+
+void ScanReader::let_go(std::span<const spi::Position> positions) {
     std::vector<spi::Position> held;
     for (const spi::Position position : positions) {
         const auto it = raw_ids_.find(position);
@@ -221,6 +232,7 @@ void ScanReader::forget(std::span<const spi::Position> positions) {
 
 void ScanReader::rewind() {
     for (auto& [raw_id, row] : rows_) row.known = false;
+    forgotten_.clear();
     rewound_ = true;
     full_ = false;
 }

@@ -20,6 +20,9 @@ namespace outbox::postgres {
 /// was written after it committed.
 class ScanReader final : public spi::Reader {
   public:
+    /// Unfinished rows that a reader has returned; at this many it waits for some to end.
+    static constexpr std::size_t kMaxKnown = 100'000;
+
     /// `positions` is shared with the other readers and recorders of the source.
     ScanReader(const PostgresSourceConfig& config, const Table& table,
                std::shared_ptr<PositionMap> positions);
@@ -44,6 +47,7 @@ class ScanReader final : public spi::Reader {
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Row& hold(const std::string& raw_id);
     void release_gone();
+    void let_go(std::span<const spi::Position> positions);
 
     const Table table_;
     const std::string select_;
@@ -57,6 +61,8 @@ class ScanReader final : public spi::Reader {
     std::unordered_map<std::string, Row> rows_;  // held, by raw id
     std::unordered_map<spi::Position, std::string> raw_ids_;
     std::vector<Field> fields_;
+    // This route has finished them, another has not: still unfinished in the table.
+    std::vector<spi::Position> forgotten_;
     std::vector<std::string> taken_;  // by the statement under way
     std::size_t returned_ = 0;        // rows of that statement
     bool cut_ = false;                // it was stopped at max_bytes

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <atomic>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+#include <thread>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/sources/postgres_support.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Holes : public testing::Test {
+  protected:
+    void SetUp() override { migrate(url_); }
+
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        return config;
+    }
+
+    static std::string insert(const std::string& payload, const std::string& key = "k") {
+        return "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', '" + key + "', '" +
+               payload + "')";
+    }
+
+    static std::vector<std::string> payloads(Relay& relay) {
+        std::vector<std::string> out;
+        for (const spi::EventView& event : relay.read()) out.emplace_back(event.payload);
+        return out;
+    }
+
+    static bool closed(const Relay& relay, spi::Position position) {
+        return std::any_of(relay.closed().begin(), relay.closed().end(), [&](const auto& range) {
+            return range.first <= position && position <= range.last;
+        });
+    }
+
+    // Reads for so long that the writers are looked at several times.
+    static void read_on(Relay& relay, spi::Position open_hole) {
+        const auto until = std::chrono::steady_clock::now() + 150ms;
+        while (std::chrono::steady_clock::now() < until) {
+            ASSERT_THAT(payloads(relay), IsEmpty());
+            ASSERT_FALSE(closed(relay, open_hole));
+        }
+    }
+
+    static testing::AssertionResult closes(Relay& relay, spi::Position position) {
+        return eventually(10s, "the hole is closed", [&] {
+            EXPECT_THAT(payloads(relay), IsEmpty());
+            return closed(relay, position);
+        });
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+};
+
+// The position is taken before the transaction has an id: no horizon of ids knows of this writer.
+TEST_F(Holes, StayOpenForAnInsertHeldBetweenItsPositionAndItsTransactionId) {
+    pg_.exec(
+        "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.key = 'held' THEN PERFORM pg_advisory_xact_lock(42); END IF; RETURN NEW; "
+        "END $$; CREATE TRIGGER hold BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE "
+        "FUNCTION hold()");
+    // Every 32nd position is written to the log and for that takes an id; the next one does not.
+    pg_.exec(insert("0"));
+    Relay relay(config());
+    EXPECT_THAT(payloads(relay), ElementsAre("0"));
+    Pg gate(url_);
+    gate.exec("SELECT pg_advisory_lock(42)");
+    std::thread held([&] { Pg(url_).exec(insert("1", "held")); });
+    ASSERT_TRUE(eventually(10s, "the insert waits", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
+                   "granted") == 1;
+    }));
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                         "AND backend_xid IS NOT NULL"),
+              0);
+    pg_.exec(insert("2"));
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 2);
+    gate.exec("SELECT pg_advisory_unlock(42)");
+    held.join();
+    EXPECT_THAT(payloads(relay), ElementsAre("1"));
+}
+
+TEST_F(Holes, StayOpenForAPreparedTransaction) {
+    Relay relay(config());
+    pg_.exec("BEGIN; " + insert("1") + "; PREPARE TRANSACTION 'late'");
+    pg_.exec(insert("2"));
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 1);
+    pg_.exec("COMMIT PREPARED 'late'");
+    EXPECT_THAT(payloads(relay), ElementsAre("1"));
+}
+
+TEST_F(Holes, StayOpenForATransactionThatIsPreparedWhileTheyAreWatched) {
+    Relay relay(config());
+    Pg late(url_);
+    late.exec("BEGIN; " + insert("1"));
+    pg_.exec(insert("2"));
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 1);
+    late.exec("PREPARE TRANSACTION 'turned'");
+    read_on(relay, 1);
+    pg_.exec("COMMIT PREPARED 'turned'");
+    EXPECT_THAT(payloads(relay), ElementsAre("1"));
+}
+
+TEST_F(Holes, AreClosedWhenAPreparedTransactionIsRolledBack) {
+    Relay relay(config());
+    pg_.exec("BEGIN; " + insert("1") + "; PREPARE TRANSACTION 'never'");
+    pg_.exec(insert("2"));
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 1);
+    pg_.exec("ROLLBACK PREPARED 'never'");
+    EXPECT_TRUE(closes(relay, 1));
+}
+
+TEST_F(Holes, AreClosedWhileLaterWritersGoOn) {
+    Relay relay(config());
+    pg_.exec("BEGIN; " + insert("1") + "; ROLLBACK");
+    pg_.exec(insert("2"));
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 99);
+    // There is always a writer, but never one that was there when the hole was first seen.
+    Pg first(url_);
+    Pg second(url_);
+    first.exec("BEGIN; " + insert("3"));
+    EXPECT_TRUE(eventually(10s, "the hole is closed", [&] {
+        second.exec("BEGIN; " + insert("4"));
+        static_cast<void>(payloads(relay));
+        first.exec("COMMIT; BEGIN; " + insert("5"));
+        second.exec("COMMIT");
+        static_cast<void>(payloads(relay));
+        return closed(relay, 1);
+    }));
+}
+
+TEST_F(Holes, LeftByASavepointAreClosedAfterTheTransaction) {
+    Relay relay(config());
+    Pg writer(url_);
+    writer.exec("BEGIN; " + insert("1") + "; SAVEPOINT s; " + insert("2") +
+                "; ROLLBACK TO SAVEPOINT s; " + insert("3") + "; COMMIT");
+    EXPECT_THAT(payloads(relay), ElementsAre("1", "3"));
+    EXPECT_TRUE(closes(relay, 2));
+}
+
+TEST_F(Holes, BelowTheFirstRowMayStillBeFilled) {
+    Pg late(url_);
+    late.exec("BEGIN; " + insert("1"));
+    pg_.exec(insert("2"));
+    Relay relay(config());
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 1);
+    late.exec("COMMIT");
+    EXPECT_THAT(payloads(relay), ElementsAre("1"));
+}
+
+TEST_F(Holes, StopTheReaderAtTheirLimitUntilSomeAreClosed) {
+    // Every other row is gone: 15,000 holes, none of which is closed while a writer lives.
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM "
+        "generate_series(1, 30000); DELETE FROM outbox_events WHERE position % 2 = 1");
+    Relay relay(config());
+    Pg writer(url_);
+    writer.exec("BEGIN; " + insert("2"));
+    std::size_t events = 0;
+    while (const std::size_t got = relay.read({500, 1U << 20}).size()) events += got;
+    EXPECT_GE(events, 10'000U);
+    EXPECT_LT(events, 11'000U);
+    writer.exec("COMMIT");
+    EXPECT_TRUE(eventually(20s, "everything is read", [&] {
+        events += relay.read({500, 1U << 20}).size();
+        return events == 15'001U;
+    }));
+}
+
+// Writers of a key serialise by a row lock before they insert; some roll back, some use
+// savepoints, and the reader publishes while they write.
+TEST_F(Holes, NeverCostAnEventNorTheOrderOfItsKey) {
+    constexpr int kKeys = 5;
+    constexpr int kWriters = 4;
+    constexpr int kTurns = 150;
+    pg_.exec("CREATE TABLE counters (key text PRIMARY KEY, n integer NOT NULL DEFAULT 0)");
+    for (int key = 0; key < kKeys; ++key) {
+        pg_.exec("INSERT INTO counters VALUES ('" + std::to_string(key) + "')");
+    }
+    std::atomic<int> writing{kWriters};
+    std::vector<std::thread> writers;
+    for (int writer = 0; writer < kWriters; ++writer) {
+        writers.emplace_back([&, writer] {
+            Pg pg(url_);
+            std::mt19937 random(static_cast<unsigned>(writer));
+            for (int turn = 0; turn < kTurns; ++turn) {
+                const std::string key = std::to_string(random() % kKeys);
+                const std::string event =
+                    "INSERT INTO outbox_events (topic, key, payload) SELECT 't', key, to_jsonb(n) "
+                    "FROM counters WHERE key = '" +
+                    key + "'";
+                pg.exec("BEGIN; UPDATE counters SET n = n + 1 WHERE key = '" + key + "'");
+                if (random() % 4 == 0) {
+                    pg.exec("SAVEPOINT s; " + event + "; ROLLBACK TO SAVEPOINT s");
+                }
+                pg.exec(event);
+                if (random() % 8 == 0) pg.exec("SELECT pg_sleep(0.003)");
+                pg.exec(random() % 5 == 0 ? "ROLLBACK" : "COMMIT");
+            }
+            --writing;
+        });
+    }
+    Relay relay(config());
+    std::map<std::string, int> last;
+    int events = 0;
+    bool ended = false;
+    while (!ended) {
+        ended = writing == 0;
+        std::vector<spi::Position> positions;
+        for (const spi::EventView& event : relay.read({50, 1U << 20})) {
+            const int n = std::stoi(std::string(event.payload));
+            EXPECT_EQ(n, ++last[std::string(event.key)]) << "key " << event.key;
+            positions.push_back(event.position);
+            ended = false;
+        }
+        events += static_cast<int>(positions.size());
+        if (!positions.empty()) relay.publish(positions);
+    }
+    for (std::thread& writer : writers) writer.join();
+    EXPECT_EQ(events, pg_.number("SELECT sum(n) FROM counters"));
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 0);
+}
+
+}  // namespace
+}  // namespace outbox::test

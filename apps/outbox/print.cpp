@@ -104,7 +104,7 @@ std::string time_text(std::int64_t epoch_us) {
 }
 
 std::string shortened(std::string_view text, std::size_t max_columns) {
-    const std::string line = printable(text);
+    std::string line = printable(text);
     if (columns_of(line) <= max_columns) return line;
     std::size_t columns = 0;
     std::size_t end = 0;

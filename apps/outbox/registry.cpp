@@ -66,9 +66,11 @@ SourceResult make_postgres(const SourceConfig& config) {
 OperationsResult operate_postgres(const SourceConfig& config, const std::string& table) {
     return postgres::open_operations(postgres_config(config), table);
 }
+constexpr SourceEntry kPostgresql{"postgresql", make_postgres, operate_postgres};
+constexpr SourceEntry kPostgres{"postgres", make_postgres, operate_postgres};
 #else
-constexpr std::nullptr_t make_postgres = nullptr;
-constexpr std::nullptr_t operate_postgres = nullptr;
+constexpr SourceEntry kPostgresql{"postgresql", nullptr, nullptr};
+constexpr SourceEntry kPostgres{"postgres", nullptr, nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SOURCE_SQLITE
@@ -92,56 +94,51 @@ SourceResult make_sqlite(const SourceConfig& config) {
 OperationsResult operate_sqlite(const SourceConfig& config, const std::string& table) {
     return sqlite::open_operations(sqlite_config(config), table);
 }
+constexpr SourceEntry kSqlite{"sqlite", make_sqlite, operate_sqlite};
 #else
-constexpr std::nullptr_t make_sqlite = nullptr;
-constexpr std::nullptr_t operate_sqlite = nullptr;
+constexpr SourceEntry kSqlite{"sqlite", nullptr, nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_KAFKA
 SinkResult make_kafka(const RouteConfig& route, int /*connect_timeout_s*/) {
     return sinks::kafka::make_kafka_sink(route.to, route.sink_options);
 }
+constexpr SinkEntry kKafka{"kafka", make_kafka};
 #else
-constexpr std::nullptr_t make_kafka = nullptr;
+constexpr SinkEntry kKafka{"kafka", nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_MAILBOX
 SinkResult make_mailbox(const RouteConfig& route, int connect_timeout_s) {
     return mailbox::make_mailbox_sink(route.to, connect_timeout_s);
 }
+constexpr SinkEntry kMailboxPostgresql{"mailbox+postgresql", make_mailbox};
+constexpr SinkEntry kMailboxSqlite{"mailbox+sqlite", make_mailbox};
 #else
-constexpr std::nullptr_t make_mailbox = nullptr;
+constexpr SinkEntry kMailboxPostgresql{"mailbox+postgresql", nullptr};
+constexpr SinkEntry kMailboxSqlite{"mailbox+sqlite", nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_NULL
 SinkResult make_null(const RouteConfig& /*route*/, int /*connect_timeout_s*/) {
     return std::unique_ptr<spi::Sink>(new sinks::null::NullSink);
 }
+constexpr SinkEntry kNull{"null", make_null};
 #else
-constexpr std::nullptr_t make_null = nullptr;
+constexpr SinkEntry kNull{"null", nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_STDOUT
 SinkResult make_stdout(const RouteConfig& /*route*/, int /*connect_timeout_s*/) {
     return std::unique_ptr<spi::Sink>(new sinks::stdout_::StdoutSink);
 }
+constexpr SinkEntry kStdout{"stdout", make_stdout};
 #else
-constexpr std::nullptr_t make_stdout = nullptr;
+constexpr SinkEntry kStdout{"stdout", nullptr};
 #endif
 
-// One line for each backend.
-constexpr std::array kSources{
-    SourceEntry{"postgresql", make_postgres, operate_postgres},
-    SourceEntry{"postgres", make_postgres, operate_postgres},
-    SourceEntry{"sqlite", make_sqlite, operate_sqlite},
-};
-constexpr std::array kSinks{
-    SinkEntry{"kafka", make_kafka},
-    SinkEntry{"mailbox+postgresql", make_mailbox},
-    SinkEntry{"mailbox+sqlite", make_mailbox},
-    SinkEntry{"stdout", make_stdout},
-    SinkEntry{"null", make_null},
-};
+constexpr std::array kSources{kPostgresql, kPostgres, kSqlite};
+constexpr std::array kSinks{kKafka, kMailboxPostgresql, kMailboxSqlite, kStdout, kNull};
 
 // The entry for the URL's scheme, or why there is none.
 template <typename Entries>

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -78,7 +79,7 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"routes", routes}};
 }
 
-std::string marked(std::string text, bool warning, bool critical) {
+std::string marked(const std::string& text, bool warning, bool critical) {
     if (critical) return coloured(Colour::kRed, text);
     return warning ? coloured(Colour::kYellow, text) : text;
 }
@@ -128,9 +129,8 @@ void print_routes(const Report& report) {
                          {"LAST ERROR", Align::kLeft}});
     for (const RouteInfo& route : report.routes) {
         columns.add({route.name, with_commas(route.published_total),
-                     with_commas(static_cast<std::int64_t>(route.rate_per_s + 0.5)),
-                     with_commas(route.failing), with_commas(route.dead),
-                     route.circuit.empty() ? "-" : route.circuit,
+                     with_commas(std::llround(route.rate_per_s)), with_commas(route.failing),
+                     with_commas(route.dead), route.circuit.empty() ? "-" : route.circuit,
                      shortened(redact(route.last_error), kErrorColumns)});
     }
     std::cout << "\n";

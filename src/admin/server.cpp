@@ -6,6 +6,7 @@
 #include <boost/beast/http.hpp>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace outbox::admin {
@@ -127,9 +128,14 @@ class Session : public std::enable_shared_from_this<Session> {
         http::async_write(stream_, response_,
                           [self = shared_from_this()](beast::error_code error, std::size_t) {
                               if (!error && self->keep_alive_) return self->read();
-                              beast::error_code ignored;
-                              self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                              self->end();
                           });
+    }
+
+    // Sends what is left before the socket goes with this object.
+    void end() {
+        beast::error_code ignored;
+        std::ignore = stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     }
 
     beast::tcp_stream stream_;
@@ -146,22 +152,21 @@ class Session : public std::enable_shared_from_this<Session> {
 class AdminServer::Impl {
   public:
     Status listen(const std::string& host, std::uint16_t port) {
-        boost::system::error_code error;
-        tcp::resolver resolver(context_);
-        const auto found =
-            resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error);
-        if (error || found.empty()) return address_error(host, port, "no such address");
-        const tcp::endpoint endpoint = found.begin()->endpoint();
-        acceptor_.open(endpoint.protocol(), error);
-        if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-        if (!error) acceptor_.bind(endpoint, error);
-        if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-        if (error == asio::error::address_in_use) {
-            return address_error(host, port, "another program uses this port");
+        try {
+            const auto found =
+                tcp::resolver(context_).resolve(host, std::to_string(port), tcp::resolver::passive);
+            const tcp::endpoint endpoint = found.begin()->endpoint();
+            acceptor_.open(endpoint.protocol());
+            acceptor_.set_option(tcp::acceptor::reuse_address(true));
+            acceptor_.bind(endpoint);
+            acceptor_.listen();
+            shared_.check_host = endpoint.address().is_loopback();
+            return {};
+        } catch (const boost::system::system_error& error) {
+            const bool in_use = error.code() == asio::error::address_in_use;
+            return address_error(
+                host, port, in_use ? "another program uses this port" : error.code().message());
         }
-        if (error) return address_error(host, port, error.message());
-        shared_.check_host = endpoint.address().is_loopback();
-        return {};
     }
 
     void serve(Pages pages) {

@@ -199,8 +199,9 @@ class Reader {
     void read_columns(const toml::table& table) {
         for (const auto& [toml_key, node] : table) {
             const std::string key(toml_key.str());
-            std::vector<std::string_view> known;
-            for (const ColumnKeySpec& spec : kColumnKeys) known.push_back(spec.name);
+            std::vector<std::string_view> known(kColumnKeys.size());
+            std::transform(kColumnKeys.begin(), kColumnKeys.end(), known.begin(),
+                           [](const ColumnKeySpec& spec) { return spec.name; });
             if (std::find(known.begin(), known.end(), key) == known.end()) {
                 return unknown(place(toml_key.source()), key, known, "source.table.columns");
             }

@@ -168,6 +168,7 @@ class PostgresOperations final : public Operations {
             query.params());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> letters;
+        letters.reserve(static_cast<std::size_t>(rows->size()));
         for (int row = 0; row < rows->size(); ++row) letters.push_back(dead_of(*rows, row));
         return letters;
     }

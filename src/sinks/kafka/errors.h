@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <outbox/error.h>
+
+namespace outbox::sinks::kafka {
+
+/// What librdkafka reports, in its own words.
+struct Fault {
+    std::string name;  ///< "MSG_SIZE_TOO_LARGE"; names of local errors begin with "_".
+    std::string text;
+};
+
+/// The one table from librdkafka's errors to ours. `what` says what failed ("topic orders").
+ErrorInfo to_error(const Fault& fault, std::string_view what);
+
+/// The fault lies with one record (or its topic), not with the destination.
+bool is_record_fault(const Fault& fault);
+
+/// The topic does not exist.
+bool is_unknown_topic(const Fault& fault);
+
+}  // namespace outbox::sinks::kafka

@@ -40,6 +40,10 @@ constexpr const char* kFetch =
     "    ORDER BY position LIMIT $4::bigint) w) b "
     "WHERE before < $5::bigint ORDER BY position";
 
+constexpr const char* kFetchOnly =
+    "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
+    "WHERE mailbox = $1 AND position = ANY ($2::bigint[]) ORDER BY position";
+
 constexpr const char* kFetchRetries =
     "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
     "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
@@ -87,6 +91,7 @@ struct Statement {
 constexpr Statement kStatements[] = {
     {"outbox_hold", kHold, 1},
     {"outbox_fetch", kFetch, 5},
+    {"outbox_fetch_only", kFetchOnly, 2},
     {"outbox_retries", kFetchRetries, 2},
     {"outbox_take", kTake, 4},
     {"outbox_take_retry", kTakeRetry, 2},
@@ -107,12 +112,12 @@ std::int64_t big_endian(std::string_view bytes) {
     return static_cast<std::int64_t>(__builtin_bswap64(value));
 }
 
-void append_messages(const PGresult* rows, spi::EventBatch& out) {
+void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
     const auto copied = [&](int row, int column) {
         const std::string_view value = cell(rows, row, column);
         return value.data() == nullptr ? value : out.copy(value);
     };
-    for (int row = 0; row < PQntuples(rows); ++row) {
+    for (int row = 0; row < PQntuples(rows) && out.bytes() < max_bytes; ++row) {
         spi::EventView event;
         event.position = big_endian(cell(rows, row, 0));
         event.id = copied(row, 1);
@@ -327,26 +332,30 @@ Result<bool> LibpqStore::hold_mailbox() {
     return held_;
 }
 
-Status LibpqStore::fetch(const Waiting& waiting, const FetchLimits& limits, spi::EventBatch& out) {
+Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
     Params params;
-    params.text(mailbox_)
-        .text(array_literal(waiting.keys))
-        .text(array_literal(waiting.positions))
+    params.text(mailbox_);
+    if (!choice.only.empty()) {
+        params.text(array_literal(choice.only));
+        const Result<PgResult> rows = execute("outbox_fetch_only", params, "reading the mailbox");
+        if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+        return rows.status();
+    }
+    params.text(array_literal(choice.without_keys))
+        .text(array_literal(choice.without_positions))
         .number(static_cast<std::int64_t>(limits.max_messages))
         .number(static_cast<std::int64_t>(limits.max_bytes));
     const Result<PgResult> rows = execute("outbox_fetch", params, "reading the mailbox");
-    if (!rows.ok()) return rows.status();
-    append_messages(rows->get(), out);
-    return {};
+    if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+    return rows.status();
 }
 
 Status LibpqStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
     params.text(consumer_).number(static_cast<std::int64_t>(limit));
     const Result<PgResult> rows = execute("outbox_retries", params, "reading dead letters");
-    if (!rows.ok()) return rows.status();
-    append_messages(rows->get(), out);
-    return {};
+    if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);
+    return rows.status();
 }
 
 Result<Taken> LibpqStore::begin(const spi::EventView& message) {

@@ -108,43 +108,56 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     look_again_ = true;
     bool complete = false;
     if (Status status = read(complete); !status.ok()) return status;
-    if (complete) forget_missing();
     if (Status status = go_through(batch_, pass); !status.ok()) return status;
     look_again_ = !complete;
     return pass;
 }
 
+// With too many failing messages only those that are due are read, so that none is added.
 Status MailboxLoop::read(bool& complete) {
-    Waiting waiting;
+    const bool only_due = failing_.size() >= options_.max_failing_keys;
     const std::int64_t now = now_us();
+    Choice choice;
+    std::vector<std::int64_t> asked;
     for (const auto& [name, failing] : failing_) {
-        if (failing.due_us <= now) continue;
-        if (failing.keyed) {
-            waiting.keys.push_back(name.substr(1));
+        if (failing.due_us <= now) {
+            if (!only_due || asked.size() < options_.batch_size) asked.push_back(failing.position);
+        } else if (failing.keyed) {
+            choice.without_keys.push_back(name.substr(1));
         } else {
-            waiting.positions.push_back(failing.position);
+            choice.without_positions.push_back(failing.position);
         }
     }
+    if (only_due) choice.only = asked;
     batch_.clear();
-    Status status = store_->fetch(waiting, {options_.batch_size, kMaxBatchBytes}, batch_);
-    complete = batch_.size() < options_.batch_size && batch_.bytes() < kMaxBatchBytes;
+    Status status = store_->fetch(choice, {options_.batch_size, kMaxBatchBytes}, batch_);
+    const bool all_read =
+        batch_.bytes() < kMaxBatchBytes && (only_due || batch_.size() < options_.batch_size);
+    complete = all_read && !only_due;
+    if (status.ok()) forget_missing(asked, all_read);
     return status;
 }
 
-// Someone else may have removed the row of a message that waits.
-void MailboxLoop::forget_missing() {
-    std::unordered_set<std::int64_t> present;
-    for (const spi::EventView& event : batch_.events()) present.insert(event.position);
-    const std::int64_t now = now_us();
+// Someone else may have removed the row of a message that waited: then it was asked for and is not
+// among what was read.
+void MailboxLoop::forget_missing(const std::vector<std::int64_t>& asked, bool all_read) {
+    if (asked.empty()) return;
+    std::unordered_set<std::int64_t> missing(asked.begin(), asked.end());
+    std::int64_t last = 0;
+    for (const spi::EventView& event : batch_.events()) {
+        missing.erase(event.position);
+        last = event.position;
+    }
     std::erase_if(failing_, [&](const auto& entry) {
-        return entry.second.due_us <= now && !present.contains(entry.second.position);
+        const std::int64_t position = entry.second.position;
+        return missing.contains(position) && (all_read || position <= last);
     });
 }
 
 Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
     for (const spi::EventView& event : batch.events()) {
         if (stop_.requested()) break;
-        if (waits(event) || failing_.size() >= options_.max_failing_keys + batch.size()) continue;
+        if (waits(event)) continue;
         switch (deal_with(event)) {
             case Outcome::kDone:
                 ++pass.done;
@@ -178,7 +191,9 @@ Status MailboxLoop::retry_dead_letters(Pass& pass) {
 bool MailboxLoop::waits(const spi::EventView& event) const {
     if (event.position == 0 || failing_.empty()) return false;
     const auto found = failing_.find(failing_name(event));
-    return found != failing_.end() && found->second.due_us > now_us();
+    if (found == failing_.end()) return false;
+    // What lies behind a failing message waits for it, however long ago that one became due.
+    return found->second.position != event.position || found->second.due_us > now_us();
 }
 
 std::int64_t MailboxLoop::earliest_due_us() const {

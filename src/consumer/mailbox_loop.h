@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <outbox/consumer/mailbox.h>
 #include <outbox/result.h>
@@ -64,6 +65,7 @@ class MailboxLoop {
     Status go_through(const spi::EventBatch& batch, Pass& pass);
     Status retry_dead_letters(Pass& pass);
     Status read(bool& complete);
+    void forget_missing(const std::vector<std::int64_t>& asked, bool all_read);
 
     Outcome deal_with(const spi::EventView& event);
     Attempt apply(const spi::EventView& event, const Message& message);
@@ -76,7 +78,6 @@ class MailboxLoop {
     Outcome wait_longer(const spi::EventView& event, std::uint32_t attempts);
 
     [[nodiscard]] bool waits(const spi::EventView& event) const;
-    void forget_missing();
     [[nodiscard]] std::int64_t earliest_due_us() const;
 
     void wait_after(const Pass& pass);

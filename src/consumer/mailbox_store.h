@@ -12,10 +12,11 @@
 
 namespace outbox::consumer {
 
-/// What `fetch` leaves out: keys that wait for a failing message, and failing messages without key.
-struct Waiting {
-    std::vector<std::string> keys;
-    std::vector<std::int64_t> positions;
+/// Which messages `fetch` reads.
+struct Choice {
+    std::vector<std::string> without_keys;        ///< They wait for a failing message.
+    std::vector<std::int64_t> without_positions;  ///< Failing messages without key.
+    std::vector<std::int64_t> only;               ///< If not empty: these, whatever stands above.
 };
 
 struct FetchLimits {
@@ -61,8 +62,7 @@ class MailboxStore {
     virtual Result<bool> may_have_news() = 0;
 
     /// Appends the messages that are present, in position order.
-    virtual Status fetch(const Waiting& waiting, const FetchLimits& limits,
-                         spi::EventBatch& out) = 0;
+    virtual Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) = 0;
     /// Appends dead letters to be tried once more; their position is 0.
     virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;
 

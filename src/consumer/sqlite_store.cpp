@@ -30,6 +30,8 @@ constexpr const char* kSql[] = {
     "      OR key NOT IN (SELECT value FROM json_each(?2))) "
     "  AND position NOT IN (SELECT value FROM json_each(?3)) "
     "ORDER BY position LIMIT ?4",
+    "SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+    "WHERE mailbox = ?1 AND position IN (SELECT value FROM json_each(?2)) ORDER BY position",
     "SELECT 0, message_id, topic, key, headers, payload FROM outbox_inbox_dead_letters "
     "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL ORDER BY retry_requested_at LIMIT ?2",
     "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND position = ?2",
@@ -246,18 +248,23 @@ Result<bool> SqliteStore::may_have_news() {
     return version.integer(0) != *seen_version_;
 }
 
-Status SqliteStore::fetch(const Waiting& waiting, const FetchLimits& limits, spi::EventBatch& out) {
+Status SqliteStore::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
     {
         // Read first: what arrives in between is seen twice rather than not at all.
         Use version(*this, kVersion);
         if (!version.next()) return error("looking for new messages");
         seen_version_ = version.integer(0);
     }
-    const std::string keys = json_array(waiting.keys);
-    const std::string positions = json_array(waiting.positions);
-    Use rows(*this, kFetch);
-    rows.text(mailbox_).text(keys).text(positions).number(
-        static_cast<std::int64_t>(limits.max_messages));
+    const std::string only = json_array(choice.only);
+    const std::string keys = json_array(choice.without_keys);
+    const std::string positions = json_array(choice.without_positions);
+    Use rows(*this, choice.only.empty() ? kFetch : kFetchOnly);
+    rows.text(mailbox_);
+    if (choice.only.empty()) {
+        rows.text(keys).text(positions).number(static_cast<std::int64_t>(limits.max_messages));
+    } else {
+        rows.text(only);
+    }
     rows.append_messages(limits.max_bytes, out);
     return rows.failed() ? Status(error("reading the mailbox")) : Status();
 }

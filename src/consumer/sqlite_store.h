@@ -25,7 +25,7 @@ class SqliteStore final : public MailboxStore {
     void disconnect() override;
     Result<bool> hold_mailbox() override;
     Result<bool> may_have_news() override;
-    Status fetch(const Waiting& waiting, const FetchLimits& limits, spi::EventBatch& out) override;
+    Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
     Status commit() override;
@@ -39,6 +39,7 @@ class SqliteStore final : public MailboxStore {
         kRollback,
         kVersion,
         kFetch,
+        kFetchOnly,
         kFetchRetries,
         kTake,
         kEnter,

@@ -81,11 +81,9 @@ sqlite::SqliteSourceConfig sqlite_config(const SourceConfig& config) {
     out.table = config.table;
     out.mapping = config.mapping;
     out.tenants = config.tenants;
-    out.default_tenant = config.default_tenant;
     out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;
-    out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
     return out;
 }
 SourceResult make_sqlite(const SourceConfig& config) {

@@ -55,5 +55,11 @@ TEST(Utf8, AcceptsWellFormedAndRefusesIllFormedText) {
     }
 }
 
+TEST(Utf8, CleansWhatNoTextColumnTakesAndCutsBetweenCharacters) {
+    EXPECT_EQ(to_storable_text(std::string_view("a\xff\0b", 4), 100), "a??b");
+    EXPECT_EQ(to_storable_text("ab\xc3\xa9", 3), "ab");
+    EXPECT_EQ(to_storable_text("ab\xc3\xa9", 4), "ab\xc3\xa9");
+}
+
 }  // namespace
 }  // namespace outbox

@@ -79,7 +79,7 @@ CREATE TABLE outbox_scheduled (
 
 {{side_tables}}
 
--- The table as schema.table, as the side tables know it.
+-- The table as schema.table; for a relay of some tenants the side tables add /tenant,...
 CREATE FUNCTION outbox_source() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path FROM CURRENT
@@ -96,20 +96,22 @@ CREATE VIEW outbox_status AS
 SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
        e.occurred_at, e.tenant_id, e.topic,
        CASE WHEN (SELECT max(d.attempts) FROM outbox_delivery d
-                  WHERE d.source = (SELECT outbox_source()) AND d.position = e.position) > 0
+                  WHERE d.position = e.position
+                    AND split_part(d.source, '/', 1) = (SELECT outbox_source())) > 0
             THEN 'RETRYING' ELSE 'PENDING' END AS status,
        coalesce((SELECT max(d.attempts) FROM outbox_delivery d
-                 WHERE d.source = (SELECT outbox_source()) AND d.position = e.position), 0)
-           AS attempts,
+                 WHERE d.position = e.position
+                   AND split_part(d.source, '/', 1) = (SELECT outbox_source())), 0) AS attempts,
        (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
-        WHERE d.source = (SELECT outbox_source()) AND d.position = e.position
+        WHERE d.position = e.position
+          AND split_part(d.source, '/', 1) = (SELECT outbox_source())
         ORDER BY d.attempts DESC LIMIT 1) AS error
 FROM outbox_events e
 UNION ALL
 SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},
        d.occurred_at, d.tenant_id, d.topic, 'DEAD', d.attempts, d.error_code || ': ' || d.error
 FROM outbox_dead_letters d
-WHERE d.source = outbox_source();
+WHERE split_part(d.source, '/', 1) = outbox_source();
 
 -- For writers of a key that nothing else serialises: waits until no other transaction holds one of
 -- the keys and keeps them until the transaction ends. Sorted, so that two calls cannot deadlock.

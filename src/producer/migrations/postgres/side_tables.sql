@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS outbox_delivery (
     PRIMARY KEY (source, route, event_id)
 );
 -- For outbox_status, which looks up each row that it shows.
-CREATE INDEX IF NOT EXISTS outbox_delivery_position ON outbox_delivery (source, position);
+CREATE INDEX IF NOT EXISTS outbox_delivery_position ON outbox_delivery (position);
 
 CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     dead_id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

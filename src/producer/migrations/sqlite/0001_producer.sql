@@ -63,12 +63,14 @@ SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.paylo
        strftime('%Y-%m-%dT%H:%M:%fZ', e.occurred_at / 1000000.0, 'unixepoch') AS occurred_at,
        e.tenant_id, e.topic,
        CASE WHEN coalesce((SELECT max(d.attempts) FROM outbox_delivery d
-                           WHERE d.source = 'outbox_events' AND d.position = e.position), 0) > 0
+                           WHERE d.position = e.position
+                             AND d.source || '/' LIKE 'outbox_events/%'), 0) > 0
             THEN 'RETRYING' ELSE 'PENDING' END AS status,
        coalesce((SELECT max(d.attempts) FROM outbox_delivery d
-                 WHERE d.source = 'outbox_events' AND d.position = e.position), 0) AS attempts,
+                 WHERE d.position = e.position
+                   AND d.source || '/' LIKE 'outbox_events/%'), 0) AS attempts,
        (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
-        WHERE d.source = 'outbox_events' AND d.position = e.position
+        WHERE d.position = e.position AND d.source || '/' LIKE 'outbox_events/%'
         ORDER BY d.attempts DESC LIMIT 1) AS error
 FROM outbox_events e
 UNION ALL
@@ -76,4 +78,4 @@ SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_
        strftime('%Y-%m-%dT%H:%M:%fZ', d.occurred_at / 1000000.0, 'unixepoch'), d.tenant_id, d.topic,
        'DEAD', d.attempts, d.error_code || ': ' || d.error
 FROM outbox_dead_letters d
-WHERE d.source = 'outbox_events';
+WHERE d.source || '/' LIKE 'outbox_events/%';

@@ -2,12 +2,14 @@
 -- name; one set of side tables serves several outbox tables. Times are microseconds since the
 -- Unix epoch.
 
+-- `locked`: the owner holds the flock on the file beside the database.
 CREATE TABLE IF NOT EXISTS outbox_lease (
     source      text PRIMARY KEY,
     owner       text,
     epoch       integer NOT NULL DEFAULT 0,
     acquired_at integer,
-    expires_at  integer
+    expires_at  integer,
+    locked      integer NOT NULL DEFAULT 0
 );
 
 -- `ranges` is JSON: [[first, last], ...], both ends included.
@@ -34,7 +36,7 @@ CREATE TABLE IF NOT EXISTS outbox_delivery (
     PRIMARY KEY (source, route, event_id)
 );
 -- For outbox_status, which looks up each row that it shows.
-CREATE INDEX IF NOT EXISTS outbox_delivery_position ON outbox_delivery (source, position);
+CREATE INDEX IF NOT EXISTS outbox_delivery_position ON outbox_delivery (position);
 
 CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     dead_id            INTEGER PRIMARY KEY AUTOINCREMENT,

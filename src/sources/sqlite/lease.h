@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include <outbox/spi/source.h>
+
+#include "sources/sqlite/client.h"
+#include "sources/sqlite/table.h"
+
+namespace outbox::sqlite {
+
+/// The lease: a row with owner, epoch and end, and beside it an flock on `<file>-outbox-lease`,
+/// which the kernel frees when its process dies. `locked` in the row says that the owner
+/// holds the flock; only then is a free flock the proof that the owner is gone.
+class SqliteLease final : public spi::LeaseStore {
+  public:
+    explicit SqliteLease(const Table& table);
+    ~SqliteLease() override;
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override;
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override;
+    Status release(std::uint64_t epoch) override;
+
+  private:
+    Status lock_file();
+    void unlock_file();
+    Result<std::optional<std::uint64_t>> take(Database& database, const std::string& owner,
+                                              std::chrono::milliseconds ttl);
+    Result<bool> held_by_another(Database& database) const;
+
+    const std::string source_;
+    const std::string lock_path_;
+    Session session_;
+    int file_ = -1;  // Holds the flock while it is open.
+};
+
+}  // namespace outbox::sqlite

@@ -98,8 +98,13 @@ constexpr SourceEntry kSqlite{"sqlite", nullptr, nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_KAFKA
-SinkResult make_kafka(const RouteConfig& route, int /*connect_timeout_s*/) {
-    return sinks::kafka::make_kafka_sink(route.to, route.sink_options);
+SinkResult make_kafka(const RouteConfig& route, int connect_timeout_s) {
+    auto config = sinks::kafka::make_config(route.to, route.sink_options);
+    if (!config.ok()) return config.error();
+    config->connect_timeout = std::chrono::seconds(connect_timeout_s);
+    auto sink = sinks::kafka::KafkaSink::open(std::move(*config));
+    if (!sink.ok()) return sink.error();
+    return std::unique_ptr<spi::Sink>(std::move(*sink));
 }
 constexpr SinkEntry kKafka{"kafka", make_kafka};
 #else

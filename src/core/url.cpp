@@ -134,7 +134,7 @@ Result<Url> parse_url(std::string_view text) {
 }
 
 std::string redact(std::string_view text) {
-    constexpr std::string_view kPassword = "password=";
+    constexpr std::string_view kSecretNames[] = {"password=", "secret="};
     std::string out;
     out.reserve(text.size());
     std::size_t pos = 0;
@@ -142,9 +142,14 @@ std::string redact(std::string_view text) {
         if (text.substr(pos).starts_with("://")) {
             out.append("://");
             pos = mask_user_info(text, pos + 3, out);
-        } else if (text.substr(pos).starts_with(kPassword)) {
-            out.append(kPassword);
-            pos = mask_value(text, pos + kPassword.size(), out);
+            continue;
+        }
+        const std::string_view* name = std::find_if(
+            std::begin(kSecretNames), std::end(kSecretNames),
+            [&](std::string_view candidate) { return text.substr(pos).starts_with(candidate); });
+        if (name != std::end(kSecretNames)) {
+            out.append(*name);
+            pos = mask_value(text, pos + name->size(), out);
         } else {
             out += text[pos++];
         }

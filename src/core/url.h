@@ -27,8 +27,8 @@ struct Url {
 /// Errors: `kConfigInvalid`, with the text redacted.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
 
-/// `text` with the password of every URL and every `password=` in it replaced by "***". Whatever
-/// prints a URL or an error of a client library prints it through this.
+/// `text` with the password of every URL and every `password=` or `secret=` in it replaced by
+/// "***". Whatever prints a URL or an error of a client library prints it through this.
 [[nodiscard]] std::string redact(std::string_view text);
 
 /// True when `redact` would change the text: it holds a secret.

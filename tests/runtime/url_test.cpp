@@ -41,6 +41,7 @@ TEST(Redact, HidesPasswordsOfUrlsAndOfConnectionStrings) {
     EXPECT_EQ(redact("password='a b\\'c' user=app"), "password=*** user=app");
     EXPECT_EQ(redact("kafka://h:9092?kafka.sasl.password=x&a=b"),
               "kafka://h:9092?kafka.sasl.password=***&a=b");
+    EXPECT_EQ(redact("sasl.oauthbearer.client.secret=x y"), "sasl.oauthbearer.client.secret=*** y");
 }
 
 TEST(Redact, HidesTheWholePasswordThatHoldsSeparators) {

@@ -1,9 +1,5 @@
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/cli/outbox_binary.h"
 #include "tests/support/pg.h"
@@ -18,30 +14,6 @@ using testing::Not;
 constexpr int kUsage = 2;
 constexpr int kUnreachable = 3;
 constexpr int kDatabase = 4;
-
-// A listening socket: a port that is in use.
-class TakenPort {
-  public:
-    TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof(address);
-        auto* generic = reinterpret_cast<sockaddr*>(&address);
-        EXPECT_EQ(bind(socket_, generic, size), 0);
-        EXPECT_EQ(listen(socket_, 1), 0);
-        EXPECT_EQ(getsockname(socket_, generic, &size), 0);
-        port_ = ntohs(address.sin_port);
-    }
-    ~TakenPort() { close(socket_); }
-    TakenPort(const TakenPort&) = delete;
-    TakenPort& operator=(const TakenPort&) = delete;
-    [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-
-  private:
-    int socket_;
-    int port_ = 0;
-};
 
 class BadInput : public testing::Test {
   protected:
@@ -155,7 +127,7 @@ TEST_F(BadInput, MissingRightsAreNamedWithTheirGrant) {
 }
 
 TEST_F(BadInput, AdminAddressInUse) {
-    const TakenPort taken;
+    const TakenPort taken(0);
     expect_refusal({"relay", "--from", migrated(), "--to", mailbox(), "--admin", taken.address()},
                    kUsage, "another program uses this port; give another address with --admin");
 }

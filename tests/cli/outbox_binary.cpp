@@ -1,6 +1,10 @@
 #include "tests/cli/outbox_binary.h"
 
+#include <arpa/inet.h>
 #include <fstream>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace outbox::test {
 
@@ -25,6 +29,21 @@ Process OutboxBinary::start_relay(Arguments arguments, Variables variables) {
 std::filesystem::path OutboxBinary::write(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name) << text;
     return folder_ / name;
+}
+
+TakenPort::TakenPort(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)), port_(port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (bind(socket_, generic, size) != 0 || listen(socket_, 1) != 0) return;
+    if (getsockname(socket_, generic, &size) == 0) port_ = ntohs(address.sin_port);
+}
+
+TakenPort::~TakenPort() {
+    close(socket_);
 }
 
 }  // namespace outbox::test

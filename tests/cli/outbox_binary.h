@@ -31,4 +31,18 @@ class OutboxBinary {
     TemporaryFolder folder_{"cli"};
 };
 
+// A port of 127.0.0.1 that is in use while this lives: by us, or by whoever has it already.
+class TakenPort {
+  public:
+    explicit TakenPort(int port);  // 0: any
+    ~TakenPort();
+    TakenPort(const TakenPort&) = delete;
+    TakenPort& operator=(const TakenPort&) = delete;
+    std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  private:
+    int socket_;
+    int port_;
+};
+
 }  // namespace outbox::test

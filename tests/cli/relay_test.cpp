@@ -109,6 +109,17 @@ TEST_F(RelayCommand, IsNotReadyWhileTheDatabaseIsAwayAndRecovers) {
     EXPECT_THAT(running.stderr_text(), HasSubstr("event=database_back"));
 }
 
+TEST_F(RelayCommand, RunsWithoutTheDefaultAdminAddressWhereItIsTaken) {
+    const TakenPort taken(9464);
+    Process running = outbox_.start_relay({"--from", url_, "--to", mailbox()});
+    emit();
+    EXPECT_TRUE(eventually(30s, "the event is in the mailbox", [&] {
+        return database_->number("SELECT count(*) FROM outbox_mailbox") == 1;
+    }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_THAT(running.stderr_text(), HasSubstr("event=admin_off"));
+}
+
 TEST_F(RelayCommand, RunsRoutesOfTheFile) {
     outbox_.write("outbox.toml", "[source]\nurl = \"" + url_ + "\"\n" +
                                      "[[route]]\nname = \"orders\"\nto = \"" + mailbox() +

@@ -1,0 +1,230 @@
+#include "core/read_mark.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace outbox::core {
+namespace {
+
+using Ranges = std::vector<PositionRange>;
+
+Ranges read(ReadMark& mark, std::vector<Position> seen, bool complete = true) {
+    Ranges closed;
+    mark.read_done(seen, complete, closed);
+    return closed;
+}
+
+std::vector<PositionRange> holes(const ReadMark& mark) {
+    std::vector<PositionRange> out;
+    for (const ReadMark::Hole& hole : mark.holes()) out.push_back(hole.range);
+    return out;
+}
+
+const Writer kOne{"3/1", false};
+const Writer kTwo{"4/7", false};
+const Writer kPrepared{"-1/900", true};
+const Writer kOtherPrepared{"-1/901", true};
+
+TEST(ReadMark, EverythingBelowTheFirstRowIsAHole) {
+    ReadMark mark;
+    EXPECT_TRUE(read(mark, {5, 6, 9}).empty());
+    EXPECT_EQ(mark.mark(), 9);
+    EXPECT_EQ(holes(mark), (Ranges{{1, 4}, {7, 8}}));
+}
+
+TEST(ReadMark, ALateRowSplitsItsHole) {
+    ReadMark mark;
+    read(mark, {10});
+    EXPECT_TRUE(read(mark, {4}).empty());
+    EXPECT_EQ(holes(mark), (Ranges{{1, 3}, {5, 9}}));
+    read(mark, {1, 3, 11});
+    EXPECT_EQ(holes(mark), (Ranges{{2, 2}, {5, 9}}));
+    EXPECT_EQ(mark.mark(), 11);
+}
+
+TEST(ReadMark, AHoleIsClosedWhenItsWritersHaveEndedAndAReadShowsNoRow) {
+    ReadMark mark;
+    read(mark, {3});
+    EXPECT_TRUE(read(mark, {}).empty()) << "writers unknown";
+    mark.writers_now({{kOne, kTwo}});
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({{kTwo}});
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({});
+    EXPECT_FALSE(mark.wants_writers());
+    EXPECT_EQ(read(mark, {2}), (Ranges{{1, 1}}));
+    EXPECT_TRUE(mark.holes().empty());
+}
+
+TEST(ReadMark, WritersThatComeLaterDoNotCount) {
+    ReadMark mark;
+    read(mark, {3});
+    mark.writers_now({{kOne}});
+    mark.writers_now({{kTwo}});
+    EXPECT_EQ(read(mark, {}), (Ranges{{1, 2}}));
+}
+
+TEST(ReadMark, WritersSeenBeforeTheHoleProveNothing) {
+    ReadMark mark;
+    read(mark, {1});
+    mark.writers_now({});
+    EXPECT_TRUE(read(mark, {5}).empty());
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({{kOne}});
+    EXPECT_TRUE(read(mark, {}).empty());
+}
+
+TEST(ReadMark, AWriterThatIsPreparedMeanwhileStillCounts) {
+    ReadMark mark;
+    read(mark, {3});
+    mark.writers_now({{kOne}});
+    mark.writers_now({{kPrepared}});
+    EXPECT_TRUE(read(mark, {}).empty());
+    // Another prepared later is not it.
+    mark.writers_now({{kOtherPrepared}});
+    EXPECT_EQ(read(mark, {}), (Ranges{{1, 2}}));
+}
+
+TEST(ReadMark, APreparedOneThatWasThereBeforeIsNotTheWriterThatEnded) {
+    ReadMark mark;
+    mark.writers_now({{kPrepared}});
+    read(mark, {1});
+    mark.writers_now({{kPrepared}});
+    read(mark, {3});
+    mark.writers_now({{kOne, kPrepared}});
+    mark.writers_now({{kPrepared}});
+    EXPECT_TRUE(read(mark, {}).empty()) << "it was there when the hole was seen";
+    mark.writers_now({});
+    EXPECT_EQ(read(mark, {}), (Ranges{{2, 2}}));
+}
+
+TEST(ReadMark, AReadThatWasCutClosesOnlyWhatItCovered) {
+    ReadMark mark;
+    read(mark, {3, 10, 20});
+    mark.writers_now({});
+    EXPECT_TRUE(read(mark, {}, false).empty());
+    EXPECT_EQ(read(mark, {7}, false), (Ranges{{1, 2}, {4, 6}}));
+    EXPECT_EQ(holes(mark), (Ranges{{8, 9}, {11, 19}}));
+    EXPECT_EQ(read(mark, {}), (Ranges{{8, 9}, {11, 19}}));
+}
+
+TEST(ReadMark, StopsAdvancingAtTheLimitOfHoles) {
+    ReadMark mark;
+    std::vector<Position> seen;
+    for (Position p = 2; p <= 2 * static_cast<Position>(ReadMark::kMaxHoles); p += 2) {
+        seen.push_back(p);
+    }
+    read(mark, {seen.begin(), seen.end() - 1});
+    EXPECT_TRUE(mark.may_advance());
+    read(mark, {seen.back()});
+    EXPECT_FALSE(mark.may_advance());
+    mark.writers_now({});
+    read(mark, {});
+    EXPECT_TRUE(mark.may_advance());
+}
+
+TEST(ReadMark, ManyGenerationsUnderOneLongWriterStayBoundedAndSafe) {
+    ReadMark mark;
+    Position next = 0;
+    for (int round = 0; round < 500; ++round) {
+        next += 2;
+        ASSERT_TRUE(read(mark, {next}).empty());
+        mark.writers_now({{kOne, {"5/" + std::to_string(round), false}}});
+    }
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({});
+    EXPECT_EQ(read(mark, {}).size(), 500U);
+}
+
+TEST(ReadMark, AReopenedPositionIsAHoleOnce) {
+    ReadMark mark;
+    read(mark, {5, 6});
+    mark.reopen(3);
+    mark.reopen(6);
+    mark.reopen(6);
+    mark.reopen(7);
+    EXPECT_EQ(holes(mark), (Ranges{{1, 4}, {6, 6}}));
+}
+
+// A database in small: transactions take positions when they insert and show their rows when they
+// commit. The reader may never close a hole that is filled later, and must close the others.
+struct World {
+    struct Transaction {
+        std::string id;
+        bool prepared = false;
+        std::vector<Position> rows;
+    };
+    std::vector<Transaction> open;
+    std::set<Position> committed;
+    std::set<Position> returned;
+    std::set<Position> closed;
+    Position sequence = 0;
+    int next_id = 0;
+
+    std::vector<Writer> writers() const {
+        std::vector<Writer> out;
+        for (const Transaction& t : open) out.push_back({t.id, t.prepared});
+        return out;
+    }
+
+    // One snapshot: rows in holes and above the mark, up to `limit`.
+    void read(ReadMark& mark, std::size_t limit) {
+        std::vector<Position> rows;
+        for (const Position p : committed) {
+            const bool in_hole = std::any_of(
+                mark.holes().begin(), mark.holes().end(),
+                [&](const auto& hole) { return hole.range.first <= p && p <= hole.range.last; });
+            if (p > mark.mark() || in_hole) rows.push_back(p);
+        }
+        const bool complete = rows.size() < limit;
+        if (!complete) rows.resize(limit);
+        std::vector<PositionRange> now_closed;
+        mark.read_done(rows, complete, now_closed);
+        for (const Position p : rows) RC_ASSERT(returned.insert(p).second);
+        for (const PositionRange& range : now_closed) {
+            for (Position p = range.first; p <= range.last; ++p) {
+                RC_ASSERT(!returned.contains(p));
+                RC_ASSERT(closed.insert(p).second);
+            }
+        }
+    }
+
+    void step(int choice, std::size_t which, ReadMark& mark) {
+        if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}});
+        if (choice == 1) mark.writers_now(writers());
+        if (choice == 2) read(mark, 1 + which % 7);
+        if (choice <= 2 || open.empty()) return;
+        const auto it = open.begin() + static_cast<std::ptrdiff_t>(which % open.size());
+        if (choice <= 5) {
+            if (!it->prepared) it->rows.push_back(++sequence);
+        } else if (choice == 6) {
+            if (!it->prepared) *it = {"-1/" + std::to_string(++next_id), true, it->rows};
+        } else {
+            if (choice == 7) committed.insert(it->rows.begin(), it->rows.end());
+            open.erase(it);
+        }
+        for (const Position p : committed) RC_ASSERT(!closed.contains(p));
+    }
+};
+
+RC_GTEST_PROP(ReadMarkProperty, LosesNoRowAndClosesEveryHole, ()) {
+    World world;
+    ReadMark mark;
+    const auto steps = *rc::gen::container<std::vector<std::pair<int, std::size_t>>>(
+        rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange<std::size_t>(0, 1000)));
+    for (const auto& [choice, which] : steps) world.step(choice, which, mark);
+    // Everything ends; then everything is known.
+    while (!world.open.empty()) world.step(7, 0, mark);
+    world.read(mark, 100'000);
+    mark.writers_now({});
+    world.read(mark, 100'000);
+    RC_ASSERT(world.returned == world.committed);
+    RC_ASSERT(mark.holes().empty());
+    for (Position p = 1; p <= mark.mark(); ++p) {
+        RC_ASSERT(world.returned.contains(p) != world.closed.contains(p));
+    }
+}
+
+}  // namespace
+}  // namespace outbox::core

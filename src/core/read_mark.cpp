@@ -97,6 +97,12 @@ void ReadMark::merge_newest_generations() {
     generations_.erase(newest);
 }
 
+void ReadMark::forget_writers() {
+    for (Hole& hole : holes_) hole.generation = open_generation_;
+    generations_.clear();
+    last_prepared_.clear();
+}
+
 void ReadMark::reopen(Position position) {
     if (position > mark_ || position < 1) return;
     const auto after =

@@ -17,8 +17,8 @@ using spi::PositionRange;
 
 /// A transaction that may still insert into the outbox table.
 struct Writer {
-    std::string id;         ///< Opaque; never used for another transaction.
-    bool prepared = false;  ///< Waits for COMMIT PREPARED; it had another id before.
+    std::string id;         ///< Opaque; no other transaction's before `forget_writers`.
+    bool prepared = false;  ///< Waits for COMMIT PREPARED; it may have had another id before.
     friend auto operator<=>(const Writer&, const Writer&) = default;
 };
 
@@ -58,6 +58,10 @@ class ReadMark {
 
     /// Every writer there is, asked for after the last `read_done`.
     void writers_now(std::span<const Writer> writers);
+
+    /// What writers are called may have begun anew (another connection, a restarted server): every
+    /// hole waits for writers that are asked for from now on.
+    void forget_writers();
 
     /// A row was found where none could be: reads look there again. Below the mark only.
     void reopen(Position position);

@@ -137,6 +137,19 @@ TEST(ReadMark, ManyGenerationsUnderOneLongWriterStayBoundedAndSafe) {
     EXPECT_EQ(read(mark, {}).size(), 500U);
 }
 
+TEST(ReadMark, AskedAnewForWritersAfterTheyLostTheirNames) {
+    ReadMark mark;
+    read(mark, {3});
+    mark.writers_now({{kOne}});
+    mark.writers_now({});
+    mark.forget_writers();
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({{kPrepared}});
+    EXPECT_TRUE(read(mark, {}).empty());
+    mark.writers_now({});
+    EXPECT_EQ(read(mark, {}), (Ranges{{1, 2}}));
+}
+
 TEST(ReadMark, AReopenedPositionIsAHoleOnce) {
     ReadMark mark;
     read(mark, {5, 6});
@@ -211,8 +224,9 @@ struct World {
 RC_GTEST_PROP(ReadMarkProperty, LosesNoRowAndClosesEveryHole, ()) {
     World world;
     ReadMark mark;
+    const auto count = *rc::gen::inRange<std::size_t>(0, 400);
     const auto steps = *rc::gen::container<std::vector<std::pair<int, std::size_t>>>(
-        rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange<std::size_t>(0, 1000)));
+        count, rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange<std::size_t>(0, 1000)));
     for (const auto& [choice, which] : steps) world.step(choice, which, mark);
     // Everything ends; then everything is known.
     while (!world.open.empty()) world.step(7, 0, mark);

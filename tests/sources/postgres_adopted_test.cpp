@@ -174,9 +174,20 @@ TEST_F(PendingPublished, DoesNotReturnAgainWhatOnlyThisRouteHasFinished) {
     relay.reader().forget({{events[0].position}});
     EXPECT_THAT(relay.read_ids(), IsEmpty());
     relay.publish({events[0].position});
-    other->forget({{events[0].position}});
     EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
     EXPECT_THAT(relay.read_ids(), IsEmpty());
+    // Set back while the other route has not let go of it: a delivery of its own.
+    pg_.exec("UPDATE outbox SET status = 'PENDING' WHERE id = '" + std::string(kFirst) + "'");
+    const auto again = relay.read();
+    ASSERT_EQ(again.size(), 1U);
+    EXPECT_NE(again[0].position, events[0].position);
+    other->forget({{events[0].position}});
+    others.clear();
+    require(other->read(kAll, others));
+    ASSERT_EQ(others.size(), 1U);
+    EXPECT_EQ(others.events()[0].position, again[0].position);
+    relay.publish({again[0].position});
+    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
 }
 
 class NewSent : public AdoptedTable {

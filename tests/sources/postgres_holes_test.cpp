@@ -118,6 +118,38 @@ TEST_F(Holes, StayOpenForATransactionThatIsPreparedWhileTheyAreWatched) {
     EXPECT_THAT(payloads(relay), ElementsAre("1"));
 }
 
+// After a crash the server knows a prepared transaction under another name.
+TEST(HolesOfACrash, StayOpenForAPreparedTransactionThatSurvivedIt) {
+    PostgresServer server;
+    const std::string url = server.create_database();
+    migrate(url);
+    postgres::PostgresSourceConfig config;
+    config.url = url;
+    Relay relay(config);
+    const auto insert = [](const char* payload) {
+        return std::string("INSERT INTO outbox_events (topic, payload) VALUES ('t', '") + payload +
+               "')";
+    };
+    Pg(url).exec("BEGIN; " + insert("1") + "; PREPARE TRANSACTION 'survivor'");
+    Pg(url).exec(insert("2"));
+    EXPECT_EQ(relay.read().size(), 1U);
+    const auto read_for = [&](std::chrono::milliseconds time) {
+        const auto until = std::chrono::steady_clock::now() + time;
+        while (std::chrono::steady_clock::now() < until) ASSERT_TRUE(relay.read().empty());
+    };
+    read_for(100ms);
+    server.stop(PostgresServer::Stop::kImmediate);
+    spi::EventBatch lost;
+    EXPECT_FALSE(relay.reader().read(kAll, lost).ok());
+    server.start();
+    read_for(150ms);
+    EXPECT_TRUE(relay.closed().empty());
+    Pg(url).exec("COMMIT PREPARED 'survivor'");
+    const auto late = relay.read();
+    ASSERT_EQ(late.size(), 1U);
+    EXPECT_EQ(late[0].payload, "1");
+}
+
 TEST_F(Holes, AreClosedWhenAPreparedTransactionIsRolledBack) {
     Relay relay(config());
     pg_.exec("BEGIN; " + insert("1") + "; PREPARE TRANSACTION 'never'");

@@ -41,7 +41,8 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
     : table_(table),
       select_(select_list(table, config)),
       writers_sql_(
-          "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' "
+          "SELECT DISTINCT virtualtransaction, pid IS NULL FROM pg_locks WHERE locktype = "
+          "'relation' "
           "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
           "AND relation = " +
           quote_literal(table.sql) + "::regclass AND mode = 'RowExclusiveLock' AND granted"),
@@ -61,7 +62,8 @@ std::string PositionReader::rows_sql(const std::string& mark, const std::string&
            tail;
 }
 
-Status PositionReader::prepare(Connection& connection) const {
+Status PositionReader::prepare(Connection& connection) {
+    mark_.forget_writers();
     const std::string position = "t." + quote_identifier(table_.position);
     Params types;
     types.integer(0).integer(0);
@@ -89,9 +91,7 @@ Status PositionReader::look_after_holes(Connection& connection) {
     if (!rows.ok()) return rows.status();
     std::vector<core::Writer> writers;
     for (int row = 0; row < rows->size(); ++row) {
-        std::string id = rows->string(row, 0);
-        const bool prepared = id.starts_with("-1/");
-        writers.push_back({std::move(id), prepared});
+        writers.push_back({rows->string(row, 0), rows->boolean(row, 1)});
     }
     mark_.writers_now(writers);
     writers_asked_ = now;

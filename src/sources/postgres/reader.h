@@ -31,7 +31,7 @@ class PositionReader final : public spi::Reader {
   private:
     using Clock = std::chrono::steady_clock;
 
-    Status prepare(Connection& connection) const;
+    Status prepare(Connection& connection);
     Status look_after_holes(Connection& connection);
     Status look_below_mark(Connection& connection);
     Status start(Connection& connection, std::size_t limit);

@@ -1,0 +1,160 @@
+// PostgreSQL to Kafka while the relay and the broker are killed and restarted.
+
+#include <algorithm>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <random>
+#include <signal.h>
+#include <string>
+
+#include "tests/chaos/load.h"
+#include "tests/support/eventually.h"
+#include "tests/support/kafka_client.h"
+#include "tests/support/pg.h"
+#include "tests/support/process.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDeadline = 90s;
+
+class KafkaChaos : public testing::Test {
+  protected:
+    KafkaChaos() : url_(shared_postgres().create_database()) {
+        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
+        if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
+        create_topic(shared_kafka().bootstrap(), topic_, 12);
+    }
+
+    Process relay() {
+        return Process({.command = {OUTBOX, "relay", "--from", url_, "--to",
+                                    "kafka://" + shared_kafka().bootstrap(), "--admin", "off",
+                                    "--topic-template", topic_}});
+    }
+    long long epoch() {
+        return Pg(url_).number("SELECT coalesce(max(epoch), 0) FROM outbox_lease");
+    }
+    bool delivered_all() {
+        return Pg(url_).value("SELECT NOT EXISTS (SELECT FROM outbox_events)") == "t";
+    }
+
+    // Every partition in its order; a key has one partition.
+    void verify(const Load& load) {
+        core::Verifier verifier;
+        const std::vector<core::JournalLine> produced = load.produced();
+        for (const core::JournalLine& line : produced) ASSERT_TRUE(verifier.produced(line).ok());
+        KafkaReader reader(shared_kafka().bootstrap(), topic_);
+        std::vector<KafkaRecord> records = reader.read(produced.size() * 10, 5s);
+        std::stable_sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
+            return std::pair(a.partition, a.offset) < std::pair(b.partition, b.offset);
+        });
+        ASSERT_TRUE(verifier.begin_received(topic_).ok());
+        for (const KafkaRecord& record : records) {
+            core::JournalLine line;
+            line.id = record.header("id").value_or("");
+            line.key = record.key.value_or("");
+            const std::string value = record.value.value_or("");
+            line.n = std::stoll(value.substr(value.find("\"n\": ") + 5));
+            ASSERT_TRUE(verifier.received(line).ok());
+        }
+        const Result<core::Verdict> verdict = verifier.finish();
+        ASSERT_TRUE(verdict.ok());
+        EXPECT_EQ(verdict->lost, 0);
+        EXPECT_EQ(verdict->ghosts, 0);
+        EXPECT_EQ(verdict->out_of_order, 0);
+        EXPECT_GT(verdict->produced, 0);
+    }
+
+    std::string url_;
+    std::string topic_ = "load-" + url_.substr(url_.rfind('/') + 1);
+};
+
+TEST_F(KafkaChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
+    Load load(url_, 50);
+    load.start(4);
+    std::mt19937 random(7);
+    for (int round = 0; round < 8; ++round) {
+        const long long before = epoch();
+        Process relay = this->relay();
+        ASSERT_TRUE(
+            eventually(kDeadline, "the relay has the lease", [&] { return epoch() > before; }));
+        const long long target = load.committed() + 50 + static_cast<long long>(random() % 200);
+        ASSERT_TRUE(eventually(kDeadline, "more events are committed",
+                               [&] { return load.committed() >= target; }));
+        relay.kill(SIGKILL);
+        ASSERT_TRUE(relay.wait(kDeadline));
+    }
+    load.stop();
+    Process relay = this->relay();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    verify(load);
+}
+
+TEST_F(KafkaChaos, ABrokerThatIsAwayCostsNoAttemptAndTheBacklogDrains) {
+    Load load(url_, 50);
+    load.start(3);
+    Process relay = this->relay();
+    ASSERT_TRUE(eventually(kDeadline, "events flow", [&] {
+        return load.committed() > 100 &&
+               Pg(url_).number("SELECT count(*) FROM outbox_events") < load.committed();
+    }));
+    for (int round = 0; round < 2; ++round) {
+        if (round == 0) {
+            shared_kafka().stop();
+        } else {
+            shared_kafka().kill();
+        }
+        ASSERT_TRUE(eventually(kDeadline, "the circuit opens", [&] {
+            const std::string log = relay.stderr_text();
+            const auto open = log.rfind("circuit_open");
+            return open != std::string::npos &&
+                   log.find("circuit_closed", open) == std::string::npos;
+        })) << relay.stderr_text();
+        const long long target = load.committed() + 100;
+        ASSERT_TRUE(
+            eventually(kDeadline, "the backlog grows", [&] { return load.committed() >= target; }));
+        EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_delivery"), 0);
+        EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
+        shared_kafka().start();
+        const long long committed = load.committed();
+        ASSERT_TRUE(eventually(kDeadline, "the backlog drains", [&] {
+            return Pg(url_).number("SELECT count(*) FROM outbox_events") <
+                   load.committed() - committed + 50;
+        })) << relay.stderr_text();
+    }
+    load.stop();
+    ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }))
+        << relay.stderr_text();
+    EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    verify(load);
+}
+
+TEST_F(KafkaChaos, ARecordThatTheBrokerRefusesGoesToDeadLettersAndDelaysNoOther) {
+    create_topic(shared_kafka().bootstrap(), topic_ + "-small", 3, {{"max.message.bytes", "2000"}});
+    Pg pg(url_);
+    pg.exec(
+        "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload, topic) "
+        "SELECT 'Order', 'k' || (g % 5), 'E', jsonb_build_object('n', g, 'fill', CASE WHEN g = 10 "
+        "THEN (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 200) i) ELSE '' END), "
+        "'" +
+        topic_ + "-small' FROM generate_series(1, 50) g");
+    Process relay = this->relay();
+    ASSERT_TRUE(eventually(kDeadline, "all is settled", [&] { return delivered_all(); }))
+        << relay.stderr_text();
+    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_dead_letters"), 1);
+    EXPECT_EQ(pg.value("SELECT convert_from(payload, 'UTF8')::jsonb ->> 'n' FROM "
+                       "outbox_dead_letters"),
+              "10");
+    KafkaReader reader(shared_kafka().bootstrap(), topic_ + "-small");
+    EXPECT_EQ(reader.read(49, kDeadline).size(), 49U);
+    relay.stop();
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -45,7 +45,7 @@ void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
         urgent_ = urgent_ || outcomes.urgent();
         pending_[route].append(std::move(outcomes));
     }
-    outcomes.clear();
+    outcomes.clear();  // NOLINT(bugprone-use-after-move): makes it usable again
     changed_.notify_one();
 }
 

@@ -112,7 +112,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     }
     if (!kept) lease_view_.end();
     term.finish(handing_over ? options_.shutdown_grace_ms : kLostLeaseGraceMs);
-    const Status error = term.error();
+    Status error = term.error();
     opened = ErrorInfo{};  // connections and sinks close before another relay may begin
     if (kept) lease_.release();
     if (error.ok()) return {};

@@ -19,6 +19,12 @@ constexpr std::size_t kMaxRefill = 500;
 // A destination is asked at least this often whether it is back.
 constexpr std::int64_t kCircuitMaxMs = 5'000;
 
+// What is stored beside the error's code, which therefore is not a part of it.
+std::string detail_of(const ErrorInfo& error) {
+    return error.backend_code.empty() ? error.message
+                                      : "(" + error.backend_code + ") " + error.message;
+}
+
 }  // namespace
 
 Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
@@ -443,7 +449,7 @@ void Pipeline::retry_later(core::SlotId slot, const ErrorInfo& error) {
     outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
                                 std::string(event.order_key()), attempts,
                                 deps_.clock.wall_us() + delay_us,
-                                std::string(error_code_name(error.code)), describe(error)});
+                                std::string(error_code_name(error.code)), detail_of(error)});
     lanes_.block(slot, attempts, deps_.clock.boot_us() + delay_us);
 }
 
@@ -465,7 +471,7 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
     letter.position = work.position;
     letter.attempts = work.attempts + 1;
     letter.error_code = error_code_name(error.code);
-    letter.error = describe(error);
+    letter.error = detail_of(error);
     letter.event.add_copy(event);
     const core::LaneKey key = lanes_.key(slot);
     if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
@@ -493,7 +499,7 @@ void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool
                                           work.attempts + 1,
                                           0,
                                           std::string(error_code_name(error.code)),
-                                          describe(error)});
+                                          detail_of(error)});
     } else {
         redelivery_attempts_[dead_id] = work.attempts + 1;
     }

@@ -68,6 +68,18 @@ TEST_F(BadInput, WrongUrls) {
     expect_refusal({"relay", "--to", "null:"}, kUsage, "OUTBOX_FROM");
 }
 
+TEST_F(BadInput, FilesThatAreNoDatabase) {
+    expect_refusal({"status", "--db", "sqlite://" + outbox_.file("missing.db").string()},
+                   kUnreachable, "`outbox migrate --db` makes it");
+    const std::string text = outbox_.write("text.db", "no database").string();
+    expect_refusal({"status", "--db", "sqlite://" + text}, kDatabase, "file is not a database");
+}
+
+TEST_F(BadInput, OptionsThatBreakAPromiseOfKafka) {
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "kafka://h:1?kafka.acks=1"}, kUsage,
+                   "kafka.acks cannot be set");
+}
+
 TEST_F(BadInput, ServerThatIsNotThere) {
     const std::string url = "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/shop";
     for (const char* command : {"migrate", "status", "prune"}) {

@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class Operate : public testing::Test {
   protected:
@@ -165,6 +166,52 @@ TEST_F(Operate, PruneRemovesOldPublishedRowsAndNoOthers) {
     EXPECT_EQ(count("status = 'PUBLISHED'"), 1200);
     EXPECT_EQ(result({"prune", "--table", "orders_outbox", "--retention", "1h"})["removed"], 1200);
     EXPECT_EQ(count("status = 'PUBLISHED'"), 0);
+}
+
+TEST(OperateSqlite, AnswersTheSameQuestions) {
+    OutboxBinary outbox;
+    const std::string url = "sqlite://" + outbox.file("shop.db").string();
+    const auto result = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url, "--json"});
+        const Finished ended = outbox.run(arguments);
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out);
+    };
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    const Finished inserted = run(
+        {{"sqlite3", outbox.file("shop.db").string(),
+          "INSERT INTO outbox_events (id, topic, key, event_type, payload) VALUES "
+          "('e1', 'orders', 'k1', 'Made', '{}'), ('e2', 'elsewhere', 'k2', 'Made', '{\"a\":1}'),"
+          "('e3', 'elsewhere', 'k3', 'Made', '{}')"}});
+    ASSERT_EQ(inserted.status.code, 0) << inserted.err;
+    EXPECT_EQ(result({"status"})["backlog"], 3);
+    Process running = outbox.start_relay(
+        {"--from", url, "--to", "stdout:", "--admin", "off", "--allowed-topic", "orders"});
+    ASSERT_TRUE(eventually(30s, "figures of the route", [&] {
+        const json status = result({"status"});
+        return status["dead"] == 2 && !status["routes"].empty() &&
+               status["routes"][0]["published_total"] == 1;
+    }));
+    EXPECT_EQ(result({"status"})["lease"]["held"], true);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(json::parse(running.stdout_text())["id"], "e1");
+    EXPECT_EQ(result({"status"})["lease"]["held"], false);
+
+    EXPECT_EQ(result({"dead", "list"}).size(), 2U);
+    const json shown = result({"dead", "show", "e2"})[0];
+    EXPECT_EQ(shown["payload"], json({{"a", 1}}));
+    EXPECT_EQ(shown["error_code"], "OB_TOPIC_INVALID");
+    EXPECT_THAT(shown["error"].get<std::string>(), Not(HasSubstr("OB_TOPIC_INVALID")));
+    EXPECT_EQ(result({"dead", "retry", "--event-type", "Made", "--key", "k3"})["matched"], 1);
+    EXPECT_EQ(result({"dead", "discard", "e2"})["matched"], 1);
+    const json left = result({"dead", "list"});
+    ASSERT_EQ(left.size(), 1U);
+    EXPECT_NE(left[0]["retry_requested_at"], json());
+    Process lenient = outbox.start_relay({"--from", url, "--to", "stdout:", "--admin", "off"});
+    EXPECT_TRUE(eventually(30s, "the retried one is delivered",
+                           [&] { return result({"dead", "list"}).empty(); }));
+    EXPECT_EQ(lenient.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(json::parse(lenient.stdout_text())["id"], "e3");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <outbox/spi/sink.h>
 
 #include "tests/conformance/courier.h"
+#include "tests/conformance/letters.h"
 
 // What every sink must do. A backend's test includes this file, writes a `SinkFixture`, and
 // instantiates the suites that its destination allows:
@@ -22,14 +22,6 @@
 //   SinkOutage        destinations that can go down and come back
 
 namespace outbox::test {
-
-/// A record as it arrived.
-struct Arrived {
-    std::string id;
-    std::optional<std::string> key;
-    std::optional<std::string> value;
-    std::vector<std::pair<std::string, std::string>> headers;
-};
 
 /// One destination and how to look into it.
 class SinkFixture {
@@ -44,8 +36,8 @@ class SinkFixture {
     virtual std::unique_ptr<spi::Sink> open(bool small) = 0;
     /// A topic that nobody used before and that takes values of 1 MiB.
     virtual std::string new_topic() = 0;
-    /// Everything that arrived in the topic, once there are `count` records; what came until a
-    /// deadline of the fixture otherwise. Order holds per key.
+    /// Everything that arrived in the topic, repeats included, once `count` different ids are
+    /// there; what came until a deadline of the fixture otherwise. Order holds per key.
     virtual std::vector<Arrived> arrived(const std::string& topic, std::size_t count) = 0;
     virtual void go_down() {}
     virtual void come_back() {}
@@ -64,42 +56,6 @@ class SinkReadBack : public SinkSuite {};
 class SinkOutage : public SinkSuite {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SinkReadBack);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SinkOutage);
-
-inline std::vector<Letter> letters(const std::string& topic, std::size_t count, std::size_t keys,
-                                   std::size_t value_bytes = 20) {
-    std::vector<Letter> all;
-    all.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        Letter letter;
-        letter.id = "id-" + std::to_string(i);
-        letter.topic = topic;
-        letter.key = "key-" + std::to_string(i % keys);
-        letter.value = std::string(value_bytes, 'v');
-        letter.headers = {{"id", letter.id}};
-        all.push_back(std::move(letter));
-    }
-    return all;
-}
-
-/// Empty when the first occurrence of every letter arrived, in the order of its key.
-inline std::string missing_or_reordered(const std::vector<Letter>& sent,
-                                        const std::vector<Arrived>& arrived) {
-    std::map<std::string, std::vector<std::string>> wanted;
-    for (const Letter& letter : sent) wanted[letter.key.value_or("")].push_back(letter.id);
-    std::map<std::string, std::vector<std::string>> found;
-    std::set<std::string> seen;
-    for (const Arrived& record : arrived) {
-        if (seen.insert(record.id).second) found[record.key.value_or("")].push_back(record.id);
-    }
-    for (const auto& [key, ids] : wanted) {
-        if (found[key] == ids) continue;
-        std::string text = "key " + key + ": sent " + std::to_string(ids.size()) + ", arrived " +
-                           std::to_string(found[key].size()) + ":";
-        for (const std::string& id : found[key]) text += " " + id;
-        return text;
-    }
-    return {};
-}
 
 TEST_P(SinkConformance, CompletesEveryTokenExactlyOnce) {
     const auto sink = fixture_->open(false);

@@ -2,6 +2,7 @@
 
 #include "sinks/kafka/sink.h"
 #include "tests/conformance/sink_suite.h"
+#include "tests/sinks/kafka_admin.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/servers.h"
 
@@ -23,13 +24,7 @@ class KafkaFixture : public SinkFixture {
         return topic;
     }
     std::vector<Arrived> arrived(const std::string& topic, std::size_t count) override {
-        KafkaReader reader(shared_kafka().bootstrap(), topic);
-        std::vector<Arrived> found;
-        for (const auto& record : reader.read(count, std::chrono::seconds(30))) {
-            found.push_back(
-                {record.header("id").value_or(""), record.key, record.value, record.headers});
-        }
-        return found;
+        return kafka_arrived(shared_kafka().bootstrap(), topic, count);
     }
     void go_down() override { shared_kafka().kill(); }
     void come_back() override { shared_kafka().start(); }

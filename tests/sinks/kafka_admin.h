@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/letters.h"
+
+namespace outbox::test {
+
+// What an operator does to a broker while the sink is at work. Every error throws
+// std::runtime_error.
+
+void set_max_message_bytes(const std::string& bootstrap, const std::string& topic,
+                           std::size_t bytes);
+// Returns when the broker no longer knows the topic.
+void delete_topic(const std::string& bootstrap, const std::string& topic);
+void deny_write(const std::string& bootstrap, const std::string& topic);
+void allow_write_again(const std::string& bootstrap, const std::string& topic);
+
+// Everything in the topic, repeats included, once `count` different ids are there or after 30 s.
+std::vector<Arrived> kafka_arrived(const std::string& bootstrap, const std::string& topic,
+                                   std::size_t count);
+
+}  // namespace outbox::test

@@ -41,7 +41,7 @@ constexpr const char* kLook =
 // Positions are given in the order of the arrays.
 constexpr const char* kInsert =
     "INSERT INTO outbox_mailbox (mailbox, id, topic, key, headers, payload) "
-    "SELECT $1, r.id, r.topic, r.key, r.headers::jsonb, r.payload "
+    "SELECT $1, r.id, r.topic, r.key, r.headers::json, r.payload "
     "FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY "
     "     AS r(id, topic, key, headers, payload, n) "
     "ORDER BY r.n ON CONFLICT (mailbox, id) DO NOTHING";
@@ -222,6 +222,8 @@ class PostgresClient final : public Client {
 
     Status wait_for_answer(Clock::time_point deadline) {
         while (PQisBusy(connection_.get()) != 0) {
+            // The connection is closed: PQgetResult says why and does not block.
+            if (PQsocket(connection_.get()) < 0) return {};
             const int flushed = PQflush(connection_.get());
             const int events = flushed == 1 ? POLLIN | POLLOUT : POLLIN;
             if (flushed < 0) return connection_error();

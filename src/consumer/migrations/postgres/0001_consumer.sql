@@ -20,7 +20,7 @@ CREATE TABLE outbox_inbox_dead_letters (
     message_id         text NOT NULL,
     topic              text NOT NULL,
     key                text,
-    headers            jsonb,
+    headers            json,
     payload            bytea,
     attempts           integer NOT NULL,
     error_code         text NOT NULL,

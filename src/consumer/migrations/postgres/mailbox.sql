@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS outbox_mailbox (
     id          text NOT NULL CHECK (id <> ''),
     topic       text NOT NULL,
     key         text,
-    headers     jsonb CHECK (jsonb_typeof(headers) = 'object'),
+    headers     json CHECK (json_typeof(headers) = 'object'),
     payload     bytea,
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (mailbox, position),

@@ -216,7 +216,9 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event) {
     if (event.position != 0 && !failing_.empty()) failing_.erase(failing_name(event));
     lost_times_ = 0;
     if (attempt.taken == Taken::kGone) return Outcome::kGone;
-    bump(attempt.taken == Taken::kNew ? applied_ : repeats_);
+    const bool is_new = attempt.taken == Taken::kNew;
+    bump(is_new ? applied_ : repeats_);
+    say(is_new ? What::kApplied : What::kRepeat, {}, &message);
     return Outcome::kDone;
 }
 

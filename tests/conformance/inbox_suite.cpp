@@ -165,6 +165,26 @@ TEST_P(InboxSuite, DropsARepeatThatIsDeliveredAfterTheFirstWasApplied) {
     EXPECT_EQ(waiting(), "0");
 }
 
+TEST_P(InboxSuite, ReportsWhatWasAppliedOrDroppedOnceItIsCommitted) {
+    MailboxOptions options;
+    std::vector<std::string> committed;  // rows of the inbox at the time of each report
+    options.on_report = [&](const ConsumerReport& report) {
+        done_.push_back({report.what, report.error, std::string(report.message->id)});
+        committed.push_back(value("SELECT count(*) FROM outbox_inbox"));
+    };
+    auto member = consumer(apply, options);
+    for (const char* id : {"a", "a", "b"}) {
+        put(id, "k");
+        EXPECT_EQ(member.drain(), 1U);
+    }
+    ASSERT_EQ(done_.size(), 3U);
+    EXPECT_EQ(done_[0].what, What::kApplied);
+    EXPECT_EQ(done_[1].what, What::kRepeat);
+    EXPECT_EQ(done_[2].what, What::kApplied);
+    EXPECT_EQ(done_[2].id, "b");
+    EXPECT_THAT(committed, ElementsAre("1", "1", "2"));
+}
+
 TEST_P(InboxSuite, LeavesOtherMailboxesAlone) {
     put("a", "k", "{}", "inventory");
     put("a", "k", "{}", "notification");

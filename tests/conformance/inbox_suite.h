@@ -82,8 +82,11 @@ class InboxSuite : public testing::TestWithParam<InboxBackendParam> {
     MailboxConsumer consumer(InboxBackend::Handler handler = apply, MailboxOptions options = {}) {
         if (!options.on_report) {
             options.on_report = [this](const ConsumerReport& report) {
-                reports_.push_back({report.what, report.error,
-                                    report.message ? std::string(report.message->id) : ""});
+                using What = ConsumerReport::What;
+                const bool done = report.what == What::kApplied || report.what == What::kRepeat;
+                (done ? done_ : reports_)
+                    .push_back({report.what, report.error,
+                                report.message ? std::string(report.message->id) : ""});
             };
         }
         return backend_->consumer(std::move(handler), std::move(options));
@@ -102,7 +105,8 @@ class InboxSuite : public testing::TestWithParam<InboxBackendParam> {
     };
     std::unique_ptr<InboxBackend> backend_;
     std::unique_ptr<InboxBackend::Session> db_;
-    std::vector<Report> reports_;
+    std::vector<Report> done_;     // messages applied and dropped
+    std::vector<Report> reports_;  // everything else
 };
 
 }  // namespace outbox::test

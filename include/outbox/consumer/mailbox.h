@@ -14,6 +14,8 @@ namespace outbox {
 /// What a consumer reports while it goes on.
 struct ConsumerReport {
     enum class What : std::uint8_t {
+        kApplied,       ///< The message was handled and its transaction is committed.
+        kRepeat,        ///< The message was dropped: the inbox knew its id.
         kRetry,         ///< The message failed and is tried again; its key waits, others go on.
         kDeadLetter,    ///< The message was moved to outbox_inbox_dead_letters.
         kDisconnected,  ///< The database fails; nothing counts; tried again. Once per change.
@@ -22,8 +24,8 @@ struct ConsumerReport {
         kActive,        ///< This member holds the mailbox.
     };
     What what = What::kRetry;
-    ErrorInfo error;                   ///< Not set for kConnected, kStandby, kActive.
-    const Message* message = nullptr;  ///< For kRetry and kDeadLetter; valid during the call.
+    ErrorInfo error;                   ///< Set for kRetry, kDeadLetter and kDisconnected.
+    const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 
 struct MailboxOptions {

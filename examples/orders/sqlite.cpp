@@ -14,7 +14,7 @@ Sqlite::Sqlite(const std::string& path) {
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     const int result = sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr);
     try {
-        if (result != SQLITE_OK) fail("cannot open " + path);
+        if (result != SQLITE_OK) throw_sqlite_error(handle_, "cannot open " + path);
         sqlite3_busy_timeout(handle_, kBusyTimeoutMs);
         exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON");
     } catch (...) {
@@ -25,14 +25,14 @@ Sqlite::Sqlite(const std::string& path) {
 
 void Sqlite::exec(const std::string& sql) {
     if (sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
-        fail("SQLite refused a statement");
+        throw_sqlite_error(handle_, "SQLite refused a statement");
 }
 
-void Sqlite::fail(const std::string& what) const {
+void throw_sqlite_error(sqlite3* connection, const std::string& what) {
     using outbox::Advice;
     using outbox::ErrorCode;
-    const int code = sqlite3_errcode(handle_);
-    const std::string message = what + ": " + sqlite3_errmsg(handle_);
+    const int code = sqlite3_errcode(connection);
+    const std::string message = what + ": " + sqlite3_errmsg(connection);
     switch (code & 0xff) {
         case SQLITE_FULL:
             throw outbox::Error(ErrorCode::kDiskFull, Advice::kRetryDestination,
@@ -48,29 +48,29 @@ void Sqlite::fail(const std::string& what) const {
     }
 }
 
-SqliteStatement::SqliteStatement(Sqlite& connection, const std::string& sql)
+SqliteStatement::SqliteStatement(sqlite3* connection, const std::string& sql)
     : connection_(connection) {
-    if (sqlite3_prepare_v2(connection.handle(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK)
-        connection.fail("SQLite refused a statement");
+    if (sqlite3_prepare_v2(connection, sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK)
+        throw_sqlite_error(connection, "SQLite refused a statement");
 }
 
 SqliteStatement& SqliteStatement::bind(int parameter, const std::string& value) {
     if (sqlite3_bind_text64(statement_, parameter, value.data(), value.size(), SQLITE_TRANSIENT,
                             SQLITE_UTF8) != SQLITE_OK)
-        connection_.fail("cannot bind a value");
+        throw_sqlite_error(connection_, "cannot bind a value");
     return *this;
 }
 
 SqliteStatement& SqliteStatement::bind(int parameter, std::int64_t value) {
     if (sqlite3_bind_int64(statement_, parameter, value) != SQLITE_OK)
-        connection_.fail("cannot bind a value");
+        throw_sqlite_error(connection_, "cannot bind a value");
     return *this;
 }
 
 bool SqliteStatement::step() {
     const int result = sqlite3_step(statement_);
     if (result != SQLITE_ROW && result != SQLITE_DONE)
-        connection_.fail("SQLite refused a statement");
+        throw_sqlite_error(connection_, "SQLite refused a statement");
     return result == SQLITE_ROW;
 }
 

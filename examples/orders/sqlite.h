@@ -21,16 +21,17 @@ class Sqlite {
     /// Several statements without results.
     void exec(const std::string& sql);
 
-    [[noreturn]] void fail(const std::string& what) const;
-
   private:
     sqlite3* handle_ = nullptr;
 };
 
+/// Throws the `outbox::Error` for the last failure on this connection.
+[[noreturn]] void throw_sqlite_error(sqlite3* connection, const std::string& what);
+
 /// A statement and its current row. Text that a column gives is a copy.
 class SqliteStatement {
   public:
-    SqliteStatement(Sqlite& connection, const std::string& sql);
+    SqliteStatement(sqlite3* connection, const std::string& sql);
     ~SqliteStatement() { sqlite3_finalize(statement_); }
     SqliteStatement(const SqliteStatement&) = delete;
     SqliteStatement& operator=(const SqliteStatement&) = delete;
@@ -44,7 +45,7 @@ class SqliteStatement {
     [[nodiscard]] std::int64_t integer(int column) const;
 
   private:
-    Sqlite& connection_;
+    sqlite3* connection_;
     sqlite3_stmt* statement_ = nullptr;
 };
 

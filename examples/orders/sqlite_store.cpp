@@ -50,7 +50,7 @@ class SqliteStore : public Store {
 
     std::optional<Order> find(const std::string& id) override {
         auto connection = pool_.take();
-        SqliteStatement row(*connection,
+        SqliteStatement row(connection->handle(),
                             "SELECT id, user_id, product_id, quantity, total_cents, status, "
                             "created_at FROM orders WHERE id = ?1");
         row.bind(1, id);
@@ -65,7 +65,7 @@ class SqliteStore : public Store {
 
     std::vector<std::string> pending(int limit) override {
         auto connection = pool_.take();
-        SqliteStatement row(*connection,
+        SqliteStatement row(connection->handle(),
                             "SELECT id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
                             "coalesce(event_type, ''), coalesce(payload, 'null'), occurred_at, "
                             "attempts, status FROM outbox_status WHERE status <> 'DEAD' "
@@ -80,7 +80,7 @@ class SqliteStore : public Store {
 
     std::int64_t pending_count() override {
         auto connection = pool_.take();
-        SqliteStatement row(*connection, "SELECT count(*) FROM outbox_events");
+        SqliteStatement row(connection->handle(), "SELECT count(*) FROM outbox_events");
         row.step();
         return row.integer(0);
     }
@@ -89,13 +89,13 @@ class SqliteStore : public Store {
     void save(Sqlite& connection, OrderAggregate& aggregate) const {
         const auto& [id, details, status, created_at] = aggregate.order();
         if (order_by_ == OrderBy::kUser) {
-            SqliteStatement next(connection,
+            SqliteStatement next(connection.handle(),
                                  "INSERT INTO order_counters VALUES (?1, 1) ON CONFLICT (user_id) "
                                  "DO UPDATE SET last_n = last_n + 1 RETURNING last_n");
             next.bind(1, details.user_id).step();
             aggregate.set_n(next.integer(0));
         }
-        SqliteStatement insert(connection,
+        SqliteStatement insert(connection.handle(),
                                "INSERT INTO orders VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
         insert.bind(1, id).bind(2, details.user_id).bind(3, details.product_id);
         insert.bind(4, details.quantity).bind(5, details.total_amount.cents);

@@ -1,0 +1,88 @@
+#include <chrono>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/process.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kProofs =
+    "\nlost 0, ghosts 0, out of order 0, repeats applied 0, dead letters 1 ";
+
+ProcessOptions demo(const TemporaryFolder& folder, const std::vector<std::string>& arguments = {}) {
+    std::vector<std::string> command{"/usr/bin/python3", DEMO, PROGRAMS};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return {.command = command, .environment = {{"TMPDIR", folder.path().string()}}};
+}
+
+// Command lines of the processes whose working folder is inside `folder`.
+std::vector<std::string> processes_in(const std::filesystem::path& folder) {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        std::error_code error;
+        const auto cwd = std::filesystem::read_symlink(entry.path() / "cwd", error);
+        if (!error && cwd.string().starts_with(folder.string()))
+            found.push_back(read_file(entry.path() / "cmdline"));
+    }
+    return found;
+}
+
+TEST(Demo, ProvesThatNothingIsLostThoughTheRelayIsKilled) {
+    const TemporaryFolder folder("demo");
+    const Finished finished = run(demo(folder), 240s);
+    EXPECT_EQ(finished.status, (ExitStatus{0, 0})) << finished.out << finished.err;
+    const auto verdict = finished.out.rfind(kProofs);
+    ASSERT_NE(verdict, std::string::npos) << finished.out;
+    EXPECT_EQ(finished.out.find('\n', verdict + 1), finished.out.size() - 1) << finished.out;
+    EXPECT_NE(finished.out.find("$ curl "), std::string::npos);
+    EXPECT_NE(finished.out.find("\"status\":\"CREATED\""), std::string::npos);
+    EXPECT_NE(finished.out.find("dead letter: "), std::string::npos);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Demo, LeavesNothingBehindWhenInterrupted) {
+    const TemporaryFolder folder("demo");
+    Process process(demo(folder));
+    ASSERT_TRUE(eventually(60s, "orders are taken", [&] {
+        return process.stdout_text().find("CREATED") != std::string::npos;
+    }));
+    EXPECT_FALSE(processes_in(folder.path()).empty());
+    process.kill(SIGINT);
+    EXPECT_EQ(process.wait(60s), (ExitStatus{130, 0}));
+    EXPECT_TRUE(processes_in(folder.path()).empty()) << processes_in(folder.path())[0];
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Demo, ItsProgramsEndWithItEvenWhenItIsKilled) {
+    const TemporaryFolder folder("demo");
+    Process process(demo(folder, {"--keep-running"}));
+    ASSERT_TRUE(eventually(60s, "orders are taken", [&] {
+        return process.stdout_text().find("CREATED") != std::string::npos;
+    }));
+    process.kill(SIGKILL);
+    process.wait(10s);
+    EXPECT_TRUE(eventually(30s, "its programs are gone",
+                           [&] { return processes_in(folder.path()).empty(); }));
+}
+
+TEST(MailboxService, SaysWhatIsWrongAtTheStart) {
+    const TemporaryFolder folder("mailbox-service");
+    const std::string program = std::string(PROGRAMS) + "/inventory-service";
+    for (const std::string& url : {std::string(), std::string("postgresql://localhost/x"),
+                                  "sqlite://" + (folder / "no" / "such.db").string()}) {
+        const Finished finished =
+            run({.command = {program}, .environment = {{"DATABASE_URL", url}}}, 30s);
+        EXPECT_EQ(finished.status, (ExitStatus{2, 0})) << url;
+        EXPECT_TRUE(finished.err.starts_with("inventory-service: ")) << finished.err;
+    }
+}
+
+}  // namespace
+}  // namespace outbox::test

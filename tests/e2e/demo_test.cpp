@@ -76,7 +76,7 @@ TEST(MailboxService, SaysWhatIsWrongAtTheStart) {
     const TemporaryFolder folder("mailbox-service");
     const std::string program = std::string(PROGRAMS) + "/inventory-service";
     for (const std::string& url : {std::string(), std::string("postgresql://localhost/x"),
-                                  "sqlite://" + (folder / "no" / "such.db").string()}) {
+                                   "sqlite://" + (folder / "no" / "such.db").string()}) {
         const Finished finished =
             run({.command = {program}, .environment = {{"DATABASE_URL", url}}}, 30s);
         EXPECT_EQ(finished.status, (ExitStatus{2, 0})) << url;

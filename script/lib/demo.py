@@ -23,7 +23,7 @@ KEEP_RUNNING = "--keep-running" in sys.argv[2:]
 
 CLIENTS = 4
 USERS = 12
-BACKLOG = 400  # orders taken while no relay runs
+BACKLOG = 240  # orders taken while no relay runs
 REPEATS = 40  # events put back into the outbox after they were delivered
 BATCH_SIZE = 20  # small, so that there is a middle to kill the relay in
 DEADLINE_S = 60  # of every single wait

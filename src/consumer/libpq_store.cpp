@@ -173,6 +173,22 @@ std::string array_literal(const std::vector<std::int64_t>& numbers) {
     return out + "}";
 }
 
+// libpq's message quotes the URL, its password included: only what stands before is passed on.
+void check_url(const std::string& url) {
+    char* message = nullptr;
+    PQconninfoOption* parsed = PQconninfoParse(url.c_str(), &message);
+    if (parsed != nullptr) {
+        PQconninfoFree(parsed);
+        return;
+    }
+    const std::string reason(message == nullptr ? "out of memory" : message);
+    PQfreemem(message);
+    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                "not a PostgreSQL URL (" + reason.substr(0, reason.find_first_of("\"\n")) +
+                    "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
+                    "characters");
+}
+
 }  // namespace
 
 /// Text parameters of one statement.
@@ -359,7 +375,7 @@ Status LibpqStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
 }
 
 Result<Taken> LibpqStore::begin(const spi::EventView& message) {
-    if (!connection_) {
+    if (!connection_ || !held_) {
         return ErrorInfo{ErrorCode::kConnectionLost,
                          Advice::kRetryDestination,
                          {},
@@ -469,6 +485,7 @@ namespace outbox {
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
                                        MailboxOptions options) {
     options = consumer::checked(std::move(options));
+    consumer::check_url(url);
     auto store = std::make_unique<consumer::LibpqStore>(url, options);
     const consumer::LibpqStore& session = *store;
     return consumer::make_mailbox_consumer(

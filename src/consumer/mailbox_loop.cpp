@@ -93,7 +93,6 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     if (!held.ok()) return held.status();
     pass.active = *held;
     if (!pass.active) {
-        failing_.clear();
         look_again_ = true;
         return pass;
     }
@@ -307,11 +306,20 @@ bool MailboxLoop::loses_the_session(const spi::EventView& event, const Attempt& 
 MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Message& message,
                                           std::uint32_t attempts, const ErrorInfo& error) {
     const std::string text = to_storable_text(describe(error), kMaxErrorBytes);
-    const Status buried = store_->bury(event, {attempts, error_code_name(error.code), text});
+    // The failure may have cost the session. Burying needs no hold on the mailbox: it removes a row
+    // that is there or does nothing.
+    Status buried = store_->connect();
+    if (buried.ok()) {
+        buried = store_->bury(event, {attempts, error_code_name(error.code), text});
+    }
     if (!buried.ok()) {
-        // Only this key suffers; a lost connection shows with the next message.
+        const Outcome outcome = wait_longer(event, attempts);
+        if (buried.error().advice == Advice::kRetryDestination) {
+            down_ = buried;
+            return Outcome::kDown;
+        }
         say(What::kRetry, buried.error(), &message);
-        return wait_longer(event, attempts);
+        return outcome;
     }
     bump(dead_);
     if (event.position != 0) failing_.erase(failing_name(event));

@@ -67,7 +67,8 @@ class MailboxStore {
     virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;
 
     /// Begins a transaction, removes the message from the mailbox (position 0: from the dead
-    /// letters) and enters it in the inbox. After an error no transaction is open.
+    /// letters) and enters it in the inbox. An error when this session does not hold the mailbox.
+    /// After an error no transaction is open.
     virtual Result<Taken> begin(const spi::EventView& message) = 0;
     /// Commits. An error when the handler ended the transaction, or ignored an error that had
     /// ended it. After an error nothing is open.

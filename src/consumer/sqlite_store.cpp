@@ -283,6 +283,12 @@ Status SqliteStore::step(Statement statement, const char* doing) {
 }
 
 Result<Taken> SqliteStore::begin(const spi::EventView& message) {
+    if (!connection_ || lease_fd_ < 0) {
+        return ErrorInfo{ErrorCode::kConnectionLost,
+                         Advice::kRetryDestination,
+                         {},
+                         "the session ended with the message before; a new one is made"};
+    }
     if (Status status = step(kBegin, "beginning a transaction"); !status.ok()) return status;
     Taken taken = Taken::kGone;
     Status status = take_in_transaction(message, taken);
@@ -330,20 +336,18 @@ Status SqliteStore::commit() {
             "the handler, or an error that it ignored, ended the transaction; it must neither "
             "commit nor roll back");
     }
-    if (handler_left_a_write_open()) {
-        return handler_failed("the handler left a writing statement open: reset or finalize it");
-    }
+    reset_open_statements();
     Status status = step(kCommit, "committing");
     if (!status.ok()) end_transaction();
     return status;
 }
 
-bool SqliteStore::handler_left_a_write_open() const {
+// One that a handler left open would keep the transaction from ending, or its snapshot in use.
+void SqliteStore::reset_open_statements() const {
     for (sqlite3_stmt* s = sqlite3_next_stmt(connection_.get(), nullptr); s != nullptr;
          s = sqlite3_next_stmt(connection_.get(), s)) {
-        if (sqlite3_stmt_busy(s) != 0 && sqlite3_stmt_readonly(s) == 0) return true;
+        if (sqlite3_stmt_busy(s) != 0) sqlite3_reset(s);
     }
-    return false;
 }
 
 Status SqliteStore::roll_back(ErrorInfo& /*cause*/) {
@@ -353,6 +357,7 @@ Status SqliteStore::roll_back(ErrorInfo& /*cause*/) {
 
 // A transaction that cannot be rolled back dies with the connection.
 void SqliteStore::end_transaction() {
+    reset_open_statements();
     if (sqlite3_get_autocommit(connection_.get()) != 0) return;
     if (!step(kRollback, "rolling back").ok()) disconnect();
 }

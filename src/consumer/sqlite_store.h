@@ -56,7 +56,7 @@ class SqliteStore final : public MailboxStore {
     Status enter(const spi::EventView& message, bool& is_new);
     Status bury_in_transaction(const spi::EventView& message, const Burial& burial);
     void end_transaction();
-    [[nodiscard]] bool handler_left_a_write_open() const;
+    void reset_open_statements() const;
     [[nodiscard]] ErrorInfo error(const std::string& doing) const {
         return sqlite_error(connection_.get(), doing);
     }

@@ -36,7 +36,7 @@ using LibpqHandler = std::function<void(PGconn* transaction, const Message& mess
 /// `url`: what libpq takes. Needs SELECT and DELETE on outbox_mailbox, SELECT and INSERT on
 /// outbox_inbox, SELECT, INSERT, UPDATE and DELETE on outbox_inbox_dead_letters. The isolation
 /// level is the database's default, or `?options=-c default_transaction_isolation=...`.
-/// Throws `Error` `kConfigInvalid` for options out of range.
+/// Throws `Error` `kConfigInvalid` for a URL that libpq cannot read or options out of range.
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
                                        MailboxOptions options = {});
 

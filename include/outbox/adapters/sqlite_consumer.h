@@ -24,7 +24,8 @@ bool accept(sqlite3* transaction, std::string_view consumer, std::string_view me
             std::optional<std::chrono::system_clock::time_point> message_time = std::nullopt);
 
 /// Applies one message with the connection whose open transaction it is to use. It must leave the
-/// transaction open: neither commit nor roll back (savepoints are fine).
+/// transaction open: neither commit nor roll back (savepoints are fine). Statements that it leaves
+/// open are reset.
 using SqliteHandler = std::function<void(sqlite3* transaction, const Message& message)>;
 
 /// A consumer of a mailbox in an SQLite file, with a connection of its own, made by `run` or

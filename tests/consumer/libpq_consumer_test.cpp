@@ -1,0 +1,384 @@
+// What only PostgreSQL can show: isolation levels, lost sessions, late commits.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include <outbox/adapters/libpq_consumer.h>
+#include <outbox/producer/migrate.h>
+
+#include "tests/consumer/database.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using What = ConsumerReport::What;
+
+constexpr const char* kUuidV7 = "01940000-0000-7000-8000-000000000001";
+
+void apply(PGconn* transaction, const Message& message) {
+    Pg::query(transaction, "INSERT INTO effects (id) VALUES ('" + std::string(message.id) + "')");
+}
+
+class LibpqConsumer : public testing::Test {
+  protected:
+    LibpqConsumer() : LibpqConsumer(shared_postgres()) {}
+    explicit LibpqConsumer(PostgresServer& server)
+        : url_((migrate(database_url(server)), url_being_made_)), db_(url_) {
+        db_.exec("CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text)");
+    }
+    const std::string& database_url(PostgresServer& server) {
+        return url_being_made_ = server.create_database();
+    }
+
+    void put(const std::string& id, const std::string& key = "k") {
+        db_.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('" + id + "', 't', '" + key +
+                 "')");
+    }
+    std::vector<std::string> effects() {
+        std::vector<std::string> out;
+        for (const auto& row : db_.query("SELECT id FROM effects ORDER BY seq")) {
+            out.push_back(row[0].value_or(""));
+        }
+        return out;
+    }
+    MailboxOptions options() {
+        MailboxOptions made;
+        made.retry_base_ms = 1;
+        made.retry_max_ms = 2;
+        made.on_report = [this](const ConsumerReport& report) {
+            reports_.push_back({report.what, describe(report.error)});
+        };
+        return made;
+    }
+    bool reported(What what) const {
+        for (const auto& [seen, text] : reports_) {
+            if (seen == what) return true;
+        }
+        return false;
+    }
+
+    std::string url_being_made_;
+    std::string url_;
+    Pg db_;
+    std::vector<std::pair<What, std::string>> reports_;
+};
+
+// The form that many inboxes use. After DO NOTHING no row comes back for a repeat, so "xmax is not
+// 0" never says so, and the repeat is applied.
+TEST_F(LibpqConsumer, TheWidespreadXmaxFormAppliesARepeatAndAcceptDoesNot) {
+    db_.exec("CREATE TABLE processed_events (event_id text PRIMARY KEY)");
+    int applied_by_xmax = 0;
+    int applied_by_accept = 0;
+    for (int delivery = 0; delivery < 2; ++delivery) {
+        db_.exec("BEGIN");
+        const auto rows = db_.query(
+            "INSERT INTO processed_events VALUES ('id-1') ON CONFLICT DO NOTHING "
+            "RETURNING (xmax = 0) AS is_new");
+        const bool is_repeat = !rows.empty() && rows[0][0] == "f";
+        if (!is_repeat) ++applied_by_xmax;
+        if (accept(db_.handle(), "stock", "id-1")) ++applied_by_accept;
+        db_.exec("COMMIT");
+    }
+    EXPECT_EQ(applied_by_xmax, 2);
+    EXPECT_EQ(applied_by_accept, 1);
+}
+
+TEST_F(LibpqConsumer, TheSqlFunctionAndTheLibraryShareOneInbox) {
+    db_.exec("BEGIN");
+    EXPECT_EQ(db_.value("SELECT inbox_accept('stock', 'id-1')"), "t");
+    EXPECT_FALSE(accept(db_.handle(), "stock", "id-1"));
+    EXPECT_TRUE(accept(db_.handle(), "stock", "id-2"));
+    EXPECT_EQ(db_.value("SELECT inbox_accept('stock', 'id-2', now())"), "f");
+    db_.exec("COMMIT");
+}
+
+TEST_F(LibpqConsumer, KeepsTheTimeOfAMessageForRetention) {
+    db_.exec("BEGIN");
+    const auto time = std::chrono::system_clock::from_time_t(1'700'000'000) + 123'456us;
+    EXPECT_TRUE(accept(db_.handle(), "stock", "id-1", time));
+    EXPECT_TRUE(accept(db_.handle(), "stock", "id-2"));
+    db_.exec("COMMIT");
+    EXPECT_EQ(db_.value("SELECT extract(epoch FROM message_time) FROM outbox_inbox "
+                        "WHERE message_id = 'id-1'"),
+              "1700000000.123456");
+    EXPECT_EQ(db_.value("SELECT message_time FROM outbox_inbox WHERE message_id = 'id-2'"),
+              "-infinity");
+    put(kUuidV7);
+    auto member = libpq_mailbox_consumer(url_, apply, options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(db_.value("SELECT floor(extract(epoch FROM message_time) * 1000) FROM outbox_inbox "
+                        "WHERE consumer = 'default'"),
+              std::to_string(0x019400000000));
+}
+
+TEST_F(LibpqConsumer, AcceptWaitsForTheTransactionThatHasTheSameMessage) {
+    for (const bool commits : {true, false}) {
+        const std::string id = commits ? "committed" : "rolled-back";
+        Pg first(url_);
+        first.exec("BEGIN");
+        ASSERT_TRUE(accept(first.handle(), "stock", id));
+        std::optional<bool> is_new;
+        std::thread other([&] {
+            Pg second(url_);
+            second.exec("BEGIN");
+            is_new = accept(second.handle(), "stock", id);
+            second.exec("COMMIT");
+        });
+        const bool waited = bool(eventually(10s, "the second one waits", [&] {
+            return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+        }));
+        first.exec(commits ? "COMMIT" : "ROLLBACK");
+        other.join();
+        EXPECT_TRUE(waited);
+        EXPECT_EQ(is_new, !commits);
+    }
+}
+
+TEST_F(LibpqConsumer, AcceptReportsAConflictUnderRepeatableRead) {
+    Pg second(url_);
+    second.exec("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM outbox_inbox");
+    db_.exec("BEGIN");
+    ASSERT_TRUE(accept(db_.handle(), "stock", "id-1"));
+    db_.exec("COMMIT");
+    try {
+        accept(second.handle(), "stock", "id-1");
+        FAIL() << "no conflict";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kConflict);
+        EXPECT_EQ(error.advice(), Advice::kRetryEvent);
+        EXPECT_EQ(error.info().backend_code, "40001");
+    }
+    try {
+        accept(second.handle(), "stock", "id-2");
+        FAIL() << "accepted in a failed transaction";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kNoTransaction);
+    }
+}
+
+TEST_F(LibpqConsumer, RunsATransactionAgainAfterASerializationFailure) {
+    db_.exec("CREATE TABLE stock (n int); INSERT INTO stock VALUES (10)");
+    put("a");
+    int calls = 0;
+    // The handler throws what it likes: the session knows that it was a conflict.
+    auto member = libpq_mailbox_consumer(
+        url_ + "?options=-c%20default_transaction_isolation%3Dserializable",
+        [&](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "SELECT n FROM stock");
+            if (++calls == 1) db_.exec("UPDATE stock SET n = n - 1");
+            Pg::query(transaction, "UPDATE stock SET n = n - 1");
+            apply(transaction, message);
+        },
+        options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(calls, 2);
+    EXPECT_EQ(db_.number("SELECT n FROM stock"), 8);
+    EXPECT_EQ(member.counters().failed, 0U);
+    EXPECT_EQ(member.counters().conflicts, 1U);
+}
+
+TEST_F(LibpqConsumer, AStatementThatFailedUnnoticedIsAFailureOfTheHandler) {
+    put("a");
+    auto once = options();
+    once.max_attempts = 1;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message&) {
+            PQclear(PQexec(transaction, "INSERT INTO no_such_table VALUES (1)"));
+        },
+        once);
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(db_.value("SELECT error FROM outbox_inbox_dead_letters"),
+                HasSubstr("relation \"no_such_table\" does not exist"));
+}
+
+TEST_F(LibpqConsumer, AConstraintCheckedAtCommitIsAFailureOfTheMessage) {
+    db_.exec(
+        "ALTER TABLE effects ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED; "
+        "INSERT INTO effects (id) VALUES ('a')");
+    put("a");
+    put("b");
+    auto once = options();
+    once.max_attempts = 1;
+    auto member = libpq_mailbox_consumer(url_, apply, once);
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "a");
+    EXPECT_THAT(effects(), ElementsAre("a", "b"));
+}
+
+TEST_F(LibpqConsumer, AHandlerThatLeavesTheConnectionBusyIsGivenUpOn) {
+    put("a");
+    put("b");
+    auto twice = options();
+    twice.max_attempts = 2;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            if (message.id == "a") {
+                PQclear(PQexec(transaction, "COPY effects (id) FROM STDIN"));
+                return;
+            }
+            apply(transaction, message);
+        },
+        twice);
+    std::size_t done = 0;
+    ASSERT_TRUE(eventually(10s, "both are dealt with", [&] {
+        try {
+            done += member.drain();
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ErrorCode::kConnectionLost);
+        }
+        return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    EXPECT_THAT(effects(), ElementsAre("b"));
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
+}
+
+TEST_F(LibpqConsumer, AMessageThatEndsItsSessionAgainAndAgainIsGivenUpOn) {
+    put("killer");
+    put("next");
+    auto once = options();
+    once.max_attempts = 1;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            if (message.id == "killer") {
+                Pg::query(transaction, "SELECT pg_terminate_backend(pg_backend_pid())");
+            }
+            apply(transaction, message);
+        },
+        once);
+    std::thread running([&] { member.run(); });
+    const bool done = bool(eventually(30s, "both are dealt with", [&] {
+        return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    member.stop();
+    running.join();
+    ASSERT_TRUE(done);
+    EXPECT_THAT(effects(), ElementsAre("next"));
+    EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "killer");
+}
+
+TEST_F(LibpqConsumer, AppliesAMessageThatBecomesVisibleBehindALaterPosition) {
+    Pg slow_writer(url_);
+    slow_writer.exec("BEGIN");
+    slow_writer.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('late', 't', 'x')");
+    put("early");
+    auto member = libpq_mailbox_consumer(url_, apply, options());
+    EXPECT_EQ(member.drain(), 1U);
+    slow_writer.exec("COMMIT");
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("early", "late"));
+}
+
+TEST_F(LibpqConsumer, AStandbyTakesOverWhenTheHoldersSessionEnds) {
+    auto holder = libpq_mailbox_consumer(url_, apply, options());
+    auto standby = libpq_mailbox_consumer(url_, apply, options());
+    put("a");
+    EXPECT_EQ(holder.drain(), 1U);
+    put("b");
+    EXPECT_EQ(standby.drain(), 0U);
+    db_.exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'outbox consumer' AND datname = current_database() "
+        "AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)");
+    ASSERT_TRUE(
+        eventually(10s, "the standby has taken over", [&] { return standby.drain() == 1; }));
+    EXPECT_THROW(holder.drain(), Error) << "its session is gone";
+    EXPECT_EQ(holder.drain(), 0U) << "and the mailbox is the other's now";
+    EXPECT_THAT(effects(), ElementsAre("a", "b"));
+}
+
+TEST_F(LibpqConsumer, DifferentMailboxesAreHeldByDifferentMembers) {
+    auto other = options();
+    other.mailbox = "other";
+    auto first = libpq_mailbox_consumer(url_, apply, options());
+    auto second = libpq_mailbox_consumer(url_, apply, other);
+    put("a");
+    db_.exec("INSERT INTO outbox_mailbox (mailbox, id, topic) VALUES ('other', 'b', 't')");
+    EXPECT_EQ(first.drain(), 1U);
+    EXPECT_EQ(second.drain(), 1U);
+}
+
+TEST_F(LibpqConsumer, ReadsLargeMessagesAFewAtATime) {
+    db_.exec(
+        "INSERT INTO outbox_mailbox (id, topic, payload) "
+        "SELECT 'm' || n, 't', decode(repeat('00', 400000), 'hex') "
+        "FROM generate_series(1, 10) n");
+    std::size_t bytes = 0;
+    auto member = libpq_mailbox_consumer(
+        url_, [&](PGconn*, const Message& message) { bytes += message.payload.size(); }, options());
+    EXPECT_EQ(member.drain(), 10U);
+    EXPECT_EQ(bytes, 4'000'000U);
+}
+
+TEST_F(LibpqConsumer, NamesTheGrantThatAUserWithoutRightsNeeds) {
+    db_.exec("DROP ROLE IF EXISTS poor_consumer; CREATE ROLE poor_consumer LOGIN");
+    auto member = libpq_mailbox_consumer(url_ + "?user=poor_consumer", apply, options());
+    try {
+        member.run();
+        FAIL() << "it ran";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kNoRights);
+        EXPECT_THAT(error.what(), HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE"));
+    }
+}
+
+TEST(LibpqConsumerUrl, SaysWhyTheDatabaseCannotBeUsedWithoutTheSecret) {
+    const auto error_of = [](const std::string& url) {
+        MailboxOptions options;
+        options.connect_timeout_s = 2;
+        try {
+            libpq_mailbox_consumer(url, apply, options).run();
+        } catch (const Error& error) {
+            EXPECT_EQ(std::string(error.what()).find("hidden"), std::string::npos) << error.what();
+            return error.code();
+        }
+        return ErrorCode::kInternal;
+    };
+    const std::string server = shared_postgres().url();
+    EXPECT_EQ(error_of(server + "?user=nobody_here"), ErrorCode::kAuthFailed);
+    EXPECT_EQ(error_of(server.substr(0, server.rfind('/')) + "/no_such_db"),
+              ErrorCode::kNoSuchDatabase);
+    EXPECT_EQ(error_of("postgresql://u:hidden@127.0.0.1:" + std::to_string(free_port()) + "/x"),
+              ErrorCode::kConnectFailed);
+    EXPECT_EQ(error_of("postgresql://u:hidden@h/x?nope=1"), ErrorCode::kConfigInvalid);
+}
+
+class LibpqConsumerOutage : public LibpqConsumer {
+  protected:
+    LibpqConsumerOutage() : LibpqConsumer(server()) {}
+    static PostgresServer& server() {
+        static PostgresServer own;
+        return own;
+    }
+};
+
+TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing) {
+    auto member = libpq_mailbox_consumer(url_, apply, options());
+    std::thread running([&] { member.run(); });
+    put("before");
+    const bool applied = bool(
+        eventually(20s, "the first is applied", [&] { return member.counters().applied == 1; }));
+    server().stop(PostgresServer::Stop::kImmediate);
+    server().start();
+    db_ = Pg(url_);
+    put("after");
+    const bool went_on = bool(
+        eventually(20s, "the second is applied", [&] { return member.counters().applied == 2; }));
+    member.stop();
+    running.join();
+    ASSERT_TRUE(applied && went_on);
+    EXPECT_THAT(effects(), ElementsAre("before", "after"));
+    EXPECT_EQ(member.counters().failed, 0U);
+    EXPECT_TRUE(reported(What::kDisconnected));
+    EXPECT_TRUE(reported(What::kConnected));
+}
+
+}  // namespace
+}  // namespace outbox::test

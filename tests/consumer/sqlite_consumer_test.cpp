@@ -1,0 +1,165 @@
+// What only SQLite can show: locks of the file, statements left open, the file replaced.
+
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <outbox/adapters/sqlite_consumer.h>
+#include <outbox/producer/migrate.h>
+
+#include "tests/consumer/database.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+void apply(sqlite3* transaction, const Message& message) {
+    Sqlite::query(transaction, "INSERT INTO effects VALUES ('" + std::string(message.id) + "')");
+}
+
+class SqliteConsumer : public testing::Test {
+  protected:
+    SqliteConsumer() {
+        migrate(database_.url());
+        db_.exec("CREATE TABLE effects (id text)");
+    }
+    static MailboxOptions quick() {
+        MailboxOptions options;
+        options.retry_base_ms = 1;
+        options.retry_max_ms = 2;
+        options.connect_timeout_s = 1;
+        return options;
+    }
+    void put(const std::string& id) {
+        db_.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('" + id + "', 't', 'k')");
+    }
+
+    SqliteDatabase database_;
+    Sqlite db_{database_.path()};
+};
+
+TEST_F(SqliteConsumer, WaitsForAnotherWriterAndCountsNothing) {
+    auto member = sqlite_mailbox_consumer(database_.url(), apply, quick());
+    put("a");
+    db_.exec("BEGIN IMMEDIATE");
+    try {
+        member.drain();
+        FAIL() << "it wrote";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.advice(), Advice::kRetryDestination);
+        EXPECT_THAT(error.what(), HasSubstr("keeps a write transaction open"));
+    }
+    db_.exec("COMMIT");
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(member.counters().failed, 0U);
+}
+
+TEST_F(SqliteConsumer, AcceptReportsAConflictWhenTheTransactionCannotWrite) {
+    Sqlite other(database_.path());
+    sqlite3_busy_timeout(other.handle(), 1);
+    other.exec("BEGIN; SELECT * FROM outbox_inbox");
+    db_.exec("BEGIN IMMEDIATE");
+    EXPECT_TRUE(accept(db_.handle(), "stock", "id-1"));
+    db_.exec("COMMIT");
+    try {
+        accept(other.handle(), "stock", "id-2");
+        FAIL() << "accepted on an old snapshot";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kConflict);
+        EXPECT_EQ(error.advice(), Advice::kRetryEvent);
+    }
+}
+
+TEST_F(SqliteConsumer, StatementsThatAHandlerLeavesOpenHinderNothing) {
+    db_.exec("CREATE TABLE stock (n integer); INSERT INTO stock VALUES (1), (2)");
+    std::vector<sqlite3_stmt*> left_open;
+    const auto leave_open = [&](sqlite3* transaction, const char* sql) {
+        left_open.emplace_back();
+        sqlite3_prepare_v2(transaction, sql, -1, &left_open.back(), nullptr);
+        ASSERT_EQ(sqlite3_step(left_open.back()), SQLITE_ROW);
+    };
+    auto once = quick();
+    once.max_attempts = 1;
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3* transaction, const Message& message) {
+            leave_open(transaction, "INSERT INTO effects VALUES ('x'), ('y') RETURNING id");
+            leave_open(transaction, "SELECT n FROM stock");
+            if (message.id == "b") throw std::runtime_error("no");
+        },
+        once);
+    for (const char* id : {"a", "b", "c"}) {
+        put(id);
+        EXPECT_EQ(member.drain(), 1U) << id;
+    }
+    EXPECT_EQ(db_.number("SELECT count(*) FROM effects"), 4);
+    EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "b");
+    for (sqlite3_stmt* statement : left_open) sqlite3_finalize(statement);
+}
+
+TEST_F(SqliteConsumer, KeepsBytesAndTellsTextFromNothing) {
+    db_.exec(
+        "INSERT INTO outbox_mailbox (id, topic, payload) VALUES ('a', 't', x'00FF41'), "
+        "('b', 't', ''), ('c', 't', NULL)");
+    std::vector<std::optional<std::string>> payloads;
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3*, const Message& message) {
+            payloads.push_back(message.payload.data() == nullptr
+                                   ? std::nullopt
+                                   : std::optional<std::string>(message.payload));
+        },
+        quick());
+    EXPECT_EQ(member.drain(), 3U);
+    EXPECT_THAT(payloads, ElementsAre(std::string("\0\xff\x41", 3), "", std::nullopt));
+}
+
+TEST_F(SqliteConsumer, AStandbyTakesOverWhenTheHolderEnds) {
+    std::optional<MailboxConsumer> holder =
+        sqlite_mailbox_consumer(database_.url(), apply, quick());
+    auto standby = sqlite_mailbox_consumer(database_.url(), apply, quick());
+    put("a");
+    EXPECT_EQ(holder->drain(), 1U);
+    put("b");
+    EXPECT_EQ(standby.drain(), 0U);
+    holder.reset();
+    EXPECT_EQ(standby.drain(), 1U);
+}
+
+TEST_F(SqliteConsumer, FollowsThePathToAFileThatTookTheOldOnesPlace) {
+    auto member = sqlite_mailbox_consumer(database_.url(), apply, quick());
+    put("a");
+    EXPECT_EQ(member.drain(), 1U);
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+        const std::string file = database_.path() + suffix;
+        if (std::filesystem::exists(file)) std::filesystem::rename(file, file + ".old");
+    }
+    migrate(database_.url());
+    Sqlite fresh(database_.path());
+    fresh.exec(
+        "CREATE TABLE effects (id text); "
+        "INSERT INTO outbox_mailbox (id, topic) VALUES ('b', 't')");
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(fresh.value("SELECT id FROM effects"), "b");
+}
+
+TEST_F(SqliteConsumer, SaysWhatIsWrongWithAUrlOrFile) {
+    const auto code_of = [](const std::string& url) {
+        try {
+            sqlite_mailbox_consumer(url, apply).run();
+        } catch (const Error& error) {
+            return error.code();
+        }
+        return ErrorCode::kInternal;
+    };
+    EXPECT_EQ(code_of("postgresql://h/d"), ErrorCode::kConfigInvalid);
+    EXPECT_EQ(code_of("sqlite://relative.db"), ErrorCode::kConfigInvalid);
+    EXPECT_EQ(code_of(database_.url() + ".missing"), ErrorCode::kNoSuchDatabase);
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -176,6 +176,17 @@ Status make_side_tables(Connection& connection) {
     return error;
 }
 
+Status require_rights(Connection& connection, const Table& table) {
+    std::vector<spi::Finding> findings;
+    if (Status status = tell_all_rights(connection, table, findings); !status.ok()) return status;
+    std::string missing;
+    for (const spi::Finding& finding : findings) {
+        if (finding.problem) missing += (missing.empty() ? "" : "; ") + finding.text;
+    }
+    if (missing.empty()) return {};
+    return {ErrorCode::kNoRights, Advice::kStop, std::move(missing), "42501"};
+}
+
 Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
                                               const PostgresSourceConfig&) {
     std::vector<spi::Finding> findings;

@@ -14,6 +14,9 @@ namespace outbox::postgres {
 /// Creates the side tables that are missing, if the role may; else the error prints their SQL.
 Status make_side_tables(Connection& connection);
 
+/// `kNoRights` with the GRANTs that mend it, where a right is missing.
+Status require_rights(Connection& connection, const Table& table);
+
 /// What a relay meets at this table: shape, order, index, rights, pooler.
 Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
                                               const PostgresSourceConfig& config);

@@ -164,9 +164,8 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     }
     if (!status.ok()) session_.drop();
     // Another reader may have given positions already; the order of a key is the same either way.
-    std::stable_sort(out.events().begin() + static_cast<std::ptrdiff_t>(events_before),
-                     out.events().end(),
-                     [](const auto& a, const auto& b) { return a.position < b.position; });
+    std::sort(out.events().begin() + static_cast<std::ptrdiff_t>(events_before), out.events().end(),
+              [](const auto& a, const auto& b) { return a.position < b.position; });
     return out.size() > events_before ? Status() : status;
 }
 
@@ -203,8 +202,8 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
     }
     const auto first = out.events().begin() + static_cast<std::ptrdiff_t>(events_before);
     const auto same = [](const auto& a, const auto& b) { return a.position == b.position; };
-    std::stable_sort(first, out.events().end(),
-                     [](const auto& a, const auto& b) { return a.position < b.position; });
+    std::sort(first, out.events().end(),
+              [](const auto& a, const auto& b) { return a.position < b.position; });
     out.events().erase(std::unique(first, out.events().end(), same), out.events().end());
     return status;
 }

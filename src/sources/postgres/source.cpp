@@ -27,6 +27,13 @@ class PostgresSource final : public spi::Source {
     [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
 
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
+        // A database that is away now is waited for by the reader.
+        if (Result<Connection> connection =
+                Connection::open(config_.url, config_.connect_timeout_s);
+            connection.ok()) {
+            const Status rights = require_rights(*connection, table_);
+            if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
+        }
         if (table_.by_position) {
             return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
         }

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <outbox/spi/event_batch.h>
 
@@ -19,8 +23,11 @@ class Circuit {
 
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] std::int64_t opens_until_us() const { return until_us_; }
-    /// The event whose failure opened the circuit last; 0: none.
-    [[nodiscard]] spi::Position culprit() const { return culprit_; }
+    /// Events whose failures opened the circuit lately: any other makes a better probe.
+    [[nodiscard]] std::span<const spi::Position> culprits() const { return culprits_; }
+    [[nodiscard]] bool is_culprit(spi::Position position) const {
+        return std::find(culprits_.begin(), culprits_.end(), position) != culprits_.end();
+    }
     /// An event to be sent again alone, to learn whether it is at fault; 0: none.
     [[nodiscard]] spi::Position suspect() const { return suspect_; }
 
@@ -28,10 +35,7 @@ class Circuit {
     /// while others succeed, so it is the event's own; the circuit stays as it is.
     bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
         if (!counts(position)) return false;
-        if (position != 0 && position == culprit_ && others_succeeded_) {
-            others_succeeded_ = false;  // the next failure needs new evidence
-            return true;
-        }
+        if (std::erase(refuted_, position) > 0) return true;  // its next needs new evidence
         open(position, now_us, random);
         return false;
     }
@@ -50,12 +54,9 @@ class Circuit {
     void answered(spi::Position position, bool published) {
         if (position == suspect_) suspect_ = 0;
         if (!counts(position)) return;
-        if (published) {
-            if (position == culprit_) {
-                culprit_ = 0;
-            } else {
-                others_succeeded_ = true;
-            }
+        if (published && !culprits_.empty()) {
+            std::erase(culprits_, position);
+            refuted_ = culprits_;
         }
         state_ = State::kClosed;
         failures_ = 0;
@@ -70,13 +71,19 @@ class Circuit {
     }
 
   private:
+    static constexpr std::size_t kMaxCulprits = 16;
+
     // Outcomes of records sent before the circuit opened prove nothing about now.
     [[nodiscard]] bool counts(spi::Position position) const {
         return state_ == State::kClosed || (state_ == State::kHalfOpen && position == probe_);
     }
     void open(spi::Position culprit, std::int64_t now_us, std::uint64_t random) {
-        culprit_ = culprit;
-        others_succeeded_ = false;
+        if (culprit != 0) {
+            std::erase(culprits_, culprit);
+            if (culprits_.size() == kMaxCulprits) culprits_.erase(culprits_.begin());
+            culprits_.push_back(culprit);
+        }
+        refuted_.clear();
         ++failures_;
         state_ = State::kOpen;
         until_us_ = now_us + backoff_.delay_us(failures_, random);
@@ -86,10 +93,10 @@ class Circuit {
     State state_ = State::kClosed;
     std::int64_t until_us_ = 0;
     std::uint32_t failures_ = 0;
-    spi::Position culprit_ = 0;
     spi::Position suspect_ = 0;
     std::optional<spi::Position> probe_;
-    bool others_succeeded_ = false;
+    std::vector<spi::Position> culprits_;
+    std::vector<spi::Position> refuted_;  // those that have not failed since others succeeded
 };
 
 }  // namespace outbox::core

@@ -49,17 +49,20 @@ SlotId Lanes::next_ready(bool fresh) {
     return slot;
 }
 
-SlotId Lanes::find_probe(Position prefer, Position avoid, bool fresh) const {
+SlotId Lanes::find_probe(Position prefer, std::span<const Position> avoid, bool fresh) const {
     SlotId other = kNoSlot;
     SlotId any = kNoSlot;
-    for (const ReadyList* list : {&again_, &fresh_}) {
-        if (list == &fresh_ && !fresh) break;
+    for (const ReadyList* list : {&fresh_, &again_}) {
+        if (list == &fresh_ && !fresh) continue;
         for (SlotId id = list->first; id != kNoSlot; id = slots_[id].ready_next) {
             if (lane_of(id).head != id) continue;
             const Position position = slots_[id].work.position;
-            if (position == prefer) return id;
+            if (prefer != 0 && position == prefer) return id;
             if (any == kNoSlot) any = id;
-            if (other == kNoSlot && position != avoid) other = id;
+            if (other == kNoSlot &&
+                std::find(avoid.begin(), avoid.end(), position) == avoid.end()) {
+                other = id;
+            }
             if (other != kNoSlot && prefer == 0) return other;
         }
     }
@@ -104,11 +107,11 @@ void Lanes::requeue(SlotId id) {
     settle(lane);
 }
 
-void Lanes::block(SlotId id, std::uint32_t attempts, std::int64_t due_us) {
+void Lanes::block(SlotId id, std::uint32_t attempts, std::int64_t due_us, bool refused) {
     const LaneId lane_id = slots_[id].lane;
     Lane& lane = lanes_[lane_id];
     outcome(id);
-    cover(slots_[id]);
+    if (refused) cover(slots_[id]);
     waiting_of(lane).retries[slots_[id].work.position] = {attempts, due_us};
     break_and_park(lane);
     settle(lane_id);
@@ -127,7 +130,15 @@ void Lanes::hold(SlotId id) {
 
 void Lanes::hold_key(LaneKey key) {
     const LaneId id = find_or_add(key);
-    ++waiting_of(lanes_[id]).holds;
+    Waiting& waiting = waiting_of(lanes_[id]);
+    ++waiting.holds;
+    waiting.uncounted = true;
+    for (Parked& event : waiting.events) {
+        if (!event.sent()) continue;
+        event.clear_sent();
+        --exposed_;
+        --reserved_;
+    }
     if (lanes_[id].head != kNoSlot) break_and_park(lanes_[id]);
     settle(id);
 }
@@ -137,15 +148,22 @@ void Lanes::resume(LaneKey key) {
     if (id == kNoLane) return;
     Waiting* waiting = lanes_[id].waiting.get();
     if (waiting == nullptr || waiting->holds == 0) return;
-    if (--waiting->holds == 0) settle(id);
+    if (--waiting->holds > 0) return;
+    waiting->uncounted = false;
+    settle(id);
 }
 
 std::int64_t Lanes::next_due_us() const {
+    if (!no_room_.empty() && free_slots() > 0) return no_room_.front().due_us;
     return due_.empty() ? std::numeric_limits<std::int64_t>::max() : due_.top().due_us;
 }
 
 void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out) {
-    limit = std::min(limit, free_slots());
+    std::size_t room = free_slots();
+    if (room > 0) {
+        for (const DueEntry& entry : no_room_) due_.push(entry);
+        no_room_.clear();
+    }
     const std::size_t end = out.size() + limit;
     while (out.size() < end && !due_.empty() && due_.top().due_us <= now_us) {
         const DueEntry entry = due_.top();
@@ -159,18 +177,22 @@ void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& o
             lane.waiting->due_us != entry.due_us) {
             continue;
         }
-        take_due_of(lane, end - out.size(), out);
+        take_due_of(lane, end - out.size(), room, out);
+        if (lane.waiting->outstanding == 0) {
+            no_room_.push_back(entry);
+        }
     }
 }
 
 // An event that failed goes alone: were it to fail again, nothing else would be in its wake.
 // Behind it the key flows in larger steps.
-void Lanes::take_due_of(Lane& lane, std::size_t limit, std::vector<Due>& out) {
+void Lanes::take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::vector<Due>& out) {
     Waiting& waiting = *lane.waiting;
     limit = std::min(limit, kRefillPerKey);
     bool alone = false;
     while (waiting.outstanding < limit && !alone && !waiting.events.empty()) {
         const Parked event = waiting.events.front();
+        if (!event.sent() && room == 0) return;
         Due due{lane.key, event.position(), 0, event.sent()};
         if (!waiting.retries.empty()) {
             if (const auto it = waiting.retries.find(event.position());
@@ -181,6 +203,7 @@ void Lanes::take_due_of(Lane& lane, std::size_t limit, std::vector<Due>& out) {
                 waiting.retries.erase(it);
             }
         }
+        if (!event.sent()) --room;
         waiting.events.pop_front();
         --waiting_count_;
         ++waiting.outstanding;
@@ -192,6 +215,7 @@ void Lanes::refill(const Due& due, std::uint32_t batch, std::uint32_t index) {
     const LaneId id = table_.find(due.key);
     assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
     Lane& lane = lanes_[id];
+    if (due.sent) --reserved_;
     const SlotId slot = append_slot(id, {due.position, batch, index, due.attempts, due.sent});
     const bool last = --lane.waiting->outstanding == 0;
     // Held in the meantime: all go back to their places when the last of them is here.
@@ -207,7 +231,10 @@ void Lanes::gone(const Due& due) {
     const LaneId id = table_.find(due.key);
     assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
     Lane& lane = lanes_[id];
-    if (due.sent) --exposed_;
+    if (due.sent) {
+        --exposed_;
+        --reserved_;
+    }
     if (--lane.waiting->outstanding > 0) return;
     if (lane.waiting->holds > 0 && lane.head != kNoSlot) break_and_park(lane);
     settle(id);
@@ -351,6 +378,8 @@ void Lanes::park(Lane& lane) {
     for (SlotId id = lane.tail; id != kNoSlot;) {
         Slot& slot = slots_[id];
         const Position position = slot.work.position;
+        if (waiting.uncounted) cover(slot);
+        if (slot.work.sent) ++reserved_;
         waiting.events.emplace_front(position, slot.work.sent);
         // One that had failed before keeps its count, unless it has just failed again.
         if (slot.work.attempts > 0) {

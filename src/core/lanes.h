@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <span>
 #include <vector>
 
 #include <outbox/spi/event_batch.h>
@@ -50,7 +51,12 @@ class Lanes {
 
     explicit Lanes(Options options);
 
-    [[nodiscard]] std::size_t free_slots() const { return options_.max_slots - used_slots_; }
+    /// Slots for new events. Those that waiting exposed events will need are kept for them, so
+    /// that the limit of exposed events cannot shut out the very events that it counts.
+    [[nodiscard]] std::size_t free_slots() const {
+        return options_.max_slots - used_slots_ - reserved_;
+    }
+    [[nodiscard]] bool room_for_due() const { return used_slots_ < options_.max_slots; }
     [[nodiscard]] bool waiting_full() const { return waiting_count_ >= options_.max_waiting; }
     [[nodiscard]] std::size_t waiting() const { return waiting_count_; }
     [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
@@ -69,9 +75,11 @@ class Lanes {
     /// Takes the next event to send: it is in flight until one of the outcomes below is told.
     /// Without `fresh` only one that is exposed already.
     SlotId next_ready(bool fresh = true);
-    /// The event for the probe of a half-open circuit: the one at `prefer` if it can go now, else
-    /// one that is not at `avoid` where there is another key's, else any; `take` then takes it.
-    [[nodiscard]] SlotId find_probe(Position prefer, Position avoid, bool fresh = true) const;
+    /// The event for the probe of a half-open circuit, which `take` then takes: the one at `prefer`
+    /// if it can go now, else one that is not in `avoid`, rather one that was not sent before
+    /// (if `fresh`), else any.
+    [[nodiscard]] SlotId find_probe(Position prefer, std::span<const Position> avoid,
+                                    bool fresh = true) const;
     void take(SlotId slot);
     /// The sink was full: the event just taken goes back to the front.
     void put_back(SlotId slot);
@@ -82,11 +90,13 @@ class Lanes {
     void acknowledge(SlotId slot);
     /// Failed through no fault of its own: goes again, before everything behind it on its key.
     void requeue(SlotId slot);
-    /// Failed: the key waits until `due_us`, then this event goes again, alone.
-    void block(SlotId slot, std::uint32_t attempts, std::int64_t due_us);
+    /// Failed: the key waits until `due_us`, then this event goes again, alone. `refused`: the
+    /// destination does not have it, else it stays exposed.
+    void block(SlotId slot, std::uint32_t attempts, std::int64_t due_us, bool refused);
     /// Given up on: the key waits until `resume` says that the dead letter is recorded.
     void hold(SlotId slot);
-    /// Holds a key whatever it has under way (a dead letter that blocks its key).
+    /// Holds a key whatever it has under way (a dead letter that blocks its key). As this may last
+    /// for days, what waits of the key is not counted as exposed.
     void hold_key(LaneKey key);
     /// Ends one `hold` or `hold_key`; the key goes on when all are ended. No effect when the key
     /// is not held.
@@ -102,8 +112,8 @@ class Lanes {
         bool sent = false;
     };
     /// Appends positions of keys that are due, which the caller fetches and hands to `refill` or
-    /// `gone`, all of one key in order. Takes at most `limit` and no more than there are free
-    /// slots, which the caller keeps free for them.
+    /// `gone`, all of one key in order. Takes at most `limit` and no more than there is room for,
+    /// which the caller keeps: it leaves as many of `free_slots` as it has of these.
     void take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out);
     /// The event of `due` was fetched into `batch` and holds a slot again.
     void refill(const Due& due, std::uint32_t batch, std::uint32_t index);
@@ -135,6 +145,7 @@ class Lanes {
         Parked(Position position, bool sent) : packed_(position * 2 + (sent ? 1 : 0)) {}
         [[nodiscard]] Position position() const { return packed_ >> 1; }
         [[nodiscard]] bool sent() const { return (packed_ & 1) != 0; }
+        void clear_sent() { packed_ &= ~std::int64_t{1}; }
 
       private:
         std::int64_t packed_;
@@ -148,6 +159,7 @@ class Lanes {
         std::map<Position, Retry> retries;  // those of `events` that failed
         std::int64_t due_us = 0;
         std::uint32_t holds = 0;      // waits for as many `resume`, not for a time
+        bool uncounted = false;       // held by `hold_key`: sent events count no longer
         std::size_t outstanding = 0;  // positions that were handed out and are not back
     };
     struct Lane {
@@ -180,7 +192,7 @@ class Lanes {
     void outcome(SlotId slot);
     void settle(LaneId id);
     void park(Lane& lane);
-    void take_due_of(Lane& lane, std::size_t limit, std::vector<Due>& out);
+    void take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::vector<Due>& out);
 
     Options options_;
     std::vector<Slot> slots_;
@@ -191,10 +203,12 @@ class Lanes {
     ReadyList again_;  // sent before: these go first, so that few events are exposed
     ReadyList fresh_;
     std::priority_queue<DueEntry, std::vector<DueEntry>, std::greater<>> due_;
+    std::vector<DueEntry> no_room_;  // due, and wait for a free slot
     std::vector<std::uint32_t> released_;
     std::size_t used_slots_ = 0;
     std::size_t in_flight_ = 0;
     std::size_t exposed_ = 0;
+    std::size_t reserved_ = 0;  // exposed events that hold no slot
     std::size_t waiting_count_ = 0;
 };
 

@@ -16,6 +16,8 @@ constexpr std::int64_t kReadRetryMinUs = 100'000;
 constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
 constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kMaxRefill = 500;
+// So that a route can always probe with an event that has not failed yet.
+constexpr std::size_t kSpareForProbe = 1;
 // A destination is asked at least this often whether it is back.
 constexpr std::int64_t kCircuitMaxMs = 5'000;
 
@@ -40,6 +42,7 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
           {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
       circuit_(core::RetryPolicy{options.retry.base_ms,
                                  std::min(options.retry.max_ms, kCircuitMaxMs), 0}),
+      encoded_(options.max_unrecorded),
       read_wait_us_(options.poll_busy_ms * 1000) {
     for (spi::Delivery& delivery : inheritance.failing) {
         std::string id = delivery.event_id;
@@ -142,7 +145,7 @@ std::size_t Pipeline::room() const {
 }
 
 bool Pipeline::may_refill() const {
-    return circuit_.state() == core::Circuit::State::kClosed && lanes_.free_slots() > 0 &&
+    return circuit_.state() == core::Circuit::State::kClosed && lanes_.room_for_due() &&
            held_bytes_ < options_.max_held_bytes;
 }
 
@@ -162,13 +165,13 @@ bool Pipeline::may_read() const {
             break;
     }
     if (lanes_.in_flight() > 0 || circuit_.suspect() != 0) return false;
-    const core::SlotId probe = lanes_.find_probe(0, circuit_.culprit());
-    return probe == core::kNoSlot || lanes_.work(probe).position == circuit_.culprit();
+    const core::SlotId probe = lanes_.find_probe(0, circuit_.culprits(), may_expose(0));
+    return probe == core::kNoSlot || circuit_.is_culprit(lanes_.work(probe).position);
 }
 
-// Whether one more event may be sent that a new owner would have to send again.
-bool Pipeline::may_expose() const {
-    return lanes_.exposed() + unrecorded_ < options_.max_unrecorded;
+// Whether one more event may be sent that a new owner would have to send again, and `spare` more.
+bool Pipeline::may_expose(std::size_t spare) const {
+    return lanes_.exposed() + unrecorded_ + spare < options_.max_unrecorded;
 }
 
 void Pipeline::read(std::int64_t now_us) {
@@ -297,7 +300,7 @@ void Pipeline::publish() {
     // The read before may have taken long: the lease is looked at before the first event, too.
     for (std::size_t sent = 0; circuit_.state() == core::Circuit::State::kClosed; ++sent) {
         if (sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
-        const core::SlotId slot = lanes_.next_ready(may_expose());
+        const core::SlotId slot = lanes_.next_ready(may_expose(kSpareForProbe));
         if (slot == core::kNoSlot || !send(slot)) return;
     }
 }
@@ -305,7 +308,7 @@ void Pipeline::publish() {
 void Pipeline::probe() {
     if (!deps_.lease.valid(deps_.clock.boot_us())) return;
     const core::SlotId slot =
-        lanes_.find_probe(circuit_.suspect(), circuit_.culprit(), may_expose());
+        lanes_.find_probe(circuit_.suspect(), circuit_.culprits(), may_expose(0));
     if (slot != core::kNoSlot) {
         circuit_.probing(lanes_.work(slot).position);
         lanes_.take(slot);
@@ -313,14 +316,12 @@ void Pipeline::probe() {
         return;
     }
     // Nothing to probe with: ask the destination itself, so that reading can go on.
-    if (lanes_.queued() == 0) {
-        circuit_.probing(0);
-        if (const Status status = deps_.sink.check(); status.ok()) {
-            circuit_.answered(0, false);
-        } else {
-            deps_.stats.error(status.error());
-            circuit_.failed(0, deps_.clock.boot_us(), random_());
-        }
+    circuit_.probing(0);
+    if (const Status status = deps_.sink.check(); status.ok()) {
+        circuit_.answered(0, false);
+    } else {
+        deps_.stats.error(status.error());
+        circuit_.failed(0, deps_.clock.boot_us(), random_());
     }
 }
 
@@ -328,34 +329,38 @@ void Pipeline::probe() {
 bool Pipeline::send(core::SlotId slot) {
     const core::Work& work = lanes_.work(slot);
     Held& held = *batches_[work.batch];
-    const spi::EventView& event = held.batch.events()[work.index];
-    // What goes wrong before the destination is asked says nothing about the destination.
+    Encoded& encoded = encoded_[slot];
+    if (encoded.serial != held.serial || encoded.index != work.index) {
+        Result<spi::Record> record = encode(held.batch.events()[work.index], held);
+        if (!record.ok()) {
+            // What goes wrong before the destination is asked says nothing about the destination.
+            settle(slot, record.error().advice, record.error());
+            return true;
+        }
+        encoded = {*record, held.serial, work.index};
+        encoded.record.token = slot;
+    }
+    if (deps_.sink.publish(encoded.record)) return true;
+    lanes_.put_back(slot);
+    return false;
+}
+
+Result<spi::Record> Pipeline::encode(const spi::EventView& event, Held& held) {
     if (!route_.predicate.matches(event)) {
-        settle(slot, Advice::kDeadLetter,
-               {ErrorCode::kConfigInvalid,
-                Advice::kDeadLetter,
-                {},
-                "no route takes this event; add a route for it, then retry the dead letter"});
-        return true;
+        return ErrorInfo{ErrorCode::kConfigInvalid,
+                         Advice::kDeadLetter,
+                         {},
+                         "no route takes this event; add a route for it, then retry the dead "
+                         "letter"};
     }
     const std::size_t bytes_before = held.batch.bytes();
     const Result<std::string_view> topic = route_.topics.topic(event, held.batch);
-    if (!topic.ok()) {
-        settle(slot, topic.error().advice, topic.error());
-        return true;
-    }
+    if (!topic.ok()) return topic.status();
     Result<spi::Record> record = encoder_.encode(event, *topic, held.batch);
     const std::size_t grown = held.batch.bytes() - bytes_before;
     held.bytes += grown;
     held_bytes_ += grown;
-    if (!record.ok()) {
-        settle(slot, record.error().advice, record.error());
-        return true;
-    }
-    record->token = slot;
-    if (deps_.sink.publish(*record)) return true;
-    lanes_.put_back(slot);
-    return false;
+    return record;
 }
 
 void Pipeline::collect(std::int64_t now_us) {
@@ -395,7 +400,18 @@ void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
 }
 
 void Pipeline::fail(core::SlotId slot, const ErrorInfo& error, bool suspect) {
-    settle(slot, judge(lanes_.work(slot).position, error, suspect), error);
+    const Position position = lanes_.work(slot).position;
+    const bool failed_again = circuit_.is_culprit(position) && position > 0 &&
+                              circuit_.state() == core::Circuit::State::kHalfOpen;
+    const Advice advice = judge(position, error, suspect);
+    if (advice == Advice::kRetryDestination && failed_again && !suspect) {
+        // Its key gives up its memory, so that others can be read and show whose fault it is.
+        deps_.stats.error(error);
+        lanes_.block(slot, lanes_.work(slot).attempts, circuit_.opens_until_us(), false);
+        release_waiting();
+        return;
+    }
+    settle(slot, advice, error);
 }
 
 // Whose fault a failure is: the event's or the destination's.
@@ -450,7 +466,8 @@ void Pipeline::retry_later(core::SlotId slot, const ErrorInfo& error) {
                                 std::string(event.order_key()), attempts,
                                 deps_.clock.wall_us() + delay_us,
                                 std::string(error_code_name(error.code)), detail_of(error)});
-    lanes_.block(slot, attempts, deps_.clock.boot_us() + delay_us);
+    lanes_.block(slot, attempts, deps_.clock.boot_us() + delay_us,
+                 error.advice != Advice::kRetryDestination);
 }
 
 void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
@@ -565,11 +582,12 @@ const spi::EventView& Pipeline::event_of(core::SlotId slot) const {
 
 std::uint32_t Pipeline::open_batch() {
     if (free_batches_.empty()) {
+        free_batches_.push_back(static_cast<std::uint32_t>(batches_.size()));
         batches_.push_back(std::make_unique<Held>());
-        return static_cast<std::uint32_t>(batches_.size() - 1);
     }
     const std::uint32_t id = free_batches_.back();
     free_batches_.pop_back();
+    batches_[id]->serial = next_serial_++;
     return id;
 }
 

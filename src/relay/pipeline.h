@@ -65,6 +65,13 @@ class Pipeline {
         spi::EventBatch batch;
         std::uint32_t live = 0;  // events that hold a slot
         std::size_t bytes = 0;
+        std::uint64_t serial = 0;  // one for each use
+    };
+    // The record of the event in a slot, so that sending it again costs no memory.
+    struct Encoded {
+        spi::Record record;
+        std::uint64_t serial = 0;
+        std::uint32_t index = 0;
     };
 
     void take_feedback();
@@ -76,6 +83,7 @@ class Pipeline {
     void admit_redelivery(spi::DeadLetter&& letter);
     void publish();
     [[nodiscard]] bool send(core::SlotId slot);
+    Result<spi::Record> encode(const spi::EventView& event, Held& held);
     void probe();
     void collect(std::int64_t now_us);
     void finish(core::SlotId slot, std::int64_t wall_us);
@@ -96,7 +104,7 @@ class Pipeline {
     void release_waiting();
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool may_read() const;
-    [[nodiscard]] bool may_expose() const;
+    [[nodiscard]] bool may_expose(std::size_t spare) const;
     [[nodiscard]] bool may_refill() const;
 
     Deps deps_;
@@ -114,6 +122,8 @@ class Pipeline {
     codec::RawEncoder encoder_;
     std::vector<std::unique_ptr<Held>> batches_;
     std::vector<std::uint32_t> free_batches_;
+    std::vector<Encoded> encoded_;  // by slot
+    std::uint64_t next_serial_ = 1;
     std::size_t held_bytes_ = 0;
     std::size_t unrecorded_ = 0;  // finished, and not yet on disk
 

@@ -40,6 +40,7 @@ RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
       stats_(stats),
       options_(options),
       ledgers_(std::move(ledgers)),
+      inherited_(ledgers_),
       checkpoints_(!ledgers_.empty()),
       taken_(routes.size()),
       dead_lanes_(routes.size()),
@@ -84,9 +85,17 @@ void RecordKeeper::build() {
 void RecordKeeper::build_route(std::size_t route) {
     Outcomes& outcomes = taken_[route];
     for (const spi::DeadLetter& letter : outcomes.dead) dead_somewhere_.insert(letter.position);
-    if (!ledgers_.empty()) ledgers_[route].add(outcomes.finished);
+    finished_.assign(outcomes.finished.begin(), outcomes.finished.end());
+    if (!inherited_.empty()) {
+        // The route met a row that it had finished for the last owner, and whose removal, by the
+        // route that finished it last, is already on its way.
+        std::erase_if(finished_, [&](Position position) {
+            return inherited_[route].contains(position) && !ledgers_[route].contains(position);
+        });
+    }
+    if (!ledgers_.empty()) ledgers_[route].add(finished_);
     finished_everywhere_.clear();
-    for (const Position position : outcomes.finished) {
+    for (const Position position : finished_) {
         bool everywhere = true;
         for (std::size_t other = 0; other < ledgers_.size() && everywhere; ++other) {
             everywhere = other == route || ledgers_[other].contains(position);

@@ -59,7 +59,8 @@ class RecordKeeper {
     std::span<const RouteSpec> routes_;
     std::span<RouteStats* const> stats_;
     const RelayOptions& options_;
-    std::vector<core::Ledger> ledgers_;  // empty with one route
+    std::vector<core::Ledger> ledgers_;    // empty with one route
+    std::vector<core::Ledger> inherited_;  // as they were at the start
     bool checkpoints_ = false;
 
     std::vector<Outcomes> taken_;
@@ -67,7 +68,8 @@ class RecordKeeper {
     std::vector<std::vector<core::LaneKey>> dead_lanes_;
     bool pending_ = false;  // batch_ is built and not yet recorded
     std::unordered_set<Position> dead_somewhere_;
-    std::vector<Position> finished_everywhere_;  // scratch of `build_route`
+    std::vector<Position> finished_;             // scratch of `build_route`
+    std::vector<Position> finished_everywhere_;  // likewise
 
     std::int64_t next_due_us_ = 0;
     std::int64_t next_look_us_ = 0;

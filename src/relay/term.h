@@ -63,8 +63,8 @@ class Term {
     OutcomeQueue queue_;
     std::unique_ptr<spi::Recorder> recorder_;
     std::vector<std::unique_ptr<spi::Reader>> readers_;
-    std::vector<std::unique_ptr<spi::Sink>> sinks_;
     std::vector<std::unique_ptr<Pipeline>> pipelines_;
+    std::vector<std::unique_ptr<spi::Sink>> sinks_;  // go before the events that they still send
     std::unique_ptr<RecordKeeper> keeper_;
     std::vector<std::thread> route_threads_;
     std::thread recorder_thread_;

@@ -77,6 +77,20 @@ TEST_F(CircuitTest, TheNextFailureOfTheSameEventNeedsNewEvidence) {
     EXPECT_EQ(circuit.state(), State::kOpen);
 }
 
+TEST_F(CircuitTest, TellsSeveralEventsAtFaultFromTheDestination) {
+    for (int round = 0; round < 3; ++round) {
+        circuit.failed(1, now_us, 0);
+        if (circuit.state() == State::kOpen) probe_ok(10);
+        circuit.failed(2, now_us, 0);
+        if (circuit.state() == State::kOpen) probe_ok(11);
+    }
+    circuit.answered(12, true);
+    EXPECT_TRUE(circuit.failed(1, now_us, 0));
+    EXPECT_TRUE(circuit.failed(2, now_us, 0));
+    EXPECT_TRUE(circuit.is_culprit(1));
+    EXPECT_FALSE(circuit.is_culprit(10));
+}
+
 TEST_F(CircuitTest, AnOutageIsNobodysFault) {
     for (spi::Position p = 1; p < 10; ++p) EXPECT_FALSE(circuit.failed(p, now_us, 0));
     for (int i = 0; i < 10; ++i) {

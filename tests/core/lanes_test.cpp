@@ -4,6 +4,7 @@
 #include <deque>
 #include <gtest/gtest.h>
 #include <map>
+#include <ostream>
 #include <rapidcheck/gtest.h>
 #include <set>
 #include <vector>
@@ -20,7 +21,7 @@ class Model {
           max_slots_(max_slots) {}
 
     void admit(LaneKey key, std::uint32_t attempts) {
-        if (lanes_.free_slots() <= due_.size()) return;
+        if (lanes_.free_slots() <= fresh_due()) return;
         const Position p = next_position_++;
         unfinished_[key].push_back(p);
         attempts_[p] = attempts;
@@ -46,12 +47,12 @@ class Model {
         if (slot != kNoSlot) lanes_.put_back(slot);
     }
     void probe(Position prefer, Position avoid) {
-        const SlotId slot = lanes_.find_probe(prefer, avoid);
+        const SlotId slot = lanes_.find_probe(prefer, {&avoid, 1});
         if (slot == kNoSlot) return;
         lanes_.take(slot);
         sent(slot);
     }
-    enum class Outcome : std::uint8_t { kAcknowledged, kRequeued, kBlocked, kHeld };
+    enum class Outcome : std::uint8_t { kAcknowledged, kRequeued, kBlocked, kDeferred, kHeld };
     void tell(LaneKey key, Outcome outcome, std::int64_t delay_us) {
         if (flying_[key].empty()) return;
         // The destination answers for a key in order; after a failure nothing behind is accepted.
@@ -80,7 +81,11 @@ class Model {
                 exposed_.erase(p);
                 ++attempts_[p];
                 due_at_[p] = now_us_ + delay_us;
-                lanes_.block(slot, attempts_[p], due_at_[p]);
+                lanes_.block(slot, attempts_[p], due_at_[p], true);
+                break;
+            case Outcome::kDeferred:
+                due_at_[p] = now_us_ + delay_us;
+                lanes_.block(slot, attempts_[p], due_at_[p], false);
                 break;
             case Outcome::kHeld:
                 finished(key, p);
@@ -94,17 +99,20 @@ class Model {
         ++holds_[key];
         troubled_.insert(key);
         lanes_.hold_key(key);
+        blocked_.insert(key);
     }
     void resume(LaneKey key) {
+        check();
         lanes_.resume(key);
-        if (holds_[key] > 0) --holds_[key];
+        if (holds_[key] > 0 && --holds_[key] == 0) blocked_.erase(key);
     }
     void take_due(std::int64_t passed_us, std::size_t limit) {
         if (!due_.empty()) return;
         now_us_ += passed_us;
         const std::size_t room = lanes_.free_slots();
         lanes_.take_due(now_us_, limit, due_);
-        RC_ASSERT(due_.size() <= std::min(limit, room));
+        RC_ASSERT(due_.size() <= limit);
+        RC_ASSERT(fresh_due() <= room);
         std::sort(due_.begin(), due_.end(),
                   [](const auto& a, const auto& b) { return a.position < b.position; });
     }
@@ -129,12 +137,15 @@ class Model {
         std::vector<std::uint32_t> released;
         lanes_.take_released(released);
         for (const std::uint32_t batch : released) RC_ASSERT(live_.erase(batch) == 1U);
+        for (const LaneKey key : blocked_) uncount(key);
         std::size_t flying = 0;
         std::size_t unfinished = 0;
         for (const auto& [key, slots] : flying_) flying += slots.size();
         for (const auto& [key, positions] : unfinished_) unfinished += positions.size();
         RC_ASSERT(lanes_.in_flight() == flying);
-        RC_ASSERT(max_slots_ - lanes_.free_slots() == live_.size());
+        std::size_t exposed_and_waiting = 0;
+        for (const Position p : exposed_) exposed_and_waiting += live_.contains(p) ? 0 : 1;
+        RC_ASSERT(max_slots_ - lanes_.free_slots() == live_.size() + exposed_and_waiting);
         RC_ASSERT(lanes_.queued() + flying == live_.size());
         RC_ASSERT(lanes_.waiting() + live_.size() + due_.size() == unfinished);
         RC_ASSERT(lanes_.exposed() == exposed_.size());
@@ -168,6 +179,18 @@ class Model {
     }
 
   private:
+    [[nodiscard]] std::size_t fresh_due() const {
+        return static_cast<std::size_t>(
+            std::count_if(due_.begin(), due_.end(), [](const auto& due) { return !due.sent; }));
+    }
+    // What waits of a blocked key is not exposed; what is in memory or on its way to it still is.
+    void uncount(LaneKey key) {
+        for (const Position p : unfinished_[key]) {
+            const bool coming = std::any_of(due_.begin(), due_.end(),
+                                            [&](const auto& due) { return due.position == p; });
+            if (!coming && !live_.contains(p)) exposed_.erase(p);
+        }
+    }
     void sent(SlotId slot) {
         const Work& work = lanes_.work(slot);
         const Position p = work.position;
@@ -200,6 +223,7 @@ class Model {
     std::map<LaneKey, std::deque<Position>> unfinished_;
     std::map<LaneKey, std::map<Position, SlotId>> flying_;
     std::map<LaneKey, int> holds_;
+    std::set<LaneKey> blocked_;   // by `hold_key`
     std::set<LaneKey> failing_;   // a failure was told and not yet all outcomes
     std::set<LaneKey> troubled_;  // ever failed, held or waited
     std::set<Position> live_;     // hold a slot; each event has a batch of its own
@@ -216,12 +240,16 @@ struct Step {
     std::uint32_t number = 0;
 };
 
+std::ostream& operator<<(std::ostream& out, const Step& step) {
+    return out << step.what << " " << step.key << " " << step.number;
+}
+
 void run(bool one_per_key) {
     const auto slots = *rc::gen::inRange<std::size_t>(1, 40);
     const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
     const auto steps =
         *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
-                                 rc::gen::inRange(0, 22), rc::gen::inRange<LaneKey>(0, keys),
+                                 rc::gen::inRange(0, 23), rc::gen::inRange<LaneKey>(0, keys),
                                  rc::gen::arbitrary<std::uint32_t>())));
     Model model(one_per_key, slots);
     for (const Step& step : steps) {
@@ -276,6 +304,9 @@ void run(bool one_per_key) {
             case 20:
                 model.fetched(step.number);
                 break;
+            case 21:
+                model.tell(step.key, Model::Outcome::kDeferred, delay_us);
+                break;
             default:
                 while (model.send()) {
                 }
@@ -312,8 +343,8 @@ TEST(Lanes, KeepEveryFailedEventsWaitAndAttempts) {
     SlotId second = kNoSlot;
     ASSERT_EQ(send_next(lanes, first), 1);
     ASSERT_EQ(send_next(lanes, second), 2);
-    lanes.block(first, 3, 1'000);
-    lanes.block(second, 1, 500);
+    lanes.block(first, 3, 1'000, true);
+    lanes.block(second, 1, 500, true);
     EXPECT_EQ(lanes.next_due_us(), 1'000);
     std::vector<Lanes::Due> due;
     lanes.take_due(999, 10, due);
@@ -375,12 +406,15 @@ TEST(Lanes, AProbePrefersTheSuspectAndAvoidsTheCulprit) {
     lanes.admit(1, event(2));
     lanes.admit(2, event(3));
     const auto probe = [&](Position prefer, Position avoid) {
-        return lanes.work(lanes.find_probe(prefer, avoid)).position;
+        return lanes.work(lanes.find_probe(prefer, {&avoid, 1})).position;
     };
     EXPECT_EQ(probe(3, 0), 3);
     EXPECT_EQ(probe(0, 1), 3);
     EXPECT_EQ(probe(0, 3), 1);
     EXPECT_EQ(probe(2, 1), 3);  // it is not the turn of 2
+    const SlotId failed = lanes.next_ready();
+    lanes.requeue(failed);
+    EXPECT_EQ(probe(0, 0), 3);  // rather than one that failed
 }
 
 }  // namespace

@@ -1,0 +1,213 @@
+#include "tests/relay/table.h"
+
+#include <optional>
+#include <span>
+
+namespace outbox::test {
+
+using spi::Position;
+
+Status Table::reach() const {
+    if (!away_) return {};
+    return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the table is away"};
+}
+
+void Table::insert(const std::string& id, const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    rows_[++last_position_] = {id, key};
+}
+
+std::size_t Table::unfinished() const {
+    const std::scoped_lock lock(mutex_);
+    return rows_.size();
+}
+
+std::size_t Table::dead() const {
+    const std::scoped_lock lock(mutex_);
+    return dead_.size();
+}
+
+std::string Table::owner() const {
+    const std::scoped_lock lock(mutex_);
+    return owner_;
+}
+
+std::uint64_t Table::epoch() const {
+    const std::scoped_lock lock(mutex_);
+    return epoch_;
+}
+
+void Table::drop_lease() {
+    const std::scoped_lock lock(mutex_);
+    owner_.clear();
+}
+
+class TableReader final : public spi::Reader {
+  public:
+    explicit TableReader(Table& table) : table_(table) {}
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        auto row = table_.rows_.upper_bound(mark_);
+        for (; row != table_.rows_.end() && out.size() < limits.max_events; ++row) {
+            add(row->first, row->second, out);
+            mark_ = row->first;
+        }
+        return {};
+    }
+    Status fetch(std::span<const Position> positions, spi::EventBatch& out) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        for (const Position position : positions) {
+            const auto row = table_.rows_.find(position);
+            if (row != table_.rows_.end()) add(row->first, row->second, out);
+        }
+        return {};
+    }
+    void forget(std::span<const Position>) override {}
+    void rewind() override { mark_ = 0; }
+
+  private:
+    static void add(Position position, const Table::Row& row, spi::EventBatch& out) {
+        spi::EventView event;
+        event.position = position;
+        event.id = row.id;
+        event.aggregate_type = "order";
+        event.event_type = "changed";
+        event.payload = "{}";
+        event.key = row.key;
+        out.add_copy(event);
+    }
+    Table& table_;
+    Position mark_ = 0;
+};
+
+class TableRecorder final : public spi::Recorder {
+  public:
+    explicit TableRecorder(Table& table) : table_(table) {}
+
+    Status record(const spi::RecordBatch& batch) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        const bool guarded = !batch.failed.empty() || !batch.dead.empty() ||
+                             !batch.checkpoints.empty() || !batch.dead_positions.empty();
+        if (guarded && batch.epoch != table_.epoch_) {
+            return {ErrorCode::kLeaseLost, Advice::kStop, "another relay has the lease"};
+        }
+        for (const auto& delivery : batch.failed) {
+            table_.deliveries_[{delivery.route, delivery.position}] = delivery;
+        }
+        for (const auto& letter : batch.dead) {
+            table_.dead_[{letter.route, letter.position}] = letter.event.events()[0].key;
+        }
+        for (const auto& checkpoint : batch.checkpoints) {
+            table_.ledgers_[checkpoint.route] = checkpoint.ranges;
+        }
+        for (const Position position : batch.published) table_.rows_.erase(position);
+        for (const Position position : batch.dead_positions) table_.rows_.erase(position);
+        return {};
+    }
+    Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return none(); }
+    Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return none(); }
+    Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        std::vector<spi::Delivery> out;
+        for (const auto& [key, delivery] : table_.deliveries_) {
+            if (delivery.route == route) out.push_back(delivery);
+        }
+        return out;
+    }
+    Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        return table_.ledgers_[std::string(route)];
+    }
+    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view, std::size_t) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        return std::vector<spi::DeadLetter>{};
+    }
+    Result<std::vector<std::string>> load_dead_keys(std::string_view) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        return std::vector<std::string>{};
+    }
+    Status save_figures(std::uint64_t, std::span<const spi::RouteFigures>) override {
+        return table_.reach();
+    }
+    Result<Stats> stats() override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        return Stats{};
+    }
+
+  private:
+    [[nodiscard]] Result<std::size_t> none() const {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        return std::size_t{0};
+    }
+    Table& table_;
+};
+
+class TableLease final : public spi::LeaseStore {
+  public:
+    explicit TableLease(Table& table) : table_(table) {}
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        const auto now = std::chrono::steady_clock::now();
+        if (!table_.owner_.empty() && now < table_.lease_until_) {
+            return std::optional<std::uint64_t>{};
+        }
+        table_.owner_ = owner;
+        table_.lease_until_ = now + ttl;
+        return std::optional<std::uint64_t>{++table_.epoch_};
+    }
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        if (epoch != table_.epoch_) return false;
+        table_.lease_until_ = std::chrono::steady_clock::now() + ttl;
+        return true;
+    }
+    Status release(std::uint64_t epoch) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        if (epoch == table_.epoch_) table_.owner_.clear();
+        return {};
+    }
+
+  private:
+    Table& table_;
+};
+
+namespace {
+
+class TableSource final : public spi::Source {
+  public:
+    explicit TableSource(Table& table) : table_(table) {}
+    [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
+    [[nodiscard]] bool stable_positions() const override { return true; }
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
+        return std::unique_ptr<spi::Reader>(std::make_unique<TableReader>(table_));
+    }
+    Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
+        return std::unique_ptr<spi::Recorder>(std::make_unique<TableRecorder>(table_));
+    }
+    Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
+        return std::unique_ptr<spi::LeaseStore>(std::make_unique<TableLease>(table_));
+    }
+    Result<std::vector<spi::Finding>> check() override { return std::vector<spi::Finding>{}; }
+
+  private:
+    Table& table_;
+};
+
+}  // namespace
+
+std::unique_ptr<spi::Source> Table::connect() {
+    return std::make_unique<TableSource>(*this);
+}
+
+}  // namespace outbox::test

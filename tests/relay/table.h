@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+namespace outbox::test {
+
+/// An outbox table in memory that several relays share, each through a source of its own. Commits
+/// are atomic, so that no position comes late: what relays do with threads is tested here, what
+/// they do with late commits in the simulation. Thread-safe.
+class Table {
+  public:
+    /// One committed event.
+    void insert(const std::string& id, const std::string& key);
+    [[nodiscard]] std::size_t unfinished() const;
+    [[nodiscard]] std::size_t dead() const;
+    [[nodiscard]] std::string owner() const;
+    [[nodiscard]] std::uint64_t epoch() const;
+    /// Calls fail as if the server were gone.
+    void set_away(bool away) { away_ = away; }
+    /// The lease's holder is forgotten, as if its backend were gone.
+    void drop_lease();
+
+    std::unique_ptr<spi::Source> connect();
+
+  private:
+    friend class TableReader;
+    friend class TableRecorder;
+    friend class TableLease;
+
+    struct Row {
+        std::string id;
+        std::string key;
+    };
+    [[nodiscard]] Status reach() const;
+
+    mutable std::mutex mutex_;
+    std::atomic<bool> away_{false};
+    spi::Position last_position_ = 0;
+    std::map<spi::Position, Row> rows_;
+    std::map<std::string, std::vector<spi::PositionRange>> ledgers_;
+    std::map<std::pair<std::string, spi::Position>, spi::Delivery> deliveries_;
+    std::map<std::pair<std::string, spi::Position>, std::string> dead_;  // to the event's key
+    std::string owner_;
+    std::uint64_t epoch_ = 0;
+    std::chrono::steady_clock::time_point lease_until_;
+};
+
+}  // namespace outbox::test

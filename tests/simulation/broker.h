@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/sink.h>
+
+#include "tests/simulation/database.h"
+#include "tests/simulation/judge.h"
+#include "tests/simulation/settings.h"
+#include "tests/simulation/world.h"
+
+namespace outbox::simulation {
+
+/// The destinations of the routes.
+struct Broker {
+    /// Until when it is away, by route.
+    std::map<int, std::int64_t> away_until_us;
+    /// What it does to records meanwhile: lets them wait, or fails them.
+    bool away_fails = false;
+    int sessions = 0;
+};
+
+/// A destination as one relay sees it. What has been handed over goes on its way whatever becomes
+/// of the relay: a task of its own decides about each record, some time later.
+class SimSink final : public spi::Sink {
+  public:
+    SimSink(World& world, Database& database, Judge& judge, Broker& broker,
+            const Settings& settings, int relay, int route);
+    ~SimSink() override;
+
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        return capabilities_;
+    }
+    Status check() override;
+    [[nodiscard]] bool publish(const spi::Record& record) override;
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+
+  private:
+    struct Session;
+
+    World& world_;
+    Judge& judge_;
+    Broker& broker_;
+    int relay_;
+    int route_;
+    spi::SinkCapabilities capabilities_;
+    std::shared_ptr<Session> session_;  // shared with its task, which outlives the relay
+};
+
+}  // namespace outbox::simulation

@@ -1,0 +1,204 @@
+#include "tests/simulation/database.h"
+
+#include <algorithm>
+
+namespace outbox::simulation {
+
+void add_to(spi::EventBatch& batch, const SimEvent& event) {
+    spi::EventView view;
+    view.position = event.position;
+    view.id = event.id;
+    view.aggregate_type = event.type;
+    if (!event.key.empty()) view.key = event.key;
+    view.event_type = "Happened";
+    view.payload = "{}";
+    if (event.trouble == Trouble::kBadTopic) view.topic = "__not a topic";
+    batch.add_copy(view);
+}
+
+Database::TransactionId Database::begin() {
+    const TransactionId id = next_transaction_++;
+    transactions_[id];
+    return id;
+}
+
+bool Database::lock_key(TransactionId transaction, const std::string& key) {
+    if (!locked_keys_.insert(key).second) return false;
+    transactions_.at(transaction).keys.push_back(key);
+    return true;
+}
+
+Position Database::take_position(TransactionId transaction) {
+    transactions_.at(transaction).writes = true;
+    return next_position_++;
+}
+
+void Database::insert(TransactionId transaction, SimEvent event) {
+    transactions_.at(transaction).events.push_back(std::move(event));
+}
+
+void Database::roll_back_events(TransactionId transaction, std::size_t count) {
+    auto& events = transactions_.at(transaction).events;
+    events.resize(events.size() - std::min(count, events.size()));
+}
+
+void Database::prepare(TransactionId transaction) {
+    transactions_.at(transaction).prepared = true;
+}
+
+void Database::commit(TransactionId id) {
+    for (SimEvent& event : transactions_.at(id).events) {
+        world_.trace("writer " + std::to_string(id) + " committed " + event.id +
+                     " key=" + event.key + " type=" + event.type);
+        judge_.committed(event);
+        rows_.emplace(event.position, std::move(event));
+    }
+    end(id);
+}
+
+void Database::roll_back(TransactionId id) {
+    end(id);
+}
+
+void Database::end(TransactionId id) {
+    for (const std::string& key : transactions_.at(id).keys) locked_keys_.erase(key);
+    transactions_.erase(id);
+}
+
+// What `pg_locks` tells: a prepared transaction goes by another name than before.
+std::vector<core::Writer> Database::writers() const {
+    std::vector<core::Writer> writers;
+    for (const auto& [id, transaction] : transactions_) {
+        if (!transaction.writes) continue;
+        writers.push_back({(transaction.prepared ? "prepared " : "backend ") + std::to_string(id),
+                           transaction.prepared});
+    }
+    return writers;
+}
+
+Status Database::record(const spi::RecordBatch& batch) {
+    const bool only_published = batch.dead_positions.empty() && batch.checkpoints.empty() &&
+                                batch.failed.empty() && batch.dead.empty() &&
+                                batch.redelivered.empty() && batch.failed_again.empty();
+    if (batch.epoch != epoch_ && !only_published) {
+        return {ErrorCode::kLeaseLost, Advice::kStop, "another relay has the lease"};
+    }
+    judge_.recorded(batch);
+    for (const spi::Delivery& delivery : batch.failed) {
+        deliveries_[{delivery.route, delivery.position}] = delivery;
+    }
+    for (const spi::DeadLetter& letter : batch.dead) {
+        deliveries_.erase({letter.route, letter.position});
+        const bool known = std::any_of(dead_.begin(), dead_.end(), [&](const auto& item) {
+            return item.second.route == letter.route &&
+                   item.second.event.position == letter.position;
+        });
+        const SimEvent* event = judge_.find(letter.position);
+        if (known || event == nullptr) continue;
+        dead_[next_dead_id_++] = {letter.route,      *event,       letter.attempts,
+                                  letter.error_code, letter.error, false};
+    }
+    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
+        ledgers_[checkpoint.route] = checkpoint.ranges;
+    }
+    for (const auto* positions : {&batch.published, &batch.dead_positions}) {
+        for (const Position position : *positions) {
+            rows_.erase(position);
+            std::erase_if(deliveries_,
+                          [&](const auto& item) { return item.first.second == position; });
+        }
+    }
+    for (const std::int64_t id : batch.redelivered) dead_.erase(id);
+    for (const spi::Delivery& delivery : batch.failed_again) {
+        if (const auto it = dead_.find(delivery.position); it != dead_.end()) {
+            it->second.retry = false;
+        }
+    }
+    return {};
+}
+
+std::vector<spi::Delivery> Database::deliveries(std::string_view route) const {
+    std::vector<spi::Delivery> out;
+    for (const auto& [key, delivery] : deliveries_) {
+        if (delivery.route == route) out.push_back(delivery);
+    }
+    return out;
+}
+
+std::vector<spi::PositionRange> Database::ledger(std::string_view route) const {
+    const auto it = ledgers_.find(std::string(route));
+    return it == ledgers_.end() ? std::vector<spi::PositionRange>{} : it->second;
+}
+
+std::vector<spi::DeadLetter> Database::redeliveries(std::string_view route,
+                                                    std::size_t limit) const {
+    std::vector<spi::DeadLetter> out;
+    for (const auto& [id, dead] : dead_) {
+        if (!dead.retry || dead.route != route || out.size() == limit) continue;
+        spi::DeadLetter letter;
+        letter.dead_id = id;
+        letter.route = dead.route;
+        letter.position = dead.event.position;
+        SimEvent event = dead.event;
+        event.trouble = Trouble::kNone;
+        if (event.type == "none") event.type = "a";
+        add_to(letter.event, event);
+        out.push_back(std::move(letter));
+    }
+    return out;
+}
+
+std::vector<std::string> Database::dead_keys(std::string_view route) const {
+    std::vector<std::string> keys;
+    for (const auto& [id, dead] : dead_) {
+        if (dead.route == route && !dead.event.key.empty()) keys.push_back(dead.event.key);
+    }
+    return keys;
+}
+
+std::string Database::lingering() const {
+    std::string text;
+    for (const auto& [key, delivery] : deliveries_) {
+        text += "attempts of " + std::to_string(key.second) + " on " + key.first + "; ";
+    }
+    for (const auto& [route, ranges] : ledgers_) {
+        for (const spi::PositionRange& range : ranges) {
+            text += route + " has finished " + std::to_string(range.first) + "-" +
+                    std::to_string(range.last) + "; ";
+        }
+    }
+    return text;
+}
+
+void Database::retry_all_dead() {
+    for (auto& [id, dead] : dead_) {
+        judge_.mended(dead.event.position);
+        dead.retry = true;
+    }
+}
+
+std::optional<std::uint64_t> Database::acquire(int session, std::int64_t ttl_us) {
+    if (!holder_gone_ && world_.now_us() < lease_until_us_) return std::nullopt;
+    holder_ = session;
+    holder_gone_ = false;
+    lease_until_us_ = world_.now_us() + ttl_us;
+    return ++epoch_;
+}
+
+bool Database::renew(int session, std::uint64_t epoch, std::int64_t ttl_us) {
+    if (epoch != epoch_) return false;
+    holder_ = session;
+    holder_gone_ = false;
+    lease_until_us_ = world_.now_us() + ttl_us;
+    return true;
+}
+
+void Database::release(std::uint64_t epoch) {
+    if (epoch == epoch_) holder_gone_ = true;
+}
+
+void Database::session_gone(int session) {
+    if (session == holder_) holder_gone_ = true;
+}
+
+}  // namespace outbox::simulation

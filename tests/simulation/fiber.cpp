@@ -1,0 +1,72 @@
+#include "tests/simulation/fiber.h"
+
+#include <cstdint>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace outbox::simulation {
+
+namespace {
+
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+
+void leave_stack([[maybe_unused]] void** fake, [[maybe_unused]] const void* to,
+                 [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(fake, to, bytes);
+#endif
+}
+
+void arrive([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
+            [[maybe_unused]] std::size_t* bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake, from, bytes);
+#endif
+}
+
+}  // namespace
+
+Fiber::Fiber(std::function<void()> body)
+    : body_(std::move(body)), stack_(std::make_unique_for_overwrite<char[]>(kStackBytes)) {
+    getcontext(&own_);
+    own_.uc_stack.ss_sp = stack_.get();
+    own_.uc_stack.ss_size = kStackBytes;
+    own_.uc_link = nullptr;
+    // makecontext passes ints only.
+    const auto self = reinterpret_cast<std::uintptr_t>(this);
+    makecontext(&own_, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
+                static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+}
+
+Fiber::~Fiber() = default;
+
+void Fiber::enter(unsigned high, unsigned low) {
+    const auto self = (static_cast<std::uintptr_t>(high) << 32) | low;
+    reinterpret_cast<Fiber*>(self)->run();
+}
+
+void Fiber::run() {
+    arrive(nullptr, &resumer_stack_, &resumer_stack_bytes_);
+    body_();
+    finished_ = true;
+    leave_stack(nullptr, resumer_stack_, resumer_stack_bytes_);
+    swapcontext(&own_, &resumer_);
+}
+
+void Fiber::resume() {
+    void* fake = nullptr;
+    leave_stack(&fake, stack_.get(), kStackBytes);
+    swapcontext(&resumer_, &own_);
+    arrive(fake, nullptr, nullptr);
+}
+
+void Fiber::suspend() {
+    leave_stack(&own_fake_stack_, resumer_stack_, resumer_stack_bytes_);
+    swapcontext(&own_, &resumer_);
+    arrive(own_fake_stack_, &resumer_stack_, &resumer_stack_bytes_);
+}
+
+}  // namespace outbox::simulation

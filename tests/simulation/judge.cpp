@@ -1,0 +1,210 @@
+#include "tests/simulation/judge.h"
+
+#include <algorithm>
+
+namespace outbox::simulation {
+
+namespace {
+constexpr std::size_t kMaxViolations = 20;
+// An innocent event may fail alone while others succeed by sheer bad luck, but not often.
+constexpr std::uint32_t kBadLuck = 2;
+
+bool may_die(const SimEvent& event) {
+    return event.trouble != Trouble::kNone;
+}
+
+bool must_die(const SimEvent& event) {
+    return may_die(event) && event.trouble != Trouble::kFailsTwice;
+}
+
+std::string name(int route, Position position) {
+    return "event " + std::to_string(position) + " on route " + std::to_string(route);
+}
+}  // namespace
+
+Judge::Judge(World& world, const Settings& settings) : world_(world), settings_(settings) {}
+
+void Judge::violation(const std::string& what) {
+    world_.trace("VIOLATION " + what);
+    if (violations_.size() < kMaxViolations) violations_.push_back(what);
+}
+
+bool Judge::wants(int route, const SimEvent& event) const {
+    return event.type != "none" && (route == 0 || event.type == "b");
+}
+
+const SimEvent* Judge::find(Position position) const {
+    const auto it = events_.find(position);
+    return it == events_.end() ? nullptr : &it->second;
+}
+
+void Judge::committed(const SimEvent& event) {
+    events_[event.position] = event;
+    committed_us_[event.position] = world_.now_us();
+    if (!event.key.empty()) by_key_[event.key].push_back(event.position);
+    if (event.heartbeat) return;
+    for (int route = 0; route < settings_.routes; ++route) {
+        // What no route takes becomes the first route's dead letter.
+        if (wants(route, event) || (route == 0 && event.type == "none")) ++unsettled_;
+    }
+}
+
+void Judge::published(int relay, int session, int route, Position position) {
+    if (find(position) == nullptr) {
+        violation("ghost: " + name(route, position) + " was sent and never committed");
+        return;
+    }
+    if (world_.now_us() >= may_send_until_us_[relay]) {
+        violation("relay " + std::to_string(relay) + " sent " + name(route, position) +
+                  " without the lease");
+    }
+    if (dead_.contains({route, position})) return;  // an operator's retry
+    Session& sent = unrecorded_[session];
+    sent.route = route;
+    sent.positions.insert(position);
+    // What waits behind a dead letter that blocks its key is not counted.
+    const bool blocks = settings_.block_key && route + 1 == settings_.routes;
+    if (!blocks && sent.positions.size() > settings_.options.max_unrecorded) {
+        violation("more than max_unrecorded events sent and not recorded: " +
+                  std::to_string(sent.positions.size()));
+    }
+}
+
+void Judge::not_accepted(int session, Position position) {
+    if (const auto it = unrecorded_.find(session); it != unrecorded_.end()) {
+        it->second.positions.erase(position);
+    }
+}
+
+void Judge::accepted(int route, Position position) {
+    const SimEvent* event = find(position);
+    if (event == nullptr) return;  // told by `published`
+    if (!wants(route, *event) && !dead_.contains({route, position}))
+        violation(name(route, position) + " is not the route's");
+    if (accepted_us_.contains({route, position})) {
+        ++repeats_;
+        return;
+    }
+    if (must_die(*event) && !mended_.contains(position)) {
+        violation(name(route, position) + " was accepted though it cannot be");
+    }
+    if (!dead_.contains({route, position})) check_order(route, *event);
+    accepted_us_[{route, position}] = world_.now_us();
+    settled(route, position);
+}
+
+// The events of a key are settled in the order of their transactions.
+void Judge::check_order(int route, const SimEvent& event) {
+    if (event.key.empty()) return;
+    const std::vector<Position>& positions = by_key_[event.key];
+    for (std::size_t& i = in_order_[{route, event.key}]; i < positions.size(); ++i) {
+        if (positions[i] >= event.position) return;
+        if (wants(route, events_[positions[i]]) && !settled_.contains({route, positions[i]})) {
+            violation("out of order: " + name(route, event.position) + " before " +
+                      std::to_string(positions[i]) + " of its key " + event.key);
+            return;
+        }
+    }
+}
+
+void Judge::settled(int route, Position position) {
+    if (!settled_.insert({route, position}).second) return;
+    if (!events_[position].heartbeat) --unsettled_;
+}
+
+void Judge::check_dead(const spi::DeadLetter& letter) {
+    const int route = route_of(letter.route);
+    const SimEvent* event = find(letter.position);
+    if (event == nullptr || letter.event.size() != 1 || letter.event.events()[0].id != event->id) {
+        violation("a dead letter that is no committed event");
+        return;
+    }
+    if (!may_die(*event)) {
+        violation(name(route, letter.position) + " was given up on without fault: " + letter.error);
+    }
+    const bool counted =
+        event->trouble == Trouble::kFailsAlways || event->trouble == Trouble::kTimesOut;
+    if (counted && letter.attempts != settings_.options.retry.max_attempts) {
+        violation(name(route, letter.position) + " was given up on after " +
+                  std::to_string(letter.attempts) + " attempts");
+    }
+    if (counted && failures_[{route, letter.position}] < letter.attempts) {
+        violation(name(route, letter.position) + " has more attempts than failures");
+    }
+    dead_.insert({route, letter.position});
+    settled(route, letter.position);
+}
+
+void Judge::recorded(const spi::RecordBatch& batch) {
+    for (const spi::DeadLetter& letter : batch.dead) check_dead(letter);
+    for (const spi::Delivery& delivery : batch.failed) {
+        const SimEvent* event = find(delivery.position);
+        if (event == nullptr) {
+            violation("a failed delivery of no committed event");
+        } else if (event->trouble == Trouble::kNone && delivery.attempts > kBadLuck) {
+            violation(name(route_of(delivery.route), delivery.position) + " has " +
+                      std::to_string(delivery.attempts) + " attempts without fault");
+        }
+    }
+    for (const Position position : batch.published) check_removed(position, false);
+    for (const Position position : batch.dead_positions) check_removed(position, true);
+    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
+        const int route = route_of(checkpoint.route);
+        for (const spi::PositionRange& range : checkpoint.ranges) {
+            for (Position p = range.first; p <= range.last; ++p) {
+                const SimEvent* event = find(p);
+                if (event == nullptr) {
+                    violation("the ledger holds " + name(route, p) + ", which was not committed");
+                } else if (wants(route, *event) && !settled_.contains({route, p})) {
+                    violation("the ledger holds " + name(route, p) + ", which is not finished");
+                }
+            }
+        }
+    }
+    for (auto& [session, sent] : unrecorded_) {
+        for (const Position p : batch.published) sent.positions.erase(p);
+        for (const Position p : batch.dead_positions) sent.positions.erase(p);
+        for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
+            if (route_of(checkpoint.route) != sent.route) continue;
+            for (const spi::PositionRange& range : checkpoint.ranges) {
+                sent.positions.erase(sent.positions.lower_bound(range.first),
+                                     sent.positions.upper_bound(range.last));
+            }
+        }
+    }
+}
+
+void Judge::check_removed(Position position, bool as_dead) {
+    const SimEvent* event = find(position);
+    if (event == nullptr) {
+        violation("removed " + std::to_string(position) + ", which was not committed");
+        return;
+    }
+    bool dead = false;
+    for (int route = 0; route < settings_.routes; ++route) {
+        dead = dead || dead_.contains({route, position});
+        if (wants(route, *event) && !settled_.contains({route, position})) {
+            violation("removed " + name(route, position) + " before it was published");
+        }
+    }
+    if (as_dead && !dead) violation("event " + std::to_string(position) + " is not dead");
+}
+
+std::int64_t Judge::latency_us(int route, Position position) const {
+    const auto it = accepted_us_.find({route, position});
+    return it == accepted_us_.end() ? kNever : it->second - committed_us_.at(position);
+}
+
+void Judge::finish() {
+    for (const auto& [position, event] : events_) {
+        if (event.heartbeat) continue;
+        for (int route = 0; route < settings_.routes; ++route) {
+            const bool due = wants(route, event) || (route == 0 && event.type == "none");
+            if (due && !settled_.contains({route, position})) {
+                violation("lost: " + name(route, position));
+            }
+        }
+    }
+}
+
+}  // namespace outbox::simulation

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "tests/simulation/settings.h"
+#include "tests/simulation/world.h"
+
+namespace outbox::simulation {
+
+using spi::Position;
+
+/// What is wrong with an event, on every route.
+enum class Trouble : std::uint8_t {
+    kNone,
+    kRefused,      ///< The destination will never take it.
+    kFailsTwice,   ///< The destination takes it at the third time.
+    kFailsAlways,  ///< Fails again and again, as an event does.
+    kTimesOut,     ///< Fails again and again, as if the destination were down.
+    kBadTopic,     ///< Names a topic that cannot be.
+    kNoRoute,      ///< No route takes it.
+};
+
+struct SimEvent {
+    Position position = 0;
+    std::string id;
+    std::string key;   ///< Empty: no order.
+    std::string type;  ///< "a", "b": route 2 takes only "b". "none": no route.
+    Trouble trouble = Trouble::kNone;
+    bool heartbeat = false;  ///< Written after the history proper to keep destinations busy.
+};
+
+/// Knows the whole truth and checks the promises against it as the history goes on.
+class Judge {
+  public:
+    Judge(World& world, const Settings& settings);
+
+    // What writers did.
+    void committed(const SimEvent& event);
+    [[nodiscard]] const SimEvent* find(Position position) const;
+    [[nodiscard]] bool wants(int route, const SimEvent& event) const;
+
+    // What relays and destinations did. A term is one relay's time of holding the lease.
+    void may_send_until(int relay, std::int64_t until_us) { may_send_until_us_[relay] = until_us; }
+    void published(int relay, int session, int route, Position position);
+    void not_accepted(int session, Position position);
+    void accepted(int route, Position position);
+    void recorded(const spi::RecordBatch& batch);
+    void failed(int route, Position position) { failures_[{route, position}] += 1; }
+    /// Counts: how often the destination has refused it before.
+    std::uint32_t refused(int route, Position position) { return refusals_[{route, position}]++; }
+    void session_ended(int session) { unrecorded_.erase(session); }
+    /// What was wrong with the event is no longer.
+    void mended(Position position) { mended_.insert(position); }
+    [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
+    void violation(const std::string& what);
+
+    [[nodiscard]] bool all_settled() const { return unsettled_ == 0; }
+    /// Checks that nothing is lost; names what is.
+    void finish();
+    [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
+    [[nodiscard]] std::size_t events() const { return events_.size(); }
+    [[nodiscard]] std::size_t repeats() const { return repeats_; }
+    [[nodiscard]] std::size_t dead() const { return dead_.size(); }
+    /// From commit to first acceptance.
+    [[nodiscard]] std::int64_t latency_us(int route, Position position) const;
+    [[nodiscard]] const std::map<Position, SimEvent>& all() const { return events_; }
+
+  private:
+    using RouteEvent = std::pair<int, Position>;
+    void settled(int route, Position position);
+    void check_order(int route, const SimEvent& event);
+    void check_removed(Position position, bool as_dead);
+    void check_dead(const spi::DeadLetter& letter);
+    int route_of(const std::string& name) const { return name == "first" ? 0 : 1; }
+
+    World& world_;
+    const Settings& settings_;
+    std::map<Position, SimEvent> events_;  // committed
+    std::map<Position, std::int64_t> committed_us_;
+    std::map<std::string, std::vector<Position>> by_key_;
+    std::map<RouteEvent, std::int64_t> accepted_us_;  // the first time
+    std::set<RouteEvent> dead_;
+    std::set<RouteEvent> settled_;
+    std::set<Position> mended_;
+    std::map<std::pair<int, std::string>, std::size_t> in_order_;  // settled prefix of a key
+    std::map<RouteEvent, std::uint32_t> failures_;
+    std::map<RouteEvent, std::uint32_t> refusals_;
+    std::map<int, std::int64_t> may_send_until_us_;
+    struct Session {
+        int route = 0;
+        std::set<Position> positions;
+    };
+    std::map<int, Session> unrecorded_;  // sent and not in a checkpoint, by session
+    std::size_t unsettled_ = 0;
+    std::size_t repeats_ = 0;
+    std::vector<std::string> violations_;
+};
+
+}  // namespace outbox::simulation

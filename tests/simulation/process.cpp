@@ -1,0 +1,167 @@
+#include "tests/simulation/process.h"
+
+#include <string>
+#include <utility>
+
+namespace outbox::simulation {
+
+namespace {
+
+constexpr std::int64_t kBootedAgoUs = 77 * kSecond;
+
+relay::RouteSpec route_spec(int route, const Settings& settings) {
+    relay::RouteSpec spec;
+    spec.name = route == 0 ? "first" : "second";
+    spec.predicate.aggregate_types =
+        route == 0 ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"};
+    spec.topics = *core::TopicRule::make("{aggregate_type}-events", {}, "events");
+    if (settings.block_key && route + 1 == settings.routes) {
+        spec.on_dead_letter = relay::OnDeadLetter::kBlockKey;
+    }
+    return spec;
+}
+
+}  // namespace
+
+// What the threads of one term share.
+struct RelayProcess::Running {
+    std::unique_ptr<relay::Term> term;
+    bool over = false;
+    bool draining = false;
+    bool routes_done = false;
+    std::int64_t drain_until_us = 0;
+};
+
+RelayProcess::RelayProcess(World& world, Database& database, Judge& judge, Broker& broker,
+                           const Settings& settings, int number)
+    : world_(world),
+      judge_(judge),
+      settings_(settings),
+      number_(number),
+      source_(world, database, judge, settings, number),
+      clock_(world, database.wall_offset_us, kBootedAgoUs * number),
+      options_(settings.options),
+      notify_([this](const relay::Note& note) {
+          if (!world_.tracing()) return;
+          std::string line = "relay " + std::to_string(number_) + " " + note.what;
+          for (const auto& [name, value] : note.fields) line.append(" " + name + "=" + value);
+          world_.trace(line);
+      }),
+      lease_(source_, clock_, options_, view_) {
+    options_.owner = "relay-" + std::to_string(number);
+    for (int route = 0; route < settings.routes; ++route) {
+        routes_.push_back(route_spec(route, settings));
+        routes_.back().make_sink = [&world, &database, &judge, &broker, &settings, number,
+                                    route]() -> Result<std::unique_ptr<spi::Sink>> {
+            return std::unique_ptr<spi::Sink>(
+                std::make_unique<SimSink>(world, database, judge, broker, settings, number, route));
+        };
+        stats_.push_back(std::make_unique<relay::RouteStats>());
+    }
+    main_ = world_.spawn(number, options_.owner, [this] { run(); });
+}
+
+void RelayProcess::kill() {
+    world_.trace("relay " + std::to_string(number_) + " is killed");
+    if (world_.random().chance(0.3)) source_.vanish();
+    world_.kill(number_);
+}
+
+void RelayProcess::run() {
+    while (!stopping_) {
+        const auto epoch = lease_.try_acquire();
+        if (!epoch.ok() || !*epoch) {
+            world_.sleep(options_.lease_retry_ms * kMs);
+            continue;
+        }
+        world_.trace("relay " + std::to_string(number_) + " has epoch " + std::to_string(**epoch));
+        serve(**epoch);
+    }
+}
+
+void RelayProcess::serve(std::uint64_t epoch) {
+    std::vector<relay::RouteStats*> stats;
+    for (const auto& one : stats_) stats.push_back(one.get());
+    auto opened =
+        relay::Term::open({source_, routes_, stats, options_, clock_, view_, notify_, epoch});
+    if (!opened.ok()) {
+        lease_.release();
+        world_.sleep(options_.lease_retry_ms * kMs);
+        return;
+    }
+    Running running;
+    running.term = std::move(*opened);
+    std::vector<World::TaskId> tasks;
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        tasks.push_back(world_.spawn(number_, options_.owner + " route " + std::to_string(route),
+                                     [this, &running, route] { turn_route(running, route); }));
+    }
+    const World::TaskId recorder =
+        world_.spawn(number_, options_.owner + " recorder", [&] { turn_recorder(running); });
+    bool kept = true;
+    while (kept && !stopping_ && !running.over) {
+        const auto renewed = lease_.keep();
+        kept = renewed.ok() ? *renewed : view_.valid(clock_.boot_us());
+        world_.sleep(20 * kMs);
+    }
+    if (!kept) view_.end();
+    world_.trace("relay " + std::to_string(number_) + " ends its term");
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        running.term->pipeline(route).drain();
+    }
+    running.drain_until_us =
+        world_.now_us() + (stopping_ ? options_.shutdown_grace_ms : std::int64_t{200}) * kMs;
+    running.draining = true;
+    for (const World::TaskId task : tasks) {
+        while (!world_.ended(task)) world_.sleep(kMs);
+    }
+    running.routes_done = true;
+    while (!world_.ended(recorder)) world_.sleep(kMs);
+    running.term.reset();
+    if (kept) lease_.release();
+}
+
+void RelayProcess::turn_route(Running& running, std::size_t route) {
+    relay::Pipeline& pipeline = running.term->pipeline(route);
+    while (true) {
+        if (const Status status = pipeline.step(); !status.ok()) {
+            ended_by(running, status);
+            return;
+        }
+        if (running.draining && (pipeline.drained() || world_.now_us() >= running.drain_until_us)) {
+            return;
+        }
+    }
+}
+
+void RelayProcess::turn_recorder(Running& running) {
+    relay::RecordKeeper& keeper = running.term->keeper();
+    while (true) {
+        const bool last = running.routes_done;
+        if (keeper.idle() && !last) {
+            world_.sleep(world_.random().between(1, options_.record_interval_ms) * kMs);
+        }
+        const Status status = keeper.turn(std::chrono::milliseconds(0));
+        if (status.ok()) {
+            if (last && keeper.idle()) return;
+            world_.sleep(world_.random().between(10, 1'000));
+            continue;
+        }
+        if (status.error().advice == Advice::kStop) {
+            ended_by(running, status);
+            return;
+        }
+        if (last && world_.now_us() >= running.drain_until_us) return;
+        world_.sleep(100 * kMs);
+    }
+}
+
+void RelayProcess::ended_by(Running& running, const Status& why) {
+    world_.trace("relay " + std::to_string(number_) + " stops: " + describe(why.error()));
+    if (why.error().code != ErrorCode::kLeaseLost) {
+        judge_.violation("a relay stopped: " + describe(why.error()));
+    }
+    running.over = true;
+}
+
+}  // namespace outbox::simulation

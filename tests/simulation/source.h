@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "tests/simulation/database.h"
+#include "tests/simulation/settings.h"
+
+namespace outbox::simulation {
+
+/// One relay's way to the database: calls take time, and break before or after their effect.
+class Wire {
+  public:
+    Wire(World& world, Database& database, const Settings& settings)
+        : world_(world), database_(database), settings_(settings) {}
+
+    /// Runs `effect` somewhere in a call; the call may fail although the effect took place.
+    template <typename Effect>
+    auto call(Effect effect) -> decltype(effect()) {
+        travel();
+        if (broken()) return lost();
+        auto result = effect();
+        travel();
+        if (broken()) return lost();
+        return result;
+    }
+
+  private:
+    void travel();
+    bool broken();
+    static Status lost() {
+        return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the connection broke"};
+    }
+
+    World& world_;
+    Database& database_;
+    const Settings& settings_;
+};
+
+/// The database as one relay process sees it.
+class SimSource final : public spi::Source {
+  public:
+    SimSource(World& world, Database& database, Judge& judge, const Settings& settings, int relay)
+        : world_(world),
+          database_(database),
+          judge_(judge),
+          settings_(settings),
+          relay_(relay),
+          wire_(world, database, settings) {}
+
+    [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
+    [[nodiscard]] bool stable_positions() const override { return true; }
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route) override;
+    Result<std::unique_ptr<spi::Recorder>> open_recorder() override;
+    Result<std::unique_ptr<spi::LeaseStore>> open_lease() override;
+    Result<std::vector<spi::Finding>> check() override { return std::vector<spi::Finding>{}; }
+
+    /// The process's host is gone: the server will not learn that its connections are.
+    void vanish() { vanished_ = true; }
+
+  private:
+    World& world_;
+    Database& database_;
+    Judge& judge_;
+    const Settings& settings_;
+    int relay_;
+    Wire wire_;
+    bool vanished_ = false;
+};
+
+}  // namespace outbox::simulation

@@ -10,30 +10,6 @@
 namespace outbox::postgres {
 namespace {
 
-constexpr std::size_t kUuidBytes = 16;
-constexpr std::size_t kUuidText = 36;
-constexpr std::int64_t kEpochDifferenceUs = 946'684'800'000'000;  // 1970-01-01 to 2000-01-01
-
-enum Column : std::size_t {
-    kPosition,
-    kId,
-    kAggregateType,
-    kAggregateId,
-    kEventType,
-    kPayload,
-    kHeaders,
-    kTenantId,
-    kSchemaId,
-    kSchemaVersion,
-    kOccurredAt,
-    kTopic,
-    kKey,
-    kRoutingKey,
-    kMetadata,
-    kAttempts,
-    kNextAttempt,
-};
-
 constexpr std::array<char, 513> hex_pairs() {
     constexpr const char* kDigits = "0123456789abcdef";
     std::array<char, 513> table{};
@@ -46,26 +22,8 @@ constexpr std::array<char, 513> hex_pairs() {
 
 constexpr auto kHexPairs = hex_pairs();
 
-void write_uuid(const char* bytes, char* out) {
-    for (std::size_t i = 0; i < kUuidBytes; ++i) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
-        std::memcpy(
-            out,
-            kHexPairs.data() + 2 * static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])),
-            2);
-        out += 2;
-    }
-}
-
-// Infinite times count as unknown.
 std::int64_t decode_time_us(const Field& field) {
-    if (field.data == nullptr) return 0;
-    const std::int64_t us = decode_integer(field);
-    if (us == std::numeric_limits<std::int64_t>::max() ||
-        us == std::numeric_limits<std::int64_t>::min()) {
-        return 0;
-    }
-    return us + kEpochDifferenceUs;
+    return field.data == nullptr ? 0 : unix_time_us(decode_integer(field));
 }
 
 ErrorInfo row_error(const char* what, std::int64_t position) {
@@ -116,6 +74,26 @@ class Writer {
 };
 
 }  // namespace
+
+std::int64_t unix_time_us(std::int64_t postgres_us) {
+    std::int64_t unix_us = 0;
+    if (postgres_us == std::numeric_limits<std::int64_t>::min() ||
+        __builtin_add_overflow(postgres_us, kPostgresEpochUs, &unix_us)) {
+        return 0;
+    }
+    return unix_us;
+}
+
+void write_uuid(const char* bytes, char* out) {
+    for (std::size_t i = 0; i < kUuidBytes; ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
+        std::memcpy(
+            out,
+            kHexPairs.data() + 2 * static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])),
+            2);
+        out += 2;
+    }
+}
 
 std::int64_t decode_integer(const Field& field) {
     if (field.data == nullptr || field.size != sizeof(std::uint64_t)) return 0;

@@ -11,6 +11,31 @@
 
 namespace outbox::postgres {
 
+/// The columns of `select_list`, in its order; the last three only where there are extras.
+enum RowColumn : std::size_t {
+    kPosition,
+    kId,
+    kAggregateType,
+    kAggregateId,
+    kEventType,
+    kPayload,
+    kHeaders,
+    kTenantId,
+    kSchemaId,
+    kSchemaVersion,
+    kOccurredAt,
+    kTopic,
+    kKey,
+    kRoutingKey,
+    kMetadata,
+    kAttempts,
+    kNextAttempt,
+};
+
+inline constexpr std::int64_t kPostgresEpochUs = 946'684'800'000'000;  ///< 2000-01-01, Unix time
+inline constexpr std::size_t kUuidBytes = 16;
+inline constexpr std::size_t kUuidText = 36;
+
 /// How the columns of `select_list` are written on the wire.
 struct RowLayout {
     bool uuid_id = false;
@@ -21,6 +46,13 @@ struct RowLayout {
 
 /// The position column; 0 where it is NULL or malformed.
 [[nodiscard]] std::int64_t decode_integer(const Field& field);
+
+/// A timestamp of the wire as microseconds since the Unix epoch; infinite times, and those that do
+/// not fit, count as unknown: 0.
+[[nodiscard]] std::int64_t unix_time_us(std::int64_t postgres_us);
+
+/// 16 bytes as 36 characters.
+void write_uuid(const char* bytes, char* out);
 
 /// Appends the row to the batch with one copy of its bytes. `position` is taken as given.
 Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::int64_t position,

@@ -1,8 +1,6 @@
 #include "consumer/libpq_store.h"
 
-#include <bit>
 #include <chrono>
-#include <cstring>
 #include <libpq-events.h>
 #include <poll.h>
 #include <utility>
@@ -14,8 +12,6 @@
 
 namespace outbox::consumer {
 namespace {
-
-constexpr int kBinary = 1;
 
 // A handler may run long, so no statement_timeout; but a session whose client is gone must not keep
 // the mailbox: the kernel notices a dead peer in about 10 s, and the server asks each second.
@@ -99,19 +95,6 @@ constexpr Statement kStatements[] = {
     {"outbox_bury_again", kBuryAgain, 5},
 };
 
-std::string_view cell(const PGresult* rows, int row, int column) {
-    if (PQgetisnull(rows, row, column) != 0) return {};
-    return {PQgetvalue(rows, row, column),
-            static_cast<std::size_t>(PQgetlength(rows, row, column))};
-}
-
-std::int64_t big_endian(std::string_view bytes) {
-    static_assert(std::endian::native == std::endian::little);
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    return static_cast<std::int64_t>(__builtin_bswap64(value));
-}
-
 void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
     const auto copied = [&](int row, int column) {
         const std::string_view value = cell(rows, row, column);
@@ -190,30 +173,6 @@ void check_url(const std::string& url) {
 }
 
 }  // namespace
-
-/// Text parameters of one statement.
-class LibpqStore::Params {
-  public:
-    Params& text(std::string_view value) {
-        values_.emplace_back(value);
-        return *this;
-    }
-    Params& number(std::int64_t value) { return text(std::to_string(value)); }
-    Params& number_or_null(std::optional<std::int64_t> value) {
-        if (value) return number(*value);
-        values_.emplace_back(std::nullopt);
-        return *this;
-    }
-    [[nodiscard]] std::vector<const char*> pointers() const {
-        std::vector<const char*> out;
-        out.reserve(values_.size());
-        for (const auto& value : values_) out.push_back(value ? value->c_str() : nullptr);
-        return out;
-    }
-
-  private:
-    std::vector<std::optional<std::string>> values_;
-};
 
 LibpqStore::LibpqStore(std::string url, const MailboxOptions& options)
     : url_(std::move(url)),
@@ -325,9 +284,7 @@ Status LibpqStore::run(const char* sql, const char* doing) {
 
 Result<PgResult> LibpqStore::execute(const char* statement, const Params& params,
                                      const char* doing) {
-    const std::vector<const char*> values = params.pointers();
-    PgResult result(PQexecPrepared(connection_.get(), statement, static_cast<int>(values.size()),
-                                   values.data(), nullptr, nullptr, kBinary));
+    PgResult result = params.execute_prepared(connection_.get(), statement);
     if (succeeded(result.get())) return result;
     return lost(pg_error(connection_.get(), result.get(), doing));
 }
@@ -352,13 +309,13 @@ Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::E
     Params params;
     params.text(mailbox_);
     if (!choice.only.empty()) {
-        params.text(array_literal(choice.only));
+        params.untyped(array_literal(choice.only));
         const Result<PgResult> rows = execute("outbox_fetch_only", params, "reading the mailbox");
         if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
         return rows.status();
     }
-    params.text(array_literal(choice.without_keys))
-        .text(array_literal(choice.without_positions))
+    params.untyped(array_literal(choice.without_keys))
+        .untyped(array_literal(choice.without_positions))
         .number(static_cast<std::int64_t>(limits.max_messages))
         .number(static_cast<std::int64_t>(limits.max_bytes));
     const Result<PgResult> rows = execute("outbox_fetch", params, "reading the mailbox");

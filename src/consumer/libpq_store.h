@@ -5,7 +5,7 @@
 
 #include <outbox/consumer/mailbox.h>
 
-#include "consumer/libpq_errors.h"
+#include "consumer/libpq_transaction.h"
 #include "consumer/mailbox_store.h"
 
 namespace outbox::consumer {
@@ -30,8 +30,6 @@ class LibpqStore final : public MailboxStore {
     Status bury(const spi::EventView& message, const Burial& burial) override;
 
   private:
-    class Params;
-
     Status open();
     Status set_up();
     Status run(const char* sql, const char* doing);

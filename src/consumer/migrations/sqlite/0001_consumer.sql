@@ -35,3 +35,21 @@ CREATE TABLE outbox_inbox_dead_letters (
 CREATE INDEX outbox_inbox_dead_letters_retry
     ON outbox_inbox_dead_letters (consumer, retry_requested_at)
     WHERE retry_requested_at IS NOT NULL;
+
+-- Requests that carry an Idempotency-Key, with the answer they were given. Without a status the
+-- request is under way (lease_until set) or was committed without an answer.
+CREATE TABLE outbox_idempotency (
+    scope       text NOT NULL,
+    key         text NOT NULL CHECK (key <> ''),
+    fingerprint text NOT NULL,
+    attempt     integer NOT NULL DEFAULT 1,
+    lease_until integer,
+    status      integer,
+    headers     text,
+    body        blob,
+    created_at  integer NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
+    expires_at  integer NOT NULL,
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX outbox_idempotency_expiry ON outbox_idempotency (expires_at);

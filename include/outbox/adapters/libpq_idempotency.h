@@ -1,0 +1,37 @@
+#pragma once
+
+#include <outbox/consumer/idempotency.h>
+
+struct pg_conn;  // libpq's PGconn
+
+namespace outbox {
+
+/// Claims the request's key (table outbox_idempotency, made by `outbox migrate`) in the transaction
+/// that is open on `transaction` and does the request's work: the claim lives and dies with it. Not
+/// new: give the answer and roll back. A request without a key is always new.
+///
+/// Two-phase form, for work with effects outside the database (`lease_ms` above 0): claim and
+/// commit; do the outside work, passing the key on; then complete in the transaction of the
+/// business write. Others see `kRunning` until the lease ends; then the next one takes over
+/// (`attempt` counts) and the late one's `complete_key` is refused.
+///
+/// One round trip (two with an adopted table), no prepared statement; never waits for another
+/// claim. Thread safety: as the connection, which stays the caller's. Throws `Error`:
+/// `kNoTransaction`/stop, `kConflict`/retry_event (run the transaction again), `kNoSuchTable`,
+/// `kTableShape`, `kNoRights`, `kConnectionLost`, `kQueryFailed`, `kInvalidEvent`/dead_letter (the
+/// adopted table's columns do not take the key).
+IdempotencyClaim claim_key(pg_conn* transaction, const IdempotentRequest& request,
+                           const ClaimOptions& options = {});
+
+/// Keeps the answer for repeats, in the open transaction; commit follows. Blocks for one statement.
+/// Throws as `claim_key`, and `kConflict`/stop when the lease ran out and another attempt took
+/// over: roll back and answer 409.
+void complete_key(pg_conn* transaction, const IdempotentRequest& request,
+                  const IdempotencyClaim& claim, const IdempotentAnswer& answer);
+
+/// Gives a leased claim back after work that is known to have changed nothing, in the open
+/// transaction. Throws as `claim_key`.
+void release_key(pg_conn* transaction, const IdempotentRequest& request,
+                 const IdempotencyClaim& claim);
+
+}  // namespace outbox

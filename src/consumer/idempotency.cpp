@@ -1,0 +1,189 @@
+#include <outbox/consumer/idempotency.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <xxhash.h>
+
+#include <outbox/error.h>
+
+#include "consumer/idempotency_answers.h"
+
+namespace outbox {
+namespace {
+
+using What = IdempotentAnswer::What;
+using std::chrono::milliseconds;
+
+constexpr int kMaxConflicts = 20;
+constexpr std::int64_t kMinPauseMs = 5;
+constexpr std::int64_t kMaxPauseMs = 100;
+constexpr std::int64_t kMaxWaitMs = 600'000;
+constexpr int kBadRequest = 400;
+
+bool is_key(std::string_view key) {
+    return key.size() <= Idempotency::kMaxKeyBytes &&
+           std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+// One transaction may be run again where the database says that it met another.
+IdempotentAnswer run_work(const Idempotency::Work& work) {
+    for (int conflicts = 0;; ++conflicts) {
+        try {
+            return work();
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::kConflict || error.advice() != Advice::kRetryEvent ||
+                conflicts == kMaxConflicts) {
+                throw;
+            }
+        }
+    }
+}
+
+}  // namespace
+
+// The keys that are being worked on in this process: a second request need not ask the database.
+class Idempotency::Impl {
+  public:
+    explicit Impl(IdempotencyOptions chosen) : options(chosen) {}
+
+    class Hold {
+      public:
+        Hold(Impl& owner, std::string name) : owner_(owner), name_(std::move(name)) {}
+        ~Hold() {
+            {
+                const std::lock_guard lock(owner_.mutex_);
+                owner_.running_.erase(name_);
+            }
+            owner_.ended_.notify_all();
+        }
+        Hold(const Hold&) = delete;
+        Hold& operator=(const Hold&) = delete;
+
+      private:
+        Impl& owner_;
+        std::string name_;
+    };
+
+    bool enter(const std::string& name, milliseconds wait) {
+        std::unique_lock lock(mutex_);
+        return ended_.wait_for(lock, wait, [&] { return !running_.contains(name); }) &&
+               running_.insert(name).second;
+    }
+
+    const IdempotencyOptions options;
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    std::unordered_set<std::string> running_;
+};
+
+namespace {
+
+std::string name_of(const IdempotentRequest& request) {
+    return std::to_string(request.scope.size()) + ":" + std::string(request.scope) +
+           std::string(request.key);
+}
+
+std::optional<IdempotentAnswer> refusal(const IdempotentRequest& request, bool required) {
+    if (request.key.empty() && required) {
+        return problem_answer(What::kRefused, kBadRequest, "The Idempotency-Key is missing",
+                              "This operation needs the header Idempotency-Key: a text that is new "
+                              "for each request and the same when a request is sent again.");
+    }
+    if (!is_key(request.key)) {
+        return problem_answer(What::kRefused, kBadRequest, "Not an Idempotency-Key",
+                              "It must be 1 to 255 printable ASCII characters, for example a UUID.");
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+Idempotency::Idempotency(IdempotencyOptions options) {
+    if (options.wait_ms < 0 || options.wait_ms > kMaxWaitMs) {
+        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                    "IdempotencyOptions::wait_ms must be 0 to 600000 (10 minutes)");
+    }
+    impl_ = std::make_unique<Impl>(options);
+}
+
+Idempotency::~Idempotency() = default;
+
+IdempotentAnswer Idempotency::try_answer(const IdempotentRequest& request, const Work& work) {
+    if (auto refused = refusal(request, impl_->options.required)) return *std::move(refused);
+    if (request.key.empty()) return run_work(work);
+    std::string name = name_of(request);
+    if (!impl_->enter(name, milliseconds(0))) return consumer::still_running();
+    const Impl::Hold hold(*impl_, std::move(name));
+    return run_work(work);
+}
+
+IdempotentAnswer Idempotency::answer(const IdempotentRequest& request, const Work& work) {
+    using Clock = std::chrono::steady_clock;
+    if (auto refused = refusal(request, impl_->options.required)) return *std::move(refused);
+    if (request.key.empty()) return run_work(work);
+    const auto start = Clock::now();
+    const std::string name = name_of(request);
+    while (true) {
+        const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
+        const std::int64_t pause = next_pause_ms(waited);
+        const milliseconds left(pause == 0 ? 0 : impl_->options.wait_ms - waited);
+        if (!impl_->enter(name, left)) return consumer::still_running();
+        {
+            const Impl::Hold hold(*impl_, name);
+            IdempotentAnswer answer = run_work(work);
+            if (answer.what != What::kRunning) return answer;
+            // Another process has it. Those who wait here wait for this one.
+            const std::int64_t rest = next_pause_ms(
+                std::chrono::duration_cast<milliseconds>(Clock::now() - start).count());
+            if (rest == 0) return answer;
+            std::this_thread::sleep_for(milliseconds(rest));
+        }
+    }
+}
+
+std::int64_t Idempotency::next_pause_ms(std::int64_t waited_ms) const noexcept {
+    if (impl_->options.while_running == IdempotencyOptions::WhileRunning::kConflict) return 0;
+    const std::int64_t left = impl_->options.wait_ms - waited_ms;
+    if (left <= 0) return 0;
+    constexpr std::int64_t kGrowth = 4;
+    return std::min(left, std::clamp(waited_ms / kGrowth, kMinPauseMs, kMaxPauseMs));
+}
+
+std::string idempotency_key(std::string_view header_value) {
+    const auto first = header_value.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    std::string_view text = header_value.substr(first);
+    text = text.substr(0, text.find_last_not_of(" \t") + 1);
+    if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
+    return std::string(text.substr(1, text.size() - 2));
+}
+
+std::string request_fingerprint(const IdempotentRequest& request) {
+    XXH3_state_t* state = XXH3_createState();
+    if (state == nullptr) throw std::bad_alloc();
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, request.operation.data(), request.operation.size());
+    XXH3_128bits_update(state, "\n", 1);
+    XXH3_128bits_update(state, request.body.data(), request.body.size());
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, XXH3_128bits_digest(state));
+    XXH3_freeState(state);
+    constexpr std::string_view kHex = "0123456789abcdef";
+    std::string text;
+    for (const unsigned char byte : bytes.digest) {
+        text += kHex[byte >> 4];
+        text += kHex[byte & 0xF];
+    }
+    return text;
+}
+
+}  // namespace outbox

@@ -175,7 +175,7 @@ class HttpServer::Impl {
         const unsigned version = parser.get().version();
         const bool keep_alive = parser.get().keep_alive();
         const bool is_head = parser.get().method() == http::verb::head;
-        HttpResponse response = co_await handle(to_request(parser.release()));
+        HttpResponse response = co_await answer(to_request(parser.release()));
         Message message = to_message(std::move(response), version, keep_alive && !stopping_);
         if (is_head) message.body().clear();  // the length stays that of the body
         stream.expires_after(limits_.request_timeout);
@@ -188,8 +188,21 @@ class HttpServer::Impl {
         out.method = std::string(request.method_string());
         out.path = std::string(request.target());
         out.path = out.path.substr(0, out.path.find('?'));
+        out.idempotency_key = std::string(request["Idempotency-Key"]);
         out.body = std::move(request.body());
         return out;
+    }
+
+    /// Asks the handler, again after each pause that it wants.
+    asio::awaitable<HttpResponse> answer(HttpRequest request) {
+        while (true) {
+            HttpResponse response = co_await handle(request);
+            if (response.ask_again_ms <= 0 || stopping_) co_return response;
+            error_code ignored;
+            asio::steady_timer pause(io_, std::chrono::milliseconds(response.ask_again_ms));
+            co_await pause.async_wait(into(ignored));
+            request.waited_ms += response.ask_again_ms;
+        }
     }
 
     /// Runs the handler on a worker and comes back to the socket's thread.

@@ -15,17 +15,22 @@ struct HttpRequest {
     std::string method;
     std::string path;  ///< Without the query.
     std::string body;
+    std::string idempotency_key;  ///< The header's value, as it was sent.
+    std::int64_t waited_ms = 0;   ///< Since the handler first asked for a pause.
 };
 
 struct HttpResponse {
     int status = 200;
     std::string body;  ///< JSON.
     std::vector<std::pair<std::string, std::string>> headers = {};
+    /// Above 0: not the answer yet; the handler is called again after this pause, which keeps no
+    /// worker. When the server stops meanwhile, it is the answer.
+    std::int64_t ask_again_ms = 0;
 };
 
 struct HttpLimits {
-    std::size_t workers = 8;            ///< Handlers that run at the same time.
-    std::size_t max_connections = 256;  ///< One more is answered 503 and closed.
+    std::size_t workers = 8;             ///< Handlers that run at the same time.
+    std::size_t max_connections = 2048;  ///< One more is answered 503 and closed.
     std::size_t max_header_bytes = 16 * 1024;
     std::size_t max_body_bytes = 1024 * 1024;  ///< A larger one is answered 413.
     std::chrono::seconds request_timeout{30};  ///< For the whole request to arrive.

@@ -154,15 +154,16 @@ std::string Refusal::json() const {
     return out + "}\n";
 }
 
-std::variant<NewOrder, Refusal> parse_new_order(std::string_view body) {
+std::variant<OrderRequest, Refusal> parse_new_order(std::string_view body) {
     BodyReader reader;
     if (!nlohmann::json::sax_parse(body, &reader)) return Refusal{reader.problem, {}};
     FieldChecker checker(reader.fields);
-    NewOrder out;
-    out.user_id = checker.id("user_id");
-    out.product_id = checker.id("product_id");
-    out.quantity = checker.quantity("quantity");
-    out.total_amount = checker.money("total_amount");
+    OrderRequest out;
+    out.order.user_id = checker.id("user_id");
+    out.order.product_id = checker.id("product_id");
+    out.order.quantity = checker.quantity("quantity");
+    out.order.total_amount = checker.money("total_amount");
+    if (reader.fields.contains("request_id")) out.request_id = checker.id("request_id");
     if (!checker.faults.empty()) return Refusal{"validation failed", checker.faults};
     return out;
 }

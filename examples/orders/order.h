@@ -17,6 +17,12 @@ struct NewOrder {
     Money total_amount;
 };
 
+/// The body of POST /api/orders.
+struct OrderRequest {
+    NewOrder order;
+    std::string request_id;  ///< The Idempotency-Key, for clients that set no header; may be empty.
+};
+
 struct Order {
     std::string id;
     NewOrder details;
@@ -32,7 +38,7 @@ struct Refusal {
 };
 
 /// Reads and checks the body of POST /api/orders.
-[[nodiscard]] std::variant<NewOrder, Refusal> parse_new_order(std::string_view body);
+[[nodiscard]] std::variant<OrderRequest, Refusal> parse_new_order(std::string_view body);
 
 /// The order as the API shows it.
 [[nodiscard]] std::string order_json(const Order& order);

@@ -62,10 +62,18 @@ HttpResponse OrderService::create_order(const HttpRequest& request) {
     const auto parsed = parse_new_order(request.body);
     if (const auto* refusal = std::get_if<Refusal>(&parsed)) return {400, refusal->json()};
     prepare();
-    const Order order = store_.create(std::get<NewOrder>(parsed));
-    HttpResponse response{201, order_json(order)};
-    response.headers.emplace_back("Location", std::string(kOrders) + "/" + order.id);
-    return response;
+    const auto& [details, request_id] = std::get<OrderRequest>(parsed);
+    const auto created = [](const Order& order) {
+        return outbox::IdempotentAnswer{
+            .status = 201,
+            .headers = {{"Location", std::string(kOrders) + "/" + order.id}},
+            .body = order_json(order)};
+    };
+    // A real service takes the scope from who is logged in; this one has no login.
+    return middleware_.answer(request, details.user_id, request_id,
+                              [&](const outbox::IdempotentRequest& asked) {
+                                  return store_.create(details, asked, created);
+                              });
 }
 
 HttpResponse OrderService::show_order(const std::string& id) {

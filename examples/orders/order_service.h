@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "http_server.h"
+#include "idempotency_middleware.h"
 #include "store.h"
 
 namespace orders {
@@ -13,7 +14,8 @@ class OrderService {
   public:
     static constexpr int kMaxPendingShown = 50;
 
-    explicit OrderService(Store& store) : store_(store) {}
+    OrderService(Store& store, const outbox::IdempotencyOptions& idempotency)
+        : store_(store), middleware_(idempotency) {}
 
     /// Creates missing tables once; until then every request tries it first.
     void prepare();
@@ -28,6 +30,7 @@ class OrderService {
     [[nodiscard]] HttpResponse show_health();
 
     Store& store_;
+    IdempotencyMiddleware middleware_;
     std::mutex prepare_mutex_;
     std::atomic<bool> prepared_ = false;
 };

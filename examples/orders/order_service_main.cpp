@@ -44,12 +44,13 @@ void try_to_prepare(OrderService& service, bool has_server) {
     }
 }
 
-int serve(const std::string& journal_path, OrderBy order_by) {
+int serve(const std::string& journal_path, OrderBy order_by,
+          const outbox::IdempotencyOptions& idempotency) {
     const std::string url = environment("DATABASE_URL", "");
     const std::uint16_t port = parse_port(environment("PORT", "8080"));
     Journal journal(journal_path);
     const auto store = open_store(url, journal, order_by);
-    OrderService service(*store);
+    OrderService service(*store, idempotency);
     try_to_prepare(service, !url.starts_with("sqlite:"));
 
     HttpServer server(environment("HOST", "127.0.0.1"), port, HttpLimits(),
@@ -68,6 +69,7 @@ int main_checked(int argc, char** argv) {
         "free one),\nHOST (127.0.0.1).");
     std::string journal;
     OrderBy order_by = OrderBy::kOrder;
+    outbox::IdempotencyOptions idempotency;
     app.add_option("--journal", journal,
                    "append what was committed to this file, for outbox verify")
         ->type_name("FILE");
@@ -75,12 +77,19 @@ int main_checked(int argc, char** argv) {
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, OrderBy>{{"order", OrderBy::kOrder}, {"user", OrderBy::kUser}}))
         ->type_name("order|user");
+    app.add_flag("--require-idempotency-key", idempotency.required,
+                 "answer 400 to an order without the header Idempotency-Key (or request_id)");
+    app.add_option("--idempotency-wait", idempotency.wait_ms,
+                   "how long an order waits while another with its key is under way, in "
+                   "milliseconds (10000); 0: 409 at once")
+        ->type_name("MS")
+        ->check(CLI::Range(0, 600'000));
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : kExitUsage;
     }
-    return serve(journal, order_by);
+    return serve(journal, order_by, idempotency);
 }
 
 }  // namespace

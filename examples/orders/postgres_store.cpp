@@ -1,4 +1,5 @@
 #include <outbox/adapters/libpq.h>
+#include <outbox/adapters/libpq_idempotency.h>
 #include <outbox/producer/migrate.h>
 
 #include "pool.h"
@@ -36,13 +37,20 @@ class PostgresStore : public Store {
         connection->query("COMMIT");
     }
 
-    Order create(const NewOrder& details) override {
+    outbox::IdempotentAnswer create(const NewOrder& details,
+                                    const outbox::IdempotentRequest& request,
+                                    const AnswerFor& answer_for) override {
         auto connection = pool_.take();
-        OrderAggregate aggregate(details, order_by_);
         auto unit = outbox::begin_unit_of_work(connection->handle());
+        const auto claim = outbox::claim_key(connection->handle(), request);
+        if (!claim.is_new) return claim.answer;
+        OrderAggregate aggregate(details, order_by_);
         unit.track(aggregate, [&](OrderAggregate& order) { save(*connection, order); });
+        unit.flush();
+        outbox::IdempotentAnswer answer = answer_for(aggregate.order());
+        outbox::complete_key(connection->handle(), request, claim, answer);
         commit_with_journal(unit, aggregate, journal_);
-        return aggregate.order();
+        return answer;
     }
 
     std::optional<Order> find(const std::string& id) override {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <outbox/consumer/idempotency.h>
 #include <outbox/producer/unit_of_work.h>
 
 #include "journal.h"
@@ -33,8 +35,14 @@ class Store {
     /// Creates the tables that are missing, those of the outbox included.
     virtual void prepare() = 0;
 
-    /// Writes the order and its event OrderCreated in one transaction.
-    virtual Order create(const NewOrder& details) = 0;
+    /// How the answer to a request is made from its new order.
+    using AnswerFor = std::function<outbox::IdempotentAnswer(const Order&)>;
+
+    /// Writes the order, its event OrderCreated and the answer for repeats in one transaction. A
+    /// repeat gets the answer of the first.
+    virtual outbox::IdempotentAnswer create(const NewOrder& details,
+                                            const outbox::IdempotentRequest& request,
+                                            const AnswerFor& answer_for) = 0;
 
     virtual std::optional<Order> find(const std::string& id) = 0;
 

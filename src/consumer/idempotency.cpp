@@ -1,5 +1,3 @@
-#include <outbox/consumer/idempotency.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <xxhash.h>
 
+#include <outbox/consumer/idempotency.h>
 #include <outbox/error.h>
 
 #include "consumer/idempotency_answers.h"
@@ -25,6 +24,7 @@ constexpr int kMaxConflicts = 20;
 constexpr std::int64_t kMinPauseMs = 5;
 constexpr std::int64_t kMaxPauseMs = 100;
 constexpr std::int64_t kMaxWaitMs = 600'000;
+constexpr std::chrono::seconds kMaxConflictTime{2};
 constexpr int kBadRequest = 400;
 
 bool is_key(std::string_view key) {
@@ -32,14 +32,17 @@ bool is_key(std::string_view key) {
            std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// One transaction may be run again where the database says that it met another.
+// One transaction may be run again where the database says that it met another; not where it waited
+// long to say so.
 IdempotentAnswer run_work(const Idempotency::Work& work) {
+    const auto start = std::chrono::steady_clock::now();
     for (int conflicts = 0;; ++conflicts) {
         try {
             return work();
         } catch (const Error& error) {
             if (error.code() != ErrorCode::kConflict || error.advice() != Advice::kRetryEvent ||
-                conflicts == kMaxConflicts) {
+                conflicts == kMaxConflicts ||
+                std::chrono::steady_clock::now() - start > kMaxConflictTime) {
                 throw;
             }
         }
@@ -99,8 +102,9 @@ std::optional<IdempotentAnswer> refusal(const IdempotentRequest& request, bool r
                               "for each request and the same when a request is sent again.");
     }
     if (!is_key(request.key)) {
-        return problem_answer(What::kRefused, kBadRequest, "Not an Idempotency-Key",
-                              "It must be 1 to 255 printable ASCII characters, for example a UUID.");
+        return problem_answer(
+            What::kRefused, kBadRequest, "Not an Idempotency-Key",
+            "It must be 1 to 255 printable ASCII characters, for example a UUID.");
     }
     return std::nullopt;
 }

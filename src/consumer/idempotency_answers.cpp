@@ -30,9 +30,8 @@ constexpr int kUnprocessable = 422;
 // What belongs to one caller's session must not be handed to another connection.
 bool may_be_stored(const std::string& name) {
     std::string lower(name.size(), '\0');
-    std::transform(name.begin(), name.end(), lower.begin(), [](unsigned char c) {
-        return static_cast<char>(std::tolower(c));
-    });
+    std::transform(name.begin(), name.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return lower != "set-cookie" && lower != "authorization";
 }
 

@@ -29,8 +29,9 @@ consumer::PgResult run(PGconn* transaction, const consumer::Params& params, cons
 std::string quoted(PGconn* connection, std::string_view name) {
     char* text = PQescapeIdentifier(connection, name.data(), name.size());
     if (text == nullptr) {
-        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                    "AdoptedKeys: '" + std::string(name) + "' is not the name of a table or column");
+        throw Error(
+            ErrorCode::kConfigInvalid, Advice::kStop,
+            "AdoptedKeys: '" + std::string(name) + "' is not the name of a table or column");
     }
     std::string out(text);
     PQfreemem(text);
@@ -46,10 +47,9 @@ bool enter_adopted(PGconn* transaction, const IdempotentRequest& request,
             ? quoted(transaction, adopted.table)
             : quoted(transaction, std::string_view(adopted.table).substr(0, dot)) + "." +
                   quoted(transaction, std::string_view(adopted.table).substr(dot + 1));
-    const std::string sql = "INSERT INTO " + table + " (" +
-                            quoted(transaction, adopted.scope_column) + ", " +
-                            quoted(transaction, adopted.key_column) +
-                            ") VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    const std::string sql =
+        "INSERT INTO " + table + " (" + quoted(transaction, adopted.scope_column) + ", " +
+        quoted(transaction, adopted.key_column) + ") VALUES ($1, $2) ON CONFLICT DO NOTHING";
     // The columns say what type the values have.
     consumer::Params params;
     params.untyped(request.scope).untyped(request.key);

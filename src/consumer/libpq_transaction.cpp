@@ -19,8 +19,9 @@ void require_transaction(PGconn* connection, const std::string& who) {
             return;
         case PQTRANS_IDLE:
             throw Error(ErrorCode::kNoTransaction, Advice::kStop,
-                        who + " needs the open transaction that applies the message or request: "
-                              "call it between BEGIN and COMMIT");
+                        who +
+                            " needs the open transaction that applies the message or request: "
+                            "call it between BEGIN and COMMIT");
         case PQTRANS_INERROR:
             throw Error(ErrorCode::kNoTransaction, Advice::kStop,
                         "the transaction has failed already: roll it back and run it again");

@@ -87,8 +87,7 @@ class Use {
     }
     [[nodiscard]] std::string bytes(int column) const {
         const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_.get(), column));
-        const auto size =
-            static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
+        const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
         return data == nullptr ? std::string() : std::string(data, size);
     }
 

@@ -408,8 +408,7 @@ TEST(IdempotencyGate, InConflictModeASecondRequestIs409AtOnce) {
     });
     EXPECT_EQ(inner.what, What::kRunning);
     EXPECT_THAT(inner.headers, testing::Contains(Pair("Retry-After", "1")));
-    EXPECT_THAT(inner.headers,
-                testing::Contains(Pair("Content-Type", "application/problem+json")));
+    EXPECT_THAT(inner.headers, testing::Contains(Pair("Content-Type", "application/problem+json")));
 }
 
 TEST(IdempotencyGate, RefusesWhatIsNoKeyAndAMissingOneWhereItIsRequired) {
@@ -442,9 +441,9 @@ TEST(IdempotencyGate, ReadsTheKeyInBothFormsOfTheHeader) {
 TEST(IdempotencyGate, AWorkThatThrowsFreesTheKeyAndAConflictRunsItAgain) {
     Idempotency gate;
     const IdempotentRequest request{.scope = "u", .key = "k", .operation = {}, .body = {}};
-    EXPECT_THROW(gate.answer(request,
-                             []() -> IdempotentAnswer { throw std::runtime_error("no stock"); }),
-                 std::runtime_error);
+    EXPECT_THROW(
+        gate.answer(request, []() -> IdempotentAnswer { throw std::runtime_error("no stock"); }),
+        std::runtime_error);
     int runs = 0;
     const auto answer = gate.answer(request, [&] {
         if (++runs < 3) throw Error(ErrorCode::kConflict, Advice::kRetryEvent, "40001");
@@ -477,9 +476,8 @@ TEST_P(IdempotencyOnPostgres, AClaimDiesWithItsSession) {
     doomed->begin();
     ASSERT_TRUE(doomed->claim(request(), {}).is_new);
     db_->exec("SELECT pg_terminate_backend(" + doomed->value("SELECT pg_backend_pid()") + ")");
-    ASSERT_TRUE(eventually(10s, "the claim is gone", [&] {
-        return work(*db_, request()).what == What::kFirst;
-    }));
+    ASSERT_TRUE(eventually(10s, "the claim is gone",
+                           [&] { return work(*db_, request()).what == What::kFirst; }));
 }
 
 TEST_P(IdempotencyOnPostgres, UnderStricterIsolationAConcurrentRepeatRunsAgain) {
@@ -510,9 +508,10 @@ TEST_P(IdempotencyOnPostgres, UnderStricterIsolationAConcurrentRepeatRunsAgain) 
 
 TEST_P(IdempotencyOnPostgres, TheSqlFunctionsServeAnyLanguage) {
     const auto claim = [&](KeySession& session, const std::string& fingerprint) {
-        return session.query("SELECT state, attempt, status, headers::text, "
-                             "convert_from(body, 'UTF8') FROM idempotency_claim('u', 'k', '" +
-                             fingerprint + "')")[0];
+        return session.query(
+            "SELECT state, attempt, status, headers::text, "
+            "convert_from(body, 'UTF8') FROM idempotency_claim('u', 'k', '" +
+            fingerprint + "')")[0];
     };
     db_->begin();
     EXPECT_EQ(claim(*db_, "f")[0], "new");
@@ -532,8 +531,9 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsServeAnyLanguage) {
 }
 
 TEST_P(IdempotencyOnPostgres, AKeyThatTheAdoptedColumnsDoNotTakeIsNamed) {
-    db_->exec("CREATE TABLE idempotency (user_id bigint, request_id uuid, "
-              "UNIQUE (user_id, request_id))");
+    db_->exec(
+        "CREATE TABLE idempotency (user_id bigint, request_id uuid, "
+        "UNIQUE (user_id, request_id))");
     ClaimOptions options;
     options.adopted.table = "idempotency";
     try {

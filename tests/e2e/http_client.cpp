@@ -71,9 +71,8 @@ class Exchange {
 }  // namespace
 
 HttpAnswer http(int port, const std::string& method, const std::string& target,
-                const std::string& body) {
-    return http_raw(port, method + " " + target +
-                              " HTTP/1.1\r\nHost: localhost\r\n"
+                const std::string& body, const std::string& headers) {
+    return http_raw(port, method + " " + target + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
                               "Connection: close\r\nContent-Length: " +
                               std::to_string(body.size()) + "\r\n\r\n" + body);
 }

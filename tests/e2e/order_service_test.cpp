@@ -50,6 +50,9 @@ class Service {
     HttpAnswer post(const std::string& body) const {
         return http(port_, "POST", "/api/orders", body);
     }
+    HttpAnswer post(const std::string& body, const std::string& key) const {
+        return http(port_, "POST", "/api/orders", body, "Idempotency-Key: " + key + "\r\n");
+    }
     std::int64_t pending() const {
         return json::parse(get("/health").body).at("pending_outbox_events").get<std::int64_t>();
     }
@@ -255,6 +258,78 @@ TEST_P(OrderService, NumbersTheOrdersOfAUserWithoutGapsUnderConcurrency) {
     for (int i = 0; i < 80; ++i) EXPECT_EQ(numbers[static_cast<std::size_t>(i)], i + 1);
 }
 
+TEST_P(OrderService, ARepeatedOrderGetsTheSameAnswerAndIsOneOrderWithOneEvent) {
+    const Service service(database_url());
+    const HttpAnswer first = service.post(kGoodOrder, "\"key-1\"");
+    ASSERT_EQ(first.status, 201) << first.body;
+    for (int i = 0; i < 3; ++i) {
+        const HttpAnswer repeat = service.post(kGoodOrder, "key-1");
+        EXPECT_EQ(repeat.status, 201);
+        EXPECT_EQ(repeat.body, first.body);
+        EXPECT_EQ(repeat.headers.at("location"), first.headers.at("location"));
+        EXPECT_EQ(repeat.headers.at("content-type"), "application/json");
+    }
+    EXPECT_EQ(service.pending(), 1);
+    EXPECT_EQ(service.journal().size(), 2U);
+    // Keys of other users are theirs, and an order without a key is never a repeat.
+    std::string other = kGoodOrder;
+    other.replace(other.find("u-1"), 3, "u-2");
+    EXPECT_NE(service.post(other, "key-1").body, first.body);
+    EXPECT_NE(service.post(kGoodOrder).body, first.body);
+    EXPECT_EQ(service.pending(), 3);
+}
+
+TEST_P(OrderService, TakesTheKeyAsRequestIdInTheBodyToo) {
+    const Service service(database_url());
+    const std::string body =
+        R"({"request_id":"key-1","user_id":"u","product_id":"p","quantity":1,"total_amount":1})";
+    const HttpAnswer first = service.post(body);
+    ASSERT_EQ(first.status, 201);
+    EXPECT_EQ(service.post(body).body, first.body);
+    EXPECT_EQ(service.post(body, "key-1").body, first.body);
+    EXPECT_EQ(service.post(body, "key-2").status, 400);
+    EXPECT_EQ(service.pending(), 1);
+}
+
+TEST_P(OrderService, RefusesAKeyThatIsMissingMalformedOrUsedForAnotherOrder) {
+    const Service service(database_url(), {"--require-idempotency-key"});
+    ASSERT_EQ(service.post(kGoodOrder, "key-1").status, 201);
+    std::string other = kGoodOrder;
+    other.replace(other.find("99.99"), 5, "10.00");
+    const std::vector<std::pair<int, HttpAnswer>> answers{
+        {422, service.post(other, "key-1")},
+        {400, service.post(kGoodOrder)},
+        {400, service.post(kGoodOrder, std::string(10'240, 'k'))}};
+    for (const auto& [status, answer] : answers) {
+        EXPECT_EQ(answer.status, status) << answer.body;
+        EXPECT_EQ(answer.headers.at("content-type"), "application/problem+json");
+        EXPECT_EQ(json::parse(answer.body).at("status"), status);
+    }
+    EXPECT_EQ(service.pending(), 1);
+}
+
+TEST_P(OrderService, AnOrderThatWasRefusedLeavesItsKeyFree) {
+    const Service service(database_url());
+    EXPECT_EQ(service.post(R"({"user_id":"u-1"})", "key-1").status, 400);
+    EXPECT_EQ(service.post(kGoodOrder, "key-1").status, 201);
+}
+
+TEST_P(OrderService, AThousandRequestsAtOnceWithOneKeyAreOneOrder) {
+    const Service service(database_url(), {"--idempotency-wait", "120000"});
+    constexpr int kRequests = 1'000;
+    std::vector<HttpAnswer> answers(kRequests);
+    std::vector<std::thread> clients;
+    for (int i = 0; i < kRequests; ++i)
+        clients.emplace_back([&, i] { answers[i] = service.post(kGoodOrder, "key-1"); });
+    for (std::thread& client : clients) client.join();
+    for (const HttpAnswer& answer : answers) {
+        ASSERT_EQ(answer.status, 201) << answer.body;
+        ASSERT_EQ(answer.body, answers[0].body);
+    }
+    EXPECT_EQ(service.pending(), 1);
+    EXPECT_EQ(service.journal().size(), 2U);
+}
+
 TEST_P(OrderService, StopsAtSigtermAndSigint) {
     const std::string url = database_url();
     for (const int signal_number : {SIGTERM, SIGINT}) {
@@ -292,6 +367,36 @@ TEST(OrderServiceOnPostgres, FinishesTheRequestUnderWayWhenToldToStop) {
     blocker.exec("COMMIT");
     EXPECT_EQ(answer.get().status, 201);
     EXPECT_EQ(service.process().wait(10s), (ExitStatus{0, 0}));
+}
+
+TEST(OrderServiceOnPostgres, WhileTheFirstIsUnderWayARepeatWaitsOrGets409) {
+    const std::string url = shared_postgres().create_database();
+    const Service waiting(url);
+    const Service impatient(url, {"--idempotency-wait", "0"});
+    Pg blocker(url);
+    blocker.exec("BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE");
+    const auto post = [&] { return waiting.post(kGoodOrder, "key-1"); };
+    auto first = std::async(std::launch::async, post);
+    Pg observer(url);
+    ASSERT_TRUE(eventually(10s, "the first waits for the table", [&] {
+        return observer.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+    }));
+    const HttpAnswer conflict = impatient.post(kGoodOrder, "key-1");
+    EXPECT_EQ(conflict.status, 409) << conflict.body;
+    EXPECT_EQ(conflict.headers.at("retry-after"), "1");
+    // More than there are workers and connections: none is kept by a request that waits.
+    std::vector<std::future<HttpAnswer>> repeats;
+    for (int i = 0; i < 50; ++i) repeats.push_back(std::async(std::launch::async, post));
+    EXPECT_EQ(waiting.get("/health").status, 200);
+    EXPECT_EQ(observer.number("SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                              "current_database() AND application_name = 'order-service' "
+                              "AND state LIKE 'idle in transaction%'"),
+              0);
+    blocker.exec("COMMIT");
+    const std::string body = first.get().body;
+    for (auto& repeat : repeats) EXPECT_EQ(repeat.get().body, body);
+    EXPECT_EQ(observer.number("SELECT count(*) FROM orders"), 1);
+    EXPECT_EQ(observer.number("SELECT count(*) FROM outbox_events"), 1);
 }
 
 TEST(OrderServiceOnPostgres, Answers503WhileTheDatabaseIsAwayAndRecovers) {

@@ -98,7 +98,7 @@ struct IdempotencyOptions {
 /// exception, an answer that was not completed) is not remembered.
 ///
 /// Thread safety: any thread. Errors: what the work throws passes through; an `Error` kConflict
-/// with advice retry_event (40001, 40P01) runs the work again, up to 20 times.
+/// with advice retry_event (40001, 40P01) runs the work again, up to 20 times within 2 s.
 class Idempotency {
   public:
     using Work = std::function<IdempotentAnswer()>;

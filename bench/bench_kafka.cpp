@@ -2,7 +2,9 @@
 //   bench_kafka create BOOTSTRAP TOPIC PARTITIONS
 //   bench_kafka delete BOOTSTRAP TOPIC
 //   bench_kafka produce BOOTSTRAP TOPIC COUNT BYTES   how fast librdkafka alone can be
-//   bench_kafka receive BOOTSTRAP TOPIC COUNT IDLE_MS counts records until COUNT are there or none
+//   bench_kafka pace BOOTSTRAP TOPIC RATE SECONDS     RATE records a second, each when it is due
+//   bench_kafka receive BOOTSTRAP TOPIC COUNT IDLE_MS WARM_UP_MS
+//                                                     counts records until COUNT are there or none
 //                                                     came for IDLE_MS; latency = receipt - the
 //                                                     number in the payload's "at_us"
 // Each prints one JSON object.
@@ -19,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -112,6 +115,34 @@ int produce(const char* bootstrap, const char* topic, std::int64_t count, std::s
     return ok ? 0 : 1;
 }
 
+// RATE records a second for SECONDS, one by one, each saying when it was made: what the broker and
+// the receiver alone cost in latency.
+int pace(const char* bootstrap, const char* topic, std::int64_t rate, std::int64_t seconds) {
+    const Kafka kafka = open(RD_KAFKA_PRODUCER, bootstrap,
+                             {{"enable.idempotence", "true"}, {"acks", "all"}, {"linger.ms", "0"}});
+    const std::int64_t start_us = wall_us();
+    const std::int64_t count = rate * seconds;
+    for (std::int64_t i = 0; i < count;) {
+        const std::int64_t due = std::min(count, (wall_us() - start_us) * rate / 1'000'000);
+        for (; i < due; ++i) {
+            const std::string key = std::to_string(i * 7919 % 10'000);
+            const std::string payload = "{\"at_us\": " + std::to_string(wall_us()) +
+                                        ", \"fill\": \"" + std::string(160, 'x') + "\"}";
+            rd_kafka_producev(kafka.get(), RD_KAFKA_V_TOPIC(topic),
+                              RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                              RD_KAFKA_V_KEY(key.data(), key.size()),
+                              RD_KAFKA_V_VALUE(const_cast<char*>(payload.data()), payload.size()),
+                              RD_KAFKA_V_END);
+        }
+        rd_kafka_poll(kafka.get(), 0);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    const bool ok = rd_kafka_flush(kafka.get(), 60'000) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    std::printf("{\"ok\": %s, \"records\": %lld}\n", ok ? "true" : "false",
+                static_cast<long long>(count));
+    return ok ? 0 : 1;
+}
+
 // The number after "at_us": in the payload, or 0.
 std::int64_t sent_at_us(std::string_view payload) {
     constexpr std::string_view kField = "\"at_us\":";
@@ -132,7 +163,9 @@ double quantile_ms(const std::vector<std::int64_t>& sorted, double q) {
     return static_cast<double>(sorted[rank]) / 1000.0;
 }
 
-int receive(const char* bootstrap, const char* topic, std::int64_t count, std::int64_t idle_ms) {
+// `warm_up_ms`: latencies of the records that arrive so soon after the first do not count.
+int receive(const char* bootstrap, const char* topic, std::int64_t count, std::int64_t idle_ms,
+            std::int64_t warm_up_ms) {
     const std::string group = "bench-" + std::to_string(wall_us());
     const Kafka kafka = open(RD_KAFKA_CONSUMER, bootstrap,
                              {{"group.id", group.c_str()},
@@ -159,7 +192,8 @@ int receive(const char* bootstrap, const char* topic, std::int64_t count, std::i
             ++seen;
             arrivals_us.push_back(last_us);
             const auto* data = static_cast<const char*>(message->payload);
-            if (const std::int64_t sent = sent_at_us({data, message->len}); sent != 0) {
+            const bool warm = last_us - arrivals_us.front() >= warm_up_ms * 1000;
+            if (const std::int64_t sent = sent_at_us({data, message->len}); warm && sent != 0) {
                 latencies_us.push_back(last_us - sent);
             }
         }
@@ -193,10 +227,15 @@ int main(int argc, char** argv) try {
         return produce(argv[2], argv[3], std::atoll(argv[4]),
                        static_cast<std::size_t>(std::atoll(argv[5])));
     }
-    if (what == "receive" && argc == 6) {
-        return receive(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5]));
+    if (what == "pace" && argc == 6) {
+        return pace(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5]));
     }
-    std::fprintf(stderr, "usage: bench_kafka {create|produce|receive} BOOTSTRAP TOPIC A B\n");
+    if (what == "receive" && argc == 7) {
+        return receive(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5]),
+                       std::atoll(argv[6]));
+    }
+    std::fprintf(stderr,
+                 "usage: bench_kafka {create|delete|produce|pace|receive} BOOTSTRAP TOPIC ...\n");
     return 2;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_kafka: %s\n", error.what());

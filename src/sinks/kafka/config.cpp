@@ -14,7 +14,8 @@ constexpr std::string_view kPrefix = "kafka.";
 constexpr std::size_t kBatchBytes = 1'000'000;
 constexpr int kReconnectMs = 50;
 constexpr int kReconnectMaxMs = 1'000;
-constexpr const char* kLingerMs = "0.5";
+constexpr const char* kBulkLingerMs = "5";
+constexpr std::string_view kLinger = "linger.ms";
 
 struct RefusedOption {
     std::string_view name;
@@ -70,7 +71,7 @@ Status add_option(std::string_view name, const std::string& value, KafkaConfig& 
                              std::string(refused.promise) + "; remove the option"};
     }
     // Two names of one option would be set in the order of their names, not the user's.
-    if (name == "queue.buffering.max.ms") name = "linger.ms";
+    if (name == "queue.buffering.max.ms") name = kLinger;
     if (name == "compression.codec") name = "compression.type";
     config.options[std::string(name)] = value;
     return {};
@@ -116,7 +117,7 @@ Result<KafkaConfig> make_config(std::string_view url,
 }
 
 std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config,
-                                                       std::size_t batch_bytes) {
+                                                       std::size_t batch_bytes, Pace::Kind pace) {
     std::map<std::string, std::string> settings = {
         {"client.id", "outbox"},
         {"socket.keepalive.enable", "true"},
@@ -124,7 +125,7 @@ std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config
          std::to_string(std::chrono::milliseconds(config.connect_timeout).count())},
         {"reconnect.backoff.ms", std::to_string(kReconnectMs)},
         {"reconnect.backoff.max.ms", std::to_string(kReconnectMaxMs)},
-        {"linger.ms", kLingerMs},
+        {std::string(kLinger), pace == Pace::Kind::kBulk ? kBulkLingerMs : "0"},
         {"log.connection.close", "false"},
         {"statistics.interval.ms", "0"},
     };
@@ -152,6 +153,10 @@ std::size_t wanted_batch_bytes(const KafkaConfig& config) {
     const char* end = found->second.data() + found->second.size();
     // librdkafka names what is wrong with a value that is no number.
     return std::from_chars(found->second.data(), end, bytes).ec == std::errc() ? bytes : 0;
+}
+
+bool fixes_linger(const KafkaConfig& config) {
+    return config.options.contains(std::string(kLinger));
 }
 
 bool compresses(const KafkaConfig& config) {

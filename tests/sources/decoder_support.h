@@ -31,7 +31,9 @@ class LoggedTable {
                  " WITH (publish = 'insert', publish_via_partition_root = true)");
         pg_.exec("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')");
     }
-    ~LoggedTable() { pg_.exec("SELECT pg_drop_replication_slot('" + slot_ + "')"); }
+    ~LoggedTable() {
+        pg_.exec("SELECT pg_drop_replication_slot('" + slot_ + "'); DROP PUBLICATION outbox");
+    }
     LoggedTable(const LoggedTable&) = delete;
     LoggedTable& operator=(const LoggedTable&) = delete;
 

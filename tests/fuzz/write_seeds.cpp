@@ -1,0 +1,129 @@
+// Writes what fuzzing begins with: write_seeds FOLDER makes FOLDER/<target>/<name>.
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "sources/postgres/value_text.h"
+#include "tests/fuzz/fuzz_table.h"
+#include "tests/sources/pgoutput_bytes.h"
+
+namespace {
+
+using namespace outbox;
+using postgres::RowColumn;
+using test::Bytes;
+
+constexpr std::int64_t kTable = 16'400;
+
+struct Sent {
+    std::int64_t oid;
+    std::string value;
+};
+
+std::string numeric() {
+    return Bytes().int16(3).int16(1).int16(0x4000).int16(4).int16(12).int16(3456).int16(7000).str();
+}
+
+std::vector<Sent> sent_texts() {
+    return {{25, "some words"},
+            {1042, "padded   "},
+            {2950, "0123456789abcdef"},
+            {21, Bytes().int16(-5).str()},
+            {23, Bytes().int32(70'000).str()},
+            {20, Bytes().int64(1LL << 40).str()},
+            {16, std::string(1, '\1')},
+            {1700, numeric()},
+            {114, "{\"a\" : null}"},
+            {3802, "\1{\"a\": null, \"b\": [1, null]}"},
+            {20'000, "a label"}};
+}
+
+// Relation, then an insert of a row whose text fields have that type.
+std::vector<Bytes> table_of(const Sent& sent) {
+    const postgres::StreamTable table = test::fuzz_table();
+    std::vector<std::pair<std::string, Sent>> columns;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        Sent column = sent;
+        if (i == RowColumn::kPosition) column = {20, Bytes().int64(7).str()};
+        if (i == RowColumn::kTenantId) column = {25, "acme"};
+        if (i == RowColumn::kOccurredAt) column = {1184, Bytes().int64(1'000'000).str()};
+        columns.emplace_back(table.columns[i], column);
+    }
+    Sent metadata = sent;
+    if (metadata.oid == 114) metadata.oid = 25;
+    for (const std::string& name : table.metadata_columns) columns.emplace_back(name, metadata);
+    Bytes relation;
+    Bytes insert;
+    const auto count = static_cast<std::int64_t>(columns.size());
+    relation.byte('R').int32(kTable).text("s").text("t").byte('d').int16(count);
+    insert.byte('I').int32(kTable).byte('N').int16(count);
+    for (const auto& [name, column] : columns) {
+        relation.column(name, column.oid);
+        insert.binary(column.value);
+    }
+    return {Bytes().byte('B').int64(1).int64(2).int32(3), relation, insert,
+            Bytes().byte('C').byte(0).int64(1).int64(2).int64(3)};
+}
+
+std::vector<Bytes> others() {
+    return {Bytes().byte('O').int64(1).text("origin"),
+            Bytes().byte('Y').int32(20'001).text("").text("text"),
+            Bytes()
+                .byte('U')
+                .int32(kTable)
+                .byte('K')
+                .int16(1)
+                .as_text("1")
+                .byte('N')
+                .int16(1)
+                .unchanged(),
+            Bytes().byte('D').int32(kTable).byte('O').int16(1).null(),
+            Bytes().byte('T').int32(1).byte(3).int32(kTable),
+            Bytes().byte('M').byte(1).int64(1).text("prefix").int32(2).raw("hi"),
+            Bytes().byte('w').int64(1).int64(2).int64(3).raw("x"),
+            Bytes().byte('k').int64(1).int64(2).byte(1)};
+}
+
+std::string stream_of(const std::vector<Bytes>& messages) {
+    Bytes out;
+    for (const Bytes& message : messages) {
+        out.int16(static_cast<std::int64_t>(message.str().size())).raw(message);
+    }
+    return out.str();
+}
+
+void write(const std::filesystem::path& folder, std::size_t number, const std::string& bytes) {
+    std::ofstream file(folder / std::to_string(number), std::ios::binary);
+    file << bytes;
+    file.close();
+    if (!file) throw std::runtime_error("cannot write to " + folder.string());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::cerr << "usage: write_seeds FOLDER\n";
+        return 2;
+    }
+    const std::filesystem::path root(argv[1]);
+    std::filesystem::create_directories(root / "fuzz_stream");
+    std::filesystem::create_directories(root / "fuzz_values");
+    std::size_t number = 0;
+    for (const Sent& sent : sent_texts()) {
+        write(root / "fuzz_stream", ++number, stream_of(table_of(sent)));
+        const auto type = sent.oid == 20'000
+                              ? postgres::WireType::kText
+                              : postgres::built_in_type(static_cast<std::uint32_t>(sent.oid));
+        write(root / "fuzz_values", number, static_cast<char>(type) + sent.value);
+    }
+    write(root / "fuzz_stream", ++number, stream_of(others()));
+    std::vector<Bytes> short_row = table_of(sent_texts()[0]);
+    short_row.push_back(
+        Bytes().byte('I').int32(kTable).byte('N').int16(1).binary(test::big_endian(9)));
+    write(root / "fuzz_stream", ++number, stream_of(short_row));
+    return 0;
+}

@@ -1,0 +1,158 @@
+// Runs the examples of docs/start.md as a reader would, in their order.
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/kafka_client.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Example {
+    std::string language;
+    std::string text;
+};
+
+std::vector<Example> examples(const std::filesystem::path& page) {
+    std::istringstream lines(read_file(page));
+    std::vector<Example> found;
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("```")) {
+            inside = !inside;
+            if (inside) found.push_back({line.substr(3), ""});
+        } else if (inside) {
+            found.back().text += line + "\n";
+        }
+    }
+    return found;
+}
+
+std::string replaced(std::string text, const std::map<std::string, std::string>& with) {
+    for (const auto& [from, to] : with) {
+        for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+            text.replace(at, from.size(), to);
+        }
+    }
+    return text;
+}
+
+std::vector<std::string> words(const std::string& line) {
+    std::istringstream stream(line);
+    return {std::istream_iterator<std::string>(stream), {}};
+}
+
+class StartPage : public testing::Test {
+  protected:
+    void SetUp() override {
+        shop_ = shared_postgres().create_database();
+        Pg(shop_).exec("CREATE TABLE orders (id text PRIMARY KEY, user_id text, total numeric)");
+        const std::string billing = shared_postgres().create_database();
+        ASSERT_EQ(outbox_.run({"migrate", "--db", billing}).status.code, 0);
+        here_ = {{"postgresql://app@localhost/shop", shop_},
+                 {"//app@localhost/billing", billing.substr(billing.find("//"))},
+                 {"localhost:9092", shared_kafka().bootstrap()}};
+    }
+
+    void run_command(const std::string& line) {
+        SCOPED_TRACE(line);
+        auto arguments = words(line);
+        arguments.erase(arguments.begin());
+        const bool stays = arguments[0] == "relay" && std::find(arguments.begin(), arguments.end(),
+                                                                "--check") == arguments.end();
+        if (!stays) {
+            const Finished done = outbox_.run(arguments);
+            EXPECT_EQ(done.status.code, 0) << done.out << done.err;
+            return;
+        }
+        arguments.erase(arguments.begin());
+        arguments.insert(arguments.end(), {"--admin", "off"});
+        Process relay = outbox_.start_relay(arguments);
+        EXPECT_TRUE(eventually(60s, "the events are published", [&] {
+            return Pg(shop_).number("SELECT count(*) FROM outbox_events") == 0;
+        }));
+        EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    }
+
+    void run_commands(const std::string& text) {
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);) {
+            ASSERT_TRUE(line.starts_with("outbox ")) << line;
+            run_command(line);
+            ++commands_;
+        }
+    }
+
+    // Includes come first, the rest is the body of a function.
+    void compile(const std::string& text) {
+        std::istringstream lines(text);
+        std::string includes = "#include <libpq-fe.h>\n";
+        std::string body;
+        for (std::string line; std::getline(lines, line);) {
+            (line.starts_with("#include") ? includes : body) += line + "\n";
+        }
+        const auto file = outbox_.write(
+            "example.cpp", includes + "void example(PGconn* connection) {\n" + body + "}\n");
+        const Finished done = run({{CXX_COMPILER, "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
+                                    "-I", OUTBOX_INCLUDE, "-I", LIBPQ_INCLUDE, file.string()}});
+        EXPECT_EQ(done.status.code, 0) << done.err;
+        ++compiled_;
+    }
+
+    void check_configuration(const std::string& text) {
+        const auto file = outbox_.write("outbox.toml", text);
+        const Finished done = outbox_.run({"relay", "--check", "--config", file.string()});
+        EXPECT_EQ(done.status.code, 0) << done.out << done.err;
+        ++configurations_;
+    }
+
+    OutboxBinary outbox_;
+    std::string shop_;
+    std::map<std::string, std::string> here_;
+    int commands_ = 0;
+    int compiled_ = 0;
+    int configurations_ = 0;
+    int statements_ = 0;
+};
+
+TEST_F(StartPage, EveryExampleWorks) {
+    for (const Example& example : examples(START_PAGE)) {
+        SCOPED_TRACE(example.text);
+        const std::string text = replaced(example.text, here_);
+        if (example.language.empty()) {
+            run_commands(text);
+        } else if (example.language == "sql") {
+            ASSERT_NO_THROW(Pg(shop_).exec(text));
+            ++statements_;
+        } else if (example.language == "cpp") {
+            compile(text);
+        } else if (example.language == "toml") {
+            check_configuration(text);
+        } else {
+            FAIL() << "nothing runs an example in " << example.language;
+        }
+    }
+    // The page has not changed so that nothing was run.
+    EXPECT_GE(commands_, 3);
+    EXPECT_GE(statements_, 3);
+    EXPECT_GE(compiled_, 1);
+    EXPECT_GE(configurations_, 1);
+    const auto arrived = KafkaReader(shared_kafka().bootstrap(), "order-events").read(2, 30s);
+    ASSERT_EQ(arrived.size(), 2U);
+    EXPECT_EQ(arrived[0].key, "o-1");
+    EXPECT_EQ(Pg(shop_).value("SELECT message_id FROM outbox_inbox WHERE consumer = 'billing'"),
+              "01939d3e-7c00-7aaa-8000-000000000001");
+    EXPECT_EQ(Pg(shop_).number("SELECT count(*) FROM outbox_scheduled"), 1);
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -10,6 +10,18 @@ namespace {
 
 constexpr std::size_t kPruneBatch = 1'000;
 
+int print_count(const runtime::Invocation& invocation, const spi::Source& source,
+                std::string_view key, std::string_view verb, std::int64_t count) {
+    if (invocation.options.flag("json")) {
+        std::cout << "{\"" << key << "\": " << count << "}\n";
+    } else {
+        std::cout << verb << " " << with_commas(count) << " published rows older than "
+                  << invocation.options.text("retention") << " from " << source.table_name()
+                  << "\n";
+    }
+    return runtime::kExitOk;
+}
+
 }  // namespace
 
 int run_prune(const runtime::Invocation& invocation) {
@@ -19,6 +31,11 @@ int run_prune(const runtime::Invocation& invocation) {
     if (!source.ok()) return report(source.error());
     const auto recorder = (*source)->open_recorder();
     if (!recorder.ok()) return report(recorder.error());
+    if (invocation.options.flag("dry-run")) {
+        const auto count = (*recorder)->prunable(invocation.options.duration("retention"));
+        if (!count.ok()) return report(count.error());
+        return print_count(invocation, **source, "would_remove", "would remove", *count);
+    }
     std::size_t removed = 0;
     while (true) {
         const auto batch =
@@ -27,15 +44,8 @@ int run_prune(const runtime::Invocation& invocation) {
         removed += *batch;
         if (*batch < kPruneBatch) break;
     }
-    const auto count = static_cast<std::int64_t>(removed);
-    if (invocation.options.flag("json")) {
-        std::cout << "{\"removed\": " << count << "}\n";
-    } else {
-        std::cout << "removed " << with_commas(count) << " published rows older than "
-                  << invocation.options.text("retention") << " from " << (*source)->table_name()
-                  << "\n";
-    }
-    return runtime::kExitOk;
+    return print_count(invocation, **source, "removed", "removed",
+                       static_cast<std::int64_t>(removed));
 }
 
 }  // namespace outbox::app

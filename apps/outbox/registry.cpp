@@ -58,6 +58,7 @@ postgres::PostgresSourceConfig postgres_config(const SourceConfig& config) {
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;
     out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
+    out.make_side_tables = config.make_side_tables;
     return out;
 }
 SourceResult make_postgres(const SourceConfig& config) {
@@ -84,6 +85,7 @@ sqlite::SqliteSourceConfig sqlite_config(const SourceConfig& config) {
     out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;
+    out.make_side_tables = config.make_side_tables;
     return out;
 }
 SourceResult make_sqlite(const SourceConfig& config) {

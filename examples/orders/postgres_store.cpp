@@ -75,7 +75,7 @@ class PostgresStore : public Store {
             "SELECT id, aggregate_type, aggregate_id, event_type, coalesce(payload::text, "
             "'null'), " +
                 utc_text("occurred_at") +
-                ", attempts, status FROM outbox_status WHERE status <> 'DEAD' "
+                ", attempts, status FROM outbox_status WHERE status IN ('PENDING', 'RETRYING') "
                 "ORDER BY position LIMIT $1",
             {std::to_string(limit)});
         std::vector<std::string> events;

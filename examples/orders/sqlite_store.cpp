@@ -73,11 +73,12 @@ class SqliteStore : public Store {
 
     std::vector<std::string> pending(int limit) override {
         auto connection = pool_.take();
-        SqliteStatement row(connection->handle(),
-                            "SELECT id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
-                            "coalesce(event_type, ''), coalesce(payload, 'null'), occurred_at, "
-                            "attempts, status FROM outbox_status WHERE status <> 'DEAD' "
-                            "ORDER BY position LIMIT ?1");
+        SqliteStatement row(
+            connection->handle(),
+            "SELECT id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
+            "coalesce(event_type, ''), coalesce(payload, 'null'), occurred_at, "
+            "attempts, status FROM outbox_status WHERE status IN ('PENDING', 'RETRYING') "
+            "ORDER BY position LIMIT ?1");
         row.bind(1, limit);
         std::vector<std::string> events;
         while (row.step())

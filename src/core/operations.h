@@ -90,4 +90,18 @@ class Operations {
     virtual Result<std::int64_t> discard_dead(const DeadFilter& filter) = 0;
 };
 
+/// Where no relay has ever run: there are no side tables, and looking makes none.
+class NoOperations final : public Operations {
+  public:
+    Result<LeaseInfo> lease() override { return LeaseInfo{}; }
+    Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
+    Result<std::vector<DeadInfo>> dead(const DeadFilter&, std::int64_t, std::size_t,
+                                       bool) override {
+        return std::vector<DeadInfo>{};
+    }
+    Result<std::int64_t> count_dead(const DeadFilter&) override { return std::int64_t{0}; }
+    Result<std::int64_t> retry_dead(const DeadFilter&) override { return std::int64_t{0}; }
+    Result<std::int64_t> discard_dead(const DeadFilter&) override { return std::int64_t{0}; }
+};
+
 }  // namespace outbox

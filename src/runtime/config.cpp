@@ -269,6 +269,7 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     config.log_level = options.text("log-level");
     config.log_format = options.text("log-format");
     config.check = options.flag("check");
+    config.source.make_side_tables = !config.check;
     config.retention = options.duration("retention");
     config.batch_size = static_cast<std::size_t>(options.integer("batch-size"));
     config.poll_busy_ms = options.integer("poll-busy-ms");

@@ -65,7 +65,7 @@ constexpr std::array kCommands{
                 "1,000. It never removes an unsent or a dead row.",
                 "",
                 "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
-                "--retention 7d"},
+                "--retention 7d --dry-run"},
     CommandSpec{
         kVerify, "verify", "prove that nothing was lost, repeated or reordered",
         "Compares what producers committed with what consumers received and applied. Both are "
@@ -394,7 +394,7 @@ constexpr std::array kOptions{
                .help = "most dead letters listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
-               .commands = kDeadRetry | kDeadDiscard,
+               .commands = kDeadRetry | kDeadDiscard | kPrune,
                .group = kFilterGroup,
                .help = "only say what would be done"},
     // Migration

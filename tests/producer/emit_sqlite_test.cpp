@@ -203,5 +203,25 @@ TEST_F(EmitSqlite, StatusShowsPendingRetryingAndDead) {
         "o-2 RETRYING 2 OB_RECORD_REFUSED: no");
 }
 
+TEST_F(EmitSqlite, StatusShowsEachEventOnceAndTheDelayedOnesToo) {
+    db_.exec("BEGIN");
+    emit(db_.handle(), order_created("o-1"));
+    db_.exec("COMMIT");
+    db_.exec(
+        "INSERT INTO outbox_scheduled (available_at, aggregate_id, topic) "
+        "VALUES (32472144000000000, 'later', 't'); "
+        "INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_id, attempts, "
+        "error_code, error, died_at) SELECT 'outbox_events', 'a', position, id, aggregate_id, 5, "
+        "'OB_X', 'no', 0 FROM outbox_events; "
+        "INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_id, attempts, "
+        "error_code, error, died_at) VALUES ('outbox_events', 'a', 0, 'x', 'o-0', 5, 'OB_X', 'no', "
+        "0), ('outbox_events', 'b', 0, 'x', 'o-0', 6, 'OB_Y', 'never', 0)");
+    EXPECT_EQ(
+        db_.value("SELECT group_concat(aggregate_id || ' ' || status || ' ' || attempts || ' ' || "
+                  "coalesce(error, substr(available_at, 1, 4), ''), ';') FROM (SELECT * FROM "
+                  "outbox_status ORDER BY status)"),
+        "o-0 DEAD 6 OB_Y: never;o-1 PENDING 0 ;later SCHEDULED 0 2999");
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -110,6 +110,7 @@ class TableRecorder final : public spi::Recorder {
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return none(); }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return none(); }
+    Result<std::int64_t> prunable(std::chrono::seconds) override { return std::int64_t{0}; }
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);

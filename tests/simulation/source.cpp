@@ -114,6 +114,7 @@ class SimRecorder final : public spi::Recorder {
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return std::size_t{0}; }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return std::size_t{0}; }
+    Result<std::int64_t> prunable(std::chrono::seconds) override { return std::int64_t{0}; }
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override {
         return ask([&] { return c_.database.deliveries(route); });
     }

@@ -106,9 +106,9 @@ TEST(PostgresErrors, UnknownShapeIsRefusedWithItsColumns) {
     EXPECT_THAT(error_of(mapped).message,
                 HasSubstr("has type text; occurred_at needs timestamptz"));
     mapped.mapping.columns = {{"id", "nr"}, {"payload", "stuff"}, {"status", "stuff"}};
-    EXPECT_THAT(error_of(mapped).message, HasSubstr("pending_values is needed"));
+    EXPECT_THAT(error_of(mapped).message, HasSubstr("pending is needed"));
     mapped.mapping.pending_values = {"NEW"};
-    EXPECT_THAT(error_of(mapped).message, HasSubstr("sent_value and dead_value are needed"));
+    EXPECT_THAT(error_of(mapped).message, HasSubstr("sent and dead are needed"));
     mapped.mapping.preset = "pending-publish";
     EXPECT_THAT(error_of(mapped).message, HasSubstr("unknown preset 'pending-publish'"));
     EXPECT_EQ(pg.number("SELECT count(*) FROM pg_class WHERE relname LIKE 'outbox%'"), 0)

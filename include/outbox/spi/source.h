@@ -124,6 +124,8 @@ class Recorder {
 
     /// Removes finished rows older than `retention` from tables that keep them, up to `limit`.
     virtual Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) = 0;
+    /// How many rows `prune` would remove without a limit. Changes nothing.
+    virtual Result<std::int64_t> prunable(std::chrono::seconds retention) = 0;
 
     /// State of failing events of a route, and its ledger, as a fresh owner needs them.
     virtual Result<std::vector<Delivery>> load_deliveries(std::string_view route) = 0;

@@ -118,12 +118,30 @@ Status tell_all_rights(Connection& connection, const Table& table,
     }
     for (const SideTable& side : kSideTables) {
         if (!status.ok()) return status;
+        if (!table.has_side_tables) break;
         status = tell_rights(connection, side.name, side.rights, findings);
     }
     if (status.ok() && findings.size() == before) {
         found(findings, false, "rights: user " + connection.user() + " has all it needs");
     }
     return status;
+}
+
+Status tell_side_tables(Connection& connection, std::vector<spi::Finding>& findings) {
+    const Result<SideTables> tables = look_for_side_tables(connection);
+    if (!tables.ok()) return tables.status();
+    if (tables->missing.empty()) return {};
+    Result<Rows> rows = connection.query(
+        "SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)");
+    if (!rows.ok()) return rows.status();
+    const bool can = rows->boolean(0, 0);
+    found(findings, !can,
+          "side tables: " + tables->missing +
+              (can ? " are missing; the relay makes them when it starts"
+                   : " are missing and user " + connection.user() +
+                         " may not create them; have an owner run:\n" +
+                         std::string(embedded_sql_text("producer/postgres/side_tables.sql"))));
+    return {};
 }
 
 Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) {
@@ -151,15 +169,22 @@ Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) 
 
 }  // namespace
 
-Status make_side_tables(Connection& connection) {
-    std::string missing;
+Result<SideTables> look_for_side_tables(Connection& connection) {
+    SideTables tables{{}, true};
     for (const SideTable& side : kSideTables) {
         Result<Rows> rows =
             connection.query("SELECT to_regclass($1) IS NULL", Params().text(side.name));
         if (!rows.ok()) return rows.status();
-        if (rows->boolean(0, 0)) missing += std::string(missing.empty() ? "" : ", ") + side.name;
+        if (!rows->boolean(0, 0)) {
+            tables.none = false;
+            continue;
+        }
+        tables.missing += std::string(tables.missing.empty() ? "" : ", ") + side.name;
     }
-    if (missing.empty()) return {};
+    return tables;
+}
+
+Status make_side_tables(Connection& connection, const std::string& missing) {
     const std::string sql(embedded_sql_text("producer/postgres/side_tables.sql"));
     // The lock: two relays that start at once would collide in IF NOT EXISTS.
     Status status = connection.execute(
@@ -199,6 +224,7 @@ Result<std::vector<spi::Finding>> check_table(Connection& connection, const Tabl
     if (const Status rights = tell_all_rights(connection, table, findings); !rights.ok()) {
         return rights;
     }
+    if (const Status side = tell_side_tables(connection, findings); !side.ok()) return side;
     if (const Status server = tell_server(connection, findings); !server.ok()) return server;
     return findings;
 }

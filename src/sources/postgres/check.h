@@ -11,8 +11,14 @@
 
 namespace outbox::postgres {
 
-/// Creates the side tables that are missing, if the role may; else the error prints their SQL.
-Status make_side_tables(Connection& connection);
+struct SideTables {
+    std::string missing;  ///< Their names in one text; empty: all are there.
+    bool none = false;    ///< Not one is there.
+};
+Result<SideTables> look_for_side_tables(Connection& connection);
+
+/// Creates the side tables that are `missing`, if the role may; else the error prints their SQL.
+Status make_side_tables(Connection& connection, const std::string& missing);
 
 /// `kNoRights` with the GRANTs that mend it, where a right is missing.
 Status require_rights(Connection& connection, const Table& table);

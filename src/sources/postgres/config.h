@@ -1,19 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "core/table_mapping.h"
+#include "core/table_layout.h"
 
 namespace outbox::postgres {
 
-/// What becomes of a row that every route has published.
-enum class AfterPublish : std::uint8_t {
-    kDefault,  ///< Mark where the table has a column for it, else delete.
-    kDelete,
-    kMark,
-};
+using outbox::AfterPublish;
 
 struct PostgresSourceConfig {
     /// postgresql://user@host:port/database
@@ -28,6 +22,8 @@ struct PostgresSourceConfig {
     /// For tables that were not made by `outbox migrate`.
     TableMapping mapping;
     int connect_timeout_s = 5;
+    /// Make the side tables that are missing.
+    bool make_side_tables = true;
 };
 
 }  // namespace outbox::postgres

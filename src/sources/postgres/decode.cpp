@@ -102,17 +102,6 @@ std::int64_t decode_integer(const Field& field) {
     return static_cast<std::int64_t>(be64toh(wire));
 }
 
-bool looks_like_uuid(std::string_view text) {
-    if (text.size() != kUuidText) return false;
-    for (std::size_t i = 0; i < kUuidText; ++i) {
-        const char c = text[i];
-        const bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
-        const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-        if (hyphen ? c != '-' : !hex) return false;
-    }
-    return true;
-}
-
 std::string decode_raw_id(const Field& field, bool uuid) {
     if (field.data == nullptr) return {};
     if (!uuid) return {field.data, field.size};

@@ -61,7 +61,4 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
 /// The id as the table has it, as text.
 [[nodiscard]] std::string decode_raw_id(const Field& field, bool uuid);
 
-/// True for 8-4-4-4-12 hexadecimal digits.
-[[nodiscard]] bool looks_like_uuid(std::string_view text);
-
 }  // namespace outbox::postgres

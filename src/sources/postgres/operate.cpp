@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "sources/postgres/check.h"
 #include "sources/postgres/client.h"
 
 namespace outbox::postgres {
@@ -212,6 +213,9 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
                                                     const std::string& table) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    const auto side_tables = look_for_side_tables(*connection);
+    if (!side_tables.ok()) return side_tables.status();
+    if (side_tables->none) return std::unique_ptr<Operations>(new NoOperations);
     return std::unique_ptr<Operations>(new PostgresOperations(std::move(*connection), table));
 }
 

@@ -132,8 +132,23 @@ Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epo
         failing_ids_.insert(rows->string(row, 0));
         failing_positions_.insert(rows->integer(row, 1));
     }
+    rows = connection.query("SELECT EXISTS (SELECT FROM outbox_dead_letters WHERE source = $1)",
+                            Params().text(table_.source));
+    if (!rows.ok()) return rows.status();
+    has_dead_ = rows->boolean(0, 0);
     failing_epoch_ = epoch;
     return {};
+}
+
+// A dead row that its owner set back and that is published now has no dead letter any more.
+void PostgresRecorder::forget_dead(const TableWriter::Keys& keys,
+                                   std::vector<Statement>& out) const {
+    if (!has_dead_ || keys.raw_ids.empty()) return;
+    std::vector<std::string> ids;
+    ids.reserve(keys.raw_ids.size());
+    for (const std::string& raw_id : keys.raw_ids) ids.push_back(event_id_of(raw_id));
+    out.push_back({"DELETE FROM outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
+                   Params().text(table_.source).texts(ids)});
 }
 
 void PostgresRecorder::forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out) {
@@ -183,6 +198,7 @@ void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<State
 
 void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out) {
     if (dead.event.empty()) return;
+    has_dead_ = true;
     const spi::EventView& event = dead.event.events().front();
     const std::string error = clean_text(dead.error);
     Params params;
@@ -268,6 +284,7 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
         statements.push_back(writer_.published(keys));
         statements.back().prepared = kPublished;
         forget_failing(keys, statements);
+        forget_dead(keys, statements);
     }
     bool fenced = statements.size() > 1;
     const std::size_t unfenced = statements.size();
@@ -316,10 +333,18 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
     if (sql.empty()) return std::size_t{0};
     Result<Rows> rows = query(sql, Params()
                                        .integer(retention.count())
-                                       .integer(static_cast<std::int64_t>(limit))
-                                       .text(table_.source));
+                                       .text(table_.source)
+                                       .integer(static_cast<std::int64_t>(limit)));
     if (!rows.ok()) return rows.status();
     return static_cast<std::size_t>(rows->affected());
+}
+
+Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) {
+    const std::string sql = writer_.prunable_sql();
+    if (sql.empty()) return std::int64_t{0};
+    Result<Rows> rows = query(sql, Params().integer(retention.count()).text(table_.source));
+    if (!rows.ok()) return rows.status();
+    return rows->integer(0, 0);
 }
 
 Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string_view route) {
@@ -468,12 +493,13 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         table_.has_scheduled
             ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
             : "0";
-    Result<Rows> rows = query("SELECT " + count + ", (" + age +
-                                  " * 1000)::bigint, "
-                                  "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
-                                  "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), " +
-                                  scheduled,
-                              Params().text(table_.source));
+    const std::string side = table_.has_side_tables
+                                 ? "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
+                                   "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), "
+                                 : "0 * length($1::text), 0, ";
+    Result<Rows> rows =
+        query("SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
+              Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     Stats stats;
     stats.backlog = rows->integer(0, 0);

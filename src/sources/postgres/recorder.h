@@ -36,9 +36,11 @@ class TableWriter {
                                                    const std::string& error, bool last) const;
     /// Removes the dead letters, and says in the owner's table that they were published.
     [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
-    [[nodiscard]] std::string prune_sql() const;  ///< Empty: nothing is kept.
+    [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
+    [[nodiscard]] std::string prunable_sql() const;  ///< Counts what `prune_sql` would remove.
 
   private:
+    [[nodiscard]] std::string prunable_rows() const;
     [[nodiscard]] std::string key_condition(int parameter) const;
     [[nodiscard]] Params key_params(const Keys& keys) const;
     [[nodiscard]] std::string finished_columns(const std::string& status, bool sent) const;
@@ -55,6 +57,7 @@ class PostgresRecorder final : public spi::Recorder {
     Status record(const spi::RecordBatch& batch) override;
     Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
     Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
+    Result<std::int64_t> prunable(std::chrono::seconds retention) override;
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
     Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override;
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
@@ -71,6 +74,7 @@ class PostgresRecorder final : public spi::Recorder {
     [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
     Status learn_failing(Connection& connection, std::uint64_t epoch);
     void forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out);
+    void forget_dead(const TableWriter::Keys& keys, std::vector<Statement>& out) const;
     void add_failed(const spi::Delivery& failed, std::vector<Statement>& out);
     void add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out);
     void add_retries(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
@@ -89,6 +93,7 @@ class PostgresRecorder final : public spi::Recorder {
     std::optional<std::uint64_t> failing_epoch_;
     std::unordered_set<spi::Position> failing_positions_;
     std::unordered_set<std::string> failing_ids_;
+    bool has_dead_ = false;  // there may be dead letters
 };
 
 }  // namespace outbox::postgres

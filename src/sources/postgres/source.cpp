@@ -69,7 +69,13 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (!connection.ok()) return connection.status();
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
-    if (Status status = make_side_tables(*connection); !status.ok()) return status;
+    const Result<SideTables> side = look_for_side_tables(*connection);
+    if (!side.ok()) return side.status();
+    if (config.make_side_tables && !side->missing.empty()) {
+        if (Status made = make_side_tables(*connection, side->missing); !made.ok()) return made;
+    } else {
+        table->has_side_tables = !side->none;
+    }
     return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
 }
 

@@ -1,46 +1,11 @@
 #include "sources/postgres/table.h"
 
 #include <algorithm>
-#include <array>
-#include <optional>
-#include <span>
 #include <string_view>
-
-#include "core/table_shape.h"
+#include <utility>
 
 namespace outbox::postgres {
 namespace {
-
-struct FieldNames {
-    const char* field;
-    std::array<const char*, 4> columns;  // the first that the table has is taken
-};
-
-constexpr std::array kFieldNames{
-    FieldNames{"position", {"position"}},
-    FieldNames{"id", {"id", "Id"}},
-    FieldNames{"aggregate_type", {"aggregate_type", "aggregatetype", "AggregateType"}},
-    FieldNames{"aggregate_id", {"aggregate_id", "aggregateid", "AggregateId"}},
-    FieldNames{"event_type", {"event_type", "EventType", "type"}},
-    FieldNames{"payload", {"payload", "Payload"}},
-    FieldNames{"headers", {"headers", "Headers"}},
-    FieldNames{"tenant_id", {"tenant_id", "TenantId"}},
-    FieldNames{"schema_id", {"schema_id"}},
-    FieldNames{"schema_version", {"schema_version"}},
-    FieldNames{"occurred_at", {"occurred_at", "created_at", "CreatedAt", "timestamp"}},
-    FieldNames{"topic", {"topic", "Topic"}},
-    FieldNames{"key", {"key", "Key"}},
-    FieldNames{"routing_key", {"routing_key"}},
-    FieldNames{"status", {"status"}},
-    FieldNames{"retry_count", {"retry_count"}},
-    FieldNames{"retry_after", {"retry_after"}},
-    FieldNames{"error_message", {"error_message"}},
-    FieldNames{"published_at", {"published_at"}},
-    FieldNames{"processed_at", {"processed_at", "ProcessedAt"}},
-    FieldNames{"processed", {"Processed"}},
-};
-
-constexpr std::array kCreatedAtNames{"created_at", "CreatedAt", "occurred_at", "timestamp"};
 
 bool is_integer(const std::string& type) {
     return type == "int8" || type == "int4" || type == "int2";
@@ -52,10 +17,6 @@ bool is_time(const std::string& type) {
 
 bool is_text(const std::string& type) {
     return type == "text" || type == "varchar";
-}
-
-ErrorInfo config_error(std::string message) {
-    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
 ErrorInfo shape_error(std::string message) {
@@ -118,103 +79,7 @@ Status load_columns(Connection& connection, Table& table) {
     return {};
 }
 
-std::string known_presets() {
-    std::string names;
-    for (const TableShape& shape : table_shapes()) {
-        if (!names.empty()) names += ", ";
-        names += shape.preset;
-    }
-    return names;
-}
-
-// The values that belong to a shape, where the configuration does not give others.
-void add_shape_values(Table& table) {
-    TableMapping& mapping = table.mapping;
-    if (!mapping.pending_values.empty() || !mapping.sent_value.empty()) return;
-    if (table.preset == "pending-published") {
-        mapping.pending_values = {"PENDING"};
-        mapping.sent_value = "PUBLISHED";
-        mapping.dead_value = "FAILED";
-    } else if (table.preset == "new-sent") {
-        mapping.pending_values = {"NEW"};
-        mapping.sending_values = {"PUBLISHING"};
-        mapping.sent_value = "SENT";
-        mapping.failed_value = "FAILED";
-        mapping.dead_value = "DEAD";
-    }
-    if (mapping.metadata_columns.empty() && table.catalog.contains("event_metadata")) {
-        mapping.metadata_columns = {"event_metadata"};
-    }
-}
-
-Status find_shape(const PostgresSourceConfig& config, Table& table) {
-    std::vector<std::string> names;
-    for (const auto& [name, column] : table.catalog) names.push_back(name);
-    table.mapping = config.mapping;
-    const bool mapped = !config.mapping.columns.empty();
-    if (!config.mapping.preset.empty()) {
-        const auto shapes = table_shapes();
-        if (std::none_of(shapes.begin(), shapes.end(), [&](const TableShape& shape) {
-                return shape.preset == config.mapping.preset;
-            })) {
-            return config_error("unknown preset '" + config.mapping.preset + "': known are " +
-                                known_presets());
-        }
-        table.preset = config.mapping.preset;
-    } else if (is_native_table(names)) {
-        table.native = !mapped;
-    } else if (const auto shape = recognise_table_shape(names)) {
-        table.preset = shape->preset;
-    } else if (!mapped) {
-        std::string list;
-        for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-        return shape_error("table " + table.sql + " has none of the known shapes (" +
-                           known_presets() + "); its columns are: " + list +
-                           ". Map them under [source.table] in outbox.toml");
-    }
-    add_shape_values(table);
-    return {};
-}
-
-Status find_columns(Table& table) {
-    auto& columns = table.mapping.columns;
-    for (const auto& [field, column] : columns) {
-        const bool known = std::any_of(kFieldNames.begin(), kFieldNames.end(),
-                                       [&](const auto& names) { return field == names.field; });
-        if (!known) return config_error("[source.table]: unknown field '" + field + "'");
-        if (!column.empty() && !table.catalog.contains(column)) {
-            return shape_error("[source.table] maps " + field + " to column '" + column +
-                               "', which table " + table.sql + " does not have");
-        }
-    }
-    for (const std::string& column : table.mapping.metadata_columns) {
-        if (!table.catalog.contains(column)) {
-            return shape_error("[source.table] names metadata column '" + column +
-                               "', which table " + table.sql + " does not have");
-        }
-    }
-    for (const FieldNames& names : kFieldNames) {
-        if (columns.contains(names.field)) continue;
-        for (const char* column : names.columns) {
-            if (column == nullptr || !table.catalog.contains(column)) continue;
-            columns.emplace(names.field, column);
-            break;
-        }
-    }
-    for (const char* column : kCreatedAtNames) {
-        if (!table.created_at.empty() || !table.catalog.contains(column)) continue;
-        if (is_time(table.catalog.at(column).type)) table.created_at = column;
-    }
-    return {};
-}
-
 Status check_types(const Table& table) {
-    for (const char* field : {"id", "payload"}) {
-        if (!table.has(field)) {
-            return shape_error("table " + table.sql + " has no column for " + field +
-                               "; map it under [source.table] in outbox.toml");
-        }
-    }
     const auto wrong = [&](const char* field, const char* wanted) {
         return shape_error("column " + quote_identifier(table.column(field)) + " of " + table.sql +
                            " has type " + table.find(field)->type + "; " + field + " needs " +
@@ -236,30 +101,6 @@ Status check_types(const Table& table) {
     return {};
 }
 
-Status settle_states(const PostgresSourceConfig& config, Table& table) {
-    TableMapping& mapping = table.mapping;
-    const bool markable = table.has("status") || table.has("processed") ||
-                          table.has("processed_at") || table.has("published_at");
-    if (config.after_publish == AfterPublish::kMark && !markable) {
-        return config_error("after_publish = mark: table " + table.sql +
-                            " has no column that could be marked; use after_publish = delete");
-    }
-    table.mark = markable && config.after_publish != AfterPublish::kDelete;
-    if (mapping.failed_value == mapping.dead_value) mapping.failed_value.clear();
-    if (!table.has("status")) return {};
-    if (mapping.pending_values.empty()) {
-        return config_error("[source.table]: pending_values is needed for status column " +
-                            quote_identifier(table.column("status")) + " of " + table.sql);
-    }
-    if (table.mark && (mapping.sent_value.empty() || mapping.dead_value.empty())) {
-        return config_error(
-            "[source.table]: sent_value and dead_value are needed for status "
-            "column " +
-            quote_identifier(table.column("status")) + " of " + table.sql);
-    }
-    return {};
-}
-
 // A number that the table's own inserts hand out, one after another.
 bool proves_holes(const Column& column) {
     return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1;
@@ -271,10 +112,8 @@ void settle_order(Table& table) {
     table.integer_id = is_integer(id.type);
     table.position = table.column("position");
     if (table.position.empty() && table.integer_id) table.position = table.column("id");
-    const bool has_state = table.has("status") || table.has("processed") ||
-                           table.has("processed_at") || table.has("published_at");
-    table.by_position =
-        !table.position.empty() && !has_state && proves_holes(table.catalog.at(table.position));
+    table.by_position = !table.position.empty() && !table.has_state() &&
+                        proves_holes(table.catalog.at(table.position));
 }
 
 std::string text_of(const Table& table, const std::string& field) {
@@ -315,11 +154,6 @@ std::string failed_condition(const Table& table) {
 
 }  // namespace
 
-std::string Table::column(const std::string& field) const {
-    const auto it = mapping.columns.find(field);
-    return it == mapping.columns.end() ? std::string() : it->second;
-}
-
 std::string Table::quoted(const std::string& field) const {
     return "t." + quote_identifier(column(field));
 }
@@ -338,10 +172,14 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     Table table;
     if (Status status = find_table(connection, config.table, table); !status.ok()) return status;
     if (Status status = load_columns(connection, table); !status.ok()) return status;
-    if (Status status = find_shape(config, table); !status.ok()) return status;
-    if (Status status = find_columns(table); !status.ok()) return status;
+    std::vector<ColumnFacts> columns;
+    for (const auto& [name, column] : table.catalog)
+        columns.push_back({name, is_time(column.type)});
+    Result<TableLayout> layout =
+        lay_out_table(config.mapping, config.after_publish, columns, table.sql);
+    if (!layout.ok()) return layout.status();
+    static_cast<TableLayout&>(table) = std::move(*layout);
     if (Status status = check_types(table); !status.ok()) return status;
-    if (Status status = settle_states(config, table); !status.ok()) return status;
     settle_order(table);
     table.source = table.schema + "." + table.name;
     std::vector<std::string> tenants = config.tenants;

@@ -7,6 +7,7 @@
 
 #include <outbox/result.h>
 
+#include "core/table_layout.h"
 #include "sources/postgres/client.h"
 #include "sources/postgres/config.h"
 
@@ -23,19 +24,15 @@ struct Column {
 };
 
 /// How an outbox table is read and written: the configuration resolved against the catalog.
-struct Table {
+struct Table : TableLayout {
     std::string schema;
     std::string name;
     std::string sql;     ///< Quoted, with schema.
     std::string source;  ///< The `source` column of the side tables: schema.table[/tenant,...]
     std::map<std::string, Column> catalog;
 
-    bool native = false;         ///< Made by `outbox migrate`.
-    std::string preset;          ///< Name of the recognised shape; empty: native or free mapping.
-    TableMapping mapping;        ///< With every field that the table has.
-    std::string created_at;      ///< Column that rows are ordered by where there is no number.
-    bool mark = false;           ///< Published rows are marked, else deleted.
     bool has_scheduled = false;  ///< outbox_scheduled stands beside it.
+    bool has_side_tables = true;
 
     /// Positions come from an identity that proves when a hole is closed, and rows only go away:
     /// read by position. Else every read scans the unfinished rows.
@@ -44,10 +41,8 @@ struct Table {
     bool uuid_id = false;
     bool integer_id = false;
 
-    [[nodiscard]] std::string column(const std::string& field) const;  ///< Empty: not there.
     [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"
     [[nodiscard]] const Column* find(const std::string& field) const;
-    [[nodiscard]] bool has(const std::string& field) const { return !column(field).empty(); }
     /// Reads owner's attempts or metadata columns, so that rows have three more columns.
     [[nodiscard]] bool has_extras() const;
     [[nodiscard]] std::string id_prefix() const { return schema + "." + name + ":"; }

@@ -137,7 +137,8 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
             std::move(params)};
 }
 
-std::string TableWriter::prune_sql() const {
+// Parameters: the retention in seconds, the source. Empty: nothing is kept.
+std::string TableWriter::prunable_rows() const {
     if (!table_.mark) return {};
     std::string finished;
     std::string time;
@@ -156,11 +157,26 @@ std::string TableWriter::prune_sql() const {
         finished = time + " IS NOT NULL";
     }
     const std::string id = table_.quoted("id") + "::text";
-    return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " +
-           table_.sql + " t WHERE " + finished + " AND " + time +
-           " < clock_timestamp() - $1 * interval '1 second' AND NOT EXISTS (SELECT FROM "
-           "outbox_dead_letters d WHERE d.source = $3 AND d.id IN (" +
-           id + ", " + quote_literal(table_.id_prefix()) + " || " + id + ")) LIMIT $2))";
+    const std::string not_dead =
+        table_.has_side_tables
+            ? " AND NOT EXISTS (SELECT FROM outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
+              "(" +
+                  id + ", " + quote_literal(table_.id_prefix()) + " || " + id + "))"
+            : " AND $2::text IS NOT NULL";
+    return " FROM " + table_.sql + " t WHERE " + finished + " AND " + time +
+           " < clock_timestamp() - $1 * interval '1 second'" + not_dead;
+}
+
+std::string TableWriter::prune_sql() const {
+    const std::string rows = prunable_rows();
+    if (rows.empty()) return {};
+    return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid" + rows +
+           " LIMIT $3))";
+}
+
+std::string TableWriter::prunable_sql() const {
+    const std::string rows = prunable_rows();
+    return rows.empty() ? rows : "SELECT count(*)" + rows;
 }
 
 }  // namespace outbox::postgres

@@ -25,6 +25,8 @@ struct SqliteSourceConfig {
     TableMapping mapping;  ///< Refused unless empty: only tables of `outbox migrate` are read.
     /// How long a statement waits for another writer.
     int busy_timeout_ms = 5'000;
+    /// Make the side tables that are missing.
+    bool make_side_tables = true;
 };
 
 }  // namespace outbox::sqlite

@@ -226,6 +226,10 @@ Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds, std::size_t) {
     return std::size_t{0};
 }
 
+Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds) {
+    return std::int64_t{0};
+}
+
 Status SqliteRecorder::save_figures(std::uint64_t epoch,
                                     std::span<const spi::RouteFigures> figures) {
     if (figures.empty()) return {};

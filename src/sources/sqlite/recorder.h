@@ -14,6 +14,7 @@ class SqliteRecorder final : public spi::Recorder {
     Status record(const spi::RecordBatch& batch) override;
     Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
     Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
+    Result<std::int64_t> prunable(std::chrono::seconds retention) override;
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
     Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override;
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,

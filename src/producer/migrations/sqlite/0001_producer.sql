@@ -56,8 +56,9 @@ CREATE INDEX outbox_scheduled_due ON outbox_scheduled (available_at, schedule_id
 
 {{side_tables}}
 
--- Every event that is not published yet, and the dead ones. Rows of published events are gone.
--- The oldest unsent: WHERE status <> 'DEAD' ORDER BY position LIMIT 50.
+-- Every event that is not published yet, and the dead ones, each once: one that is dead in one route
+-- and still unsent in another is shown as unsent. Rows of published events are gone.
+-- The oldest unsent: WHERE status IN ('PENDING', 'RETRYING') ORDER BY position LIMIT 50.
 CREATE VIEW outbox_status AS
 SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
        strftime('%Y-%m-%dT%H:%M:%fZ', e.occurred_at / 1000000.0, 'unixepoch') AS occurred_at,
@@ -71,11 +72,20 @@ SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.paylo
                    AND d.source || '/' LIKE 'outbox_events/%'), 0) AS attempts,
        (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
         WHERE d.position = e.position AND d.source || '/' LIKE 'outbox_events/%'
-        ORDER BY d.attempts DESC LIMIT 1) AS error
+        ORDER BY d.attempts DESC LIMIT 1) AS error,
+       NULL AS available_at
 FROM outbox_events e
 UNION ALL
 SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},
        strftime('%Y-%m-%dT%H:%M:%fZ', d.occurred_at / 1000000.0, 'unixepoch'), d.tenant_id, d.topic,
-       'DEAD', d.attempts, d.error_code || ': ' || d.error
+       'DEAD', d.attempts, d.error_code || ': ' || d.error, NULL
 FROM outbox_dead_letters d
-WHERE d.source || '/' LIKE 'outbox_events/%';
+WHERE d.dead_id IN (SELECT max(dead_id) FROM outbox_dead_letters
+                    WHERE source || '/' LIKE 'outbox_events/%' GROUP BY id)
+  AND NOT EXISTS (SELECT 1 FROM outbox_events e WHERE e.position = d.position)
+UNION ALL
+SELECT NULL, s.id, s.aggregate_type, s.aggregate_id, s.event_type, s.payload,
+       strftime('%Y-%m-%dT%H:%M:%fZ', s.occurred_at / 1000000.0, 'unixepoch'), s.tenant_id, s.topic,
+       'SCHEDULED', 0, NULL,
+       strftime('%Y-%m-%dT%H:%M:%fZ', s.available_at / 1000000.0, 'unixepoch')
+FROM outbox_scheduled s;

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+
+#include "core/table_mapping.h"
+
+namespace outbox {
+
+/// What becomes of a row that every route has published.
+enum class AfterPublish : std::uint8_t {
+    kDefault,  ///< Mark where the table has a column for it, else delete.
+    kDelete,
+    kMark,
+};
+
+/// A column as far as every database tells it alike.
+struct ColumnFacts {
+    std::string name;
+    bool is_time = false;  ///< May hold the time of the row.
+};
+
+/// How an outbox table is read and written, whatever the database: the configuration resolved
+/// against the table's columns. Pure.
+struct TableLayout {
+    bool native = false;     ///< Made by `outbox migrate`.
+    std::string preset;      ///< Name of the recognised shape; empty: native or free mapping.
+    TableMapping mapping;    ///< With every field that the table has.
+    std::string created_at;  ///< Column that tells a row's time; empty: none.
+    bool mark = false;       ///< Published rows are marked, else deleted.
+
+    [[nodiscard]] std::string column(const std::string& field) const;  ///< Empty: not there.
+    [[nodiscard]] bool has(const std::string& field) const { return !column(field).empty(); }
+    /// A column says whether a row is finished.
+    [[nodiscard]] bool has_state() const;
+};
+
+/// Resolves `[source.table]`, the presets and `after_publish` against the columns that table
+/// `name` (as messages shall show it) has. Errors: `kConfigInvalid`, `kTableShape`, each with what
+/// to write in outbox.toml.
+Result<TableLayout> lay_out_table(const TableMapping& given, AfterPublish after_publish,
+                                  std::span<const ColumnFacts> columns, const std::string& name);
+
+/// True for 8-4-4-4-12 hexadecimal digits. Ids that are no UUIDs get the table's name in front, so
+/// that they are unique among all tables.
+[[nodiscard]] bool looks_like_uuid(std::string_view text);
+
+}  // namespace outbox

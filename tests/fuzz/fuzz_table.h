@@ -13,7 +13,7 @@ class Exactly {
   public:
     explicit Exactly(std::string_view bytes)
         : bytes_(std::make_unique<char[]>(bytes.size())), size_(bytes.size()) {
-        std::copy_n(bytes.data(), size_, bytes_.get());
+        std::copy(bytes.begin(), bytes.end(), bytes_.get());
     }
     operator std::string_view() const { return {bytes_.get(), size_}; }  // NOLINT
 

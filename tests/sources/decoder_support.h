@@ -21,7 +21,7 @@ struct Decoded {
 // One outbox table, its publication and a slot from which the log is taken as pgoutput writes it.
 class LoggedTable {
   public:
-    LoggedTable(std::string url, const postgres::PostgresSourceConfig& config)
+    LoggedTable(const std::string& url, const postgres::PostgresSourceConfig& config)
         : config_(config),
           pg_(url),
           connection_(value_of(postgres::Connection::open(url, 5))),

@@ -11,7 +11,6 @@
 namespace outbox::test {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 

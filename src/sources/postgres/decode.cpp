@@ -53,7 +53,7 @@ class Writer {
     }
 
     std::string_view uuid(const Field& field) {
-        write_uuid(field.data, at_);
+        write_uuid({field.data, field.size}, at_);
         return take(kUuidText);
     }
 
@@ -84,7 +84,7 @@ std::int64_t unix_time_us(std::int64_t postgres_us) {
     return unix_us;
 }
 
-void write_uuid(const char* bytes, char* out) {
+void write_uuid(std::string_view bytes, char* out) {
     for (std::size_t i = 0; i < kUuidBytes; ++i) {
         if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
         std::memcpy(
@@ -106,7 +106,7 @@ std::string decode_raw_id(const Field& field, bool uuid) {
     if (field.data == nullptr) return {};
     if (!uuid) return {field.data, field.size};
     std::string text(kUuidText, '\0');
-    if (field.size == kUuidBytes) write_uuid(field.data, text.data());
+    if (field.size == kUuidBytes) write_uuid({field.data, field.size}, text.data());
     return text;
 }
 

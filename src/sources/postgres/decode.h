@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
@@ -52,7 +53,7 @@ struct RowLayout {
 [[nodiscard]] std::int64_t unix_time_us(std::int64_t postgres_us);
 
 /// 16 bytes as 36 characters.
-void write_uuid(const char* bytes, char* out);
+void write_uuid(std::string_view bytes, char* out);
 
 /// Appends the row to the batch with one copy of its bytes. `position` is taken as given.
 Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::int64_t position,

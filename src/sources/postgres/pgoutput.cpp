@@ -264,13 +264,17 @@ std::string format_lsn(Lsn lsn) {
 }
 
 std::optional<Lsn> parse_lsn(std::string_view text) {
+    const auto half = [](std::string_view digits, std::uint32_t& value) {
+        const auto read = std::from_chars(digits.begin(), digits.end(), value, 16);
+        return read.ec == std::errc() && read.ptr == digits.end();
+    };
+    const std::size_t slash = text.find('/');
     std::uint32_t high = 0;
     std::uint32_t low = 0;
-    const char* end = text.data() + text.size();
-    const auto first = std::from_chars(text.data(), end, high, 16);
-    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '/') return {};
-    const auto second = std::from_chars(first.ptr + 1, end, low, 16);
-    if (second.ec != std::errc() || second.ptr != end) return {};
+    if (slash == std::string_view::npos || !half(text.substr(0, slash), high) ||
+        !half(text.substr(slash + 1), low)) {
+        return {};
+    }
     return (Lsn{high} << 32U) | low;
 }
 

@@ -183,7 +183,7 @@ bool text_of_value(WireType type, std::string_view bytes, std::string& buffer,
         case WireType::kUuid:
             if (bytes.size() != kUuidBytes) return false;
             buffer.resize(kUuidText);
-            write_uuid(bytes.data(), buffer.data());
+            write_uuid(bytes, buffer.data());
             break;
         case WireType::kBool:
             if (bytes.size() != 1) return false;

@@ -18,6 +18,8 @@ struct Rule {
 // The first rule that fits counts; what is not listed is the database's fault.
 constexpr std::array kRules{
     Rule{"40", ErrorCode::kConflict, Advice::kRetryEvent, "run the transaction again"},
+    Rule{"OBQ01", ErrorCode::kQuarantined, Advice::kDeadLetter,
+         "find out whether it was applied before it is retried"},
     Rule{"22", ErrorCode::kInvalidEvent, Advice::kDeadLetter, "PostgreSQL cannot store this value"},
     Rule{"54", ErrorCode::kInvalidEvent, Advice::kDeadLetter,
          "a value is over a limit of PostgreSQL"},

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <libpq-events.h>
 #include <poll.h>
+#include <unordered_map>
 #include <utility>
 
 #include <outbox/adapters/libpq_consumer.h>
@@ -55,6 +56,25 @@ constexpr const char* kTake =
     "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
     "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM taken)";
 
+// For a message whose id may have been pruned; raises OBQ01.
+constexpr const char* kTakeCarefully =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id) "
+    "SELECT count(*), count(*) FILTER (WHERE inbox_accept($3, id, "
+    "  timestamptz 'epoch' + $4::bigint * interval '1 microsecond')) FROM gone";
+
+// In one order of ids everywhere, so that two batches do not wait for each other.
+constexpr const char* kTakeAll =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 "
+    "                AND position = ANY ($2::bigint[]) RETURNING position, id), "
+    "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, g.id, coalesce(timestamptz 'epoch' + t.us * interval '1 microsecond', "
+    "                            '-infinity') "
+    "  FROM gone g JOIN unnest($2::bigint[], $4::bigint[]) AS t (position, us) USING (position) "
+    "  ORDER BY g.id ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id) "
+    "SELECT g.position, t.message_id IS NOT NULL FROM gone g "
+    "LEFT JOIN taken t ON t.message_id = g.id";
+
 constexpr const char* kTakeRetry =
     "WITH gone AS (DELETE FROM outbox_inbox_dead_letters WHERE consumer = $1 AND message_id = $2 "
     "              AND retry_requested_at IS NOT NULL RETURNING 1) "
@@ -90,6 +110,8 @@ constexpr Statement kStatements[] = {
     {"outbox_fetch_only", kFetchOnly, 2},
     {"outbox_retries", kFetchRetries, 2},
     {"outbox_take", kTake, 4},
+    {"outbox_take_carefully", kTakeCarefully, 4},
+    {"outbox_take_all", kTakeAll, 4},
     {"outbox_take_retry", kTakeRetry, 2},
     {"outbox_bury", kBury, 7},
     {"outbox_bury_again", kBuryAgain, 5},
@@ -131,29 +153,6 @@ bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
     pollfd entry{PQsocket(connection),
                  static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
     return left.count() > 0 && ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
-}
-
-std::string array_literal(const std::vector<std::string>& texts) {
-    std::string out = "{";
-    for (const std::string& text : texts) {
-        if (out.size() > 1) out += ',';
-        out += '"';
-        for (const char c : text) {
-            if (c == '"' || c == '\\') out += '\\';
-            out += c;
-        }
-        out += '"';
-    }
-    return out + "}";
-}
-
-std::string array_literal(const std::vector<std::int64_t>& numbers) {
-    std::string out = "{";
-    for (const std::int64_t number : numbers) {
-        if (out.size() > 1) out += ',';
-        out += std::to_string(number);
-    }
-    return out + "}";
 }
 
 // libpq's message quotes the URL, its password included: only what stands before is passed on.
@@ -345,11 +344,45 @@ Result<Taken> LibpqStore::begin(const spi::EventView& message) {
         params.text(consumer_).text(message.id);
         return take("outbox_take_retry", params);
     }
-    params.text(mailbox_)
-        .number(message.position)
-        .text(consumer_)
-        .number_or_null(uuidv7_time_us(message.id));
-    return take("outbox_take", params);
+    const auto time_us = message_time_us(message);
+    params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
+    return take(
+        may_be_quarantined(time_us, wall_clock_us()) ? "outbox_take_carefully" : "outbox_take",
+        params);
+}
+
+Result<std::vector<Taken>> LibpqStore::begin_all(std::span<const spi::EventView> messages) {
+    std::vector<std::int64_t> positions;
+    std::vector<std::optional<std::int64_t>> times;
+    std::unordered_map<std::int64_t, std::size_t> index_of;
+    const std::int64_t now_us = wall_clock_us();
+    for (const spi::EventView& message : messages) {
+        index_of.emplace(message.position, positions.size());
+        positions.push_back(message.position);
+        times.push_back(message_time_us(message));
+        if (may_be_quarantined(times.back(), now_us)) {
+            return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
+        }
+    }
+    if (!connection_ || !held_) {
+        return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
+    }
+    error_state_.clear();
+    if (Status status = run("BEGIN", "beginning a transaction"); !status.ok()) return status;
+    Params params;
+    params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
+    params.untyped(array_literal(times));
+    const Result<PgResult> rows = execute("outbox_take_all", params, "taking messages");
+    if (!rows.ok()) {
+        const Status ended = connection_ ? end_transaction() : Status();
+        return ended.ok() ? rows.status() : ended;
+    }
+    std::vector<Taken> taken(messages.size(), Taken::kGone);
+    for (int row = 0; row < PQntuples(rows->get()); ++row) {
+        taken[index_of.at(big_endian(cell(rows->get(), row, 0)))] =
+            cell(rows->get(), row, 1) == std::string_view("\x01", 1) ? Taken::kNew : Taken::kRepeat;
+    }
+    return taken;
 }
 
 Result<Taken> LibpqStore::take(const char* statement, const Params& params) {
@@ -427,7 +460,7 @@ Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
         params.text(mailbox_)
             .number(message.position)
             .text(consumer_)
-            .number_or_null(uuidv7_time_us(message.id));
+            .number_or_null(message_time_us(message));
     }
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
     return execute(message.position == 0 ? "outbox_bury_again" : "outbox_bury", params,
@@ -439,7 +472,7 @@ Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
 
 namespace outbox {
 
-MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
+MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler handler,
                                        MailboxOptions options) {
     options = consumer::checked(std::move(options));
     consumer::check_url(url);
@@ -447,9 +480,20 @@ MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler hand
     const consumer::LibpqStore& session = *store;
     return consumer::make_mailbox_consumer(
         std::move(store),
-        [&session, handler = std::move(handler)](const Message& message) {
-            handler(session.connection(), message);
+        [&session, handler = std::move(handler)](std::span<const Message> messages) {
+            handler(session.connection(), messages);
         },
+        std::move(options));
+}
+
+MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
+                                       MailboxOptions options) {
+    return libpq_mailbox_consumer(
+        url,
+        LibpqBatchHandler(
+            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
+                for (const Message& message : messages) handler(transaction, message);
+            }),
         std::move(options));
 }
 

@@ -25,6 +25,7 @@ class LibpqStore final : public MailboxStore {
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
+    Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Status commit() override;
     Status roll_back(ErrorInfo& cause) override;
     Status bury(const spi::EventView& message, const Burial& burial) override;

@@ -55,6 +55,38 @@ std::int64_t big_endian(std::string_view bytes) {
     return static_cast<std::int64_t>(__builtin_bswap64(value));
 }
 
+std::string array_literal(std::span<const std::string_view> texts) {
+    std::string out = "{";
+    for (const std::string_view text : texts) {
+        if (out.size() > 1) out += ',';
+        out += '"';
+        for (const char c : text) {
+            if (c == '"' || c == '\\') out += '\\';
+            out += c;
+        }
+        out += '"';
+    }
+    return out + "}";
+}
+
+std::string array_literal(const std::vector<std::string>& texts) {
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    return array_literal(std::span<const std::string_view>(views));
+}
+
+std::string array_literal(const std::vector<std::optional<std::int64_t>>& numbers) {
+    std::string out = "{";
+    for (const auto& number : numbers) {
+        if (out.size() > 1) out += ',';
+        out += number ? std::to_string(*number) : "NULL";
+    }
+    return out + "}";
+}
+
+std::string array_literal(const std::vector<std::int64_t>& numbers) {
+    return array_literal(std::vector<std::optional<std::int64_t>>(numbers.begin(), numbers.end()));
+}
+
 Params& Params::text(std::string_view value) {
     values_.push_back({.type = kTextOid, .format = kBinary, .borrowed = value, .owned = {}});
     return *this;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,12 @@ void require_transaction(PGconn* connection, const std::string& who);
 
 /// An int4 or int8 in binary format; 0 for NULL.
 [[nodiscard]] std::int64_t big_endian(std::string_view bytes);
+
+/// A PostgreSQL array in text form.
+[[nodiscard]] std::string array_literal(std::span<const std::string_view> texts);
+[[nodiscard]] std::string array_literal(const std::vector<std::string>& texts);
+[[nodiscard]] std::string array_literal(const std::vector<std::int64_t>& numbers);
+[[nodiscard]] std::string array_literal(const std::vector<std::optional<std::int64_t>>& numbers);
 
 /// Parameters of one statement. Texts must outlive it.
 class Params {

@@ -53,6 +53,8 @@ MailboxOptions checked(MailboxOptions options) {
             "MailboxOptions: poll_busy_ms must be above 0 and not above poll_idle_ms");
     require(options.batch_size > 0 && options.batch_size <= 10'000,
             "MailboxOptions::batch_size must be 1 to 10000");
+    require(options.transaction_size > 0 && options.transaction_size <= 10'000,
+            "MailboxOptions::transaction_size must be 1 to 10000");
     require(options.max_failing_keys > 0 && options.max_failing_keys <= 100'000,
             "MailboxOptions::max_failing_keys must be 1 to 100000");
     require(options.connect_timeout_s > 0, "MailboxOptions::connect_timeout_s must be above 0");

@@ -154,8 +154,21 @@ void MailboxLoop::forget_missing(const std::vector<std::int64_t>& asked, bool al
 }
 
 Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
-    for (const spi::EventView& event : batch.events()) {
+    const std::span<const spi::EventView> events(batch.events());
+    std::size_t singly_until = 0;
+    for (std::size_t i = 0; i < events.size(); ++i) {
         if (stop_.requested()) break;
+        const spi::EventView& event = events[i];
+        if (i >= singly_until) {
+            const std::size_t together = applicable_together(events.subspan(i));
+            if (together > 1) {
+                if (deal_with_all(events.subspan(i, together), pass)) {
+                    i += together - 1;
+                    continue;
+                }
+                singly_until = i + together;
+            }
+        }
         if (waits(event)) continue;
         switch (deal_with(event)) {
             case Outcome::kDone:
@@ -201,6 +214,46 @@ std::int64_t MailboxLoop::earliest_due_us() const {
     return earliest;
 }
 
+// Messages that nothing holds up, from the first one on.
+std::size_t MailboxLoop::applicable_together(std::span<const spi::EventView> events) const {
+    const std::size_t most = std::min(events.size(), options_.transaction_size);
+    std::size_t count = 0;
+    while (count < most && events[count].position != 0 &&
+           (failing_.empty() || !failing_.contains(failing_name(events[count])))) {
+        ++count;
+    }
+    return count;
+}
+
+// One transaction for all; false: nothing was done, and they are to be applied one by one. No
+// savepoint for each message: it would cost more than the batch saves.
+bool MailboxLoop::deal_with_all(std::span<const spi::EventView> events, Pass& pass) {
+    const Result<std::vector<Taken>> taken = store_->begin_all(events);
+    if (!taken.ok()) return false;
+    std::vector<Message> fresh;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        if ((*taken)[i] == Taken::kNew) fresh.push_back(message_of(events[i], 1));
+    }
+    if (!fresh.empty()) {
+        if (std::optional<ErrorInfo> cause = call_handler(fresh)) {
+            // An error here means a lost session, which the next attempt notices.
+            static_cast<void>(store_->roll_back(*cause).ok());
+            return false;
+        }
+    }
+    if (!store_->commit().ok()) return false;
+    pass.progress = true;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        if ((*taken)[i] == Taken::kGone) continue;
+        ++pass.done;
+        const bool is_new = (*taken)[i] == Taken::kNew;
+        bump(is_new ? applied_ : repeats_);
+        const Message message = message_of(events[i], 1);
+        say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+    }
+    return true;
+}
+
 MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event) {
     std::uint32_t attempts = 0;
     if (event.position != 0 && !failing_.empty()) {
@@ -242,7 +295,7 @@ MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Me
     }
     attempt.taken = *begun;
     if (attempt.taken == Taken::kNew) {
-        if (std::optional<ErrorInfo> cause = call_handler(message)) {
+        if (std::optional<ErrorInfo> cause = call_handler({&message, 1})) {
             attempt.status = store_->roll_back(*cause);
             if (!attempt.status.ok()) return attempt;
             if (cause->advice == Advice::kRetryDestination) {
@@ -257,10 +310,10 @@ MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Me
     return attempt;
 }
 
-std::optional<ErrorInfo> MailboxLoop::call_handler(const Message& message) const {
+std::optional<ErrorInfo> MailboxLoop::call_handler(std::span<const Message> messages) const {
     std::string what;
     try {
-        handler_(message);
+        handler_(messages);
         return std::nullopt;
     } catch (const Error& error) {
         return error.info();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,7 +24,8 @@ namespace outbox::consumer {
 /// The loop behind `MailboxConsumer`: what is present and due -> transaction -> handler -> commit.
 class MailboxLoop {
   public:
-    using Handler = std::function<void(const Message&)>;
+    /// Applies messages that are new, in their order, in the open transaction.
+    using Handler = std::function<void(std::span<const Message>)>;
 
     /// `options` have been through `checked`.
     MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options);
@@ -67,10 +69,12 @@ class MailboxLoop {
     Status read(bool& complete);
     void forget_missing(const std::vector<std::int64_t>& asked, bool all_read);
 
+    bool deal_with_all(std::span<const spi::EventView> events, Pass& pass);
+    [[nodiscard]] std::size_t applicable_together(std::span<const spi::EventView> events) const;
     Outcome deal_with(const spi::EventView& event);
     Attempt apply(const spi::EventView& event, const Message& message);
     Attempt try_once(const spi::EventView& event, const Message& message);
-    std::optional<ErrorInfo> call_handler(const Message& message) const;
+    std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
     Outcome failed(const spi::EventView& event, const Message& message, const Attempt& attempt);
     bool loses_the_session(const spi::EventView& event, const Attempt& attempt);
     Outcome give_up(const spi::EventView& event, const Message& message, std::uint32_t attempts,

@@ -70,6 +70,9 @@ class MailboxStore {
     /// letters) and enters it in the inbox. An error when this session does not hold the mailbox.
     /// After an error no transaction is open.
     virtual Result<Taken> begin(const spi::EventView& message) = 0;
+    /// The same for several messages of the mailbox; what became of each. Refuses those that may
+    /// have to be quarantined: they come one by one.
+    virtual Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) = 0;
     /// Commits. An error when the handler ended the transaction, or ignored an error that had
     /// ended it. After an error nothing is open.
     virtual Status commit() = 0;

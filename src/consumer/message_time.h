@@ -4,6 +4,10 @@
 #include <optional>
 #include <string_view>
 
+#include <outbox/consumer/inbox.h>
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
 namespace outbox::consumer {
 
 /// The time inside a UUIDv7 (RFC 9562, section 5.7) in microseconds since the Unix epoch; none for
@@ -31,5 +35,29 @@ namespace outbox::consumer {
     }
     return milliseconds * 1000;
 }
+
+/// "2026-01-31T23:59:59.123456Z" in microseconds since the Unix epoch; none for any other text.
+[[nodiscard]] std::optional<std::int64_t> utc_text_us(std::string_view text);
+
+/// The event's own time, as `outbox::message_time`.
+[[nodiscard]] std::optional<std::int64_t> message_time_us(const spi::EventView& message);
+
+/// Now, in microseconds since the Unix epoch.
+[[nodiscard]] std::int64_t wall_clock_us();
+
+/// False: by any clock near ours the message is neither old enough to lie before a floor (two hours
+/// back or more) nor ahead of its time.
+[[nodiscard]] bool may_be_quarantined(std::optional<std::int64_t> time_us, std::int64_t now_us);
+
+constexpr std::int64_t kNoFloorUs = -9'223'372'036'854'775'807;
+
+/// kQuarantined for a message from before the floor or more than a day ahead.
+Status quarantine_unless(std::string_view message_id, std::string_view consumer,
+                         std::int64_t time_us, std::int64_t floor_us, std::int64_t now_us);
+
+[[nodiscard]] std::optional<std::int64_t> microseconds(const MessageTime& time);
+
+/// Throws `Error` kInvalidEvent for a message without an id.
+void require_id(std::string_view message_id);
 
 }  // namespace outbox::consumer

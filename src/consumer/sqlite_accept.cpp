@@ -1,11 +1,14 @@
 #include <outbox/adapters/sqlite_consumer.h>
 
-#include "consumer/sqlite_errors.h"
+#include "consumer/message_time.h"
+#include "consumer/sqlite_use.h"
 
 namespace outbox {
 namespace {
 
-constexpr const char* kDoing = "entering a message in outbox_inbox";
+using consumer::SqliteUse;
+
+constexpr const char* kEntering = "entering a message in outbox_inbox";
 
 // Insert first: asking beforehand whether the id is there would be a race.
 constexpr const char* kAccept =
@@ -13,48 +16,127 @@ constexpr const char* kAccept =
     "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
     "ON CONFLICT (consumer, message_id) DO NOTHING";
 
-[[noreturn]] void fail(sqlite3* database) {
-    ErrorInfo error = consumer::sqlite_error(database, kDoing);
-    // In the caller's hands it is the transaction that has to run again.
-    if ((sqlite3_errcode(database) & 0xff) == SQLITE_BUSY) {
-        error.code = ErrorCode::kConflict;
-        error.advice = Advice::kRetryEvent;
-        error.message += "; roll back and run the transaction again, with BEGIN IMMEDIATE";
+constexpr const char* kFloor = "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1";
+
+constexpr const char* kAcceptSequence =
+    "INSERT INTO outbox_inbox_sequences AS s (consumer, key, last_sequence) "
+    "SELECT ?1, ?2, ?3 WHERE ?3 = 1 OR EXISTS (SELECT 1 FROM outbox_inbox_sequences k "
+    "  WHERE k.consumer = ?1 AND k.key = ?2) "
+    "ON CONFLICT (consumer, key) DO UPDATE SET last_sequence = excluded.last_sequence "
+    "WHERE s.last_sequence = excluded.last_sequence - 1";
+
+constexpr const char* kLastSequence =
+    "SELECT last_sequence FROM outbox_inbox_sequences WHERE consumer = ?1 AND key = ?2";
+
+constexpr const char* kNextOffset =
+    "SELECT next_offset FROM outbox_inbox_offsets "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
+
+constexpr const char* kMoveOffset =
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
+    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
+
+constexpr const char* kFirstOffset =
+    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
+    "VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+
+// SQLite has one writer, so no floor can rise between this look and the insert.
+void check_floor(sqlite3* transaction, std::string_view consumer, std::string_view id,
+                 std::int64_t time_us, std::int64_t now_us) {
+    SqliteUse floor(transaction, kFloor, kEntering);
+    const bool found = floor.text(consumer).next();
+    consumer::quarantine_unless(id, consumer, time_us,
+                                found ? floor.integer(0) : consumer::kNoFloorUs, now_us)
+        .or_throw();
+}
+
+bool enter(sqlite3* transaction, SqliteUse& insert, std::string_view consumer,
+           const InboxEntry& message, std::int64_t now_us) {
+    consumer::require_id(message.id);
+    const auto time_us = consumer::microseconds(message.time);
+    if (consumer::may_be_quarantined(time_us, now_us)) {
+        check_floor(transaction, consumer, message.id, *time_us, now_us);
     }
-    throw Error(std::move(error));
+    insert.reset();
+    return insert.text(consumer).text(message.id).number_or_null(time_us).changes() == 1;
 }
 
 }  // namespace
 
 bool accept(sqlite3* transaction, std::string_view consumer, std::string_view message_id,
-            std::optional<std::chrono::system_clock::time_point> message_time) {
-    if (sqlite3_get_autocommit(transaction) != 0) {
-        throw Error(ErrorCode::kNoTransaction, Advice::kStop,
-                    "accept needs the open transaction that applies the message: call it between "
-                    "BEGIN IMMEDIATE and COMMIT");
+            MessageTime message_time) {
+    consumer::require_transaction(transaction, "accept");
+    SqliteUse insert(transaction, kAccept, kEntering);
+    return enter(transaction, insert, consumer, {message_id, message_time},
+                 consumer::wall_clock_us());
+}
+
+bool accept(sqlite3* transaction, const InboxTable& table, std::string_view consumer,
+            std::string_view message_id) {
+    consumer::require_transaction(transaction, "accept");
+    consumer::require_id(message_id);
+    std::string columns = consumer::quoted_name(table.id_column);
+    std::string values = "?1";
+    if (!table.consumer_column.empty()) {
+        columns += ", " + consumer::quoted_name(table.consumer_column);
+        values += ", ?2";
     }
-    if (message_id.empty()) {
-        throw Error(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
-                    "the message has no id, so a repeat could not be told from a new one");
+    if (!table.time_column.empty()) {
+        columns += ", " + consumer::quoted_name(table.time_column);
+        values += ", CURRENT_TIMESTAMP";
     }
-    sqlite3_stmt* compiled = nullptr;
-    if (sqlite3_prepare_v2(transaction, kAccept, -1, &compiled, nullptr) != SQLITE_OK) {
-        fail(transaction);
+    SqliteUse insert(transaction,
+                     "INSERT INTO " + consumer::quoted_name(table.table) + " (" + columns +
+                         ") VALUES (" + values + ") ON CONFLICT DO NOTHING",
+                     "entering a message in the application's inbox");
+    insert.text(message_id);
+    if (!table.consumer_column.empty()) insert.text(consumer);
+    return insert.changes() == 1;
+}
+
+std::vector<bool> accept_batch(sqlite3* transaction, std::string_view consumer,
+                               std::span<const InboxEntry> messages) {
+    consumer::require_transaction(transaction, "accept_batch");
+    const std::int64_t now_us = consumer::wall_clock_us();
+    SqliteUse insert(transaction, kAccept, kEntering);
+    std::vector<bool> is_new;
+    is_new.reserve(messages.size());
+    for (const InboxEntry& message : messages) {
+        is_new.push_back(enter(transaction, insert, consumer, message, now_us));
     }
-    const consumer::SqliteStatement statement(compiled);
-    const std::string_view name = consumer.data() == nullptr ? std::string_view("") : consumer;
-    const auto bind_text = [&](int index, std::string_view text) {
-        return sqlite3_bind_text64(compiled, index, text.data(), text.size(), SQLITE_STATIC,
-                                   SQLITE_UTF8) == SQLITE_OK;
-    };
-    bool bound = bind_text(1, name) && bind_text(2, message_id);
-    if (message_time) {
-        const auto since_epoch =
-            std::chrono::duration_cast<std::chrono::microseconds>(message_time->time_since_epoch());
-        bound = bound && sqlite3_bind_int64(compiled, 3, since_epoch.count()) == SQLITE_OK;
+    return is_new;
+}
+
+SequenceResult accept_sequence(sqlite3* transaction, std::string_view consumer,
+                               std::string_view key, std::int64_t sequence) {
+    constexpr const char* kDoing = "entering a message in outbox_inbox_sequences";
+    consumer::require_transaction(transaction, "accept_sequence");
+    SqliteUse take(transaction, kAcceptSequence, kDoing);
+    if (take.text(consumer).text(key).number(sequence).changes() == 1) {
+        return {SequenceResult::What::kNew, sequence + 1};
     }
-    if (!bound || sqlite3_step(compiled) != SQLITE_DONE) fail(transaction);
-    return sqlite3_changes64(transaction) == 1;
+    SqliteUse last(transaction, kLastSequence, kDoing);
+    const std::int64_t expected = last.text(consumer).text(key).next() ? last.integer(0) + 1 : 1;
+    return {sequence < expected ? SequenceResult::What::kRepeat : SequenceResult::What::kGap,
+            expected};
+}
+
+std::optional<std::int64_t> next_offset(sqlite3* connection, std::string_view consumer,
+                                        std::string_view topic, int partition) {
+    SqliteUse row(connection, kNextOffset, "reading outbox_inbox_offsets");
+    if (!row.text(consumer).text(topic).number(partition).next()) return std::nullopt;
+    return row.integer(0);
+}
+
+bool accept_offset(sqlite3* transaction, std::string_view consumer, std::string_view topic,
+                   int partition, std::optional<std::int64_t> expected, std::int64_t next) {
+    consumer::require_transaction(transaction, "accept_offset");
+    SqliteUse move(transaction, expected ? kMoveOffset : kFirstOffset,
+                   "moving an offset in outbox_inbox_offsets");
+    move.text(consumer).text(topic).number(partition);
+    if (expected) move.number(*expected);
+    return move.number(next).changes() == 1;
 }
 
 }  // namespace outbox

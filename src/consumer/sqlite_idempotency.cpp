@@ -1,11 +1,11 @@
-#include <chrono>
 #include <optional>
 #include <string>
 
 #include <outbox/adapters/sqlite_idempotency.h>
 
 #include "consumer/idempotency_answers.h"
-#include "consumer/sqlite_errors.h"
+#include "consumer/message_time.h"
+#include "consumer/sqlite_use.h"
 
 namespace outbox {
 namespace {
@@ -14,91 +14,11 @@ constexpr const char* kDoing = "claiming an Idempotency-Key";
 constexpr std::int64_t kMicroseconds = 1'000'000;
 constexpr std::int64_t kMicrosecondsPerMs = 1'000;
 
-std::int64_t now_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
+using consumer::quoted_name;
+
+consumer::SqliteUse use(sqlite3* database, const std::string& sql) {
+    return {database, sql, kDoing};
 }
-
-[[noreturn]] void fail(sqlite3* database) {
-    ErrorInfo error = consumer::sqlite_error(database, kDoing);
-    // In the caller's hands it is the transaction that has to run again.
-    if ((sqlite3_errcode(database) & 0xff) == SQLITE_BUSY) {
-        error.code = ErrorCode::kConflict;
-        error.advice = Advice::kRetryEvent;
-        error.message += "; roll back and run the transaction again, with BEGIN IMMEDIATE";
-    }
-    throw Error(std::move(error));
-}
-
-void require_transaction(sqlite3* database) {
-    if (sqlite3_get_autocommit(database) == 0) return;
-    throw Error(ErrorCode::kNoTransaction, Advice::kStop,
-                "claim_key needs the open transaction that does the request's work: call it "
-                "between BEGIN IMMEDIATE and COMMIT");
-}
-
-/// One statement, run once. Texts must outlive it.
-class Use {
-  public:
-    Use(sqlite3* database, const std::string& sql) : database_(database) {
-        sqlite3_stmt* compiled = nullptr;
-        if (sqlite3_prepare_v2(database, sql.c_str(), -1, &compiled, nullptr) != SQLITE_OK) {
-            fail(database);
-        }
-        statement_.reset(compiled);
-    }
-    Use& text(std::string_view value) {
-        check(sqlite3_bind_text64(statement_.get(), ++index_,
-                                  value.data() == nullptr ? "" : value.data(), value.size(),
-                                  SQLITE_STATIC, SQLITE_UTF8));
-        return *this;
-    }
-    Use& blob(std::string_view value) {
-        check(sqlite3_bind_blob64(statement_.get(), ++index_,
-                                  value.data() == nullptr ? "" : value.data(), value.size(),
-                                  SQLITE_STATIC));
-        return *this;
-    }
-    Use& number(std::int64_t value) {
-        check(sqlite3_bind_int64(statement_.get(), ++index_, value));
-        return *this;
-    }
-    Use& number_or_null(std::optional<std::int64_t> value) {
-        if (value) return number(*value);
-        ++index_;
-        return *this;
-    }
-    bool next() {
-        const int code = sqlite3_step(statement_.get());
-        if (code != SQLITE_ROW && code != SQLITE_DONE) fail(database_);
-        return code == SQLITE_ROW;
-    }
-    /// Runs it; how many rows it changed.
-    int changes() {
-        next();
-        return sqlite3_changes(database_);
-    }
-    [[nodiscard]] bool is_null(int column) const {
-        return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
-    }
-    [[nodiscard]] std::int64_t integer(int column) const {
-        return sqlite3_column_int64(statement_.get(), column);
-    }
-    [[nodiscard]] std::string bytes(int column) const {
-        const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_.get(), column));
-        const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
-        return data == nullptr ? std::string() : std::string(data, size);
-    }
-
-  private:
-    void check(int code) {
-        if (code != SQLITE_OK) fail(database_);
-    }
-    sqlite3* database_;
-    consumer::SqliteStatement statement_;
-    int index_ = 0;
-};
 
 // The same rules as the SQL function idempotency_claim of PostgreSQL, where they are explained.
 constexpr const char* kEnter =
@@ -114,26 +34,18 @@ constexpr const char* kRead =
     "SELECT attempt, fingerprint, lease_until, status, headers, body FROM outbox_idempotency "
     "WHERE scope = ?1 AND key = ?2";
 
-std::string quoted(std::string_view name) {
-    std::string out = "\"";
-    for (const char c : name) {
-        if (c == '"') out += '"';
-        out += c;
-    }
-    return out + "\"";
-}
-
 bool enter_adopted(sqlite3* transaction, const IdempotentRequest& request,
                    const AdoptedKeys& adopted) {
-    return Use(transaction, "INSERT INTO " + quoted(adopted.table) + " (" +
-                                quoted(adopted.scope_column) + ", " + quoted(adopted.key_column) +
+    return use(transaction, "INSERT INTO " + quoted_name(adopted.table) + " (" +
+                                quoted_name(adopted.scope_column) + ", " +
+                                quoted_name(adopted.key_column) +
                                 ") VALUES (?1, ?2) ON CONFLICT DO NOTHING")
                .text(request.scope)
                .text(request.key)
                .changes() == 1;
 }
 
-IdempotentAnswer answer_of(const Use& row, const std::string& fingerprint) {
+IdempotentAnswer answer_of(const consumer::SqliteUse& row, const std::string& fingerprint) {
     if (row.bytes(1) != fingerprint) return consumer::other_request();
     if (!row.is_null(3)) {
         return consumer::repeat_of(static_cast<int>(row.integer(3)), row.bytes(4), row.bytes(5));
@@ -146,13 +58,13 @@ IdempotentAnswer answer_of(const Use& row, const std::string& fingerprint) {
 IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& request,
                            const ClaimOptions& options) {
     consumer::check_claim(options);
-    require_transaction(transaction);
+    consumer::require_transaction(transaction, "claim_key");
     if (request.key.empty()) return {.is_new = true, .attempt = 0, .answer = {}};
     const std::string fingerprint = request_fingerprint(request);
-    const std::int64_t now = now_us();
+    const std::int64_t now = consumer::wall_clock_us();
     std::optional<std::int64_t> lease_until;
     if (options.lease_ms > 0) lease_until = now + options.lease_ms * kMicrosecondsPerMs;
-    const bool entered = Use(transaction, kEnter)
+    const bool entered = use(transaction, kEnter)
                              .text(request.scope)
                              .text(request.key)
                              .text(fingerprint)
@@ -160,7 +72,7 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
                              .number(now + options.retention_s * kMicroseconds)
                              .number(now)
                              .changes() == 1;
-    Use row(transaction, kRead);
+    consumer::SqliteUse row = use(transaction, kRead);
     row.text(request.scope).text(request.key).next();
     IdempotencyClaim claim;
     claim.attempt = static_cast<std::uint32_t>(row.integer(0));
@@ -176,11 +88,11 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
 
 void complete_key(sqlite3* transaction, const IdempotentRequest& request,
                   const IdempotencyClaim& claim, const IdempotentAnswer& answer) {
-    require_transaction(transaction);
+    consumer::require_transaction(transaction, "claim_key");
     if (claim.attempt == 0) return;
     const std::string headers = consumer::storable_headers(answer.headers);
     const int changed =
-        Use(transaction,
+        use(transaction,
             "UPDATE outbox_idempotency SET status = ?4, headers = ?5, body = ?6, "
             "lease_until = NULL WHERE scope = ?1 AND key = ?2 AND attempt = ?3 AND status IS NULL")
             .text(request.scope)
@@ -195,9 +107,9 @@ void complete_key(sqlite3* transaction, const IdempotentRequest& request,
 
 void release_key(sqlite3* transaction, const IdempotentRequest& request,
                  const IdempotencyClaim& claim) {
-    require_transaction(transaction);
+    consumer::require_transaction(transaction, "claim_key");
     if (claim.attempt == 0) return;
-    Use(transaction,
+    use(transaction,
         "UPDATE outbox_idempotency SET lease_until = 0 WHERE scope = ?1 AND key = ?2 "
         "AND attempt = ?3 AND status IS NULL AND lease_until IS NOT NULL")
         .text(request.scope)

@@ -38,6 +38,7 @@ constexpr const char* kSql[] = {
     "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
     "ON CONFLICT (consumer, message_id) DO NOTHING",
+    "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1",
     "DELETE FROM outbox_inbox_dead_letters "
     "WHERE consumer = ?1 AND message_id = ?2 AND retry_requested_at IS NOT NULL",
     "INSERT INTO outbox_inbox_dead_letters "
@@ -311,15 +312,46 @@ Status SqliteStore::take_in_transaction(const spi::EventView& message, Taken& ta
     }
     bool is_new = true;
     if (message.position != 0) {
+        const auto time_us = message_time_us(message);
+        const std::int64_t now_us = wall_clock_us();
+        if (may_be_quarantined(time_us, now_us)) {
+            if (Status status = check_floor(message, *time_us, now_us); !status.ok()) return status;
+        }
         if (Status status = enter(message, is_new); !status.ok()) return status;
     }
     taken = is_new ? Taken::kNew : Taken::kRepeat;
     return {};
 }
 
+Result<std::vector<Taken>> SqliteStore::begin_all(std::span<const spi::EventView> messages) {
+    if (!connection_ || lease_fd_ < 0) {
+        return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
+    }
+    if (Status status = step(kBegin, "beginning a transaction"); !status.ok()) return status;
+    std::vector<Taken> taken(messages.size(), Taken::kGone);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (Status status = take_in_transaction(messages[i], taken[i]); !status.ok()) {
+            end_transaction();
+            return status;
+        }
+    }
+    return taken;
+}
+
+// SQLite has one writer, so no floor can rise between this look and the insert.
+Status SqliteStore::check_floor(const spi::EventView& message, std::int64_t time_us,
+                                std::int64_t now_us) {
+    Use floor(*this, kFloor);
+    floor.text(consumer_);
+    const bool found = floor.next();
+    if (floor.failed()) return error("reading the inbox's floor");
+    return quarantine_unless(message.id, consumer_, time_us, found ? floor.integer(0) : kNoFloorUs,
+                             now_us);
+}
+
 Status SqliteStore::enter(const spi::EventView& message, bool& is_new) {
     Use enter(*this, kEnter);
-    enter.text(consumer_).text(message.id).number_or_null(uuidv7_time_us(message.id));
+    enter.text(consumer_).text(message.id).number_or_null(message_time_us(message));
     enter.next();
     if (enter.failed()) return error("entering a message in outbox_inbox");
     is_new = sqlite3_changes64(connection_.get()) == 1;
@@ -399,7 +431,7 @@ Status SqliteStore::bury_in_transaction(const spi::EventView& message, const Bur
 
 namespace outbox {
 
-MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler handler,
+MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteBatchHandler handler,
                                         MailboxOptions options) {
     const Url parsed = parse_url(url).value_or_throw();
     if (parsed.scheme != "sqlite" || !parsed.authority.empty() || parsed.path.size() < 2) {
@@ -411,9 +443,20 @@ MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler ha
     const consumer::SqliteStore& session = *store;
     return consumer::make_mailbox_consumer(
         std::move(store),
-        [&session, handler = std::move(handler)](const Message& message) {
-            handler(session.connection(), message);
+        [&session, handler = std::move(handler)](std::span<const Message> messages) {
+            handler(session.connection(), messages);
         },
+        std::move(options));
+}
+
+MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler handler,
+                                        MailboxOptions options) {
+    return sqlite_mailbox_consumer(
+        url,
+        SqliteBatchHandler([handler = std::move(handler)](sqlite3* transaction,
+                                                          std::span<const Message> messages) {
+            for (const Message& message : messages) handler(transaction, message);
+        }),
         std::move(options));
 }
 

@@ -28,6 +28,7 @@ class SqliteStore final : public MailboxStore {
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
+    Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Status commit() override;
     Status roll_back(ErrorInfo& cause) override;
     Status bury(const spi::EventView& message, const Burial& burial) override;
@@ -43,6 +44,7 @@ class SqliteStore final : public MailboxStore {
         kFetchRetries,
         kTake,
         kEnter,
+        kFloor,
         kTakeRetry,
         kBuryCopy,
         kBuryAgain,
@@ -54,6 +56,7 @@ class SqliteStore final : public MailboxStore {
     Status step(Statement statement, const char* doing);
     Status take_in_transaction(const spi::EventView& message, Taken& taken);
     Status enter(const spi::EventView& message, bool& is_new);
+    Status check_floor(const spi::EventView& message, std::int64_t time_us, std::int64_t now_us);
     Status bury_in_transaction(const spi::EventView& message, const Burial& burial);
     void end_transaction();
     void reset_open_statements() const;

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <outbox/consumer/inbox.h>
 #include <outbox/consumer/mailbox.h>
 
 namespace outbox::test {
@@ -22,7 +25,17 @@ class InboxBackend {
       public:
         virtual ~Session() = default;
         virtual std::vector<Row> query(const std::string& sql) = 0;
-        virtual bool accept(std::string_view consumer, std::string_view id) = 0;
+        virtual bool accept(std::string_view consumer, std::string_view id,
+                            MessageTime time = {}) = 0;
+        virtual bool accept(const InboxTable& table, std::string_view consumer,
+                            std::string_view id) = 0;
+        virtual std::vector<bool> accept_batch(std::string_view consumer,
+                                               std::span<const InboxEntry> messages) = 0;
+        virtual SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
+                                               std::int64_t sequence) = 0;
+        virtual std::optional<std::int64_t> next_offset(std::string_view consumer) = 0;
+        virtual bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
+                                   std::int64_t next) = 0;
         void exec(const std::string& sql) { query(sql); }
     };
     using Handler = std::function<void(Session& transaction, const Message& message)>;
@@ -32,6 +45,11 @@ class InboxBackend {
     virtual MailboxConsumer consumer(Handler handler, MailboxOptions options) = 0;
     // What begins a transaction that is going to write.
     virtual std::string begin() const = 0;
+    using BatchHandler =
+        std::function<void(Session& transaction, std::span<const Message> messages)>;
+    virtual MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) = 0;
+    // Sets a consumer's floor this long before now.
+    virtual std::string raise_floor(const std::string& consumer, std::chrono::hours back) const = 0;
     // A consumer of a database without the tables.
     virtual MailboxConsumer consumer_without_tables() = 0;
 };

@@ -37,6 +37,20 @@ class PostgresInbox final : public InboxBackend {
             },
             std::move(options));
     }
+    MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) override {
+        return libpq_mailbox_consumer(
+            database_.url(),
+            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
+                PgSession session(transaction, nullptr);
+                handler(session, messages);
+            },
+            std::move(options));
+    }
+    std::string raise_floor(const std::string& consumer, std::chrono::hours back) const override {
+        return "INSERT INTO outbox_inbox_floor AS f VALUES ('" + consumer +
+               "', now() - interval '" + std::to_string(back.count()) +
+               " hours') ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor";
+    }
     std::string begin() const override { return "BEGIN"; }
     MailboxConsumer consumer_without_tables() override {
         static PostgresDatabase empty;
@@ -49,8 +63,27 @@ class PostgresInbox final : public InboxBackend {
         std::vector<Row> query(const std::string& sql) override {
             return Pg::query(connection, sql);
         }
-        bool accept(std::string_view consumer, std::string_view id) override {
-            return outbox::accept(connection, consumer, id);
+        bool accept(std::string_view consumer, std::string_view id, MessageTime time) override {
+            return outbox::accept(connection, consumer, id, time);
+        }
+        bool accept(const InboxTable& table, std::string_view consumer,
+                    std::string_view id) override {
+            return outbox::accept(connection, table, consumer, id);
+        }
+        std::vector<bool> accept_batch(std::string_view consumer,
+                                       std::span<const InboxEntry> messages) override {
+            return outbox::accept_batch(connection, consumer, messages);
+        }
+        SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
+                                       std::int64_t sequence) override {
+            return outbox::accept_sequence(connection, consumer, key, sequence);
+        }
+        std::optional<std::int64_t> next_offset(std::string_view consumer) override {
+            return outbox::next_offset(connection, consumer, "t", 3);
+        }
+        bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
+                           std::int64_t next) override {
+            return outbox::accept_offset(connection, consumer, "t", 3, expected, next);
         }
         PGconn* connection;
         std::unique_ptr<Pg> owner;
@@ -80,6 +113,21 @@ class SqliteInbox final : public InboxBackend {
             },
             std::move(options));
     }
+    MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) override {
+        return sqlite_mailbox_consumer(
+            database_.url(),
+            [handler = std::move(handler)](sqlite3* transaction,
+                                           std::span<const Message> messages) {
+                SqliteSession session(transaction, nullptr);
+                handler(session, messages);
+            },
+            std::move(options));
+    }
+    std::string raise_floor(const std::string& consumer, std::chrono::hours back) const override {
+        return "INSERT INTO outbox_inbox_floor VALUES ('" + consumer +
+               "', (strftime('%s', 'now') - 3600 * " + std::to_string(back.count()) +
+               ") * 1000000) ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor";
+    }
     std::string begin() const override { return "BEGIN IMMEDIATE"; }
     MailboxConsumer consumer_without_tables() override {
         Sqlite(empty_.path()).exec("CREATE TABLE other (n)");
@@ -92,8 +140,27 @@ class SqliteInbox final : public InboxBackend {
         std::vector<Row> query(const std::string& sql) override {
             return Sqlite::query(connection, sql);
         }
-        bool accept(std::string_view consumer, std::string_view id) override {
-            return outbox::accept(connection, consumer, id);
+        bool accept(std::string_view consumer, std::string_view id, MessageTime time) override {
+            return outbox::accept(connection, consumer, id, time);
+        }
+        bool accept(const InboxTable& table, std::string_view consumer,
+                    std::string_view id) override {
+            return outbox::accept(connection, table, consumer, id);
+        }
+        std::vector<bool> accept_batch(std::string_view consumer,
+                                       std::span<const InboxEntry> messages) override {
+            return outbox::accept_batch(connection, consumer, messages);
+        }
+        SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
+                                       std::int64_t sequence) override {
+            return outbox::accept_sequence(connection, consumer, key, sequence);
+        }
+        std::optional<std::int64_t> next_offset(std::string_view consumer) override {
+            return outbox::next_offset(connection, consumer, "t", 3);
+        }
+        bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
+                           std::int64_t next) override {
+            return outbox::accept_offset(connection, consumer, "t", 3, expected, next);
         }
         sqlite3* connection;
         std::unique_ptr<Sqlite> owner;

@@ -34,8 +34,11 @@ struct MailboxOptions {
     std::uint32_t max_attempts = 5;   ///< Then the message goes to the dead letters.
     std::int64_t retry_base_ms = 200;
     std::int64_t retry_max_ms = 60'000;
-    std::int64_t poll_busy_ms = 1;         ///< First wait when the mailbox is empty; doubles up to
-    std::int64_t poll_idle_ms = 100;       ///< this one.
+    std::int64_t poll_busy_ms = 1;    ///< First wait when the mailbox is empty; doubles up to
+    std::int64_t poll_idle_ms = 100;  ///< this one.
+    /// Messages applied in one transaction. Above 1 a transaction that fails is rolled back and its
+    /// messages are applied one by one, so that only the guilty one counts.
+    std::size_t transaction_size = 1;
     std::size_t batch_size = 500;          ///< Messages read at a time, at most 1 MiB of payload.
     std::size_t max_failing_keys = 1'000;  ///< At the limit nothing is read until one is due.
     int connect_timeout_s = 5;

@@ -33,22 +33,127 @@ CREATE INDEX outbox_inbox_dead_letters_retry
     ON outbox_inbox_dead_letters (consumer, retry_requested_at)
     WHERE retry_requested_at IS NOT NULL;
 
+CREATE INDEX outbox_inbox_age ON outbox_inbox USING brin (message_time)
+    WITH (autosummarize = on);
+
+-- Ids of messages from before a consumer's floor may have been pruned: such a message cannot be
+-- known as new. Only pruning raises a floor.
+CREATE TABLE outbox_inbox_floor (
+    consumer text PRIMARY KEY,
+    floor    timestamptz NOT NULL DEFAULT '-infinity'
+);
+
+-- The last sequence number that a consumer has applied, for messages that carry one per key.
+CREATE TABLE outbox_inbox_sequences (
+    consumer      text NOT NULL,
+    key           text NOT NULL,
+    last_sequence bigint NOT NULL,
+    PRIMARY KEY (consumer, key)
+) WITH (fillfactor = 80);
+
+-- The offset that a consumer applies next in a partition of a log, set in the transaction of the
+-- effect.
+CREATE TABLE outbox_inbox_offsets (
+    consumer    text NOT NULL,
+    topic       text NOT NULL,
+    partition   integer NOT NULL,
+    next_offset bigint NOT NULL,
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, topic, partition)
+) WITH (fillfactor = 50);
+
+-- What a running consumer last said of itself.
+CREATE TABLE outbox_inbox_stats (
+    consumer   text NOT NULL,
+    member     text NOT NULL,
+    applied    bigint NOT NULL,
+    repeats    bigint NOT NULL,
+    failed     bigint NOT NULL,
+    dead       bigint NOT NULL,
+    lag        bigint,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, member)
+) WITH (fillfactor = 50);
+
 -- True: the message is new and now remembered; false: a repeat, or one that another transaction has
 -- just applied (waits for that one to end). Call it first in the transaction that applies the
 -- message. Under REPEATABLE READ and SERIALIZABLE a concurrent repeat raises 40001: run the
--- transaction again.
+-- transaction again. message_time is the event's own time, the same on each repeat. A message from
+-- before the floor or more than a day ahead raises OBQ01 (OB_QUARANTINED): put it aside.
 CREATE FUNCTION inbox_accept(consumer text, message_id text, message_time timestamptz DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
+DECLARE
+    the_floor timestamptz;
 BEGIN
+    -- A floor is at least two hours back, so younger messages need not look. The lock holds off a
+    -- prune that runs at the same time; under a stricter isolation level it raises 40001.
+    IF inbox_accept.message_time < clock_timestamp() - interval '1 hour' THEN
+        INSERT INTO outbox_inbox_floor (consumer) VALUES (inbox_accept.consumer)
+        ON CONFLICT DO NOTHING;
+        SELECT f.floor INTO the_floor FROM outbox_inbox_floor f
+        WHERE f.consumer = inbox_accept.consumer FOR SHARE;
+        IF inbox_accept.message_time < the_floor AND inbox_accept.message_time > '-infinity' THEN
+            RAISE EXCEPTION 'OB_QUARANTINED: message % is from %, before the floor % of consumer %: '
+                'its id may have been pruned, so it cannot be known as new',
+                inbox_accept.message_id, inbox_accept.message_time, the_floor,
+                inbox_accept.consumer
+                USING ERRCODE = 'OBQ01';
+        END IF;
+    ELSIF inbox_accept.message_time > clock_timestamp() + interval '1 day' THEN
+        RAISE EXCEPTION 'OB_QUARANTINED: message % has the time %, more than a day ahead of the '
+            'database''s clock', inbox_accept.message_id, inbox_accept.message_time
+            USING ERRCODE = 'OBQ01';
+    END IF;
     INSERT INTO outbox_inbox (consumer, message_id, message_time)
     VALUES (inbox_accept.consumer, inbox_accept.message_id,
             coalesce(inbox_accept.message_time, '-infinity'))
     ON CONFLICT DO NOTHING;
     RETURN FOUND;
+END
+$$;
+
+-- Raises every consumer's floor to `retention` before now, or before the oldest message that still
+-- waits in a mailbox, and removes ids from before it, at most max_rows; gives how many. Retention
+-- must cover how long a message can take and be repeated: the broker's retention, the longest
+-- delay, the backlog, and the age of dead letters that are retried; two hours at least. Ids of
+-- messages without a time are kept.
+CREATE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    new_floor timestamptz;
+    removed bigint;
+BEGIN
+    IF inbox_prune.retention < interval '2 hours' THEN
+        RAISE EXCEPTION 'an inbox must be kept for at least two hours, not %',
+            inbox_prune.retention USING ERRCODE = '22023';
+    END IF;
+    new_floor := least(clock_timestamp(), (SELECT min(m.received_at) FROM outbox_mailbox m))
+                 - inbox_prune.retention;
+    INSERT INTO outbox_inbox_floor AS f (consumer, floor)
+    WITH RECURSIVE names AS (
+        (SELECT i.consumer FROM outbox_inbox i ORDER BY i.consumer LIMIT 1)
+        UNION ALL
+        SELECT (SELECT i.consumer FROM outbox_inbox i WHERE i.consumer > n.consumer
+                ORDER BY i.consumer LIMIT 1)
+        FROM names n WHERE n.consumer IS NOT NULL)
+    SELECT n.consumer, new_floor FROM names n WHERE n.consumer IS NOT NULL ORDER BY 1
+    ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor WHERE f.floor < excluded.floor;
+    WITH old AS (
+        SELECT i.ctid FROM outbox_inbox i JOIN outbox_inbox_floor f USING (consumer)
+        WHERE i.message_time < f.floor AND i.message_time > '-infinity'
+            AND i.message_time < new_floor
+        LIMIT inbox_prune.max_rows)
+    DELETE FROM outbox_inbox i USING old WHERE i.ctid = old.ctid;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
 END
 $$;
 
@@ -166,5 +271,23 @@ BEGIN
         AND i.attempt = idempotency_release.attempt AND i.status IS NULL
         AND i.lease_until IS NOT NULL;
     RETURN FOUND;
+END
+$$;
+
+-- Removes expired keys, at most max_rows; gives how many.
+CREATE FUNCTION idempotency_prune(max_rows integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    removed bigint;
+BEGIN
+    WITH old AS (
+        SELECT i.ctid FROM outbox_idempotency i WHERE i.expires_at <= clock_timestamp()
+        ORDER BY i.expires_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
+    DELETE FROM outbox_idempotency i USING old WHERE i.ctid = old.ctid;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
 END
 $$;

@@ -36,6 +36,49 @@ CREATE INDEX outbox_inbox_dead_letters_retry
     ON outbox_inbox_dead_letters (consumer, retry_requested_at)
     WHERE retry_requested_at IS NOT NULL;
 
+CREATE INDEX outbox_inbox_age ON outbox_inbox (message_time);
+
+-- Ids of messages from before a consumer's floor may have been pruned: such a message cannot be
+-- known as new. Only pruning raises a floor.
+CREATE TABLE outbox_inbox_floor (
+    consumer text PRIMARY KEY,
+    floor    integer NOT NULL DEFAULT (-9223372036854775807)
+);
+
+-- The last sequence number that a consumer has applied, for messages that carry one per key.
+CREATE TABLE outbox_inbox_sequences (
+    consumer      text NOT NULL,
+    key           text NOT NULL,
+    last_sequence integer NOT NULL,
+    PRIMARY KEY (consumer, key)
+) WITHOUT ROWID;
+
+-- The offset that a consumer applies next in a partition of a log, set in the transaction of the
+-- effect.
+CREATE TABLE outbox_inbox_offsets (
+    consumer    text NOT NULL,
+    topic       text NOT NULL,
+    partition   integer NOT NULL,
+    next_offset integer NOT NULL,
+    updated_at  integer NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
+    PRIMARY KEY (consumer, topic, partition)
+) WITHOUT ROWID;
+
+-- What a running consumer last said of itself.
+CREATE TABLE outbox_inbox_stats (
+    consumer   text NOT NULL,
+    member     text NOT NULL,
+    applied    integer NOT NULL,
+    repeats    integer NOT NULL,
+    failed     integer NOT NULL,
+    dead       integer NOT NULL,
+    lag        integer,
+    updated_at integer NOT NULL
+        DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
+    PRIMARY KEY (consumer, member)
+) WITHOUT ROWID;
+
 -- Requests that carry an Idempotency-Key, with the answer they were given. Without a status the
 -- request is under way (lease_until set) or was committed without an answer.
 CREATE TABLE outbox_idempotency (

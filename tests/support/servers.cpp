@@ -65,7 +65,12 @@ std::string PostgresServer::url(const std::string& database) const {
 
 std::string PostgresServer::create_database() {
     const auto name = "test_" + std::to_string(++databases_);
-    Pg(url()).exec("CREATE DATABASE " + name);
+    Pg admin(url());
+    admin.exec("CREATE DATABASE " + name);
+    if (PQserverVersion(admin.handle()) < 150000) {
+        // What newer servers do by themselves.
+        Pg(url(name)).exec("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    }
     return url(name);
 }
 

@@ -14,8 +14,9 @@ namespace outbox::test {
 // this process. A server that cannot be started throws std::runtime_error with its log,
 // so that the test fails.
 
-// PostgreSQL 15 with wal_level=logical and durable commits. User postgres needs no password; a
-// role granted to a role `with_password` (create it first) must give its own over TCP.
+// PostgreSQL, of version POSTGRES_VERSION or 15, with wal_level=logical and durable commits. User
+// postgres needs no password; a role granted to a role `with_password` (create it first) must give
+// its own over TCP.
 class PostgresServer {
   public:
     enum class Stop { kSmart, kFast, kImmediate, kKill };

@@ -1,4 +1,4 @@
-// Writes what fuzzing begins with: write_seeds FOLDER makes FOLDER/<target>/<name>.
+// Writes what fuzzing begins with: write_seeds FOLDER makes FOLDER/<target> anew.
 
 #include <filesystem>
 #include <fstream>
@@ -110,8 +110,10 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::filesystem::path root(argv[1]);
-    std::filesystem::create_directories(root / "fuzz_stream");
-    std::filesystem::create_directories(root / "fuzz_values");
+    for (const char* target : {"fuzz_stream", "fuzz_values"}) {
+        std::filesystem::remove_all(root / target);
+        std::filesystem::create_directories(root / target);
+    }
     std::size_t number = 0;
     for (const Sent& sent : sent_texts()) {
         write(root / "fuzz_stream", ++number, stream_of(table_of(sent)));

@@ -59,6 +59,9 @@ postgres::PostgresSourceConfig postgres_config(const SourceConfig& config) {
                                                          : AfterPublish::kDefault;
     out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
     out.make_side_tables = config.make_side_tables;
+    out.mode = config.mode == "auto"     ? postgres::Mode::kAuto
+               : config.mode == "stream" ? postgres::Mode::kStream
+                                         : postgres::Mode::kPolling;
     return out;
 }
 SourceResult make_postgres(const SourceConfig& config) {
@@ -89,6 +92,10 @@ sqlite::SqliteSourceConfig sqlite_config(const SourceConfig& config) {
     return out;
 }
 SourceResult make_sqlite(const SourceConfig& config) {
+    if (config.mode == "stream") {
+        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                         "mode is stream, but SQLite has no log to stream from; use mode polling"};
+    }
     return sqlite::make_sqlite_source(sqlite_config(config));
 }
 OperationsResult operate_sqlite(const SourceConfig& config, const std::string& table) {

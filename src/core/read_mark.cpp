@@ -51,6 +51,32 @@ void ReadMark::read_done(std::span<const Position> seen, bool complete,
     holes_.swap(next_);
 }
 
+bool ReadMark::saw(Position position) {
+    if (position > mark_) {
+        if (position > mark_ + 1) holes_.push_back({{mark_ + 1, position - 1}, open_generation_});
+        mark_ = position;
+        return true;
+    }
+    const auto after =
+        std::upper_bound(holes_.begin(), holes_.end(), position,
+                         [](Position p, const Hole& hole) { return p < hole.range.first; });
+    if (after == holes_.begin()) return false;
+    const auto hole = std::prev(after);
+    if (hole->range.last < position) return false;
+    const Hole above{{position + 1, hole->range.last}, hole->generation};
+    hole->range.last = position - 1;
+    if (hole->range.first > hole->range.last) {
+        if (above.range.first > above.range.last) {
+            holes_.erase(hole);
+        } else {
+            *hole = above;
+        }
+    } else if (above.range.first <= above.range.last) {
+        holes_.insert(after, above);
+    }
+    return true;
+}
+
 void ReadMark::writers_now(std::span<const Writer> writers) {
     drop_unused_generations();
     const std::set<Writer> now(writers.begin(), writers.end());

@@ -42,6 +42,10 @@ class ReadMark {
         std::uint64_t generation = 0;
     };
 
+    ReadMark() = default;
+    /// With all that lies below `mark` seen.
+    explicit ReadMark(Position mark) : mark_(mark) {}
+
     /// The highest position returned; a read asks for rows above it and in the holes.
     [[nodiscard]] Position mark() const { return mark_; }
     [[nodiscard]] const std::vector<Hole>& holes() const { return holes_; }
@@ -52,6 +56,12 @@ class ReadMark {
     /// what lies up to the last of `seen`. Appends the holes that are thereby closed.
     void read_done(std::span<const Position> seen, bool complete,
                    std::vector<PositionRange>& closed);
+
+    /// A row came by another way than a read, such as a stream of the log. True: it is new, and
+    /// either fills a hole or raises the mark, perhaps leaving a hole. False: it was seen already.
+    /// What comes like this never closes a hole: that a stream has passed a position by says
+    /// nothing about who may still commit it.
+    bool saw(Position position);
 
     /// There are holes for whose closing the writers must be known.
     [[nodiscard]] bool wants_writers() const;

@@ -194,6 +194,7 @@ void Pipeline::read(std::int64_t now_us) {
         if (status.error().advice == Advice::kStop) fatal_ = status;
         return;
     }
+    note_path();
     if (read_failed_) {
         deps_.notify({Note::Level::kInfo, "read_recovered", {{"route", route_.name}}});
         read_failed_ = false;
@@ -365,7 +366,13 @@ Result<spi::Record> Pipeline::encode(const spi::EventView& event, Held& held) {
 
 void Pipeline::collect(std::int64_t now_us) {
     completions_.clear();
-    deps_.sink.poll(std::chrono::milliseconds(wait_ms(now_us)), completions_);
+    std::chrono::milliseconds wait(wait_ms(now_us));
+    if (wait.count() > 0 && may_wait_for_events(now_us)) {
+        const auto waited = deps_.reader.wait(wait);
+        if (waited == spi::Reader::Waited::kReady) next_read_us_ = now_us;
+        if (waited != spi::Reader::Waited::kCannot) wait = {};
+    }
+    deps_.sink.poll(wait, completions_);
     if (completions_.empty()) return;
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
@@ -524,6 +531,12 @@ void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool
     let_go(work.batch, 1);
 }
 
+// With nothing under way only the reader can end the wait early, and reading follows at once.
+bool Pipeline::may_wait_for_events(std::int64_t now_us) const {
+    return lanes_.in_flight() == 0 && !read_failed_ && fatal_.ok() && may_read() &&
+           !draining_.load(std::memory_order_relaxed) && deps_.lease.valid(now_us);
+}
+
 std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
     if (!fatal_.ok()) return 0;
     const bool draining = draining_.load(std::memory_order_relaxed);
@@ -552,6 +565,15 @@ void Pipeline::report() {
     stats.waiting.store(static_cast<std::int64_t>(lanes_.waiting()), kRelaxed);
     stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
     stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
+}
+
+void Pipeline::note_path() {
+    const auto path = deps_.reader.new_path();
+    if (!path) return;
+    deps_.stats.set_path(*path);
+    deps_.notify({Note::Level::kInfo,
+                  "reads_by",
+                  {{"route", route_.name}, {"path", path->path}, {"reason", path->reason}}});
 }
 
 void Pipeline::note_circuit() {

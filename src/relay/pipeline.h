@@ -93,9 +93,11 @@ class Pipeline {
     void retry_later(core::SlotId slot, const ErrorInfo& error);
     void give_up(core::SlotId slot, const ErrorInfo& error);
     void redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good);
+    [[nodiscard]] bool may_wait_for_events(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
     void report();
     void note_circuit();
+    void note_path();
 
     [[nodiscard]] core::LaneKey lane_key(const spi::EventView& event) const;
     [[nodiscard]] const spi::EventView& event_of(core::SlotId slot) const;

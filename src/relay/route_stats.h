@@ -8,6 +8,7 @@
 #include <string>
 
 #include <outbox/error.h>
+#include <outbox/spi/source.h>
 
 namespace outbox::relay {
 
@@ -67,10 +68,19 @@ struct RouteStats {
         const std::scoped_lock lock(mutex_);
         return last_error_;
     }
+    void set_path(const spi::ReadPath& path) {
+        const std::scoped_lock lock(mutex_);
+        path_ = path;
+    }
+    [[nodiscard]] spi::ReadPath path() const {
+        const std::scoped_lock lock(mutex_);
+        return path_;
+    }
 
   private:
     mutable std::mutex mutex_;
     std::string last_error_;
+    spi::ReadPath path_{"polling", {}};
 };
 
 }  // namespace outbox::relay

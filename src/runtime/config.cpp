@@ -249,6 +249,7 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     source.mapping = invocation.file.mapping;
     if (options.given("preset")) source.mapping.preset = options.text("preset");
     source.after_publish = options.text("after-publish");
+    source.mode = options.text("mode");
     source.tenants = options.list("tenant");
     source.default_tenant = options.text("default-tenant");
     return source;

@@ -151,6 +151,17 @@ constexpr std::array kOptions{
                .commands = kRelay,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
+    OptionSpec{.name = "mode",
+               .type = OptionType::kChoice,
+               .file_key = "source.mode",
+               .fallback = "polling",
+               .choices = "auto|stream|polling",
+               .value = "MODE",
+               .commands = kRelay,
+               .group = kSourceGroup,
+               .help = "where events come from: stream (PostgreSQL's log, by a temporary slot), "
+                       "polling (reads of the table), or auto: stream where the server allows it; "
+                       "relay --check says which"},
     OptionSpec{.name = "connect-timeout-s",
                .type = OptionType::kInteger,
                .file_key = "source.connect_timeout_s",

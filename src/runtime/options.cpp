@@ -61,6 +61,10 @@ Status check_choice(const OptionSpec& spec, const std::string& text, std::string
                             "'keep' is not available in this version; use delete, or mark for a "
                             "table with a status column");
     }
+    if (spec.name == "mode" && text == "wal") {
+        return config_error(where,
+                            "'wal' is not available in this version; use auto, stream or polling");
+    }
     std::string allowed;
     for (const auto choice : choices) {
         allowed += (allowed.empty() ? "" : ", ") + std::string(choice);

@@ -1,8 +1,10 @@
 #include "core/read_mark.h"
 
 #include <algorithm>
+#include <deque>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <utility>
 
 namespace outbox::core {
 namespace {
@@ -55,6 +57,38 @@ TEST(ReadMark, AHoleIsClosedWhenItsWritersHaveEndedAndAReadShowsNoRow) {
     EXPECT_FALSE(mark.wants_writers());
     EXPECT_EQ(read(mark, {2}), (Ranges{{1, 1}}));
     EXPECT_TRUE(mark.holes().empty());
+}
+
+TEST(ReadMark, ARowThatCameAnotherWayFillsItsHoleOrRaisesTheMark) {
+    ReadMark mark;
+    EXPECT_TRUE(mark.saw(3));
+    EXPECT_EQ(mark.mark(), 3);
+    EXPECT_EQ(holes(mark), (Ranges{{1, 2}}));
+    EXPECT_TRUE(mark.saw(4));
+    EXPECT_TRUE(mark.saw(10));
+    EXPECT_EQ(holes(mark), (Ranges{{1, 2}, {5, 9}}));
+    EXPECT_TRUE(mark.saw(7));
+    EXPECT_TRUE(mark.saw(5));
+    EXPECT_TRUE(mark.saw(2));
+    EXPECT_EQ(holes(mark), (Ranges{{1, 1}, {6, 6}, {8, 9}}));
+    EXPECT_TRUE(mark.saw(6));
+    EXPECT_EQ(holes(mark), (Ranges{{1, 1}, {8, 9}}));
+    EXPECT_FALSE(mark.saw(6)) << "it comes again";
+    EXPECT_FALSE(mark.saw(10));
+    EXPECT_EQ(mark.mark(), 10);
+}
+
+TEST(ReadMark, ARowThatCameAnotherWayClosesNoHole) {
+    ReadMark mark;
+    read(mark, {4});
+    mark.writers_now({{kOne}});
+    EXPECT_TRUE(mark.saw(9));
+    EXPECT_TRUE(mark.wants_writers());
+    mark.writers_now({{kTwo}});
+    EXPECT_EQ(read(mark, {}), (Ranges{{1, 3}})) << "its writer has ended";
+    EXPECT_EQ(holes(mark), (Ranges{{5, 8}})) << "writers of this hole live";
+    mark.writers_now({});
+    EXPECT_EQ(read(mark, {}), (Ranges{{5, 8}}));
 }
 
 TEST(ReadMark, WritersThatComeLaterDoNotCount) {
@@ -167,8 +201,10 @@ struct World {
         std::string id;
         bool prepared = false;
         std::vector<Position> rows;
+        bool in_stream = false;
     };
     std::vector<Transaction> open;
+    std::deque<Position> stream;
     std::set<Position> committed;
     std::set<Position> returned;
     std::set<Position> closed;
@@ -203,18 +239,39 @@ struct World {
         }
     }
 
+    // In the log, and so in the stream, before others can see it in the table.
+    void write_commit(Transaction& transaction) {
+        if (std::exchange(transaction.in_stream, true)) return;
+        stream.insert(stream.end(), transaction.rows.begin(), transaction.rows.end());
+    }
+
+    void take_from_stream(ReadMark& mark) {
+        if (stream.empty()) return;
+        const Position p = stream.front();
+        stream.pop_front();
+        RC_ASSERT(mark.saw(p) == returned.insert(p).second);
+    }
+
     void step(int choice, std::size_t which, ReadMark& mark) {
-        if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}});
+        if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}, false});
         if (choice == 1) mark.writers_now(writers());
         if (choice == 2) read(mark, 1 + which % 7);
-        if (choice <= 2 || open.empty()) return;
+        if (choice == 9) take_from_stream(mark);
+        if (choice <= 2 || choice == 9 || open.empty()) return;
         const auto it = open.begin() + static_cast<std::ptrdiff_t>(which % open.size());
         if (choice <= 5) {
-            if (!it->prepared) it->rows.push_back(++sequence);
+            if (!it->prepared && !it->in_stream) it->rows.push_back(++sequence);
         } else if (choice == 6) {
-            if (!it->prepared) *it = {"-1/" + std::to_string(++next_id), true, it->rows};
+            if (!it->prepared && !it->in_stream) {
+                *it = {"-1/" + std::to_string(++next_id), true, it->rows, false};
+            }
+        } else if (choice == 10) {
+            write_commit(*it);
         } else {
-            if (choice == 7) committed.insert(it->rows.begin(), it->rows.end());
+            if (choice == 7 || it->in_stream) {
+                write_commit(*it);
+                committed.insert(it->rows.begin(), it->rows.end());
+            }
             open.erase(it);
         }
         for (const Position p : committed) RC_ASSERT(!closed.contains(p));
@@ -226,10 +283,11 @@ RC_GTEST_PROP(ReadMarkProperty, LosesNoRowAndClosesEveryHole, ()) {
     ReadMark mark;
     const auto count = *rc::gen::inRange<std::size_t>(0, 400);
     const auto steps = *rc::gen::container<std::vector<std::pair<int, std::size_t>>>(
-        count, rc::gen::pair(rc::gen::inRange(0, 9), rc::gen::inRange<std::size_t>(0, 1000)));
+        count, rc::gen::pair(rc::gen::inRange(0, 11), rc::gen::inRange<std::size_t>(0, 1000)));
     for (const auto& [choice, which] : steps) world.step(choice, which, mark);
     // Everything ends; then everything is known.
     while (!world.open.empty()) world.step(7, 0, mark);
+    while (!world.stream.empty()) world.take_from_stream(mark);
     world.read(mark, 100'000);
     mark.writers_now({});
     world.read(mark, 100'000);

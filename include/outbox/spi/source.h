@@ -21,6 +21,12 @@ struct ReadLimits {
     std::size_t max_bytes = 0;
 };
 
+/// Where a reader takes events from, for people.
+struct ReadPath {
+    std::string path;    ///< "polling" or "stream".
+    std::string reason;  ///< Why it is not the faster one; empty where it is.
+};
+
 /// One route's view of the unfinished rows. Used by one thread; calls block on the database.
 ///
 /// Order: of two events of one key whose transactions were serialised before the events were
@@ -32,10 +38,10 @@ class Reader {
     Reader& operator=(const Reader&) = delete;
     virtual ~Reader() = default;
 
-    /// Appends the next unfinished events that this reader has not returned yet, in position
-    /// order, and the holes closed since the last call. Does not wait for new rows: none
-    /// appended and ok means that there is none now. After an error the batch is unchanged, the
-    /// connection is rebuilt by the next call, and nothing is skipped.
+    /// Appends the next unfinished events that this reader has not returned yet, in the order of
+    /// their positions or of their commits, and the holes closed since the last call. Does not wait
+    /// for new rows: none appended and ok means that there is none now. After an error the batch is
+    /// unchanged, the connection is rebuilt by the next call, and nothing is skipped.
     virtual Status read(const ReadLimits& limits, EventBatch& out) = 0;
 
     /// Reads these events again, in position order; positions whose row is gone are left out.
@@ -46,6 +52,17 @@ class Reader {
 
     /// Forgets every mark: the next `read` starts from the oldest unfinished row.
     virtual void rewind() = 0;
+
+    enum class Waited : std::uint8_t {
+        kCannot,  ///< This reader has to be asked; the caller waits in its own way.
+        kTime,    ///< The time is over.
+        kReady,   ///< There is something to read.
+    };
+    /// Waits until there is something to read, at most `max_wait`.
+    virtual Waited wait(std::chrono::milliseconds /*max_wait*/) { return Waited::kCannot; }
+
+    /// Where events come from, if that changed since the last call.
+    virtual std::optional<ReadPath> new_path() { return std::nullopt; }
 };
 
 /// A failing event's state, kept so that a restarted relay goes on where it was.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/embedded_sql.h"
+#include "sources/postgres/stream_check.h"
 
 namespace outbox::postgres {
 namespace {
@@ -144,6 +145,28 @@ Status tell_side_tables(Connection& connection, std::vector<spi::Finding>& findi
     return {};
 }
 
+Status tell_path(Connection& connection, const Table& table, const PostgresSourceConfig& config,
+                 std::vector<spi::Finding>& findings) {
+    if (config.mode == Mode::kPolling) {
+        found(findings, false, "events: by polling, as mode is polling");
+        return {};
+    }
+    Result<StreamVerdict> verdict = look_at_stream(connection, table, config);
+    if (!verdict.ok()) return verdict.status();
+    if (verdict->obstacles.empty()) {
+        found(findings, false,
+              "events: by the stream of the log when caught up, else by polling" +
+                  (verdict->publication_sql.empty()
+                       ? ""
+                       : "; the relay will run: " + verdict->publication_sql));
+        return {};
+    }
+    std::string text = "events: by polling; the stream would need";
+    for (const std::string& obstacle : verdict->obstacles) text += "\n           - " + obstacle;
+    found(findings, config.mode == Mode::kStream, std::move(text));
+    return {};
+}
+
 Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) {
     Result<Rows> rows = connection.query(
         "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), "
@@ -213,7 +236,7 @@ Status require_rights(Connection& connection, const Table& table) {
 }
 
 Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
-                                              const PostgresSourceConfig&) {
+                                              const PostgresSourceConfig& config) {
     std::vector<spi::Finding> findings;
     tell_shape(table, findings);
     // Without SELECT there is no plan; the rights say so.
@@ -226,6 +249,7 @@ Result<std::vector<spi::Finding>> check_table(Connection& connection, const Tabl
     }
     if (const Status side = tell_side_tables(connection, findings); !side.ok()) return side;
     if (const Status server = tell_server(connection, findings); !server.ok()) return server;
+    if (const Status path = tell_path(connection, table, config, findings); !path.ok()) return path;
     return findings;
 }
 

@@ -200,14 +200,20 @@ void Connection::FreeCopy::operator()(char* bytes) const {
     PQfreemem(bytes);
 }
 
-Result<Connection> Connection::open(const std::string& url, int timeout_s) {
+Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind kind) {
     if (Status status = check_url(url); !status.ok()) return status;
     // What stands before dbname is a default that the URL may change; what stands behind is not.
-    const std::array<const char*, 9> names{
-        "fallback_application_name", "keepalives_idle", "keepalives_interval", "keepalives_count",
-        "tcp_user_timeout",          "dbname",          "client_encoding",     nullptr};
-    const std::array<const char*, 9> values{"outbox", "5",         "2",    "3",
-                                            "15000",  url.c_str(), "UTF8", nullptr};
+    const std::array<const char*, 9> names{"fallback_application_name",
+                                           "keepalives_idle",
+                                           "keepalives_interval",
+                                           "keepalives_count",
+                                           "tcp_user_timeout",
+                                           "dbname",
+                                           "client_encoding",
+                                           kind == Kind::kReplication ? "replication" : nullptr,
+                                           nullptr};
+    const std::array<const char*, 9> values{"outbox",    "5",    "2",        "3",    "15000",
+                                            url.c_str(), "UTF8", "database", nullptr};
     Connection made(PQconnectStartParams(names.data(), values.data(), 1));
     PGconn* connection = made.connection_.get();
     if (connection == nullptr) {

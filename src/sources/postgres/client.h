@@ -58,9 +58,11 @@ struct Field {
 /// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered.
 class Connection {
   public:
+    enum class Kind : std::uint8_t { kPlain, kReplication };
     /// Connects within `timeout_s` and prepares the session. Errors name the remedy and never
-    /// hold the password.
-    static Result<Connection> open(const std::string& url, int timeout_s);
+    /// hold the password. A replication connection takes replication commands and, by `execute`
+    /// alone, SQL.
+    static Result<Connection> open(const std::string& url, int timeout_s, Kind kind = Kind::kPlain);
 
     /// Statements without parameters, several allowed.
     Status execute(const std::string& sql);
@@ -97,6 +99,11 @@ class Connection {
     [[nodiscard]] std::string user() const;
     [[nodiscard]] std::string database() const;
 
+    /// For `ReplicationStream`, which speaks the replication protocol on it.
+    [[nodiscard]] pg_conn* handle() const { return connection_.get(); }
+    /// The server's error in `result`, or what broke the connection (null).
+    [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
+
   private:
     struct Finish {
         void operator()(pg_conn* connection) const;
@@ -111,7 +118,6 @@ class Connection {
     Status end_stream();
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
-    [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
 
     std::unique_ptr<pg_conn, Finish> connection_;
     Stream stream_ = Stream::kNone;

@@ -9,6 +9,13 @@ namespace outbox::postgres {
 
 using outbox::AfterPublish;
 
+/// Where events come from.
+enum class Mode : std::uint8_t {
+    kAuto,     ///< The stream where the server allows it, else polling.
+    kStream,   ///< The stream; a source that cannot have it is refused.
+    kPolling,  ///< The table alone.
+};
+
 struct PostgresSourceConfig {
     /// postgresql://user@host:port/database
     std::string url;
@@ -24,6 +31,7 @@ struct PostgresSourceConfig {
     int connect_timeout_s = 5;
     /// Make the side tables that are missing.
     bool make_side_tables = true;
+    Mode mode = Mode::kPolling;
 };
 
 }  // namespace outbox::postgres

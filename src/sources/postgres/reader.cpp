@@ -180,8 +180,9 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
     return status;
 }
 
-Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
-                                 spi::EventBatch& out) {
+// One statement; what it returned is in `out`, `seen_` and `closed_now_`.
+Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out, bool& complete) {
     const std::size_t events_before = out.size();
     const std::size_t bytes_before = out.bytes();
     const std::size_t limit =
@@ -197,14 +198,40 @@ Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& 
         return status;
     }
     full_ = seen_.size() >= limit;
-    at_end_ = !full_ && !cut;
+    complete = !full_ && !cut;
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    return {};
+}
+
+Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out) {
+    if (Status status = read_rows(connection, limits, out, at_end_); !status.ok()) return status;
     std::vector<spi::PositionRange> proved;
     mark_.read_done(seen_, at_end_, proved);
     note_closed(proved);
     out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
     out.closed.insert(out.closed.end(), proved.begin(), proved.end());
     return {};
+}
+
+Status PositionReader::read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
+                                     spi::EventBatch& out, bool& complete) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status status = (*connection)
+                        ->execute(
+                            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                            "SET TRANSACTION SNAPSHOT " +
+                            quote_literal(snapshot));
+    if (status.ok()) status = read_rows(**connection, limits, out, complete);
+    if (status.ok()) {
+        for (const spi::Position position : seen_) mark_.saw(position);
+        out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
+        if (Status ended = (*connection)->execute("COMMIT"); ended.ok()) return status;
+    }
+    // What was read stays read; a new connection has no transaction open.
+    session_.drop();
+    return status;
 }
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {

@@ -28,6 +28,18 @@ class PositionReader final : public spi::Reader {
     void forget(std::span<const spi::Position>) override {}
     void rewind() override;
 
+    /// Like one `read`, in the snapshot of a replication slot. `complete`: nothing that it shows is
+    /// left unread. It may be older than the last read and so proves nothing about holes.
+    Status read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
+                         spi::EventBatch& out, bool& complete);
+
+    /// The last read left nothing.
+    [[nodiscard]] bool at_end() const { return at_end_; }
+    [[nodiscard]] bool has_holes() const { return !mark_.holes().empty(); }
+    [[nodiscard]] bool may_advance() const { return mark_.may_advance(); }
+    /// A row of the stream; true: it was not returned yet.
+    bool saw(spi::Position position) { return mark_.saw(position); }
+
   private:
     using Clock = std::chrono::steady_clock;
 
@@ -35,6 +47,8 @@ class PositionReader final : public spi::Reader {
     Status look_after_holes(Connection& connection);
     Status look_below_mark(Connection& connection);
     Status start(Connection& connection, std::size_t limit);
+    Status read_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& complete);
     Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& cut);

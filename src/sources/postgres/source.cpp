@@ -8,6 +8,9 @@
 #include "sources/postgres/reader.h"
 #include "sources/postgres/recorder.h"
 #include "sources/postgres/scan_reader.h"
+#include "sources/postgres/stream.h"
+#include "sources/postgres/stream_check.h"
+#include "sources/postgres/stream_reader.h"
 #include "sources/postgres/table.h"
 
 namespace outbox::postgres {
@@ -18,7 +21,8 @@ class PostgresSource final : public spi::Source {
     PostgresSource(PostgresSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
-          positions_(table_.by_position ? nullptr : std::make_shared<PositionMap>()) {}
+          positions_(table_.by_position ? nullptr : std::make_shared<PositionMap>()),
+          hub_(config_, table_) {}
 
     [[nodiscard]] std::string table_name() const override {
         return table_.schema + "." + table_.name;
@@ -33,6 +37,9 @@ class PostgresSource final : public spi::Source {
             connection.ok()) {
             const Status rights = require_rights(*connection, table_);
             if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
+        }
+        if (table_.by_position && config_.mode != Mode::kPolling) {
+            return std::unique_ptr<spi::Reader>(new StreamReader(config_, table_, hub_));
         }
         if (table_.by_position) {
             return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
@@ -60,6 +67,7 @@ class PostgresSource final : public spi::Source {
     // Shared with the readers and recorders, which must mean the same row by a position. Null where
     // the table has positions.
     const std::shared_ptr<PositionMap> positions_;
+    StreamHub hub_;  // used by the readers, which do not outlive the source
 };
 
 }  // namespace
@@ -75,6 +83,18 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
         if (Status made = make_side_tables(*connection, side->missing); !made.ok()) return made;
     } else {
         table->has_side_tables = !side->none;
+    }
+    // Without the right to make tables it is only being looked at: `check` tells.
+    if (config.make_side_tables && config.mode == Mode::kStream) {
+        Result<StreamVerdict> verdict = prepare_stream(*connection, *table, config);
+        if (!verdict.ok()) return verdict.status();
+        if (!verdict->obstacles.empty()) {
+            return ErrorInfo{ErrorCode::kUnsupported,
+                             Advice::kStop,
+                             {},
+                             "mode is stream, but " + verdict->text() +
+                                 "; or use mode auto, which polls until the stream is possible"};
+        }
     }
     return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
 }

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+
+#include "sources/postgres/client.h"
+#include "sources/postgres/pgoutput.h"
+
+namespace outbox::postgres {
+
+using pgoutput::Lsn;
+
+/// Ends the waits of a thread from another one. Thread-safe.
+class Wakeup {
+  public:
+    Wakeup();
+    ~Wakeup();
+    Wakeup(const Wakeup&) = delete;
+    Wakeup& operator=(const Wakeup&) = delete;
+
+    void ring();
+    void clear();
+    [[nodiscard]] int descriptor() const { return descriptor_; }
+
+  private:
+    int descriptor_;
+};
+
+/// What a server is, by IDENTIFY_SYSTEM.
+struct ServerIdentity {
+    std::string system_id;
+    std::int64_t timeline = 0;
+    Lsn lsn = 0;
+};
+
+/// A replication connection with a temporary logical slot: the server forgets the slot, and the
+/// log that it kept for it, when the connection ends. Used by one thread; calls block as told.
+class ReplicationStream {
+  public:
+    /// Blocks up to the connect timeout.
+    static Result<ReplicationStream> open(const std::string& url, int timeout_s);
+
+    Result<ServerIdentity> identify();
+
+    struct Slot {
+        std::string name;
+        std::string snapshot;  ///< Shows what lies before the slot; gone with the next command.
+        Lsn start = 0;
+    };
+    /// Makes the slot. Waits for every transaction of the cluster that is open now, however long,
+    /// or until `stop` says so, which is asked now and then and after each ring of `wakeup`. Then,
+    /// as after every error, the connection is of no use any more.
+    template <typename Stop>
+    Result<Slot> create_slot(const std::string& name, Wakeup& wakeup, Stop stop) {
+        Status status = send_create_slot(name);
+        while (status.ok() && !answered(wakeup, status)) {
+            if (stop()) return cancel();
+        }
+        return status.ok() ? take_slot() : Result<Slot>(status);
+    }
+
+    /// The slot's changes from its beginning on come by `next`.
+    Status start(const Slot& slot, const std::string& publication);
+
+    enum class Next : std::uint8_t { kMessage, kNothing, kEnded };
+    /// The next CopyData message that has come, valid until the next call. Does not wait.
+    /// `kEnded`: `status` says why.
+    Next next(std::string_view& message, Status& status);
+
+    /// Waits until something comes, `wakeup` rings or the time is over.
+    Status wait(Wakeup& wakeup, std::chrono::milliseconds max_wait);
+
+    /// Sends one CopyData message.
+    Status send(std::string_view message);
+
+    [[nodiscard]] int server_version() const { return connection_.server_version(); }
+
+  private:
+    struct FreeMessage {
+        void operator()(char* bytes) const;
+    };
+
+    explicit ReplicationStream(Connection connection) : connection_(std::move(connection)) {}
+    Status send_create_slot(const std::string& name);
+    bool answered(Wakeup& wakeup, Status& status);
+    Result<Slot> take_slot();
+    ErrorInfo cancel();
+
+    Connection connection_;
+    std::unique_ptr<char, FreeMessage> message_;
+};
+
+}  // namespace outbox::postgres

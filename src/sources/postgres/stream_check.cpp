@@ -1,0 +1,138 @@
+#include "sources/postgres/stream_check.h"
+
+#include "sources/postgres/stream_table.h"
+
+namespace outbox::postgres {
+namespace {
+
+// By way of to_jsonb, as older servers lack some of the columns.
+constexpr const char* kPublicationSql =
+    "SELECT p.pubinsert, p.pubviaroot, coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's', "
+    "t.tablename IS NOT NULL, to_jsonb(t) ->> 'rowfilter', "
+    "p.puballtables OR to_jsonb(t) ->> 'attnames' IS NULL OR NOT EXISTS ("
+    "SELECT FROM pg_attribute a WHERE a.attrelid = $2::text::regclass AND a.attnum > 0 "
+    "AND NOT a.attisdropped AND a.attgenerated = '' "
+    "AND NOT (to_jsonb(t) -> 'attnames') ? a.attname::text) "
+    "FROM pg_publication p LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname "
+    "AND t.schemaname = $3 AND t.tablename = $4 "
+    "WHERE p.pubname = $1";
+
+constexpr const char* kMayPublish =
+    "SELECT pg_has_role(c.relowner, 'USAGE') AND "
+    "CASE WHEN p.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE') "
+    "ELSE pg_has_role(p.pubowner, 'USAGE') END "
+    "FROM pg_class c LEFT JOIN pg_publication p ON p.pubname = $1 "
+    "WHERE c.oid = $2::text::regclass";
+
+std::string options_of(const StreamTable& stream) {
+    return std::string("publish = 'insert'") +
+           (stream.needs_partition_root ? ", publish_via_partition_root = true" : "") +
+           (stream.needs_generated_columns ? ", publish_generated_columns = stored" : "");
+}
+
+Status look_at_server(Connection& connection, StreamVerdict& out) {
+    Result<Rows> rows = connection.query(
+        "SELECT current_setting('wal_level'), "
+        "(SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), "
+        "current_setting('max_replication_slots')::int - "
+        "(SELECT count(*) FROM pg_replication_slots), "
+        "current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication), "
+        "pg_is_in_recovery()");
+    if (!rows.ok()) return rows.status();
+    if (rows->text(0, 0) != "logical") {
+        out.obstacles.push_back("wal_level is " + rows->string(0, 0) +
+                                "; ALTER SYSTEM SET wal_level = logical, then restart the server");
+    }
+    if (!rows->boolean(0, 1)) {
+        const std::string user = quote_identifier(connection.user());
+        out.obstacles.push_back("user " + connection.user() + " may not replicate; ALTER ROLE " +
+                                user + " REPLICATION (it lets the role copy the whole cluster)");
+    }
+    if (rows->integer(0, 2) <= 0) {
+        out.obstacles.push_back(
+            "no replication slot is free; drop one that nobody uses (pg_replication_slots), or "
+            "ALTER SYSTEM SET max_replication_slots to a higher number and restart the server");
+    }
+    if (rows->integer(0, 3) <= 0) {
+        out.obstacles.push_back(
+            "no WAL sender is free; ALTER SYSTEM SET max_wal_senders to a higher number and "
+            "restart the server");
+    }
+    if (rows->boolean(0, 4)) out.obstacles.emplace_back("the server is a standby");
+    return {};
+}
+
+}  // namespace
+
+std::string StreamVerdict::text() const {
+    std::string out;
+    for (const std::string& obstacle : obstacles) out += (out.empty() ? "" : "; ") + obstacle;
+    return out;
+}
+
+Result<std::string> publication_sql(Connection& connection, const Table& table,
+                                    const StreamTable& stream) {
+    Result<Rows> rows = connection.query(
+        kPublicationSql,
+        Params().text(kPublication).text(table.sql).text(table.schema).text(table.name));
+    if (!rows.ok()) return rows.status();
+    const std::string name = quote_identifier(kPublication);
+    if (rows->empty()) {
+        return "CREATE PUBLICATION " + name + " FOR TABLE " + table.sql + " WITH (" +
+               options_of(stream) + ")";
+    }
+    const bool options = rows->boolean(0, 0) &&
+                         (rows->boolean(0, 1) || !stream.needs_partition_root) &&
+                         (rows->boolean(0, 2) || !stream.needs_generated_columns);
+    if (!options) return "ALTER PUBLICATION " + name + " SET (" + options_of(stream) + ")";
+    if (!rows->boolean(0, 3)) return "ALTER PUBLICATION " + name + " ADD TABLE " + table.sql;
+    // It shows a part of the rows or of their columns: an owner's decision to be changed by hand.
+    if (rows->text(0, 4).data() != nullptr || !rows->boolean(0, 5)) {
+        return "ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; ALTER PUBLICATION " +
+               name + " ADD TABLE " + table.sql;
+    }
+    return std::string();
+}
+
+Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,
+                                     const PostgresSourceConfig& config) {
+    StreamVerdict verdict;
+    Result<StreamTable> stream = describe_for_stream(connection, table, config);
+    if (!stream.ok()) return stream.status();
+    verdict.table = std::move(*stream);
+    verdict.obstacles = verdict.table.obstacles;
+    if (Status status = look_at_server(connection, verdict); !status.ok()) return status;
+    Result<std::string> sql = publication_sql(connection, table, verdict.table);
+    if (!sql.ok()) return sql.status();
+    verdict.publication_sql = std::move(*sql);
+    if (verdict.publication_sql.empty()) return verdict;
+    Result<Rows> may = connection.query(kMayPublish, Params().text(kPublication).text(table.sql));
+    if (!may.ok()) return may.status();
+    if (!may->boolean(0, 0)) {
+        verdict.obstacles.push_back(
+            "publication \"" + std::string(kPublication) +
+            "\" does not show every insert into the table; have an owner run: " +
+            verdict.publication_sql);
+    }
+    return verdict;
+}
+
+Result<StreamVerdict> prepare_stream(Connection& connection, const Table& table,
+                                     const PostgresSourceConfig& config) {
+    Result<StreamVerdict> verdict = look_at_stream(connection, table, config);
+    if (!verdict.ok() || !verdict->obstacles.empty() || verdict->publication_sql.empty()) {
+        return verdict;
+    }
+    // Another relay may make it at the same time: what counts is what there is then.
+    const Status made = connection.execute(verdict->publication_sql);
+    verdict = look_at_stream(connection, table, config);
+    if (!verdict.ok() || verdict->publication_sql.empty() || !verdict->obstacles.empty()) {
+        return verdict;
+    }
+    verdict->obstacles.push_back("the publication cannot be changed" +
+                                 (made.ok() ? std::string() : ": " + made.error().message) +
+                                 "; have an owner run: " + verdict->publication_sql);
+    return verdict;
+}
+
+}  // namespace outbox::postgres

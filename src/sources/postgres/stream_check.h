@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "sources/postgres/client.h"
+#include "sources/postgres/config.h"
+#include "sources/postgres/row_decoder.h"
+#include "sources/postgres/table.h"
+
+namespace outbox::postgres {
+
+inline constexpr const char* kPublication = "outbox";
+
+/// Whether events of a table can come by the stream of the log, as the server is now.
+struct StreamVerdict {
+    StreamTable table;
+    /// Why not, each with the statement that would change it; empty: they can.
+    std::vector<std::string> obstacles;
+    /// The publication has to be made or changed first, by this statement; empty: it fits.
+    std::string publication_sql;
+
+    [[nodiscard]] std::string text() const;  ///< The obstacles on one line.
+};
+
+/// Looks and changes nothing. Blocks on the database.
+Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,
+                                     const PostgresSourceConfig& config);
+
+/// Looks, and makes the publication if it is missing and this user may.
+Result<StreamVerdict> prepare_stream(Connection& connection, const Table& table,
+                                     const PostgresSourceConfig& config);
+
+/// The statement that makes the publication show every insert into the table; empty: it does.
+Result<std::string> publication_sql(Connection& connection, const Table& table,
+                                    const StreamTable& stream);
+
+}  // namespace outbox::postgres

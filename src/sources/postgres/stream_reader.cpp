@@ -1,0 +1,139 @@
+#include "sources/postgres/stream_reader.h"
+
+#include <utility>
+
+namespace outbox::postgres {
+namespace {
+
+std::int64_t now_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace
+
+StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table, StreamHub& hub)
+    : table_(config, table), hub_(hub), subscription_(hub), endings_(hub.endings()) {
+    tell("polling", "catching up");
+}
+
+Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    if (state_.path() == core::StreamState::Path::kStream) {
+        if (Status status = read_stream(limits, out); !status.ok()) return status;
+    }
+    const bool room = out.size() < limits.max_events && out.bytes() < limits.max_bytes;
+    if (!room || !state_.table_due(now_us(), table_.has_holes(), subscription_.stalled())) {
+        return {};
+    }
+    return read_table(limits, out);
+}
+
+Status StreamReader::read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    if (state_.path() == core::StreamState::Path::kTable) {
+        if (const auto offer = subscription_.offer()) return join(*offer, limits, out);
+    }
+    const std::size_t before = out.size();
+    if (Status status = table_.read(limits, out); !status.ok()) {
+        return out.size() > 0 && before > 0 ? Status() : status;
+    }
+    state_.table_read(now_us(), table_.at_end());
+    if (state_.wants_stream(now_us())) subscription_.want();
+    if (state_.path() == core::StreamState::Path::kTable && hub_.endings() != endings_) {
+        endings_ = hub_.endings();
+        tell("polling", hub_.reason());
+    }
+    return {};
+}
+
+Status StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& limits,
+                          spi::EventBatch& out) {
+    bool complete = false;
+    Status status;
+    if (table_.may_advance()) status = table_.read_snapshot(offer.snapshot, limits, out, complete);
+    if (subscription_.answer(offer, status.ok() && complete)) {
+        queue_.clear();
+        decoder_.emplace(*offer.table);
+        state_.joined(now_us());
+        tell("stream", {});
+    } else {
+        state_.left(now_us(), status.ok() && !complete ? Why::kBehind : Why::kLost);
+    }
+    // The offer may have run out, and a database that is away shows with the next read.
+    return {};
+}
+
+Status StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    while (out.size() < limits.max_events && out.bytes() < limits.max_bytes) {
+        if (queue_.empty()) {
+            switch (subscription_.take(queue_)) {
+                case StreamHub::State::kOn:
+                    break;
+                case StreamHub::State::kBehind:
+                    leave(Why::kBehind, "the route is behind");
+                    return {};
+                default:
+                    endings_ = hub_.endings();
+                    leave(Why::kLost, hub_.reason());
+                    return {};
+            }
+            if (queue_.empty()) return {};
+        }
+        if (Status status = take_message(queue_.front(), out); !status.ok()) {
+            leave(Why::kLost, describe(status.error()));
+            return {};
+        }
+        queue_.pop();
+        if (!table_.may_advance()) {
+            leave(Why::kBehind, "too many positions wait for transactions that are open");
+            return {};
+        }
+    }
+    return {};
+}
+
+Status StreamReader::take_message(std::string_view bytes, spi::EventBatch& out) {
+    if (Status status = pgoutput::parse_message(bytes, message_); !status.ok()) return status;
+    const std::size_t before = out.size();
+    const Result<RowDecoder::Row> row = decoder_->decode(message_, out);
+    if (!row.ok()) return row.status();
+    if (*row != RowDecoder::Row::kNone && !table_.saw(decoder_->position())) {
+        out.events().resize(before);
+    }
+    return {};
+}
+
+void StreamReader::leave(Why why, std::string reason) {
+    subscription_.leave();
+    queue_ = StreamQueue();
+    state_.left(now_us(), why);
+    tell("polling", std::move(reason));
+}
+
+Status StreamReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+    return table_.fetch(positions, out);
+}
+
+void StreamReader::rewind() {
+    leave(Why::kLost, "reading begins anew");
+    table_.rewind();
+}
+
+spi::Reader::Waited StreamReader::wait(std::chrono::milliseconds max_wait) {
+    if (state_.path() != core::StreamState::Path::kStream) return Waited::kCannot;
+    if (!queue_.empty() || subscription_.wait(max_wait)) return Waited::kReady;
+    return Waited::kTime;
+}
+
+void StreamReader::tell(std::string_view path, std::string reason) {
+    if (path_.path == path && path_.reason == reason) return;
+    path_ = {std::string(path), std::move(reason)};
+    path_is_new_ = true;
+}
+
+std::optional<spi::ReadPath> StreamReader::new_path() {
+    if (!std::exchange(path_is_new_, false)) return std::nullopt;
+    return path_;
+}
+
+}  // namespace outbox::postgres

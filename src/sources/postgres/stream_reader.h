@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include <outbox/spi/source.h>
+
+#include "core/stream_state.h"
+#include "sources/postgres/reader.h"
+#include "sources/postgres/row_decoder.h"
+#include "sources/postgres/stream.h"
+
+namespace outbox::postgres {
+
+/// Reads the table while it is behind, and the stream of the log when it has caught up. One mark
+/// remembers what was returned by either. The order of a key is kept where they meet: a read of
+/// the table shows with each event all that its transaction could see, the snapshot of the join
+/// shows exactly what the stream leaves out, and the stream comes in the order of the commits.
+class StreamReader final : public spi::Reader {
+  public:
+    /// The hub is the source's and serves all its readers.
+    StreamReader(const PostgresSourceConfig& config, const Table& table, StreamHub& hub);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position> positions) override { table_.forget(positions); }
+    void rewind() override;
+    Waited wait(std::chrono::milliseconds max_wait) override;
+    [[nodiscard]] std::optional<spi::ReadPath> new_path() override;
+
+  private:
+    using Why = core::StreamState::Why;
+
+    Status read_table(const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status join(const StreamHub::Offer& offer, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status read_stream(const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_message(std::string_view bytes, spi::EventBatch& out);
+    void leave(Why why, std::string reason);
+    void tell(std::string_view path, std::string reason);
+
+    PositionReader table_;
+    StreamHub& hub_;
+    StreamHub::Subscription subscription_;
+    core::StreamState state_;
+    StreamQueue queue_;  // taken from the hub, and not yet returned
+    pgoutput::Message message_;
+    std::optional<RowDecoder> decoder_;  // of the generation that was joined
+    std::uint64_t endings_;              // of the stream that have been told
+    spi::ReadPath path_;
+    bool path_is_new_ = false;
+};
+
+}  // namespace outbox::postgres

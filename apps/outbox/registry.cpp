@@ -85,6 +85,7 @@ sqlite::SqliteSourceConfig sqlite_config(const SourceConfig& config) {
     out.table = config.table;
     out.mapping = config.mapping;
     out.tenants = config.tenants;
+    out.default_tenant = config.default_tenant;
     out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;

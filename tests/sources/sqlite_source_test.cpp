@@ -111,9 +111,9 @@ TEST_F(SqliteSource, NamesWhatIsWrongWithFileTableOrUrl) {
     EXPECT_EQ(open_error("sqlite://shop.db").code, ErrorCode::kConfigInvalid);
     EXPECT_EQ(open_error(url_, "no_such_table").code, ErrorCode::kNoSuchTable);
     EXPECT_THAT(open_error(url_, "no_such_table").message, HasSubstr("outbox migrate"));
-    db_.exec("CREATE TABLE other (id text, event_type text, payload text, created_at text)");
+    db_.exec("CREATE TABLE other (id text, what text)");
     EXPECT_EQ(open_error(url_, "other").code, ErrorCode::kTableShape);
-    EXPECT_THAT(open_error(url_, "other").message, HasSubstr("delete-when-sent"));
+    EXPECT_THAT(open_error(url_, "other").message, HasSubstr("[source.table] in outbox.toml"));
 }
 
 TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
@@ -290,14 +290,13 @@ TEST_F(SqliteSource, MakesSideTablesThatAreMissing) {
     EXPECT_TRUE(value_of(lease->acquire("me", 1s)));
 }
 
-TEST_F(SqliteSource, RefusesWhatOnlyPostgresqlCan) {
+TEST_F(SqliteSource, RefusesToMarkWhereNothingCouldBeMarked) {
     sqlite::SqliteSourceConfig config;
     config.url = url_;
-    config.mapping.preset = "debezium";
-    EXPECT_EQ(sqlite::make_sqlite_source(config).error().code, ErrorCode::kUnsupported);
-    config.mapping.preset.clear();
     config.after_publish = sqlite::AfterPublish::kMark;
-    EXPECT_EQ(sqlite::make_sqlite_source(config).error().code, ErrorCode::kConfigInvalid);
+    const ErrorInfo error = sqlite::make_sqlite_source(config).error();
+    EXPECT_EQ(error.code, ErrorCode::kConfigInvalid);
+    EXPECT_THAT(error.message, HasSubstr("use after_publish = delete"));
 }
 
 class SqliteOperations : public SqliteSource {

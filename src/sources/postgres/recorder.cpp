@@ -90,7 +90,7 @@ std::string make_move_due_sql(const Table& table) {
 }  // namespace
 
 PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
-                                   std::shared_ptr<PositionMap> positions)
+                                   std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
       tenants_(" AND " + tenant_condition(table, config)),
       move_due_sql_(make_move_due_sql(table)),

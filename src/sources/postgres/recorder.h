@@ -9,8 +9,8 @@
 
 #include <outbox/spi/source.h>
 
+#include "sources/position_map.h"
 #include "sources/postgres/config.h"
-#include "sources/postgres/position_map.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
 
@@ -52,7 +52,7 @@ class PostgresRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where positions are stable.
     PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
-                     std::shared_ptr<PositionMap> positions);
+                     std::shared_ptr<sources::PositionMap> positions);
 
     Status record(const spi::RecordBatch& batch) override;
     Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
@@ -87,7 +87,7 @@ class PostgresRecorder final : public spi::Recorder {
     const std::string move_due_sql_;
     TableWriter writer_;
     // Shared by the readers of this source, which give and take positions.
-    std::shared_ptr<PositionMap> positions_;
+    std::shared_ptr<sources::PositionMap> positions_;
     Session session_;
     // Events that have rows in outbox_delivery, so that others cost no look there.
     std::optional<std::uint64_t> failing_epoch_;

@@ -28,21 +28,15 @@ std::string array_literal(std::span<const std::string> ids) {
 }  // namespace
 
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
-                       std::shared_ptr<PositionMap> positions)
+                       std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
       id_type_(quote_identifier(table.find("id")->type)),
       layout_(layout_of(table)),
-      positions_(std::move(positions)),
       session_(config, [this](Connection& connection) { return prepare(connection); }),
+      rows_(std::move(positions)),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
-
-ScanReader::~ScanReader() {
-    std::vector<spi::Position> held;
-    for (const auto& [position, raw_id] : raw_ids_) held.push_back(position);
-    positions_->release(held);
-}
 
 // One branch for each state, so that the owner's partial index serves each. IS NOT TRUE keeps the
 // list of known ids a hash lookup on PostgreSQL 14, where NOT IN is none.
@@ -65,31 +59,13 @@ Status ScanReader::prepare(Connection& connection) const {
     return connection.prepare(kScan, scan_sql("$1", "$2"), Params().texts({}).integer(0));
 }
 
-std::vector<std::string> ScanReader::known_ids() const {
-    std::vector<std::string> ids;
-    ids.reserve(rows_.size());
-    for (const auto& [raw_id, row] : rows_) {
-        if (row.known) ids.push_back(raw_id);
-    }
-    return ids;
-}
-
 Status ScanReader::start(Connection& connection, std::size_t limit) {
-    const std::vector<std::string> known = known_ids();
+    const std::vector<std::string> known = rows_.known_ids();
     if (full_ && limit >= kCopyFromRows) {
         return connection.start_copy(scan_sql(array_literal(known), std::to_string(limit)));
     }
     return connection.start_prepared(
         kScan, Params().texts(known).integer(static_cast<std::int64_t>(limit)));
-}
-
-ScanReader::Row& ScanReader::hold(const std::string& raw_id) {
-    const auto [it, is_new] = rows_.try_emplace(raw_id);
-    if (is_new) {
-        it->second.position = positions_->hold(raw_id);
-        raw_ids_.emplace(it->second.position, raw_id);
-    }
-    return it->second;
 }
 
 Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
@@ -102,7 +78,7 @@ Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limi
                     "table " + table_.sql + " holds an unsent row without an id"};
         }
         std::string raw_id = decode_raw_id(fields_[1], table_.uuid_id);
-        Row& row = hold(raw_id);
+        sources::KnownRows::Row& row = rows_.hold(raw_id);
         if (row.known) continue;  // a second row with the same id: the same event
         if (Status decoded = decode_row(fields_, layout_, row.position, out); !decoded.ok()) {
             return decoded;
@@ -137,26 +113,15 @@ Status ScanReader::read_some(Connection& connection, const spi::ReadLimits& limi
     full_ = returned_ >= limit;
     at_end_ = !full_ && !cut_;
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
-    if (at_end_) release_gone();
+    if (at_end_) rows_.scanned_all();
     return {};
-}
-
-// After a rewind and a full scan: what did not come again is finished or gone.
-void ScanReader::release_gone() {
-    if (!rewound_) return;
-    rewound_ = false;
-    std::vector<spi::Position> gone;
-    for (const auto& [raw_id, row] : rows_) {
-        if (!row.known) gone.push_back(row.position);
-    }
-    let_go(gone);
 }
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     Status status;
     forget({});
-    at_end_ = rows_.size() >= kMaxKnown;
+    at_end_ = rows_.full();
     while (status.ok() && !at_end_ && out.size() < limits.max_events &&
            (out.size() == events_before || out.bytes() < limits.max_bytes)) {
         const Result<Connection*> connection = session_.get();
@@ -172,9 +137,7 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
 Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
     std::vector<std::string> ids;
     for (const spi::Position position : positions) {
-        if (const auto it = raw_ids_.find(position); it != raw_ids_.end()) {
-            ids.push_back(it->second);
-        }
+        if (const std::string* raw_id = rows_.raw_id(position)) ids.push_back(*raw_id);
     }
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
@@ -189,9 +152,9 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
                                      "::" + id_type_ + "[]) AND (" + unfinished + ")");
     if (status.ok()) {
         while ((*connection)->next(fields_, status)) {
-            const auto row = rows_.find(decode_raw_id(fields_[1], table_.uuid_id));
-            if (row == rows_.end()) continue;
-            status = decode_row(fields_, layout_, row->second.position, out);
+            const auto* row = rows_.find(decode_raw_id(fields_[1], table_.uuid_id));
+            if (row == nullptr) continue;
+            status = decode_row(fields_, layout_, row->position, out);
             if (!status.ok()) break;
         }
     }
@@ -208,31 +171,8 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
     return status;
 }
 
-void ScanReader::forget(std::span<const spi::Position> positions) {
-    forgotten_.insert(forgotten_.end(), positions.begin(), positions.end());
-    if (forgotten_.empty()) return;
-    const std::vector<spi::Position> settled = positions_->settled(forgotten_);
-    let_go(settled);
-    std::erase_if(forgotten_,
-                  [this](spi::Position position) { return !raw_ids_.contains(position); });
-}
-
-void ScanReader::let_go(std::span<const spi::Position> positions) {
-    std::vector<spi::Position> held;
-    for (const spi::Position position : positions) {
-        const auto it = raw_ids_.find(position);
-        if (it == raw_ids_.end()) continue;
-        rows_.erase(it->second);
-        raw_ids_.erase(it);
-        held.push_back(position);
-    }
-    positions_->release(held);
-}
-
 void ScanReader::rewind() {
-    for (auto& [raw_id, row] : rows_) row.known = false;
-    forgotten_.clear();
-    rewound_ = true;
+    rows_.rewind();
     full_ = false;
 }
 

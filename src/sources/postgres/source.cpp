@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "sources/position_map.h"
 #include "sources/postgres/check.h"
 #include "sources/postgres/lease.h"
-#include "sources/postgres/position_map.h"
 #include "sources/postgres/reader.h"
 #include "sources/postgres/recorder.h"
 #include "sources/postgres/scan_reader.h"
@@ -21,7 +21,7 @@ class PostgresSource final : public spi::Source {
     PostgresSource(PostgresSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
-          positions_(table_.by_position ? nullptr : std::make_shared<PositionMap>()),
+          positions_(table_.by_position ? nullptr : std::make_shared<sources::PositionMap>()),
           hub_(config_, table_) {}
 
     [[nodiscard]] std::string table_name() const override {
@@ -66,7 +66,7 @@ class PostgresSource final : public spi::Source {
     const Table table_;
     // Shared with the readers and recorders, which must mean the same row by a position. Null where
     // the table has positions.
-    const std::shared_ptr<PositionMap> positions_;
+    const std::shared_ptr<sources::PositionMap> positions_;
     StreamHub hub_;  // used by the readers, which do not outlive the source
 };
 

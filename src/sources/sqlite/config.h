@@ -1,19 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "core/table_mapping.h"
+#include "core/table_layout.h"
 
 namespace outbox::sqlite {
 
-/// What becomes of a row that every route has published.
-enum class AfterPublish : std::uint8_t {
-    kDefault,  ///< Delete.
-    kDelete,
-    kMark,  ///< Refused: the table has no column to mark.
-};
+using outbox::AfterPublish;
 
 struct SqliteSourceConfig {
     /// sqlite:///absolute/path
@@ -21,8 +15,11 @@ struct SqliteSourceConfig {
     std::string table = "outbox_events";
     /// Only events of these tenants; empty: all.
     std::vector<std::string> tenants;
+    /// The tenant of rows that name none.
+    std::string default_tenant = "default";
     AfterPublish after_publish = AfterPublish::kDefault;
-    TableMapping mapping;  ///< Refused unless empty: only tables of `outbox migrate` are read.
+    /// For tables that were not made by `outbox migrate`.
+    TableMapping mapping;
     /// How long a statement waits for another writer.
     int busy_timeout_ms = 5'000;
     /// Make the side tables that are missing.

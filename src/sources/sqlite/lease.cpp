@@ -14,11 +14,11 @@ namespace {
 constexpr int kMaxWaitMs = 2'000;  // A longer wait would outlast the lease.
 
 // One file for each source; the plain table has the plain name.
-std::string lock_path(const Table& table) {
-    std::string path = table.path + "-outbox-lease";
-    if (table.source == "outbox_events") return path;
+std::string lock_path(const std::string& database, const std::string& source) {
+    std::string path = database + "-outbox-lease";
+    if (source == "outbox_events") return path;
     path += '-';
-    for (const char c : table.source) {
+    for (const char c : source) {
         const auto byte = static_cast<unsigned char>(c);
         if (std::isalnum(byte) != 0 || c == '_') {
             path += c;
@@ -36,10 +36,19 @@ std::int64_t microseconds(std::chrono::milliseconds ttl) {
 
 }  // namespace
 
+// Shared, so that two who look do not see each other; a relay that starts just now tries again.
+bool owner_is_gone(const std::string& database, const std::string& source) {
+    const int file = open(lock_path(database, source).c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    const bool free = flock(file, LOCK_SH | LOCK_NB) == 0;
+    close(file);
+    return free;
+}
+
 // No sync at each renewal: after a power failure an older epoch is as good, its owner died, too.
 SqliteLease::SqliteLease(const Table& table)
     : source_(table.source),
-      lock_path_(lock_path(table)),
+      lock_path_(lock_path(table.path, table.source)),
       session_(table.path, std::min(table.busy_timeout_ms, kMaxWaitMs),
                [](Database& database) { return database.execute("PRAGMA synchronous = NORMAL"); }) {
 }

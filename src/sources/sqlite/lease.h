@@ -9,6 +9,9 @@
 
 namespace outbox::sqlite {
 
+/// Whether nobody holds the flock of this lease: proof that an owner who had it is gone.
+[[nodiscard]] bool owner_is_gone(const std::string& database, const std::string& source);
+
 /// The lease: a row with owner, epoch and end, and beside it an flock on `<file>-outbox-lease`,
 /// which the kernel frees when its process dies. `locked` in the row says that the owner
 /// holds the flock; only then is a free flock the proof that the owner is gone.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sources/sqlite/client.h"
+#include "sources/sqlite/lease.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
@@ -81,14 +82,18 @@ class SqliteOperations final : public Operations {
     Result<LeaseInfo> lease() override {
         Statement row(*database_,
                       "SELECT owner, epoch, owner IS NOT NULL AND expires_at > ?2 AS held, "
-                      "acquired_at, expires_at - ?2 FROM outbox_lease WHERE " +
-                          std::string(kOfTable) + " ORDER BY held DESC, epoch DESC LIMIT 1");
+                      "acquired_at, expires_at - ?2, locked, source FROM outbox_lease WHERE " +
+                          std::string(kOfTable) + " ORDER BY held DESC, epoch DESC");
         row.bind(table_).bind(now_us());
         LeaseInfo lease;
-        if (row.step()) {
+        for (bool first = true; !lease.held && row.step(); first = false) {
+            const bool gone =
+                row.integer(5) != 0 && owner_is_gone(database_->path(), row.string(6));
+            const bool held = row.integer(2) != 0 && !gone;
+            if (!held && !first) continue;
             lease.owner = row.string(0);
             lease.epoch = static_cast<std::uint64_t>(row.integer(1));
-            lease.held = row.integer(2) != 0;
+            lease.held = held;
             lease.acquired_at_us = lease.owner.empty() ? 0 : row.integer(3);
             lease.expires_in_ms = lease.held ? row.integer(4) / 1000 : 0;
         }
@@ -203,6 +208,13 @@ Result<std::unique_ptr<Operations>> open_operations(const SqliteSourceConfig& co
     if (!path.ok()) return path.status();
     auto database = Database::open(*path, config.busy_timeout_ms);
     if (!database.ok()) return database.error();
+    Statement any(**database,
+                  "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name IN ('outbox_lease', "
+                  "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats'))");
+    const bool none = any.step() && any.integer(0) == 0;
+    if (Status status = any.status(); !status.ok()) return status;
+    any.reset();
+    if (none) return std::unique_ptr<Operations>(new NoOperations);
     return std::unique_ptr<Operations>(
         std::make_unique<SqliteOperations>(std::move(*database), table));
 }

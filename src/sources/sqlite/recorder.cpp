@@ -1,5 +1,8 @@
 #include "sources/sqlite/recorder.h"
 
+#include <utility>
+#include <vector>
+
 #include "core/utf8.h"
 
 namespace outbox::sqlite {
@@ -16,6 +19,23 @@ std::string ranges_json(const std::vector<spi::PositionRange>& ranges) {
     return json + "]";
 }
 
+std::int64_t older_than(std::chrono::seconds retention) {
+    return now_us() - std::chrono::microseconds(retention).count();
+}
+
+// Of a UUID or other hexadecimal text; what is none gives bytes that no id has.
+std::string bytes_of_hex(std::string_view text) {
+    std::string bytes;
+    int high = -1;
+    for (const char c : text) {
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) continue;
+        if (high >= 0) bytes += static_cast<char>(high * 16 + digit);
+        high = high >= 0 ? -1 : digit;
+    }
+    return bytes;
+}
+
 // Nothing but published rows, which may go whoever holds the lease.
 bool only_published(const spi::RecordBatch& batch) {
     return batch.dead_positions.empty() && batch.checkpoints.empty() && batch.failed.empty() &&
@@ -24,8 +44,24 @@ bool only_published(const spi::RecordBatch& batch) {
 
 }  // namespace
 
-SqliteRecorder::SqliteRecorder(const Table& table)
-    : table_(table), session_(table.path, table.busy_timeout_ms) {}
+SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions)
+    : table_(table),
+      writer_(table),
+      positions_(std::move(positions)),
+      session_(table.path, table.busy_timeout_ms) {}
+
+std::optional<std::string> SqliteRecorder::raw_id(spi::Position position) const {
+    std::vector<std::string> ids = positions_->raw_ids({&position, 1});
+    return ids.empty() ? std::nullopt : std::optional(std::move(ids.front()));
+}
+
+void SqliteRecorder::bind_position(Statement& statement, spi::Position position) const {
+    if (positions_ == nullptr) {
+        statement.bind(position);
+    } else {
+        statement.bind_null();
+    }
+}
 
 template <typename Work>
 Status SqliteRecorder::transact(Work work) {
@@ -58,34 +94,95 @@ Result<bool> SqliteRecorder::holds_lease(Database& database, std::uint64_t epoch
 
 Status SqliteRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
-    return transact([&](Database& database) { return write_batch(database, batch); });
+    Status status = transact([&](Database& database) { return write_batch(database, batch); });
+    if (status.ok() && positions_ != nullptr) {
+        positions_->settle(batch.published);
+        positions_->settle(batch.dead_positions);
+    }
+    return status;
 }
 
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) const {
     const Result<bool> owner = holds_lease(database, batch.epoch);
     if (!owner.ok()) return owner.status();
     if (!*owner && !only_published(batch)) return lease_lost(batch.epoch);
-    Status status = remove(database, batch, *owner);
-    if (status.ok()) status = add_failed(database, batch.failed);
+    // An attempt is written into the owner's row before the row's end.
+    Status status = add_failed(database, batch.failed);
     if (status.ok()) status = add_dead(database, batch.dead);
+    if (status.ok()) status = finish(database, batch, *owner);
     if (status.ok()) status = save_ledger(database, batch);
     if (status.ok()) status = settle_retries(database, batch);
     return status;
 }
 
-Status SqliteRecorder::remove(Database& database, const spi::RecordBatch& batch, bool owner) const {
-    Statement row(database, "DELETE FROM " + table_.sql + " WHERE position = ?");
-    Statement state(database, "DELETE FROM outbox_delivery WHERE position = ? AND source = ?");
-    Statement failing(database, "SELECT 1 FROM outbox_delivery LIMIT 1");
-    const bool forget = owner && failing.step();
+Status SqliteRecorder::finish_row(Statement& row, spi::Position position) const {
+    if (positions_ == nullptr) {
+        row.bind(position);
+    } else {
+        const auto id = raw_id(position);
+        if (!id) return {};
+        bind_raw_id(row, *id);
+    }
+    return row.bind(now_us()).run();
+}
+
+Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch, bool owner) const {
+    Statement published(database, writer_.published);
+    for (const spi::Position position : batch.published) {
+        if (Status status = finish_row(published, position); !status.ok()) return status;
+    }
+    Statement dead(database, writer_.dead);
+    for (const spi::Position position : batch.dead_positions) {
+        if (Status status = finish_row(dead, position); !status.ok()) return status;
+    }
+    return owner ? forget_state(database, batch) : Status();
+}
+
+// What is finished fails no longer; and a dead row that its owner set back and that is published
+// now has no dead letter any more.
+Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& batch) const {
+    Statement any(database,
+                  "SELECT EXISTS (SELECT 1 FROM outbox_delivery WHERE source = ?1), EXISTS "
+                  "(SELECT 1 FROM outbox_dead_letters WHERE source = ?1)");
+    any.bind(table_.source);
+    const bool failing = any.step() && any.integer(0) != 0;
+    const bool letters = positions_ != nullptr && any.integer(1) != 0;
+    if (Status status = any.status(); !status.ok()) return status;
+    if (!failing && !letters) return {};
+    const std::string by = positions_ == nullptr ? "position" : "event_id";
+    Statement state(database, "DELETE FROM outbox_delivery WHERE " + by + " = ? AND source = ?");
+    Statement letter(database, "DELETE FROM outbox_dead_letters WHERE id = ? AND source = ?");
     for (const auto* positions : {&batch.published, &batch.dead_positions}) {
         for (const spi::Position position : *positions) {
-            Status status = row.bind(position).run();
-            if (status.ok() && forget) status = state.bind(position).bind(table_.source).run();
-            if (!status.ok()) return status;
+            if (positions_ == nullptr) {
+                state.bind(position);
+                if (Status done = state.bind(table_.source).run(); !done.ok()) return done;
+                continue;
+            }
+            const auto id = raw_id(position);
+            if (!id) continue;
+            const std::string event_id = event_id_of(table_, *id);
+            Status done = state.bind(event_id).bind(table_.source).run();
+            if (done.ok() && letters && positions == &batch.published) {
+                done = letter.bind(event_id).bind(table_.source).run();
+            }
+            if (!done.ok()) return done;
         }
     }
-    return failing.status();
+    return {};
+}
+
+// The owner's columns, where the table has them.
+Status SqliteRecorder::write_attempt(Database& database, const std::string& sql,
+                                     spi::Position position, std::uint32_t attempts,
+                                     std::int64_t next_attempt_us, const std::string& error) const {
+    if (sql.empty() || positions_ == nullptr) return {};
+    const auto id = raw_id(position);
+    if (!id) return {};
+    Statement update(database, sql);
+    bind_raw_id(update, *id);
+    update.bind(static_cast<std::int64_t>(attempts)).bind(next_attempt_us);
+    return update.bind(to_storable_text(error, kMaxErrorBytes)).run();
 }
 
 Status SqliteRecorder::add_failed(Database& database,
@@ -100,10 +197,16 @@ Status SqliteRecorder::add_failed(Database& database,
         "error_code = excluded.error_code, last_error = excluded.last_error");
     for (const spi::Delivery& delivery : failed) {
         upsert.bind(table_.source).bind(delivery.route).bind(delivery.event_id);
-        upsert.bind(delivery.position).bind(delivery.key);
+        bind_position(upsert, delivery.position);
+        upsert.bind(delivery.key);
         upsert.bind(static_cast<std::int64_t>(delivery.attempts)).bind(delivery.next_attempt_us);
         upsert.bind(delivery.error_code).bind(to_storable_text(delivery.error, kMaxErrorBytes));
-        if (Status status = upsert.bind(now_us()).run(); !status.ok()) return status;
+        Status status = upsert.bind(now_us()).run();
+        if (status.ok()) {
+            status = write_attempt(database, writer_.attempt, delivery.position, delivery.attempts,
+                                   delivery.next_attempt_us, delivery.error);
+        }
+        if (!status.ok()) return status;
     }
     return {};
 }
@@ -125,7 +228,9 @@ Status SqliteRecorder::add_dead(Database& database,
     for (const spi::DeadLetter& letter : dead) {
         if (letter.event.empty()) continue;
         const spi::EventView& event = letter.event.events().front();
-        insert.bind(table_.source).bind(letter.route).bind(letter.position).bind(event.id);
+        insert.bind(table_.source).bind(letter.route);
+        bind_position(insert, letter.position);
+        insert.bind(event.id);
         insert.bind(event.aggregate_type).bind(event.aggregate_id).bind(event.event_type);
         insert.bind_blob(event.payload).bind(event.headers).bind(event.metadata);
         insert.bind(event.tenant_id).bind(event.schema_id).bind(event.schema_version);
@@ -135,6 +240,10 @@ Status SqliteRecorder::add_dead(Database& database,
         Status status = insert.bind(now_us()).run();
         if (status.ok()) {
             status = forget.bind(table_.source).bind(letter.route).bind(event.id).run();
+        }
+        if (status.ok()) {
+            status = write_attempt(database, writer_.last_attempt, letter.position, letter.attempts,
+                                   0, letter.error);
         }
         if (!status.ok()) return status;
     }
@@ -158,6 +267,7 @@ Status SqliteRecorder::save_ledger(Database& database, const spi::RecordBatch& b
 Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch& batch) const {
     Statement remove(database, "DELETE FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
     for (const std::int64_t dead_id : batch.redelivered) {
+        if (Status status = say_delivered(database, dead_id); !status.ok()) return status;
         if (Status status = remove.bind(dead_id).bind(table_.source).run(); !status.ok()) {
             return status;
         }
@@ -174,8 +284,21 @@ Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch
     return remove.status();
 }
 
+// The owner's row of a dead letter that was delivered after all says so.
+Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) const {
+    if (writer_.redelivered.empty()) return {};
+    Statement letter(database,
+                     "SELECT id FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
+    letter.bind(dead_id).bind(table_.source);
+    if (!letter.step()) return letter.status();
+    std::string id = letter.string(0);
+    if (id.starts_with(table_.id_prefix())) id.erase(0, table_.id_prefix().size());
+    Statement update(database, writer_.redelivered);
+    return update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us()).run();
+}
+
 Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
-    if (table_.name != "outbox_events") return std::size_t{0};
+    if (!table_.native || table_.name != "outbox_events") return std::size_t{0};
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     // A look first: an idle relay must not take the write lock.
@@ -221,13 +344,30 @@ Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t li
     return moved;
 }
 
-// Published rows are deleted at once.
-Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds, std::size_t) {
-    return std::size_t{0};
+Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
+    if (writer_.prunable.empty()) return std::size_t{0};
+    std::size_t removed = 0;
+    Status status = transact([&](Database& database) -> Status {
+        Statement remove(database, "DELETE FROM " + table_.sql + " WHERE rowid IN (SELECT t.rowid" +
+                                       writer_.prunable + " LIMIT ?3)");
+        remove.bind(older_than(retention)).bind(table_.source);
+        Status done = remove.bind(static_cast<std::int64_t>(limit)).run();
+        removed = static_cast<std::size_t>(database.changes());
+        return done;
+    });
+    if (!status.ok()) return status;
+    return removed;
 }
 
-Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds) {
-    return std::int64_t{0};
+Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
+    if (writer_.prunable.empty()) return std::int64_t{0};
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Statement count(**database, "SELECT count(*)" + writer_.prunable);
+    count.bind(older_than(retention)).bind(table_.source);
+    const std::int64_t rows = count.step() ? count.integer(0) : 0;
+    if (Status status = count.status(); !status.ok()) return status;
+    return rows;
 }
 
 Status SqliteRecorder::save_figures(std::uint64_t epoch,

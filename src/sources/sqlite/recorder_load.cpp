@@ -5,7 +5,8 @@
 namespace outbox::sqlite {
 namespace {
 
-constexpr std::int64_t kCountLimit = 20'000;  // Above, the backlog is the span of positions.
+constexpr std::int64_t kCountLimit =
+    20'000;  // Above, the backlog of a table whose rows go is the span.
 
 }  // namespace
 
@@ -112,32 +113,37 @@ Result<std::vector<std::string>> SqliteRecorder::load_dead_keys(std::string_view
 Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    std::string wanted;
-    for (std::size_t i = 0; i < table_.tenants.size(); ++i) wanted += i == 0 ? "?" : ", ?";
-    if (!wanted.empty()) wanted = " WHERE tenant_id IN (" + wanted + ")";
-    const auto bind_tenants = [&](Statement& statement) {
-        for (const std::string& tenant : table_.tenants) statement.bind(tenant);
-    };
     Stats stats;
-    Statement count(**database, "SELECT count(*) FROM (SELECT 1 FROM " + table_.sql + wanted +
-                                    " LIMIT " + std::to_string(kCountLimit + 1) + ")");
-    bind_tenants(count);
+    const std::string rows = " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
+                             " AND " + tenant_condition(table_);
+    Statement count(**database, "SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
+                                    std::to_string(kCountLimit + 1) + ")");
     if (count.step()) stats.backlog = count.integer(0);
-    Statement oldest(**database, "SELECT occurred_at, position, (SELECT max(position) FROM " +
-                                     table_.sql + ") FROM " + table_.sql + wanted +
-                                     " ORDER BY position LIMIT 1");
-    bind_tenants(oldest);
+    const std::string time = table_.native ? std::string("t.occurred_at")
+                             : table_.has("occurred_at")
+                                 ? microseconds_of(table_.quoted("occurred_at"))
+                                 : std::string("NULL");
+    const std::string order = "t." + table_.order;
+    Statement oldest(**database, "SELECT " + time + ", " + order + ", (SELECT max(" + order +
+                                     ") FROM " + table_.sql + " t)" + rows + " ORDER BY " + order +
+                                     " LIMIT 1");
     if (oldest.step()) {
+        const bool known = oldest.text(0).data() != nullptr;
         const std::int64_t age_us = std::max<std::int64_t>(now_us() - oldest.integer(0), 0);
-        stats.oldest_age_s = static_cast<double>(age_us) / 1e6;
-        if (stats.backlog > kCountLimit) stats.backlog = oldest.integer(2) - oldest.integer(1) + 1;
+        stats.oldest_age_s = known ? static_cast<double>(age_us) / 1e6 : 0;
+        if (stats.backlog > kCountLimit && !table_.mark) {
+            stats.backlog = oldest.integer(2) - oldest.integer(1) + 1;
+        }
     }
-    Statement others(
-        **database,
-        "SELECT (SELECT count(*) FROM outbox_delivery WHERE source = ?1), "
-        "(SELECT count(*) FROM outbox_dead_letters WHERE source = ?1), " +
-            std::string(table_.name == "outbox_events" ? "(SELECT count(*) FROM outbox_scheduled)"
-                                                       : "0"));
+    Statement others(**database,
+                     std::string("SELECT ") +
+                         (table_.has_side_tables
+                              ? "(SELECT count(*) FROM outbox_delivery WHERE source = ?1), "
+                                "(SELECT count(*) FROM outbox_dead_letters WHERE source = ?1), "
+                              : "0, 0 * length(?1), ") +
+                         (table_.native && table_.name == "outbox_events"
+                              ? "(SELECT count(*) FROM outbox_scheduled)"
+                              : "0"));
     others.bind(table_.source);
     if (others.step()) {
         stats.failing = others.integer(0);

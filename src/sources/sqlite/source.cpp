@@ -1,88 +1,49 @@
 #include "sources/sqlite/source.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/embedded_sql.h"
-#include "core/table_shape.h"
-#include "core/url.h"
 #include "sources/sqlite/client.h"
 #include "sources/sqlite/lease.h"
 #include "sources/sqlite/reader.h"
 #include "sources/sqlite/recorder.h"
+#include "sources/sqlite/scan_reader.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
 namespace {
 
-std::string quote_identifier(std::string_view name) {
-    std::string quoted = "\"";
-    for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return quoted + "\"";
-}
+// The side tables that are missing; `none`: not one is there.
+struct SideTables {
+    bool complete = false;
+    bool none = false;
+};
 
-Result<Table> table_of(const SqliteSourceConfig& config) {
-    Result<std::string> path = database_path(config.url);
-    if (!path.ok()) return path.status();
-    if (!config.mapping.empty()) {
-        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
-                         "[source.table] is for PostgreSQL: on SQLite the relay reads only the "
-                         "tables of `outbox migrate`"};
-    }
-    if (config.after_publish == AfterPublish::kMark) {
-        return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                         "after_publish = mark: the table has no column that could be marked; use "
-                         "after_publish = delete"};
-    }
-    Table table;
-    table.path = *std::move(path);
-    table.name = config.table;
-    table.sql = quote_identifier(config.table);
-    table.source = config.table;
-    table.tenants = config.tenants;
-    std::sort(table.tenants.begin(), table.tenants.end());
-    for (std::size_t i = 0; i < table.tenants.size(); ++i) {
-        table.source += (i == 0 ? "/" : ",") + table.tenants[i];
-    }
-    table.busy_timeout_ms = config.busy_timeout_ms;
-    return table;
-}
-
-Status check_shape(Database& database, const Table& table) {
-    Statement rows(database, "SELECT name FROM pragma_table_info(?)");
-    rows.bind(table.name);
-    std::vector<std::string> columns;
-    while (rows.step()) columns.push_back(rows.string(0));
-    if (Status status = rows.status(); !status.ok()) return status;
-    if (columns.empty()) {
-        return {ErrorCode::kNoSuchTable, Advice::kStop,
-                table.path + " has no table " + table.name +
-                    ". Make it with `outbox migrate --db "
-                    "sqlite://" +
-                    table.path + "`, or name another with --table."};
-    }
-    if (is_native_table(columns)) return {};
-    const auto shape = recognise_table_shape(columns);
-    return {ErrorCode::kTableShape, Advice::kStop,
-            "table " + table.name + " in " + table.path + " was not made by `outbox migrate`" +
-                (shape ? " (it has the shape of the preset \"" + std::string(shape->preset) + "\")"
-                       : std::string()) +
-                ". On SQLite the relay reads only the tables of `outbox migrate`; presets and "
-                "[source.table] are for PostgreSQL."};
+Result<SideTables> look_for_side_tables(Database& database) {
+    Statement count(database,
+                    "SELECT count(*) FROM sqlite_master WHERE name IN ('outbox_lease', "
+                    "'outbox_ledger', 'outbox_delivery', 'outbox_dead_letters', "
+                    "'outbox_route_stats')");
+    const std::int64_t found = count.step() ? count.integer(0) : 0;
+    if (Status status = count.status(); !status.ok()) return status;
+    return SideTables{found == 5, found == 0};
 }
 
 class SqliteSource final : public spi::Source {
   public:
-    explicit SqliteSource(Table table) : table_(std::move(table)) {}
+    explicit SqliteSource(Table table)
+        : table_(std::move(table)),
+          positions_(table_.native ? nullptr : std::make_shared<sources::PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }
-    [[nodiscard]] bool stable_positions() const override { return true; }
+    [[nodiscard]] bool stable_positions() const override { return table_.native; }
 
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
-        return std::unique_ptr<spi::Reader>(std::make_unique<SqliteReader>(table_));
+        if (table_.native) return std::unique_ptr<spi::Reader>(new SqliteReader(table_));
+        return std::unique_ptr<spi::Reader>(new ScanReader(table_, positions_));
     }
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
-        return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_));
+        return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_, positions_));
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<SqliteLease>(table_));
@@ -92,13 +53,20 @@ class SqliteSource final : public spi::Source {
         auto database = Database::open(table_.path, table_.busy_timeout_ms);
         if (!database.ok()) return database.error();
         std::vector<spi::Finding> findings;
-        findings.push_back(
-            {false, "table " + table_.name + " in " + table_.path +
-                        ": the table of outbox migrate; published rows are deleted"});
+        const std::string shape = table_.native           ? "the table of outbox migrate"
+                                  : table_.preset.empty() ? "mapped by [source.table]"
+                                                          : "preset " + table_.preset;
+        findings.push_back({false, "table " + table_.name + " in " + table_.path + ": " + shape +
+                                       "; published rows are " +
+                                       (table_.mark ? "marked" : "deleted")});
         findings.push_back({false,
-                            "order: kept per key; SQLite has one writer at a time, so that "
-                            "position order is commit order"});
-        findings.push_back({false, "index: the read is served by the primary key"});
+                            "order: kept per key; SQLite has one writer at a time, so that the "
+                            "order of rows is the order of commits"});
+        if (Status status = tell_index(**database, findings); !status.ok()) return status;
+        if (!table_.has_side_tables) {
+            findings.push_back(
+                {false, "side tables: they are missing; the relay makes them when it starts"});
+        }
         Statement mode(**database, "PRAGMA journal_mode");
         const bool wal = mode.step() && mode.text(0) == "wal";
         findings.push_back(
@@ -114,36 +82,58 @@ class SqliteSource final : public spi::Source {
     }
 
   private:
+    // The plan of a read that no index serves scans the table; one without a state has no other
+    // rows to step over.
+    Status tell_index(Database& database, std::vector<spi::Finding>& findings) const {
+        for (const std::string& condition : unfinished_conditions(table_)) {
+            if (condition == "1") continue;
+            Statement plan(database, "EXPLAIN QUERY PLAN SELECT t.* FROM " + table_.sql +
+                                         " t WHERE " + condition + " ORDER BY t." + table_.order +
+                                         " LIMIT 500");
+            bool served = true;
+            while (plan.step()) {
+                const std::string line = plan.string(3);
+                const bool scans = line.starts_with("SCAN") || line.starts_with("USE TEMP");
+                served = served && (!scans || line.find("INDEX") != std::string::npos);
+            }
+            if (Status status = plan.status(); !status.ok()) return status;
+            if (served) continue;
+            std::string where = condition;
+            for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
+                where.erase(at, 2);
+            }
+            const std::string column = where.substr(0, where.find("\"", 1) + 1);
+            findings.push_back({false, "index: none serves the read of rows WHERE " + where +
+                                           "; each read scans the whole table. CREATE INDEX " +
+                                           quote_identifier(table_.name + "_unsent") + " ON " +
+                                           table_.sql + " (" + column + ")"});
+            return {};
+        }
+        findings.push_back({false, "index: the read is served by an index"});
+        return {};
+    }
+
     const Table table_;
+    // Shared with the readers and recorders, which must mean the same row by a position. Null
+    // where rows have positions.
+    const std::shared_ptr<sources::PositionMap> positions_;
 };
 
 }  // namespace
 
-Result<std::string> database_path(const std::string& url) {
-    const Result<Url> parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.status();
-    if (parsed->scheme == "sqlite" && !parsed->path.empty() && parsed->authority.empty()) {
-        return parsed->path;
-    }
-    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                     "'" + redact(url) +
-                         "' names no SQLite file: write sqlite:///absolute/path, with three "
-                         "slashes"};
-}
-
 Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig& config) {
-    Result<Table> table = table_of(config);
+    Result<Table> table = name_table(config);
     if (!table.ok()) return table.status();
     auto database = Database::open(table->path, table->busy_timeout_ms);
     if (!database.ok()) return database.error();
-    if (Status status = check_shape(**database, *table); !status.ok()) return status;
-    Statement lease(**database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_route_stats'");
-    const bool complete = lease.step();
-    if (Status status = lease.status(); !status.ok()) return status;
-    lease.reset();
-    if (!complete) {
+    if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
+    const auto side = look_for_side_tables(**database);
+    if (!side.ok()) return side.status();
+    if (config.make_side_tables && !side->complete) {
         const std::string sql(embedded_sql_text("producer/sqlite/side_tables.sql"));
         if (Status status = (*database)->execute(sql); !status.ok()) return status;
+    } else {
+        table->has_side_tables = !side->none;
     }
     return std::unique_ptr<spi::Source>(std::make_unique<SqliteSource>(*std::move(table)));
 }

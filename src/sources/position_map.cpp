@@ -1,6 +1,6 @@
-#include "sources/postgres/position_map.h"
+#include "sources/position_map.h"
 
-namespace outbox::postgres {
+namespace outbox::sources {
 
 spi::Position PositionMap::hold(const std::string& raw_id) {
     const std::lock_guard lock(mutex_);
@@ -53,4 +53,4 @@ std::vector<std::string> PositionMap::raw_ids(std::span<const spi::Position> pos
     return ids;
 }
 
-}  // namespace outbox::postgres
+}  // namespace outbox::sources

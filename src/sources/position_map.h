@@ -9,7 +9,7 @@
 
 #include <outbox/spi/event_batch.h>
 
-namespace outbox::postgres {
+namespace outbox::sources {
 
 /// Makes up positions for rows of tables without a number, for as long as a reader holds them. A
 /// row that comes back after it was let go gets a new position. Thread-safe.
@@ -41,4 +41,4 @@ class PositionMap {
     std::unordered_map<std::string, spi::Position> positions_;  // the newest of each row
 };
 
-}  // namespace outbox::postgres
+}  // namespace outbox::sources

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <outbox/spi/source.h>
+
+#include "sources/known_rows.h"
+#include "sources/sqlite/client.h"
+#include "sources/sqlite/table.h"
+
+namespace outbox::sqlite {
+
+/// Reads a table that a team brought along: each read is one statement over the unfinished rows, in
+/// the order in which they were written, stepping over those that are known.
+class ScanReader final : public spi::Reader {
+  public:
+    /// `positions` is shared with the other readers and recorders of the source.
+    ScanReader(const Table& table, std::shared_ptr<sources::PositionMap> positions);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position> positions) override;
+    void rewind() override;
+
+  private:
+    struct Statements {
+        explicit Statements(Database& database, const Table& table);
+        Statement version;
+        Statement rows;
+        Statement by_id;
+    };
+
+    Result<Statements*> statements();
+    Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& at_end);
+    Status add(const Statement& row, spi::Position position, const std::string& raw_id,
+               spi::EventBatch& out) const;
+    void drop();
+
+    const Table table_;
+    Session session_;
+    std::optional<Statements> statements_;  // Goes before the connection does.
+    sources::KnownRows rows_;
+    std::optional<std::int64_t> version_at_end_;  // The database's, when nothing was left.
+};
+
+}  // namespace outbox::sqlite

@@ -84,8 +84,8 @@ class HttpServer::Impl {
         error_code ec;
         acceptor_.open(endpoint.protocol());
         acceptor_.set_option(tcp::acceptor::reuse_address(true));
-        acceptor_.bind(endpoint, ec);
-        if (!ec) acceptor_.listen(asio::socket_base::max_listen_connections, ec);
+        static_cast<void>(acceptor_.bind(endpoint, ec));
+        if (!ec) static_cast<void>(acceptor_.listen(asio::socket_base::max_listen_connections, ec));
         if (ec)
             throw std::runtime_error("cannot listen on " + address + ":" + std::to_string(port) +
                                      ": " + ec.message() + "; set PORT to a free port");
@@ -137,7 +137,7 @@ class HttpServer::Impl {
             }
         }
         error_code ignored;
-        connection.stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
+        static_cast<void>(connection.stream.socket().shutdown(tcp::socket::shutdown_both, ignored));
         connections_.erase(&connection);
         if (stopping_ && connections_.empty()) grace_.cancel();
     }
@@ -228,7 +228,7 @@ class HttpServer::Impl {
         connection.stream.expires_after(kDiscardTimeout);
         co_await http::async_write(connection.stream, message, into(ec));
         if (ec) co_return;
-        connection.stream.socket().shutdown(tcp::socket::shutdown_send, ec);
+        static_cast<void>(connection.stream.socket().shutdown(tcp::socket::shutdown_send, ec));
         std::array<char, 16 * 1024> scratch;
         for (std::size_t discarded = 0; !ec && discarded < kMaxDiscardBytes;)
             discarded +=
@@ -238,7 +238,7 @@ class HttpServer::Impl {
     void begin_shutdown() {
         stopping_ = true;
         error_code ignored;
-        acceptor_.close(ignored);
+        static_cast<void>(acceptor_.close(ignored));
         for (Connection* connection : connections_)
             if (connection->idle) connection->stream.close();
         if (connections_.empty()) return;

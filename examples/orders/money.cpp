@@ -16,9 +16,9 @@ std::optional<Decimal> read_decimal(std::string_view number) {
     if (const auto e = number.find_first_of("eE"); e != std::string_view::npos) {
         std::string_view exponent = number.substr(e + 1);
         if (exponent.starts_with('+')) exponent.remove_prefix(1);
-        const auto* end = exponent.data() + exponent.size();
-        const auto [stop, error] = std::from_chars(exponent.data(), end, out.exponent);
-        if (error != std::errc() || stop != end) return std::nullopt;
+        const auto [stop, error] =
+            std::from_chars(exponent.data(), exponent.data() + exponent.size(), out.exponent);
+        if (error != std::errc() || stop != exponent.data() + exponent.size()) return std::nullopt;
         if (out.exponent > 1000 || out.exponent < -1000) return std::nullopt;
         number = number.substr(0, e);
     }

@@ -15,7 +15,6 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-using testing::UnorderedElementsAre;
 using Session = InboxBackend::Session;
 using What = ConsumerReport::What;
 

@@ -9,7 +9,6 @@
 namespace outbox::test {
 
 using namespace std::chrono_literals;
-using testing::TestWithParam;
 
 constexpr spi::ReadLimits kAll{1000, std::size_t{1} << 20};
 

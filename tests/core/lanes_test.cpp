@@ -104,7 +104,9 @@ class Model {
     void resume(LaneKey key) {
         check();
         lanes_.resume(key);
-        if (holds_[key] > 0 && --holds_[key] == 0) blocked_.erase(key);
+        int& holds = holds_[key];
+        if (holds > 0) --holds;
+        if (holds == 0) blocked_.erase(key);
     }
     void take_due(std::int64_t passed_us, std::size_t limit) {
         if (!due_.empty()) return;

@@ -93,8 +93,8 @@ class RelayTest : public testing::Test {
 
     void insert(int count) {
         for (int i = 0; i < count; ++i) {
-            table.insert("e" + std::to_string(inserted), "k" + std::to_string(inserted % kKeys));
-            ++inserted;
+            table_.insert("e" + std::to_string(inserted_), "k" + std::to_string(inserted_ % kKeys));
+            ++inserted_;
         }
     }
     static std::size_t distinct(const Destination& at) {
@@ -111,81 +111,81 @@ class RelayTest : public testing::Test {
             ASSERT_GT(record.position, last[*record.key]) << record.id;
             last[*record.key] = record.position;
         }
-        EXPECT_EQ(seen.size(), static_cast<std::size_t>(inserted));
+        EXPECT_EQ(seen.size(), static_cast<std::size_t>(inserted_));
     }
 
-    Table table;
-    std::shared_ptr<Destination> destination = std::make_shared<Destination>();
-    int inserted = 0;
+    Table table_;
+    std::shared_ptr<Destination> destination_ = std::make_shared<Destination>();
+    int inserted_ = 0;
 };
 
 TEST_F(RelayTest, PublishesEverythingAndStopsWithAnEmptyTable) {
     insert(500);
-    Running running(table, {destination}, "a");
+    Running running(table_, {destination_}, "a");
     ASSERT_TRUE(
-        eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
     EXPECT_TRUE(running.relay().health().leading);
     EXPECT_TRUE(running.stop().ok());
-    expect_complete_and_ordered(*destination);
-    EXPECT_EQ(destination->records().size(), 500U);
-    EXPECT_EQ(table.owner(), "");
+    expect_complete_and_ordered(*destination_);
+    EXPECT_EQ(destination_->records().size(), 500U);
+    EXPECT_EQ(table_.owner(), "");
 }
 
 TEST_F(RelayTest, TwoRelaysHandOverWithoutLossOrDisorder) {
-    auto first = std::make_unique<Running>(table, std::vector{destination}, "a");
-    ASSERT_TRUE(eventually(kDeadline, "a leads", [&] { return table.owner() == "a"; }));
-    auto second = std::make_unique<Running>(table, std::vector{destination}, "b");
+    auto first = std::make_unique<Running>(table_, std::vector{destination_}, "a");
+    ASSERT_TRUE(eventually(kDeadline, "a leads", [&] { return table_.owner() == "a"; }));
+    auto second = std::make_unique<Running>(table_, std::vector{destination_}, "b");
     for (int round = 0; round < 4; ++round) {
         insert(300);
         // Stopped in the middle of its work.
-        const auto half = static_cast<std::size_t>(inserted - 150);
+        const auto half = static_cast<std::size_t>(inserted_ - 150);
         ASSERT_TRUE(eventually(kDeadline, "half is through",
-                               [&] { return distinct(*destination) >= half; }));
+                               [&] { return distinct(*destination_) >= half; }));
         EXPECT_TRUE(first->stop().ok());
         std::swap(first, second);
-        second =
-            std::make_unique<Running>(table, std::vector{destination}, round % 2 == 0 ? "a" : "b");
+        second = std::make_unique<Running>(table_, std::vector{destination_},
+                                           round % 2 == 0 ? "a" : "b");
     }
     ASSERT_TRUE(
-        eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
     EXPECT_TRUE(first->stop().ok());
     EXPECT_TRUE(second->stop().ok());
-    expect_complete_and_ordered(*destination);
+    expect_complete_and_ordered(*destination_);
     // A graceful stop records everything: nothing is sent twice.
-    EXPECT_EQ(destination->records().size(), static_cast<std::size_t>(inserted));
+    EXPECT_EQ(destination_->records().size(), static_cast<std::size_t>(inserted_));
 }
 
 TEST_F(RelayTest, ALostLeaseEndsOneTermAndTheOtherRelayGoesOn) {
-    Running first(table, {destination}, "a");
-    Running second(table, {destination}, "b");
+    Running first(table_, {destination_}, "a");
+    Running second(table_, {destination_}, "b");
     for (int round = 0; round < 3; ++round) {
         insert(200);
-        const std::uint64_t epoch = table.epoch();
-        table.drop_lease();
-        ASSERT_TRUE(eventually(kDeadline, "a new epoch", [&] { return table.epoch() > epoch; }));
+        const std::uint64_t epoch = table_.epoch();
+        table_.drop_lease();
+        ASSERT_TRUE(eventually(kDeadline, "a new epoch", [&] { return table_.epoch() > epoch; }));
         ASSERT_TRUE(
-            eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
+            eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
     }
     EXPECT_TRUE(first.stop().ok());
     EXPECT_TRUE(second.stop().ok());
-    expect_complete_and_ordered(*destination);
+    expect_complete_and_ordered(*destination_);
 }
 
 TEST_F(RelayTest, SurvivesTheLossOfTheDatabase) {
-    Running running(table, {destination}, "a");
+    Running running(table_, {destination_}, "a");
     insert(100);
-    ASSERT_TRUE(eventually(kDeadline, "it works", [&] { return distinct(*destination) > 0; }));
-    table.set_away(true);
+    ASSERT_TRUE(eventually(kDeadline, "it works", [&] { return distinct(*destination_) > 0; }));
+    table_.set_away(true);
     insert(200);
     ASSERT_TRUE(eventually(kDeadline, "the loss is noticed",
                            [&] { return !running.relay().health().database; }));
-    table.set_away(false);
+    table_.set_away(false);
     ASSERT_TRUE(
-        eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
     EXPECT_TRUE(eventually(kDeadline, "it is healthy again",
                            [&] { return running.relay().health().database; }));
     EXPECT_TRUE(running.stop().ok());
-    expect_complete_and_ordered(*destination);
+    expect_complete_and_ordered(*destination_);
 }
 
 TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {
@@ -193,44 +193,45 @@ TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {
     other->set_down(true);
     insert(200);
     {
-        Running running(table, {destination, other}, "a");
+        Running running(table_, {destination_, other}, "a");
         ASSERT_TRUE(eventually(kDeadline, "one route is through",
-                               [&] { return distinct(*destination) == 200; }));
+                               [&] { return distinct(*destination_) == 200; }));
         EXPECT_TRUE(running.stop().ok());
     }
-    EXPECT_EQ(table.unfinished(), 200U);
+    EXPECT_EQ(table_.unfinished(), 200U);
     other->set_down(false);
-    Running running(table, {destination, other}, "b");
+    Running running(table_, {destination_, other}, "b");
     ASSERT_TRUE(
-        eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
     EXPECT_TRUE(running.stop().ok());
-    expect_complete_and_ordered(*destination);
+    expect_complete_and_ordered(*destination_);
     expect_complete_and_ordered(*other);
     // The ledger says what the first route had finished: it is not sent again.
-    EXPECT_EQ(destination->records().size(), 200U);
+    EXPECT_EQ(destination_->records().size(), 200U);
 }
 
 TEST_F(RelayTest, APoisonEventGoesToTheDeadLettersAndItsKeyGoesOn) {
-    destination->fail("e3", {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 1'000);
-    destination->fail("e5", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "not now"}, 1'000);
+    destination_->fail("e3", {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 1'000);
+    destination_->fail("e5", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "not now"},
+                       1'000);
     insert(100);
-    Running running(table, {destination}, "a");
+    Running running(table_, {destination_}, "a");
     ASSERT_TRUE(
-        eventually(kDeadline, "the table is empty", [&] { return table.unfinished() == 0; }));
-    EXPECT_EQ(table.dead(), 2U);
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
+    EXPECT_EQ(table_.dead(), 2U);
     EXPECT_TRUE(running.stop().ok());
-    EXPECT_EQ(distinct(*destination), 98U);
+    EXPECT_EQ(distinct(*destination_), 98U);
 }
 
 TEST_F(RelayTest, StopsWithinTheGraceTimeWhileTheDestinationKeepsSilent) {
     insert(50);
-    destination->set_paused(true);
-    Running running(table, {destination}, "a");
+    destination_->set_paused(true);
+    Running running(table_, {destination_}, "a");
     ASSERT_TRUE(eventually(kDeadline, "events are under way",
                            [&] { return running.relay().stats(0).in_flight > 0; }));
     EXPECT_TRUE(running.stop().ok());
-    EXPECT_EQ(table.owner(), "");
-    EXPECT_EQ(table.unfinished(), 50U);
+    EXPECT_EQ(table_.owner(), "");
+    EXPECT_EQ(table_.unfinished(), 50U);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Fiber::~Fiber() = default;
 
 void Fiber::enter(unsigned high, unsigned low) {
     const auto self = (static_cast<std::uintptr_t>(high) << 32) | low;
-    reinterpret_cast<Fiber*>(self)->run();
+    reinterpret_cast<Fiber*>(self)->run();  // NOLINT(performance-no-int-to-ptr): makecontext's
 }
 
 void Fiber::run() {

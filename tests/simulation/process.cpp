@@ -36,7 +36,6 @@ RelayProcess::RelayProcess(World& world, Database& database, Judge& judge, Broke
                            const Settings& settings, int number)
     : world_(world),
       judge_(judge),
-      settings_(settings),
       number_(number),
       source_(world, database, judge, settings, number),
       clock_(world, database.wall_offset_us, kBootedAgoUs * number),

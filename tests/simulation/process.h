@@ -51,7 +51,6 @@ class RelayProcess {
 
     World& world_;
     Judge& judge_;
-    const Settings& settings_;
     int number_;
     SimSource source_;
     SimClock clock_;

@@ -37,7 +37,7 @@ class SimReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
         std::vector<SimEvent> found;
         bool complete = false;
-        const Status read = c_.wire.call([&]() -> Status {
+        Status read = c_.wire.call([&]() -> Status {
             found = look(limits, complete);
             return {};
         });
@@ -63,7 +63,7 @@ class SimReader final : public spi::Reader {
     }
     Status fetch(std::span<const Position> positions, spi::EventBatch& out) override {
         std::vector<SimEvent> found;
-        const Status read = c_.wire.call([&]() -> Status {
+        Status read = c_.wire.call([&]() -> Status {
             found.clear();
             for (const Position position : positions) {
                 const auto row = c_.database.rows().find(position);

@@ -19,7 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 // A reader of the source that is turned by the test's thread.
 class Route {
@@ -243,7 +242,7 @@ class StreamRights : public Stream {
     // A role that may do all that polling needs.
     void SetUp() override {
         Stream::SetUp();
-        role_ = "relay_" + std::to_string(roles_++);
+        role_ = "relay_" + std::to_string(roles++);
         pg_.exec("DROP ROLE IF EXISTS " + role_ + "; CREATE ROLE " + role_ +
                  " LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_);
     }
@@ -256,7 +255,7 @@ class StreamRights : public Stream {
     std::string role_;
 
   private:
-    static inline int roles_ = 0;
+    static inline int roles = 0;
 };
 
 TEST_F(StreamRights, AreNamedWithTheStatementsThatGiveThemAndThePathChangesOnceTheyAreGiven) {

@@ -1,8 +1,5 @@
 #include "consumer/libpq_store.h"
 
-#include <chrono>
-#include <libpq-events.h>
-#include <poll.h>
 #include <unordered_map>
 #include <utility>
 
@@ -13,13 +10,6 @@
 
 namespace outbox::consumer {
 namespace {
-
-// A handler may run long, so no statement_timeout; but a session whose client is gone must not keep
-// the mailbox: the kernel notices a dead peer in about 10 s, and the server asks each second.
-constexpr const char* kSession =
-    "SET client_min_messages = warning; SET standard_conforming_strings = on; "
-    "SET client_connection_check_interval = '1s'; SET tcp_keepalives_idle = 5; "
-    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
 constexpr const char* kHold =
     "SELECT pg_try_advisory_lock(hashtextextended('outbox_mailbox ' || $1, "
@@ -99,12 +89,17 @@ constexpr const char* kBuryAgain =
     "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
     "WHERE consumer = $1 AND message_id = $2";
 
-struct Statement {
-    const char* name;
-    const char* sql;
-    int parameters;
-};
-constexpr Statement kStatements[] = {
+constexpr const char* kRights =
+    "SELECT 1 WHERE has_table_privilege('outbox_mailbox', 'SELECT') "
+    "AND has_table_privilege('outbox_mailbox', 'DELETE') "
+    "AND has_table_privilege('outbox_inbox', 'SELECT') "
+    "AND has_table_privilege('outbox_inbox', 'INSERT') "
+    "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
+    "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
+    "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
+    "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')";
+
+constexpr LibpqSession::Statement kStatements[] = {
     {"outbox_hold", kHold, 1},
     {"outbox_fetch", kFetch, 5},
     {"outbox_fetch_only", kFetchOnly, 2},
@@ -134,171 +129,35 @@ void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatc
     }
 }
 
-// "FATAL:  28P01: ..." -> "28P01": a failed connection tells its state only in the verbose text.
-std::string_view state_in(std::string_view message) {
-    constexpr std::size_t kStateSize = 5;
-    const auto at = message.find(":  ");
-    if (at == std::string_view::npos) return {};
-    const std::string_view rest = message.substr(at + 3);
-    if (rest.size() <= kStateSize || rest[kStateSize] != ':') return {};
-    const std::string_view state = rest.substr(0, kStateSize);
-    constexpr std::string_view kLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return state.find_first_not_of(kLetters) == std::string_view::npos ? state : std::string_view();
-}
-
-bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
-                     std::chrono::steady_clock::time_point deadline) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    pollfd entry{PQsocket(connection),
-                 static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
-    return left.count() > 0 && ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
-}
-
-// libpq's message quotes the URL, its password included: only what stands before is passed on.
-void check_url(const std::string& url) {
-    char* message = nullptr;
-    PQconninfoOption* parsed = PQconninfoParse(url.c_str(), &message);
-    if (parsed != nullptr) {
-        PQconninfoFree(parsed);
-        return;
-    }
-    const std::string reason(message == nullptr ? "out of memory" : message);
-    PQfreemem(message);
-    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                "not a PostgreSQL URL (" + reason.substr(0, reason.find_first_of("\"\n")) +
-                    "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
-                    "characters");
-}
-
 }  // namespace
 
 LibpqStore::LibpqStore(std::string url, const MailboxOptions& options)
-    : url_(std::move(url)),
+    : session_(std::move(url), options.connect_timeout_s, kStatements, kRights),
       mailbox_(options.mailbox),
-      consumer_(options.consumer),
-      connect_timeout_s_(options.connect_timeout_s) {}
+      consumer_(options.consumer) {}
 
 Status LibpqStore::connect() {
-    if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
-    disconnect();
-    Status status = open();
-    if (status.ok()) status = set_up();
-    if (!status.ok()) disconnect();
-    return status;
+    if (!session_.sound()) disconnect();
+    return session_.connect();
 }
 
 void LibpqStore::disconnect() {
-    connection_.reset();
+    session_.disconnect();
     held_ = false;
 }
 
-Status LibpqStore::open() {
-    const std::string timeout = std::to_string(connect_timeout_s_);
-    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
-                           "client_encoding", nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer", url_.c_str(), "UTF8", nullptr};
-    connection_.reset(PQconnectStartParams(names, values, 1));
-    if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
-    PGconn* connection = connection_.get();
-    // Only so does a refused connection tell its SQLSTATE.
-    PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
-    const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
-    auto state =
-        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        if (!wait_for_socket(connection, state, deadline)) {
-            return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                    "connecting to the mailbox's database: no answer within " + timeout + " s"};
-        }
-        state = PQconnectPoll(connection);
-    }
-    if (state == PGRES_POLLING_OK) {
-        PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
-        return {};
-    }
-    const std::string_view message = PQerrorMessage(connection);
-    ErrorInfo error = pg_error(state_in(message), message, "connecting to the mailbox's database");
-    if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
-    return error;
+Status LibpqStore::commit() {
+    return session_.commit();
 }
 
-Status LibpqStore::set_up() {
-    if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
-    for (const Statement& statement : kStatements) {
-        const PgResult prepared(PQprepare(connection_.get(), statement.name, statement.sql,
-                                          statement.parameters, nullptr));
-        if (!succeeded(prepared.get())) {
-            return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
-        }
-    }
-    const PgResult rights(PQexec(connection_.get(),
-                                 "SELECT 1 WHERE has_table_privilege('outbox_mailbox', 'SELECT') "
-                                 "AND has_table_privilege('outbox_mailbox', 'DELETE') "
-                                 "AND has_table_privilege('outbox_inbox', 'SELECT') "
-                                 "AND has_table_privilege('outbox_inbox', 'INSERT') "
-                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
-                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
-                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
-                                 "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')"));
-    if (!succeeded(rights.get())) {
-        return pg_error(connection_.get(), rights.get(), "looking for rights");
-    }
-    if (PQntuples(rights.get()) == 0) {
-        return pg_error("42501", "the user may not read and write the consumer's tables",
-                        "preparing the consumer");
-    }
-    watch_results();
-    return {};
-}
-
-// A handler's own statements are not seen here, but their errors decide what a failure means.
-void LibpqStore::watch_results() {
-    PQregisterEventProc(
-        connection_.get(),
-        [](PGEventId event, void* info, void* store) {
-            return LibpqStore::on_result(event, info, store);
-        },
-        "outbox consumer", this);
-}
-
-int LibpqStore::on_result(int event, void* info, void* store) {
-    if (event != PGEVT_RESULTCREATE) return 1;
-    const PGresult* result = static_cast<PGEventResultCreate*>(info)->result;
-    if (PQresultStatus(result) != PGRES_FATAL_ERROR) return 1;
-    auto& self = *static_cast<LibpqStore*>(store);
-    const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    self.error_state_ = state == nullptr ? "" : state;
-    self.error_text_ = text == nullptr ? "" : text;
-    return 1;
-}
-
-Status LibpqStore::run(const char* sql, const char* doing) {
-    const PgResult result(PQexec(connection_.get(), sql));
-    if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), doing));
-}
-
-Result<PgResult> LibpqStore::execute(const char* statement, const Params& params,
-                                     const char* doing) {
-    PgResult result = params.execute_prepared(connection_.get(), statement);
-    if (succeeded(result.get())) return result;
-    return lost(pg_error(connection_.get(), result.get(), doing));
-}
-
-// An error that is the database's may outlive the session (tables made again, statements dropped by
-// a handler's DISCARD): the next `connect` starts afresh.
-ErrorInfo LibpqStore::lost(ErrorInfo error) {
-    if (error.advice == Advice::kRetryDestination) disconnect();
-    return error;
+Status LibpqStore::roll_back(ErrorInfo& cause) {
+    return session_.roll_back(cause);
 }
 
 Result<bool> LibpqStore::hold_mailbox() {
-    if (held_) return true;
+    if (held_ && session_.connected()) return true;
     const Result<PgResult> result =
-        execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
+        session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
     if (!result.ok()) return result.status();
     held_ = cell(result->get(), 0, 0) == std::string_view("\x01", 1);
     return held_;
@@ -309,7 +168,8 @@ Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::E
     params.text(mailbox_);
     if (!choice.only.empty()) {
         params.untyped(array_literal(choice.only));
-        const Result<PgResult> rows = execute("outbox_fetch_only", params, "reading the mailbox");
+        const Result<PgResult> rows =
+            session_.execute("outbox_fetch_only", params, "reading the mailbox");
         if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
         return rows.status();
     }
@@ -317,7 +177,7 @@ Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::E
         .untyped(array_literal(choice.without_positions))
         .number(static_cast<std::int64_t>(limits.max_messages))
         .number(static_cast<std::int64_t>(limits.max_bytes));
-    const Result<PgResult> rows = execute("outbox_fetch", params, "reading the mailbox");
+    const Result<PgResult> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
     if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
     return rows.status();
 }
@@ -325,20 +185,20 @@ Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::E
 Status LibpqStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
     params.text(consumer_).number(static_cast<std::int64_t>(limit));
-    const Result<PgResult> rows = execute("outbox_retries", params, "reading dead letters");
+    const Result<PgResult> rows =
+        session_.execute("outbox_retries", params, "reading dead letters");
     if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);
     return rows.status();
 }
 
 Result<Taken> LibpqStore::begin(const spi::EventView& message) {
-    if (!connection_ || !held_) {
+    if (!session_.connected() || !held_) {
         return ErrorInfo{ErrorCode::kConnectionLost,
                          Advice::kRetryDestination,
                          {},
                          "the session ended with the message before; a new one is made"};
     }
-    error_state_.clear();
-    if (Status status = run("BEGIN", "beginning a transaction"); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
     Params params;
     if (message.position == 0) {
         params.text(consumer_).text(message.id);
@@ -364,17 +224,16 @@ Result<std::vector<Taken>> LibpqStore::begin_all(std::span<const spi::EventView>
             return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
         }
     }
-    if (!connection_ || !held_) {
+    if (!session_.connected() || !held_) {
         return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
     }
-    error_state_.clear();
-    if (Status status = run("BEGIN", "beginning a transaction"); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
     Params params;
     params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
     params.untyped(array_literal(times));
-    const Result<PgResult> rows = execute("outbox_take_all", params, "taking messages");
+    const Result<PgResult> rows = session_.execute("outbox_take_all", params, "taking messages");
     if (!rows.ok()) {
-        const Status ended = connection_ ? end_transaction() : Status();
+        const Status ended = session_.end_transaction();
         return ended.ok() ? rows.status() : ended;
     }
     std::vector<Taken> taken(messages.size(), Taken::kGone);
@@ -386,70 +245,13 @@ Result<std::vector<Taken>> LibpqStore::begin_all(std::span<const spi::EventView>
 }
 
 Result<Taken> LibpqStore::take(const char* statement, const Params& params) {
-    const Result<PgResult> counts = execute(statement, params, "taking a message");
+    const Result<PgResult> counts = session_.execute(statement, params, "taking a message");
     if (!counts.ok()) {
-        const Status ended = connection_ ? end_transaction() : Status();
+        const Status ended = session_.end_transaction();
         return ended.ok() ? counts.status() : ended;
     }
     if (big_endian(cell(counts->get(), 0, 0)) == 0) return Taken::kGone;
     return big_endian(cell(counts->get(), 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
-}
-
-Status LibpqStore::commit() {
-    const auto handler_failed = [&](const std::string& what) {
-        return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
-    };
-    switch (PQtransactionStatus(connection_.get())) {
-        case PQTRANS_INTRANS:
-            break;
-        case PQTRANS_INERROR: {
-            ErrorInfo cause =
-                handler_failed("a statement of the handler failed and it went on: " + error_text_);
-            const Status ended = roll_back(cause);
-            return ended.ok() ? Status(std::move(cause)) : ended;
-        }
-        case PQTRANS_IDLE:
-            return handler_failed(
-                "the handler ended the transaction; it must neither commit nor roll back");
-        case PQTRANS_ACTIVE:
-            disconnect();
-            return handler_failed("the handler left a statement of its own running");
-        case PQTRANS_UNKNOWN:
-            return end_transaction();
-    }
-    const PgResult result(PQexec(connection_.get(), "COMMIT"));
-    if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), "committing"));
-}
-
-Status LibpqStore::roll_back(ErrorInfo& cause) {
-    if (PQtransactionStatus(connection_.get()) == PQTRANS_ACTIVE) {
-        disconnect();
-        return {};
-    }
-    if (Status ended = end_transaction(); !ended.ok()) return ended;
-    constexpr std::string_view kConflictClass = "40";
-    if (error_state_.starts_with(kConflictClass)) {
-        cause = pg_error(error_state_, error_text_, "applying a message");
-    }
-    return {};
-}
-
-// Leaves no transaction open; an error when the session had to be given up for it.
-Status LibpqStore::end_transaction() {
-    switch (PQtransactionStatus(connection_.get())) {
-        case PQTRANS_IDLE:
-            return {};
-        case PQTRANS_INTRANS:
-        case PQTRANS_INERROR:
-            return run("ROLLBACK", "rolling back");
-        case PQTRANS_ACTIVE:
-        case PQTRANS_UNKNOWN:
-            break;
-    }
-    const std::string reason = PQerrorMessage(connection_.get());
-    disconnect();
-    return pg_error({}, reason, "applying a message");
 }
 
 Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
@@ -463,8 +265,9 @@ Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
             .number_or_null(message_time_us(message));
     }
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    return execute(message.position == 0 ? "outbox_bury_again" : "outbox_bury", params,
-                   "moving a message to outbox_inbox_dead_letters")
+    return session_
+        .execute(message.position == 0 ? "outbox_bury_again" : "outbox_bury", params,
+                 "moving a message to outbox_inbox_dead_letters")
         .status();
 }
 
@@ -475,7 +278,7 @@ namespace outbox {
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler handler,
                                        MailboxOptions options) {
     options = consumer::checked(std::move(options));
-    consumer::check_url(url);
+    consumer::check_postgres_url(url);
     auto store = std::make_unique<consumer::LibpqStore>(url, options);
     const consumer::LibpqStore& session = *store;
     return consumer::make_mailbox_consumer(

@@ -5,7 +5,7 @@
 
 #include <outbox/consumer/mailbox.h>
 
-#include "consumer/libpq_transaction.h"
+#include "consumer/libpq_session.h"
 #include "consumer/mailbox_store.h"
 
 namespace outbox::consumer {
@@ -16,7 +16,7 @@ class LibpqStore final : public MailboxStore {
   public:
     LibpqStore(std::string url, const MailboxOptions& options);
 
-    [[nodiscard]] PGconn* connection() const { return connection_.get(); }
+    [[nodiscard]] PGconn* connection() const { return session_.connection(); }
 
     Status connect() override;
     void disconnect() override;
@@ -31,25 +31,12 @@ class LibpqStore final : public MailboxStore {
     Status bury(const spi::EventView& message, const Burial& burial) override;
 
   private:
-    Status open();
-    Status set_up();
-    Status run(const char* sql, const char* doing);
-    Result<PgResult> execute(const char* statement, const Params& params, const char* doing);
     Result<Taken> take(const char* statement, const Params& params);
-    Status end_transaction();
-    ErrorInfo lost(ErrorInfo error);
-    void watch_results();
-    static int on_result(int event, void* info, void* store);
 
-    std::string url_;
+    LibpqSession session_;
     std::string mailbox_;
     std::string consumer_;
-    int connect_timeout_s_;
-    PgConnection connection_;
     bool held_ = false;
-    // The last error that the server sent, the handler's statements included.
-    std::string error_state_;
-    std::string error_text_;
 };
 
 }  // namespace outbox::consumer

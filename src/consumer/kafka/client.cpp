@@ -1,0 +1,242 @@
+#include "consumer/kafka/client.h"
+
+#include <array>
+#include <librdkafka/rdkafka.h>
+#include <nlohmann/json.hpp>
+
+#include "core/url.h"
+
+namespace outbox::consumer::kafka {
+namespace {
+
+constexpr std::size_t kErrorBytes = 512;
+
+struct DestroyList {
+    void operator()(rd_kafka_topic_partition_list_t* list) const {
+        rd_kafka_topic_partition_list_destroy(list);
+    }
+};
+using List = std::unique_ptr<rd_kafka_topic_partition_list_t, DestroyList>;
+
+List list_of(const std::vector<TopicPartition>& partitions) {
+    List list(rd_kafka_topic_partition_list_new(static_cast<int>(partitions.size())));
+    for (const TopicPartition& where : partitions) {
+        rd_kafka_topic_partition_list_add(list.get(), where.topic.c_str(), where.partition);
+    }
+    return list;
+}
+
+std::vector<TopicPartition> partitions_of(const rd_kafka_topic_partition_list_t* list) {
+    std::vector<TopicPartition> out;
+    for (int i = 0; i < list->cnt; ++i) {
+        out.push_back({list->elems[i].topic, list->elems[i].partition});
+    }
+    return out;
+}
+
+std::string_view view(const void* data, std::size_t size) {
+    if (data == nullptr) return {};
+    return {static_cast<const char*>(data), size};
+}
+
+bool is_secret(const std::string& name) {
+    return name.find("password") != std::string::npos || name.find("secret") != std::string::npos ||
+           name.find("key.pem") != std::string::npos;
+}
+
+void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
+              const char* /*text*/) {}
+
+}  // namespace
+
+void Record::Destroy::operator()(rd_kafka_message_s* message) const {
+    rd_kafka_message_destroy(message);
+}
+
+std::string_view Record::topic() const {
+    return rd_kafka_topic_name(message_->rkt);
+}
+int Record::partition() const {
+    return message_->partition;
+}
+std::int64_t Record::offset() const {
+    return message_->offset;
+}
+std::string_view Record::key() const {
+    return view(message_->key, message_->key_len);
+}
+std::string_view Record::payload() const {
+    return view(message_->payload, message_->len);
+}
+std::size_t Record::bytes() const {
+    return message_->key_len + message_->len;
+}
+
+std::string_view Record::id() const {
+    rd_kafka_headers_t* headers = nullptr;
+    if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return {};
+    const void* value = nullptr;
+    std::size_t size = 0;
+    if (rd_kafka_header_get_last(headers, "id", &value, &size) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return {};
+    }
+    return view(value, size);
+}
+
+std::string Record::headers_json() const {
+    rd_kafka_headers_t* headers = nullptr;
+    if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return {};
+    auto json = nlohmann::ordered_json::object();
+    const char* name = nullptr;
+    const void* value = nullptr;
+    std::size_t size = 0;
+    for (std::size_t i = 0;
+         rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+         ++i) {
+        const std::string_view text(name);
+        if (text != "id") json[name] = std::string(view(value, size));
+    }
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::string>& settings,
+                                             GroupEvents events) {
+    std::unique_ptr<Client> client(new Client(std::move(events)));
+    rd_kafka_conf_t* conf = rd_kafka_conf_new();
+    char error[kErrorBytes] = "";
+    for (const auto& [name, value] : settings) {
+        if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), error, sizeof error) ==
+            RD_KAFKA_CONF_OK) {
+            continue;
+        }
+        rd_kafka_conf_destroy(conf);
+        // The library's text repeats the value.
+        return ErrorInfo{
+            ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "kafka." + name + ": " +
+                (is_secret(name) ? std::string("the value is not valid") : std::string(error))};
+    }
+    rd_kafka_conf_set_opaque(conf, client.get());
+    rd_kafka_conf_set_log_cb(conf, drop_log);
+    rd_kafka_conf_set_rebalance_cb(conf, [](rd_kafka_t* handle, rd_kafka_resp_err_t code,
+                                            rd_kafka_topic_partition_list_t* list, void* opaque) {
+        Client::on_rebalance(handle, code, list, opaque);
+    });
+    rd_kafka_conf_set_error_cb(conf,
+                               [](rd_kafka_t* handle, int code, const char* reason, void* opaque) {
+                                   Client::on_error(handle, code, reason, opaque);
+                               });
+    client->handle_ = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
+    if (client->handle_ == nullptr) {
+        rd_kafka_conf_destroy(conf);
+        return ErrorInfo{ErrorCode::kConfigInvalid,
+                         Advice::kStop,
+                         {},
+                         std::string("making a Kafka consumer: ") + redact(error)};
+    }
+    rd_kafka_poll_set_consumer(client->handle_);
+    return client;
+}
+
+Client::~Client() {
+    if (handle_ == nullptr) return;
+    close();
+    rd_kafka_destroy(handle_);
+}
+
+Status Client::subscribe(const std::vector<std::string>& topics) {
+    List list(rd_kafka_topic_partition_list_new(static_cast<int>(topics.size())));
+    for (const std::string& topic : topics) {
+        rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
+    }
+    const auto code = rd_kafka_subscribe(handle_, list.get());
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) return {};
+    return {ErrorCode::kConfigInvalid, Advice::kStop,
+            std::string("subscribing to the topics: ") + rd_kafka_err2str(code),
+            rd_kafka_err2name(code)};
+}
+
+std::optional<Record> Client::poll(int timeout_ms) {
+    rd_kafka_message_t* message = rd_kafka_consumer_poll(handle_, timeout_ms);
+    if (message == nullptr) return std::nullopt;
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) return Record(message);
+    const Record owner(message);
+    const bool unknown = message->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    events_.trouble({unknown ? ErrorCode::kTopicUnknown : ErrorCode::kSinkUnavailable,
+                     Advice::kRetryDestination, rd_kafka_err2name(message->err),
+                     "reading from Kafka: " + redact(rd_kafka_message_errstr(message))});
+    return std::nullopt;
+}
+
+void Client::pause(const std::vector<TopicPartition>& partitions) {
+    if (!partitions.empty()) rd_kafka_pause_partitions(handle_, list_of(partitions).get());
+}
+
+void Client::resume(const std::vector<TopicPartition>& partitions) {
+    if (!partitions.empty()) rd_kafka_resume_partitions(handle_, list_of(partitions).get());
+}
+
+void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait) {
+    if (offsets.empty()) return;
+    List list(rd_kafka_topic_partition_list_new(static_cast<int>(offsets.size())));
+    for (const PlacedOffset& placed : offsets) {
+        rd_kafka_topic_partition_list_add(list.get(), placed.where.topic.c_str(),
+                                          placed.where.partition)
+            ->offset = placed.offset;
+    }
+    // A failure costs repeats, which the inbox drops; the next commit tries again.
+    static_cast<void>(rd_kafka_commit(handle_, list.get(), wait ? 0 : 1));
+}
+
+std::optional<std::int64_t> Client::end_of(const TopicPartition& where) const {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    if (rd_kafka_get_watermark_offsets(handle_, where.topic.c_str(), where.partition, &low,
+                                       &high) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+        high < 0) {
+        return std::nullopt;
+    }
+    return high;
+}
+
+void Client::close() {
+    if (closed_) return;
+    closed_ = true;
+    rd_kafka_consumer_close(handle_);
+}
+
+void Client::on_rebalance(rd_kafka_s* /*handle*/, int error, rd_kafka_topic_partition_list_s* list,
+                          void* client) {
+    static_cast<Client*>(client)->rebalance(error, list);
+}
+
+void Client::rebalance(int error, rd_kafka_topic_partition_list_s* list) {
+    const std::vector<TopicPartition> partitions = partitions_of(list);
+    rd_kafka_error_t* failure = nullptr;
+    if (error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        const auto starts = events_.given(partitions);
+        for (std::size_t i = 0; i < partitions.size(); ++i) {
+            if (starts[i]) list->elems[i].offset = *starts[i];
+        }
+        failure = rd_kafka_incremental_assign(handle_, list);
+    } else {
+        events_.taken(partitions, rd_kafka_assignment_lost(handle_) != 0);
+        failure = rd_kafka_incremental_unassign(handle_, list);
+    }
+    if (failure == nullptr) return;
+    events_.trouble({ErrorCode::kSinkUnavailable, Advice::kRetryDestination,
+                     rd_kafka_error_name(failure), rd_kafka_error_string(failure)});
+    rd_kafka_error_destroy(failure);
+}
+
+void Client::on_error(rd_kafka_s* /*handle*/, int error, const char* reason, void* client) {
+    const auto code = static_cast<rd_kafka_resp_err_t>(error);
+    const GroupEvents& events = static_cast<Client*>(client)->events_;
+    if (!events.trouble) return;
+    events.trouble({ErrorCode::kSinkUnavailable, Advice::kRetryDestination, rd_kafka_err2name(code),
+                    "Kafka: " + redact(reason)});
+}
+
+}  // namespace outbox::consumer::kafka

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+struct rd_kafka_s;
+struct rd_kafka_message_s;
+struct rd_kafka_topic_partition_list_s;
+
+namespace outbox::consumer::kafka {
+
+struct TopicPartition {
+    std::string topic;
+    int partition = 0;
+    friend auto operator<=>(const TopicPartition&, const TopicPartition&) = default;
+};
+
+struct PlacedOffset {
+    TopicPartition where;
+    std::int64_t offset = 0;
+};
+
+/// One record; owns its bytes.
+class Record {
+  public:
+    explicit Record(rd_kafka_message_s* message) : message_(message) {}
+
+    [[nodiscard]] std::string_view topic() const;
+    [[nodiscard]] int partition() const;
+    [[nodiscard]] std::int64_t offset() const;
+    [[nodiscard]] std::string_view key() const;      ///< Null data: none.
+    [[nodiscard]] std::string_view payload() const;  ///< Null data: a tombstone.
+    [[nodiscard]] std::size_t bytes() const;
+
+    /// The header `id`; empty where there is none.
+    [[nodiscard]] std::string_view id() const;
+    /// The other headers as a JSON object of strings.
+    [[nodiscard]] std::string headers_json() const;
+
+  private:
+    struct Destroy {
+        void operator()(rd_kafka_message_s* message) const;
+    };
+    std::unique_ptr<rd_kafka_message_s, Destroy> message_;
+};
+
+/// What the group does with our partitions. Called inside `Client::poll` and `close`.
+struct GroupEvents {
+    /// Where to start each: an offset, or none for what the group has committed.
+    std::function<std::vector<std::optional<std::int64_t>>(const std::vector<TopicPartition>&)>
+        given;
+    /// `lost`: they belong to somebody else already.
+    std::function<void(const std::vector<TopicPartition>&, bool lost)> taken;
+    /// Trouble with the brokers or a topic.
+    std::function<void(const ErrorInfo&)> trouble;
+};
+
+/// A member of a consumer group. Used by one thread.
+class Client {
+  public:
+    /// Errors: kConfigInvalid/stop, naming the option.
+    static Result<std::unique_ptr<Client>> open(const std::map<std::string, std::string>& settings,
+                                                GroupEvents events);
+    ~Client();
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    Status subscribe(const std::vector<std::string>& topics);
+    /// The next record, waiting up to `timeout_ms`.
+    std::optional<Record> poll(int timeout_ms);
+    /// Stops and resumes the delivery of records; the group sees no difference.
+    void pause(const std::vector<TopicPartition>& partitions);
+    void resume(const std::vector<TopicPartition>& partitions);
+    /// Commits offsets to the group. `wait`: until the broker has them.
+    void commit(const std::vector<PlacedOffset>& offsets, bool wait);
+    /// The end of the partition as far as it is known from fetching.
+    [[nodiscard]] std::optional<std::int64_t> end_of(const TopicPartition& where) const;
+    /// Leaves the group; `taken` is called for what is held.
+    void close();
+
+  private:
+    explicit Client(GroupEvents events) : events_(std::move(events)) {}
+    void rebalance(int error, rd_kafka_topic_partition_list_s* list);
+    static void on_rebalance(rd_kafka_s* handle, int error, rd_kafka_topic_partition_list_s* list,
+                             void* client);
+    static void on_error(rd_kafka_s* handle, int error, const char* reason, void* client);
+
+    GroupEvents events_;
+    rd_kafka_s* handle_ = nullptr;
+    bool closed_ = false;
+};
+
+}  // namespace outbox::consumer::kafka

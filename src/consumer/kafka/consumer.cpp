@@ -1,0 +1,343 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include <outbox/adapters/libpq_kafka.h>
+
+#include "consumer/kafka/worker.h"
+
+namespace outbox {
+
+using consumer::kafka::Client;
+using consumer::kafka::Hub;
+using consumer::kafka::Partition;
+using consumer::kafka::PlacedOffset;
+using consumer::kafka::Record;
+using consumer::kafka::Task;
+using consumer::kafka::TopicPartition;
+using consumer::kafka::Worker;
+using What = ConsumerReport::What;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr int kPollMs = 50;
+constexpr milliseconds kLagInterval{1'000};
+
+ErrorInfo invalid(std::string message) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
+}
+
+void require(bool condition, const char* message) {
+    if (!condition) throw Error(invalid(message));
+}
+
+KafkaConsumerOptions checked(KafkaConsumerOptions options) {
+    if (options.consumer.empty()) options.consumer = options.group;
+    constexpr std::size_t kMaxNameBytes = 255;
+    require(!options.brokers.empty(), "KafkaConsumerOptions::brokers needs host:port");
+    require(!options.group.empty() && options.group.size() <= kMaxNameBytes,
+            "KafkaConsumerOptions::group needs a name of 1 to 255 bytes");
+    require(options.consumer.size() <= kMaxNameBytes,
+            "KafkaConsumerOptions::consumer needs a name of 1 to 255 bytes");
+    require(!options.topics.empty(), "KafkaConsumerOptions::topics needs a topic");
+    require(options.workers > 0 && options.workers <= 64,
+            "KafkaConsumerOptions::workers must be 1 to 64");
+    require(options.transaction_size > 0 && options.transaction_size <= 10'000,
+            "KafkaConsumerOptions::transaction_size must be 1 to 10000");
+    require(options.max_in_flight > 0 && options.max_in_flight_bytes > 0,
+            "KafkaConsumerOptions: max_in_flight and max_in_flight_bytes must be above 0");
+    require(options.max_attempts > 0, "KafkaConsumerOptions::max_attempts must be at least 1");
+    require(options.retry_base_ms > 0 && options.retry_max_ms >= options.retry_base_ms,
+            "KafkaConsumerOptions: retry_base_ms must be above 0 and not above retry_max_ms");
+    require(
+        options.commit_interval_ms > 0 && options.shutdown_grace_ms >= 0,
+        "KafkaConsumerOptions: commit_interval_ms must be above 0, shutdown_grace_ms not below");
+    require(options.connect_timeout_s > 0,
+            "KafkaConsumerOptions::connect_timeout_s must be above 0");
+    if (options.mode == KafkaConsumerOptions::Mode::kOffset && !options.exactly_once_wire) {
+        throw Error(
+            ErrorCode::kGuaranteeRefused, Advice::kStop,
+            "Mode::kOffset drops what the broker delivers again, but a relay's repeats have "
+            "other offsets and would be applied twice: use Mode::kInboxAndOffset, or set "
+            "exactly_once_wire where nothing writes an event twice");
+    }
+    return options;
+}
+
+std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& options) {
+    constexpr std::array kOurs{"bootstrap.servers",
+                               "metadata.broker.list",
+                               "group.id",
+                               "enable.auto.commit",
+                               "enable.auto.offset.store",
+                               "auto.commit.enable",
+                               "partition.assignment.strategy",
+                               "isolation.level"};
+    std::map<std::string, std::string> settings{
+        {"auto.offset.reset", "earliest"},
+        // Beside what is in flight; the broker's own limit of a partition's fetch stands.
+        {"queued.max.messages.kbytes", "16384"},
+    };
+    for (const auto& [name, value] : options.kafka) {
+        if (std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end()) {
+            throw Error(ErrorCode::kGuaranteeRefused, Advice::kStop,
+                        "kafka." + name +
+                            " cannot be set: exactly once rests on offsets that follow the "
+                            "database's commits in one group; remove it");
+        }
+        settings[name] = value;
+    }
+    settings["bootstrap.servers"] = options.brokers;
+    settings["group.id"] = options.group;
+    settings["enable.auto.commit"] = "false";
+    settings["enable.auto.offset.store"] = "false";
+    settings["partition.assignment.strategy"] = "cooperative-sticky";
+    settings["isolation.level"] = "read_committed";
+    return settings;
+}
+
+}  // namespace
+
+class KafkaConsumer::Impl {
+  public:
+    Impl(std::string url, LibpqBatchHandler handler, KafkaConsumerOptions options)
+        : settings_(settings_of(options)),
+          hub_(std::move(options), std::move(url), std::move(handler)),
+          inbox_(hub_.url, hub_.options.consumer, hub_.options.connect_timeout_s) {
+        // Settings that librdkafka does not know are an error of the one who made us.
+        Client::open(settings_, {}).status().or_throw();
+    }
+
+    ~Impl() {
+        workers_.clear();
+        client_.reset();
+    }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+
+    void run() {
+        inbox_.connect().or_throw();
+        if (!hub_.by_offset()) inbox_.disconnect();
+        client_ = Client::open(settings_, events()).value_or_throw();
+        client_->subscribe(hub_.options.topics).or_throw();
+        for (std::size_t i = 0; i < hub_.options.workers; ++i) {
+            workers_.push_back(std::make_unique<Worker>(hub_, i == 0));
+        }
+        for (auto& worker : workers_) worker->start();
+        while (!hub_.stop.requested()) turn();
+        for (auto& worker : workers_) worker->wake();
+        for (auto& worker : workers_) worker->join();
+        workers_.clear();  // their records must go before the client does
+        commit(true);
+        client_->close();
+        inbox_.disconnect();
+        if (hub_.fatal) throw Error(*hub_.fatal);
+    }
+
+    Hub& hub() { return hub_; }
+
+  private:
+    // shared_ptr: records under way keep their partition while it is taken away.
+    using Partitions = std::map<TopicPartition, std::shared_ptr<Partition>>;
+
+    void turn() {
+        keep_within_limits();
+        if (std::optional<Record> record = client_->poll(kPollMs)) dispatch(*std::move(record));
+        const auto now = steady_clock::now();
+        if (now >= next_commit_) {
+            next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
+            commit(false);
+        }
+        if (now >= next_lag_) {
+            next_lag_ = now + kLagInterval;
+            measure_lag();
+        }
+    }
+
+    // Reading pauses, polling does not: a slow handler keeps its partitions.
+    void keep_within_limits() {
+        const auto& options = hub_.options;
+        bool full = false;
+        bool room = false;
+        {
+            const std::lock_guard lock(hub_.mutex);
+            full = hub_.in_flight >= options.max_in_flight ||
+                   hub_.in_flight_bytes >= options.max_in_flight_bytes;
+            room = hub_.in_flight <= options.max_in_flight / 2 &&
+                   hub_.in_flight_bytes <= options.max_in_flight_bytes / 2;
+        }
+        if (full && !paused_) client_->pause(places());
+        if (room && paused_) client_->resume(places());
+        paused_ = full || (paused_ && !room);
+    }
+
+    void dispatch(Record record) {
+        const auto found = partitions_.find({std::string(record.topic()), record.partition()});
+        if (found == partitions_.end()) return;
+        const std::lock_guard lock(hub_.mutex);
+        Task task(std::move(record), found->second, hub_.by_offset());
+        Worker& worker = *workers_[std::hash<std::string>{}(task.lane) % workers_.size()];
+        worker.push(std::move(task));
+    }
+
+    consumer::kafka::GroupEvents events() {
+        return {.given = [this](const auto& given) { return give(given); },
+                .taken = [this](const auto& taken, bool lost) { take(taken, lost); },
+                .trouble = [this](const ErrorInfo& error) { trouble(error); }};
+    }
+
+    std::vector<std::optional<std::int64_t>> give(const std::vector<TopicPartition>& given) {
+        std::vector<std::optional<std::int64_t>> starts;
+        for (const TopicPartition& where : given) {
+            auto partition = std::make_shared<Partition>(where);
+            if (hub_.by_offset()) partition->expected = stored_offset(where);
+            starts.push_back(partition->expected);
+            partitions_[where] = std::move(partition);
+        }
+        paused_ = false;  // new ones are not paused; the next turn pauses all if it must
+        last_trouble_.clear();
+        if (!given.empty()) hub_.say(What::kActive);
+        return starts;
+    }
+
+    std::optional<std::int64_t> stored_offset(const TopicPartition& where) {
+        constexpr std::int64_t kPauseMs = 200;
+        while (!hub_.stop.requested()) {
+            const auto next = inbox_.next_offset(where.topic, where.partition);
+            if (next.ok()) return *next;
+            trouble(next.error());
+            hub_.stop.wait_ms(kPauseMs);
+        }
+        return std::nullopt;
+    }
+
+    // What is in a transaction is waited for; what is queued is dropped and comes to the next
+    // owner.
+    void take(const std::vector<TopicPartition>& taken, bool lost) {
+        std::vector<PlacedOffset> finished;
+        {
+            std::unique_lock lock(hub_.mutex);
+            std::vector<std::shared_ptr<Partition>> leaving;
+            for (const TopicPartition& where : taken) {
+                const auto found = partitions_.find(where);
+                if (found == partitions_.end()) continue;
+                found->second->taken_away = true;
+                leaving.push_back(found->second);
+            }
+            for (auto& worker : workers_) worker->wake();
+            if (!lost) {
+                hub_.drained.wait_for(lock, milliseconds(hub_.options.shutdown_grace_ms), [&] {
+                    return std::all_of(leaving.begin(), leaving.end(),
+                                       [](const auto& gone) { return gone->in_transaction == 0; });
+                });
+                for (const auto& gone : leaving) {
+                    if (const auto next = gone->to_commit())
+                        finished.push_back({gone->where, *next});
+                }
+            }
+        }
+        client_->commit(finished, true);
+        for (const TopicPartition& where : taken) partitions_.erase(where);
+        if (!taken.empty()) hub_.say(What::kStandby);
+    }
+
+    void trouble(const ErrorInfo& error) {
+        const std::string text = describe(error);
+        if (text == std::exchange(last_trouble_, text)) return;
+        hub_.say(What::kDisconnected, error);
+    }
+
+    void commit(bool wait) {
+        std::vector<PlacedOffset> finished;
+        {
+            const std::lock_guard lock(hub_.mutex);
+            for (const auto& [where, partition] : partitions_) {
+                if (const auto next = partition->to_commit()) finished.push_back({where, *next});
+            }
+        }
+        client_->commit(finished, wait);
+    }
+
+    void measure_lag() {
+        std::int64_t lag = 0;
+        const std::lock_guard lock(hub_.mutex);
+        for (const auto& [where, partition] : partitions_) {
+            const auto end = client_->end_of(where);
+            const auto next = partition->next();
+            if (end && next) {
+                lag += std::max<std::int64_t>(0, *end - *next);
+            } else {
+                lag += static_cast<std::int64_t>(partition->unfinished());
+            }
+        }
+        hub_.lag.store(lag);
+    }
+
+    [[nodiscard]] std::vector<TopicPartition> places() const {
+        std::vector<TopicPartition> out;
+        for (const auto& [where, partition] : partitions_) out.push_back(where);
+        return out;
+    }
+
+    std::map<std::string, std::string> settings_;
+    Hub hub_;
+    consumer::LibpqInbox inbox_;  // the polling thread's, for offsets
+    std::vector<std::unique_ptr<Worker>> workers_;
+    Partitions partitions_;
+    std::unique_ptr<Client> client_;
+    bool paused_ = false;
+    std::string last_trouble_;
+    steady_clock::time_point next_commit_;
+    steady_clock::time_point next_lag_;
+};
+
+KafkaConsumer::KafkaConsumer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KafkaConsumer::KafkaConsumer(KafkaConsumer&& other) noexcept = default;
+KafkaConsumer& KafkaConsumer::operator=(KafkaConsumer&& other) noexcept = default;
+KafkaConsumer::~KafkaConsumer() = default;
+
+void KafkaConsumer::run() {
+    impl_->run();
+}
+
+void KafkaConsumer::stop() noexcept {
+    impl_->hub().stop.request();
+}
+
+ConsumerCounters KafkaConsumer::counters() const noexcept {
+    const Hub& hub = impl_->hub();
+    return {.applied = hub.applied.load(),
+            .repeats = hub.repeats.load(),
+            .failed = hub.failed.load(),
+            .dead = hub.dead.load(),
+            .conflicts = hub.conflicts.load()};
+}
+
+std::int64_t KafkaConsumer::lag() const noexcept {
+    return impl_->hub().lag.load();
+}
+
+KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqBatchHandler handler,
+                                   KafkaConsumerOptions options) {
+    options = checked(std::move(options));
+    consumer::check_postgres_url(url);
+    return KafkaConsumer(
+        std::make_unique<KafkaConsumer::Impl>(url, std::move(handler), std::move(options)));
+}
+
+KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqHandler handler,
+                                   KafkaConsumerOptions options) {
+    return libpq_kafka_consumer(
+        url,
+        LibpqBatchHandler(
+            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
+                for (const Message& message : messages) handler(transaction, message);
+            }),
+        std::move(options));
+}
+
+}  // namespace outbox

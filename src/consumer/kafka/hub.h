@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <outbox/adapters/libpq_kafka.h>
+
+#include "consumer/kafka/partition.h"
+#include "consumer/stop_signal.h"
+#include "core/retry_policy.h"
+
+namespace outbox::consumer::kafka {
+
+/// What the polling thread and the workers share.
+struct Hub {
+    explicit Hub(KafkaConsumerOptions chosen, std::string database, LibpqBatchHandler apply)
+        : options(std::move(chosen)), url(std::move(database)), handler(std::move(apply)) {
+        retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts};
+    }
+
+    [[nodiscard]] bool by_id() const { return options.mode != KafkaConsumerOptions::Mode::kOffset; }
+    [[nodiscard]] bool by_offset() const {
+        return options.mode != KafkaConsumerOptions::Mode::kInbox;
+    }
+
+    void say(ConsumerReport::What what, const ErrorInfo& error = {},
+             const Message* message = nullptr) {
+        if (!options.on_report) return;
+        const std::lock_guard lock(report_mutex);
+        options.on_report({what, error, message});
+    }
+
+    void fail(const ErrorInfo& error) {
+        {
+            const std::lock_guard lock(mutex);
+            if (!fatal) fatal = error;
+        }
+        stop.request();
+    }
+
+    const KafkaConsumerOptions options;
+    const std::string url;
+    const LibpqBatchHandler handler;
+    core::RetryPolicy retry;
+    StopSignal stop;
+
+    std::mutex mutex;                 // for all below, partitions and the workers' queues
+    std::condition_variable drained;  // a transaction of a partition that is taken away ended
+    std::size_t in_flight = 0;
+    std::size_t in_flight_bytes = 0;
+    std::optional<ErrorInfo> fatal;
+
+    std::atomic<std::uint64_t> applied{0};
+    std::atomic<std::uint64_t> repeats{0};
+    std::atomic<std::uint64_t> failed{0};
+    std::atomic<std::uint64_t> dead{0};
+    std::atomic<std::uint64_t> conflicts{0};
+    std::atomic<std::int64_t> lag{0};
+
+  private:
+    std::mutex report_mutex;
+};
+
+}  // namespace outbox::consumer::kafka

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "consumer/kafka/client.h"
+
+namespace outbox::consumer::kafka {
+
+/// What is under way in one assigned partition. Guarded by the consumer's mutex.
+class Partition {
+  public:
+    explicit Partition(TopicPartition place) : where(std::move(place)) {}
+
+    /// A record was taken; its number, for `finish`.
+    std::uint64_t take(std::int64_t offset);
+    /// The record is applied, a repeat, or given up on.
+    void finish(std::uint64_t number);
+
+    /// The offset below which all is finished, where it is above the one last told.
+    [[nodiscard]] std::optional<std::int64_t> to_commit();
+    [[nodiscard]] std::optional<std::int64_t> next() const { return next_; }
+    [[nodiscard]] std::size_t unfinished() const { return slots_.size(); }
+
+    const TopicPartition where;
+    bool taken_away = false;  ///< Queued records of it are dropped.
+    std::size_t in_transaction = 0;
+    std::optional<std::int64_t> expected;  ///< Offset modes: the offset in the database.
+
+  private:
+    struct Slot {
+        std::int64_t offset;
+        bool finished;
+    };
+    std::deque<Slot> slots_;  // from the lowest unfinished one on
+    std::uint64_t first_number_ = 0;
+    std::optional<std::int64_t> next_;
+    std::optional<std::int64_t> told_;
+};
+
+}  // namespace outbox::consumer::kafka

@@ -1,0 +1,495 @@
+#include "consumer/kafka/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unistd.h>
+#include <utility>
+
+#include "core/utf8.h"
+
+namespace outbox::consumer::kafka {
+namespace {
+
+using What = ConsumerReport::What;
+
+constexpr std::uint32_t kMaxConflicts = 20;    // then the attempt counts
+constexpr std::uint32_t kMaxLostSessions = 3;  // by one record; then they count
+constexpr std::size_t kMaxErrorBytes = 8'000;
+constexpr std::size_t kMaxRetriesAtOnce = 10;
+constexpr std::int64_t kKeepUs = 1'000'000;
+constexpr std::int64_t kReportUs = 5'000'000;
+constexpr core::RetryPolicy kReconnect{100, 5'000, 1};
+
+std::int64_t now_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+void bump(std::atomic<std::uint64_t>& counter) {
+    counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::string place_of(const Record& record) {
+    return std::string(record.topic()) + "/" + std::to_string(record.partition()) + "/" +
+           std::to_string(record.offset());
+}
+
+// Offsets of a partition go in their order; otherwise those of a key do, and a record without key
+// waits for none.
+std::string lane_of(const Record& record, bool by_offset) {
+    const std::string partition =
+        std::string(record.topic()) + "/" + std::to_string(record.partition());
+    if (by_offset) return partition;
+    if (record.key().empty()) return place_of(record);
+    return partition + "=" + std::string(record.key());
+}
+
+Message message_of(const spi::EventView& event, std::uint32_t attempt) {
+    return {.id = event.id,
+            .topic = event.topic,
+            .key = event.key,
+            .payload = event.payload,
+            .headers_json = event.headers,
+            .position = event.position,
+            .attempt = attempt};
+}
+
+std::string member_name() {
+    char host[256] = "";
+    static_cast<void>(::gethostname(host, sizeof host - 1));
+    return std::string(host) + "/" + std::to_string(::getpid());
+}
+
+}  // namespace
+
+Task::Task(Record taken, std::shared_ptr<Partition> from, bool by_offset)
+    : record(std::move(taken)),
+      partition(std::move(from)),
+      number(partition->take(record.offset())),
+      lane(lane_of(record, by_offset)),
+      headers(record.headers_json()),
+      place(place_of(record)),
+      bytes(record.bytes() + headers.size()) {}
+
+spi::EventView Task::event() const {
+    spi::EventView event;
+    event.position = record.offset();
+    event.id = record.id().empty() ? std::string_view(place) : record.id();
+    event.topic = record.topic();
+    event.key = record.key();
+    event.payload = record.payload();
+    event.headers = headers;
+    return event;
+}
+
+Message Task::message() const {
+    return message_of(event(), attempts + 1);
+}
+
+Worker::Worker(Hub& hub, bool keeper)
+    : hub_(hub),
+      keeper_(keeper),
+      inbox_(hub.url, hub.options.consumer, hub.options.connect_timeout_s),
+      member_(member_name()) {}
+
+void Worker::start() {
+    thread_ = std::thread([this] { run(); });
+}
+
+void Worker::join() {
+    if (thread_.joinable()) thread_.join();
+}
+
+void Worker::push(Task task) {
+    ++hub_.in_flight;
+    hub_.in_flight_bytes += task.bytes;
+    queue_.push_back(std::move(task));
+    news_.notify_one();
+}
+
+void Worker::run() {
+    while (!hub_.stop.requested()) {
+        std::vector<Task> batch = collect();
+        if (!batch.empty()) apply(std::move(batch));
+        if (keeper_) keep();
+    }
+    inbox_.disconnect();
+}
+
+// ---- what to do next ----
+
+std::vector<Task> Worker::collect() {
+    std::vector<Task> batch;
+    std::unique_lock lock(hub_.mutex);
+    drop_taken_away();
+    if (!collect_due(batch)) {
+        while (!queue_.empty() && batch.size() < hub_.options.transaction_size) {
+            Task& task = queue_.front();
+            if (const auto held = held_.find(task.lane); held != held_.end()) {
+                held->second.tasks.push_back(std::move(task));
+            } else if (hub_.by_offset() && !batch.empty() &&
+                       batch.front().partition != task.partition) {
+                break;
+            } else {
+                batch.push_back(std::move(task));
+            }
+            queue_.pop_front();
+        }
+    }
+    for (Task& task : batch) ++task.partition->in_transaction;
+    if (batch.empty()) wait_for_news(lock);
+    return batch;
+}
+
+// A failing record is tried alone; what waited behind it goes before what came later.
+bool Worker::collect_due(std::vector<Task>& batch) {
+    const std::int64_t now = now_us();
+    const auto due = std::find_if(held_.begin(), held_.end(),
+                                  [&](const auto& entry) { return entry.second.due_us <= now; });
+    if (due == held_.end()) return false;
+    std::deque<Task> tasks = std::move(due->second.tasks);
+    held_.erase(due);
+    batch.push_back(std::move(tasks.front()));
+    tasks.pop_front();
+    queue_.insert(queue_.begin(), std::make_move_iterator(tasks.begin()),
+                  std::make_move_iterator(tasks.end()));
+    return true;
+}
+
+void Worker::drop_taken_away() {
+    const auto drop = [&](const Task& task) {
+        if (!task.partition->taken_away) return false;
+        --hub_.in_flight;
+        hub_.in_flight_bytes -= task.bytes;
+        return true;
+    };
+    std::erase_if(queue_, drop);
+    for (auto& [lane, held] : held_) std::erase_if(held.tasks, drop);
+    std::erase_if(held_, [](const auto& entry) { return entry.second.tasks.empty(); });
+}
+
+void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
+    constexpr std::int64_t kMaxWaitUs = 100'000;
+    std::int64_t wait_us = kMaxWaitUs;
+    for (const auto& [lane, held] : held_) {
+        wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - now_us()));
+    }
+    news_.wait_for(lock, std::chrono::microseconds(wait_us), [&] { return !queue_.empty(); });
+}
+
+// ---- applying ----
+
+void Worker::apply(std::vector<Task> batch) {
+    if (batch.size() > 1 && apply_together(batch)) return;
+    for (Task& task : batch) {
+        bool behind = false;
+        {
+            const std::lock_guard lock(hub_.mutex);
+            const auto held = held_.find(task.lane);
+            behind = held != held_.end();
+            if (behind) {
+                --task.partition->in_transaction;
+                held->second.tasks.push_back(std::move(task));
+            }
+        }
+        if (!behind) apply_one(std::move(task));
+    }
+}
+
+// One transaction for all; false: nothing was done, and they are to be applied one by one.
+bool Worker::apply_together(std::span<Task> batch) {
+    std::vector<spi::EventView> events;
+    for (const Task& task : batch) {
+        if (hub_.by_id() && task.record.id().empty()) return false;
+        if (hub_.by_offset() && task.partition->expected &&
+            task.record.offset() < *task.partition->expected) {
+            return false;
+        }
+        events.push_back(task.event());
+    }
+    std::optional<OffsetStep> step;
+    if (hub_.by_offset()) {
+        step = step_after(batch.back());
+    }
+    const auto taken = inbox_.begin(events, hub_.by_id(), step ? &*step : nullptr);
+    if (!taken.ok()) return false;
+    std::vector<Message> fresh;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        if ((*taken)[i] == Taken::kNew) fresh.push_back(message_of(events[i], 1));
+    }
+    if (!fresh.empty()) {
+        if (std::optional<ErrorInfo> cause = call_handler(fresh)) {
+            // An error here means a lost session, which the next attempt notices.
+            static_cast<void>(inbox_.roll_back(*cause).ok());
+            return false;
+        }
+    }
+    if (!inbox_.commit().ok()) return false;
+    database_is_back();
+    if (step) batch.back().partition->expected = step->next;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+        const bool is_new = (*taken)[i] == Taken::kNew;
+        bump(is_new ? hub_.applied : hub_.repeats);
+        const Message message = batch[i].message();
+        hub_.say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+    }
+    for (Task& task : batch) finish(task);
+    return true;
+}
+
+void Worker::apply_one(Task task) {
+    for (std::uint32_t conflicts = 0;;) {
+        if (abandoned(task)) return leave(task);
+        if (passed_already(task)) return finish(task);
+        Attempt attempt = try_once(task);
+        if (!attempt.status.ok() && attempt.status.error().code == ErrorCode::kConflict &&
+            attempt.status.error().advice == Advice::kRetryEvent && ++conflicts < kMaxConflicts) {
+            bump(hub_.conflicts);
+            hub_.stop.wait_ms(conflicts);
+            continue;
+        }
+        if (!attempt.status.ok() && attempt.from_session &&
+            attempt.status.error().advice == Advice::kRetryDestination) {
+            wait_for_database(attempt.status.error());
+            continue;
+        }
+        switch (settle(task, attempt)) {
+            case Outcome::kDone:
+                return finish(task);
+            case Outcome::kHold:
+                return hold(std::move(task));
+            case Outcome::kAbandon:
+                return leave(task);
+        }
+    }
+}
+
+Worker::Attempt Worker::try_once(Task& task) {
+    Attempt attempt;
+    if (hub_.by_id() && task.record.id().empty()) {
+        attempt.status = Status(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
+                                "the record " + task.place +
+                                    " has no header id, so a repeat could not be told from a new "
+                                    "one; the relay writes it in format raw");
+        return attempt;
+    }
+    const spi::EventView event = task.event();
+    const std::optional<OffsetStep> step = step_after(task);
+    const auto taken = inbox_.begin({&event, 1}, hub_.by_id(), step ? &*step : nullptr);
+    if (!taken.ok()) {
+        attempt.status = taken.status();
+        attempt.from_session = true;
+        return attempt;
+    }
+    database_is_back();
+    attempt.taken = taken->front();
+    if (attempt.taken == Taken::kNew) {
+        const Message message = task.message();
+        if (std::optional<ErrorInfo> cause = call_handler({&message, 1})) {
+            const Status ended = inbox_.roll_back(*cause);
+            if (!ended.ok()) {
+                // An outage is nobody's fault, but a record that loses its session again and again
+                // is.
+                attempt.status = ended;
+                attempt.from_session = ++task.lost <= kMaxLostSessions;
+                return attempt;
+            }
+            attempt.counts = cause->advice != Advice::kRetryDestination;
+            attempt.status = Status(*std::move(cause));
+            return attempt;
+        }
+    }
+    attempt.status = inbox_.commit();
+    attempt.from_session = !attempt.status.ok() && ++task.lost <= kMaxLostSessions;
+    if (attempt.status.ok() && step) task.partition->expected = step->next;
+    return attempt;
+}
+
+// What an attempt that is over means for its record.
+Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
+    const Message message = task.message();
+    if (attempt.status.ok()) {
+        const bool is_new = attempt.taken == Taken::kNew;
+        bump(is_new ? hub_.applied : hub_.repeats);
+        hub_.say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+        return Outcome::kDone;
+    }
+    const ErrorInfo& error = attempt.status.error();
+    if (error.advice == Advice::kStop) {
+        if (attempt.from_session && reload_offset(task)) return Outcome::kHold;
+        hub_.fail(error);
+        return Outcome::kAbandon;
+    }
+    if (!attempt.counts) {
+        hub_.say(What::kRetry, error, &message);
+        return Outcome::kHold;
+    }
+    bump(hub_.failed);
+    ++task.attempts;
+    if (error.advice == Advice::kDeadLetter || hub_.retry.exhausted(task.attempts)) {
+        return give_up(task, error);
+    }
+    hub_.say(What::kRetry, error, &message);
+    return Outcome::kHold;
+}
+
+Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
+    const std::string text = to_storable_text(describe(error), kMaxErrorBytes);
+    const std::optional<OffsetStep> step = step_after(task);
+    while (!abandoned(task)) {
+        const Status buried =
+            inbox_.bury(task.event(), {task.attempts, error_code_name(error.code), text},
+                        step ? &*step : nullptr);
+        if (buried.ok()) {
+            if (step) task.partition->expected = step->next;
+            bump(hub_.dead);
+            const Message message = task.message();
+            hub_.say(What::kDeadLetter, error, &message);
+            return Outcome::kDone;
+        }
+        if (buried.error().advice != Advice::kRetryDestination) {
+            const Message message = task.message();
+            hub_.say(What::kRetry, buried.error(), &message);
+            return Outcome::kHold;
+        }
+        wait_for_database(buried.error());
+    }
+    return Outcome::kAbandon;
+}
+
+std::optional<OffsetStep> Worker::step_after(const Task& task) const {
+    if (!hub_.by_offset()) return std::nullopt;
+    return OffsetStep{.topic = task.record.topic(),
+                      .partition = task.record.partition(),
+                      .expected = task.partition->expected,
+                      .next = task.record.offset() + 1};
+}
+
+// The database says that this offset was applied.
+bool Worker::passed_already(Task& task) {
+    if (!hub_.by_offset() || !task.partition->expected ||
+        task.record.offset() >= *task.partition->expected) {
+        return false;
+    }
+    bump(hub_.repeats);
+    const Message message = task.message();
+    hub_.say(What::kRepeat, {}, &message);
+    return true;
+}
+
+// Another member moved the offset. True: it is known now, and the record is to be looked at again.
+bool Worker::reload_offset(Task& task) {
+    if (!hub_.by_offset()) return false;
+    const auto next = inbox_.next_offset(task.record.topic(), task.record.partition());
+    if (!next.ok() || *next == task.partition->expected) return !next.ok();
+    task.partition->expected = *next;
+    return true;
+}
+
+std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) {
+    std::string what;
+    try {
+        hub_.handler(inbox_.connection(), messages);
+        return std::nullopt;
+    } catch (const Error& error) {
+        return error.info();
+    } catch (const std::exception& error) {
+        what = error.what();
+    } catch (...) {
+        what = "an exception that is no std::exception";
+    }
+    return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, {}, std::move(what)};
+}
+
+// ---- where a record goes then ----
+
+void Worker::finish(Task& task) {
+    {
+        const std::lock_guard lock(hub_.mutex);
+        task.partition->finish(task.number);
+    }
+    leave(task);
+}
+
+void Worker::leave(Task& task) {
+    const std::lock_guard lock(hub_.mutex);
+    --task.partition->in_transaction;
+    --hub_.in_flight;
+    hub_.in_flight_bytes -= task.bytes;
+    if (task.partition->taken_away) hub_.drained.notify_all();
+}
+
+void Worker::hold(Task task) {
+    const std::lock_guard lock(hub_.mutex);
+    --task.partition->in_transaction;
+    if (task.partition->taken_away) hub_.drained.notify_all();
+    Held& held = held_[task.lane];
+    held.due_us = now_us() + hub_.retry.delay_us(++task.tries, random_());
+    held.tasks.push_front(std::move(task));
+}
+
+bool Worker::abandoned(const Task& task) {
+    const std::lock_guard lock(hub_.mutex);
+    return task.partition->taken_away || hub_.stop.requested();
+}
+
+void Worker::wait_for_database(const ErrorInfo& error) {
+    if (outages_++ == 0) hub_.say(What::kDisconnected, error);
+    hub_.stop.wait_ms(kReconnect.delay_us(outages_, random_()) / 1000);
+}
+
+void Worker::database_is_back() {
+    if (outages_ == 0) return;
+    outages_ = 0;
+    hub_.say(What::kConnected);
+}
+
+// ---- beside the records ----
+
+void Worker::keep() {
+    const std::int64_t now = now_us();
+    if (now < next_keep_us_) return;
+    next_keep_us_ = now + kKeepUs;
+    if (!inbox_.connect().ok()) return;
+    retry_dead_letters();
+    if (now < next_report_us_) return;
+    next_report_us_ = now + kReportUs;
+    // Figures are worth no error: the next ones replace them.
+    static_cast<void>(inbox_
+                          .report(member_, {.applied = hub_.applied.load(),
+                                            .repeats = hub_.repeats.load(),
+                                            .failed = hub_.failed.load(),
+                                            .dead = hub_.dead.load(),
+                                            .lag = hub_.lag.load()})
+                          .ok());
+}
+
+void Worker::retry_dead_letters() {
+    spi::EventBatch letters;
+    if (!inbox_.fetch_retries(kMaxRetriesAtOnce, letters).ok()) return;
+    for (const spi::EventView& letter : letters.events()) retry_one(letter);
+    if (letters.size() == kMaxRetriesAtOnce) next_keep_us_ = 0;
+}
+
+void Worker::retry_one(const spi::EventView& letter) {
+    const auto taken = inbox_.begin_retry(letter.id);
+    if (!taken.ok()) return;
+    const Message message = message_of(letter, 1);
+    std::optional<ErrorInfo> cause;
+    if (*taken == Taken::kNew) cause = call_handler({&message, 1});
+    if (!cause) {
+        if (!inbox_.commit().ok() || *taken != Taken::kNew) return;
+        bump(hub_.applied);
+        hub_.say(What::kApplied, {}, &message);
+        return;
+    }
+    if (!inbox_.roll_back(*cause).ok() || cause->advice == Advice::kRetryDestination) return;
+    bump(hub_.failed);
+    const std::string text = to_storable_text(describe(*cause), kMaxErrorBytes);
+    if (inbox_.bury_again(letter.id, {1, error_code_name(cause->code), text}).ok()) {
+        hub_.say(What::kDeadLetter, *cause, &message);
+    }
+}
+
+}  // namespace outbox::consumer::kafka

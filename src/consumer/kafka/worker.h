@@ -1,0 +1,106 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "consumer/kafka/hub.h"
+#include "consumer/libpq_inbox.h"
+
+namespace outbox::consumer::kafka {
+
+/// A record on its way through a worker.
+struct Task {
+    Task(Record taken, std::shared_ptr<Partition> from, bool by_offset);
+
+    [[nodiscard]] spi::EventView event() const;
+    [[nodiscard]] Message message() const;
+
+    Record record;
+    std::shared_ptr<Partition> partition;  // shared with the map of assigned partitions
+    std::uint64_t number;                  // in the partition
+    std::string lane;                      // records of one lane are applied in their order
+    std::string headers;
+    std::string place;  // "topic/partition/offset"
+    std::size_t bytes;
+    std::uint32_t attempts = 0;  // those that counted
+    std::uint32_t tries = 0;     // all, for the length of the wait
+    std::uint32_t lost = 0;      // sessions that ended under it
+};
+
+/// Applies records, in transactions of its own connection, on its own thread.
+class Worker {
+  public:
+    /// The `keeper` also retries dead letters and writes the figures.
+    Worker(Hub& hub, bool keeper);
+    ~Worker() { join(); }
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    void start();
+    /// After `hub.stop`: the transaction in hand is finished first.
+    void join();
+    /// With the hub's mutex held.
+    void push(Task task);
+    void wake() { news_.notify_one(); }
+
+  private:
+    enum class Outcome : std::uint8_t { kDone, kHold, kAbandon };
+    struct Held {
+        std::deque<Task> tasks;  // the failing one first
+        std::int64_t due_us = 0;
+    };
+    struct Attempt {
+        Status status;
+        Taken taken = Taken::kNew;
+        bool counts = true;  // false: what the handler needs is down
+        bool from_session = false;
+    };
+
+    void run();
+    std::vector<Task> collect();
+    bool collect_due(std::vector<Task>& batch);
+    void drop_taken_away();
+    void wait_for_news(std::unique_lock<std::mutex>& lock);
+
+    void apply(std::vector<Task> batch);
+    bool apply_together(std::span<Task> batch);
+    void apply_one(Task task);
+    Outcome settle(Task& task, Attempt& attempt);
+    Attempt try_once(Task& task);
+    Outcome give_up(Task& task, const ErrorInfo& error);
+    std::optional<OffsetStep> step_after(const Task& task) const;
+    bool passed_already(Task& task);
+    std::optional<ErrorInfo> call_handler(std::span<const Message> messages);
+    bool reload_offset(Task& task);
+
+    void finish(Task& task);
+    void leave(Task& task);
+    void hold(Task task);
+    [[nodiscard]] bool abandoned(const Task& task);
+    void wait_for_database(const ErrorInfo& error);
+    void database_is_back();
+    void keep();
+    void retry_dead_letters();
+    void retry_one(const spi::EventView& letter);
+
+    Hub& hub_;
+    const bool keeper_;
+    LibpqInbox inbox_;
+    std::string member_;
+    std::condition_variable news_;
+    std::deque<Task> queue_;
+    std::unordered_map<std::string, Held> held_;
+    std::mt19937_64 random_{std::random_device{}()};
+    std::uint32_t outages_ = 0;
+    std::int64_t next_keep_us_ = 0;
+    std::int64_t next_report_us_ = 0;
+    std::thread thread_;
+};
+
+}  // namespace outbox::consumer::kafka

@@ -1,0 +1,404 @@
+// Records of a real broker, each exactly once in effect.
+
+#include <atomic>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
+#include <thread>
+
+#include <outbox/adapters/libpq_kafka.h>
+#include <outbox/producer/migrate.h>
+
+#include "tests/consumer/database.h"
+#include "tests/support/eventually.h"
+#include "tests/support/kafka_client.h"
+#include "tests/support/process.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using What = ConsumerReport::What;
+using Mode = KafkaConsumerOptions::Mode;
+
+// Writes records as the relay does.
+class Writer {
+  public:
+    Writer() {
+        rd_kafka_conf_t* conf = rd_kafka_conf_new();
+        char error[512] = "";
+        rd_kafka_conf_set(conf, "bootstrap.servers", shared_kafka().bootstrap().c_str(), error,
+                          sizeof error);
+        rd_kafka_conf_set(conf, "enable.idempotence", "true", error, sizeof error);
+        rd_kafka_conf_set(conf, "partitioner", "murmur2_random", error, sizeof error);
+        handle_ = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
+    }
+    ~Writer() {
+        flush();
+        rd_kafka_destroy(handle_);
+    }
+    // An empty id: no header.
+    void write(const std::string& topic, const std::string& id, const std::string& key,
+               const std::string& payload = "{}") {
+        rd_kafka_headers_t* headers = rd_kafka_headers_new(2);
+        if (!id.empty()) {
+            rd_kafka_header_add(headers, "id", -1, id.data(), static_cast<ssize_t>(id.size()));
+        }
+        rd_kafka_header_add(headers, "type", -1, "OrderCreated", -1);
+        const auto code = rd_kafka_producev(
+            handle_, RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_KEY(key.data(), key.size()),
+            RD_KAFKA_V_VALUE(const_cast<char*>(payload.data()), payload.size()),
+            RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END);
+        ASSERT_EQ(code, RD_KAFKA_RESP_ERR_NO_ERROR);
+    }
+    void flush() { rd_kafka_flush(handle_, 30'000); }
+
+  private:
+    rd_kafka_t* handle_;
+};
+
+class KafkaConsumerTest : public testing::Test {
+  protected:
+    KafkaConsumerTest() : url_(shared_postgres().create_database()) {
+        static std::atomic<int> topics = 0;
+        topic_ = "t-" + std::to_string(::getpid()) + "-" + std::to_string(++topics);
+        create_topic(shared_kafka().bootstrap(), topic_, 4);
+        MigrateOptions side;
+        side.side = MigrationSide::kConsumer;
+        migrate(url_, side);
+        db_ = std::make_unique<Pg>(url_);
+        db_->exec(
+            "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, "
+            "key text, payload text, member text)");
+    }
+    KafkaConsumerOptions options() {
+        KafkaConsumerOptions made;
+        made.brokers = shared_kafka().bootstrap();
+        made.group = "stock";
+        made.topics = {topic_};
+        made.retry_base_ms = 1;
+        made.retry_max_ms = 5;
+        made.commit_interval_ms = 50;
+        made.on_report = [this](const ConsumerReport& report) {
+            const std::lock_guard lock(mutex_);
+            reports_.emplace_back(report.what, describe(report.error));
+        };
+        return made;
+    }
+    static void apply(PGconn* transaction, const Message& message) {
+        Pg::query(transaction, "INSERT INTO effects (id, key, payload) VALUES ('" +
+                                   std::string(message.id) + "', '" + std::string(message.key) +
+                                   "', '" + std::string(message.payload) + "')");
+    }
+    long long effects() { return db_->number("SELECT count(*) FROM effects"); }
+    std::vector<std::string> ids_of(const std::string& key) {
+        std::vector<std::string> out;
+        for (const auto& row :
+             db_->query("SELECT id FROM effects WHERE key = '" + key + "' ORDER BY seq")) {
+            out.push_back(row[0].value_or(""));
+        }
+        return out;
+    }
+    int reported(What what) {
+        const std::lock_guard lock(mutex_);
+        int count = 0;
+        for (const auto& [seen, text] : reports_) count += seen == what ? 1 : 0;
+        return count;
+    }
+
+    // Ends with the test.
+    class Running {
+      public:
+        explicit Running(KafkaConsumer consumer)
+            : consumer_(std::move(consumer)), thread_([this] {
+                  try {
+                      consumer_.run();
+                  } catch (const Error& error) {
+                      error_ = error.info();
+                  }
+              }) {}
+        ~Running() { stop(); }
+        void stop() {
+            consumer_.stop();
+            if (thread_.joinable()) thread_.join();
+        }
+        KafkaConsumer& operator*() { return consumer_; }
+        KafkaConsumer* operator->() { return &consumer_; }
+        const std::optional<ErrorInfo>& error() const { return error_; }
+
+      private:
+        KafkaConsumer consumer_;
+        std::optional<ErrorInfo> error_;
+        std::thread thread_;
+    };
+
+    std::string url_;
+    std::string topic_;
+    std::unique_ptr<Pg> db_;
+    Writer writer_;
+    std::mutex mutex_;
+    std::vector<std::pair<What, std::string>> reports_;
+};
+
+TEST_F(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsOffsets) {
+    constexpr int kKeys = 7;
+    constexpr int kRecords = 350;
+    for (int i = 0; i < kRecords; ++i) {
+        const std::string id = "id-" + std::to_string(i);
+        writer_.write(topic_, id, "k-" + std::to_string(i % kKeys), std::to_string(i));
+        if (i % 5 == 0) writer_.write(topic_, id, "k-" + std::to_string(i % kKeys));  // a repeat
+    }
+    writer_.flush();
+    {
+        Running member(libpq_kafka_consumer(url_, apply, options()));
+        ASSERT_TRUE(eventually(60s, "all are applied or dropped", [&] {
+            return member->counters().applied + member->counters().repeats == kRecords * 6 / 5;
+        }));
+        EXPECT_EQ(member->counters().repeats, kRecords / 5U);
+    }
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT payload::int n, lag(payload::int) OVER "
+                          "(PARTITION BY key ORDER BY seq) before FROM effects) o "
+                          "WHERE before > n"),
+              0);
+    // A second start finds nothing to do: the offsets are the group's.
+    writer_.write(topic_, "last", "k-0");
+    writer_.flush();
+    Running again(libpq_kafka_consumer(url_, apply, options()));
+    ASSERT_TRUE(
+        eventually(60s, "the last is applied", [&] { return again->counters().applied == 1; }));
+    EXPECT_EQ(again->counters().repeats, 0U);
+}
+
+TEST_F(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
+    writer_.write(topic_, "id-1", "k", "payload");
+    writer_.flush();
+    std::atomic<bool> seen = false;
+    Running member(libpq_kafka_consumer(
+        url_,
+        [&](PGconn*, const Message& message) {
+            EXPECT_EQ(message.id, "id-1");
+            EXPECT_EQ(message.key, "k");
+            EXPECT_EQ(message.topic, topic_);
+            EXPECT_EQ(message.payload, "payload");
+            EXPECT_EQ(message.header("type"), "OrderCreated");
+            EXPECT_EQ(message.position, 0);
+            seen = true;
+        },
+        options()));
+    EXPECT_TRUE(eventually(30s, "it is handed over", [&] { return seen.load(); }));
+}
+
+TEST_F(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters) {
+    for (const char* id : {"poison", "behind"}) writer_.write(topic_, id, "slow");
+    writer_.write(topic_, "", "no-id");
+    for (int i = 0; i < 20; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i));
+    }
+    writer_.flush();
+    std::atomic<bool> healed = false;
+    Running member(libpq_kafka_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            if (message.id == "poison" && !healed) throw std::runtime_error("no stock");
+        },
+        options()));
+    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
+        return member->counters().applied == 21 && member->counters().dead == 2;
+    }));
+    EXPECT_THAT(ids_of("slow"), ElementsAre("behind"));
+    EXPECT_EQ(db_->value("SELECT attempts || ' ' || error FROM outbox_inbox_dead_letters "
+                         "WHERE message_id = 'poison'"),
+              "5 OB_HANDLER_FAILED: no stock");
+    EXPECT_THAT(db_->value("SELECT message_id || ' ' || error FROM outbox_inbox_dead_letters "
+                           "WHERE key = 'no-id'"),
+                testing::AllOf(HasSubstr(topic_ + "/"), HasSubstr("OB_INVALID_EVENT"),
+                               HasSubstr("no header id")));
+    healed = true;
+    db_->exec(
+        "UPDATE outbox_inbox_dead_letters SET retry_requested_at = now() "
+        "WHERE message_id = 'poison'");
+    ASSERT_TRUE(eventually(30s, "the dead letter is applied", [&] { return effects() == 22; }));
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
+}
+
+TEST_F(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwice) {
+    constexpr int kRecords = 4'000;
+    constexpr int kKeys = 50;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % kKeys),
+                      std::to_string(i));
+    }
+    writer_.flush();
+    const auto start = [&](const std::string& name) {
+        return std::make_unique<Process>(
+            ProcessOptions{.command = {KAFKA_MEMBER, shared_kafka().bootstrap(), "stock", topic_,
+                                       url_, name, "500"}});
+    };
+    const auto by = [&](const std::string& member) {
+        return db_->number("SELECT count(*) FROM effects WHERE member = '" + member + "'");
+    };
+    auto doomed = start("a");
+    auto survivor = start("b");
+    ASSERT_TRUE(
+        eventually(60s, "both apply records", [&] { return by("a") > 50 && by("b") > 50; }));
+    ASSERT_TRUE(eventually(30s, "a transaction of the doomed one is under way", [&] {
+        return db_->number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                   "current_database() AND state = 'idle in transaction'") > 0;
+    }));
+    doomed->kill(SIGKILL);
+    ASSERT_TRUE(
+        eventually(120s, "the survivor applies the rest", [&] { return effects() >= kRecords; }));
+    EXPECT_EQ(survivor->stop(), (ExitStatus{0, 0})) << survivor->stderr_text();
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(db_->number("SELECT count(DISTINCT id) FROM effects"), kRecords);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT payload::int n, lag(payload::int) OVER "
+                          "(PARTITION BY key ORDER BY seq) before FROM effects) o "
+                          "WHERE before > n"),
+              0);
+}
+
+TEST_F(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppliedTwice) {
+    constexpr int kRecords = 2'000;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % 20));
+    }
+    writer_.flush();
+    Running first(libpq_kafka_consumer(url_, apply, options()));
+    ASSERT_TRUE(eventually(60s, "it began", [&] { return first->counters().applied > 100; }));
+    Running second(libpq_kafka_consumer(url_, apply, options()));
+    ASSERT_TRUE(
+        eventually(60s, "the second got partitions", [&] { return reported(What::kActive) >= 2; }));
+    first.stop();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == kRecords; }));
+    second.stop();
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(db_->number("SELECT count(DISTINCT id) FROM effects"), kRecords);
+    EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
+}
+
+TEST_F(KafkaConsumerTest, ASlowHandlerKeepsItsPartitions) {
+    auto slow = options();
+    slow.kafka = {{"session.timeout.ms", "6000"}, {"max.poll.interval.ms", "6000"}};
+    slow.max_in_flight = 2;
+    slow.transaction_size = 1;
+    for (int i = 0; i < 6; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
+    writer_.flush();
+    Running member(libpq_kafka_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            if (message.id == "id-0") Pg::query(transaction, "SELECT pg_sleep(8)");
+            apply(transaction, message);
+        },
+        slow));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 6; }));
+    EXPECT_EQ(member->counters().repeats, 0U);
+    EXPECT_EQ(reported(What::kStandby), 0);
+}
+
+TEST_F(KafkaConsumerTest, GoesOnWhenTheDatabaseComesBackAndCountsNothing) {
+    PostgresServer server;
+    const std::string url = server.create_database();
+    migrate(url);
+    Pg(url).exec("CREATE TABLE effects (id text, key text, payload text)");
+    writer_.write(topic_, "before", "k");
+    writer_.flush();
+    Running member(libpq_kafka_consumer(url, apply, options()));
+    ASSERT_TRUE(
+        eventually(60s, "the first is applied", [&] { return member->counters().applied == 1; }));
+    server.stop(PostgresServer::Stop::kImmediate);
+    for (int i = 0; i < 50; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
+    writer_.flush();
+    ASSERT_TRUE(eventually(30s, "it says that the database is away",
+                           [&] { return reported(What::kDisconnected) > 0; }));
+    server.start();
+    ASSERT_TRUE(
+        eventually(60s, "all are applied", [&] { return member->counters().applied == 51; }));
+    EXPECT_EQ(member->counters().failed, 0U);
+    EXPECT_EQ(Pg(url).number("SELECT count(DISTINCT id) FROM effects"), 51);
+}
+
+TEST_F(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
+    auto by_offset = options();
+    by_offset.mode = Mode::kOffset;
+    by_offset.exactly_once_wire = true;
+    for (int i = 0; i < 100; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % 9));
+    }
+    writer_.flush();
+    const auto run_until = [&](const std::string& group, long long count) {
+        auto chosen = by_offset;
+        chosen.group = group;
+        chosen.consumer = "stock";
+        Running member(libpq_kafka_consumer(url_, apply, chosen));
+        EXPECT_TRUE(eventually(60s, "all are applied", [&] { return effects() >= count; }));
+    };
+    run_until("first", 100);
+    writer_.write(topic_, "last", "k-0");
+    writer_.flush();
+    // Kafka knows nothing of this group: it would begin with the first record.
+    run_until("second", 101);
+    EXPECT_EQ(effects(), 101);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 0);
+    EXPECT_EQ(db_->number("SELECT sum(next_offset) FROM outbox_inbox_offsets"), 101);
+}
+
+TEST_F(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) {
+    auto both = options();
+    both.mode = Mode::kInboxAndOffset;
+    for (const char* id : {"a", "b", "a", "c", "b"}) writer_.write(topic_, id, "k");
+    writer_.flush();
+    Running member(libpq_kafka_consumer(url_, apply, both));
+    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
+        return member->counters().applied + member->counters().repeats == 5;
+    }));
+    EXPECT_THAT(ids_of("k"), ElementsAre("a", "b", "c"));
+}
+
+TEST_F(KafkaConsumerTest, AHandlerThatSaysStopEndsTheRunWithItsError) {
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    Running member(libpq_kafka_consumer(
+        url_,
+        [](PGconn*, const Message&) {
+            throw Error(ErrorCode::kTableShape, Advice::kStop, "unknown schema version 9");
+        },
+        options()));
+    ASSERT_TRUE(eventually(60s, "it stopped", [&] { return member.error().has_value(); }));
+    EXPECT_THAT(member.error()->message, HasSubstr("unknown schema version 9"));
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 0);
+}
+
+TEST(KafkaConsumerOptions, RefusesWhatWouldBreakExactlyOnceAndNamesWhatIsWrong) {
+    const auto error_of = [](const std::function<void(KafkaConsumerOptions&)>& change) {
+        KafkaConsumerOptions options;
+        options.brokers = "127.0.0.1:1";
+        options.group = "g";
+        options.topics = {"t"};
+        change(options);
+        try {
+            libpq_kafka_consumer("postgresql://h/d", [](PGconn*, const Message&) {}, options);
+        } catch (const Error& error) {
+            return error.info();
+        }
+        return ErrorInfo{};
+    };
+    EXPECT_EQ(error_of([](auto& o) { o.mode = Mode::kOffset; }).code, ErrorCode::kGuaranteeRefused);
+    for (const char* name : {"enable.auto.commit", "group.id", "isolation.level"}) {
+        const ErrorInfo error = error_of([&](auto& o) { o.kafka[name] = "x"; });
+        EXPECT_EQ(error.code, ErrorCode::kGuaranteeRefused);
+        EXPECT_THAT(error.message, HasSubstr(name));
+    }
+    EXPECT_THAT(error_of([](auto& o) { o.kafka["no.such"] = "x"; }).message, HasSubstr("no.such"));
+    const ErrorInfo secret = error_of([](auto& o) { o.kafka["sasl.password.x"] = "hidden"; });
+    EXPECT_THAT(describe(secret), testing::Not(HasSubstr("hidden")));
+    EXPECT_THAT(error_of([](auto& o) { o.topics.clear(); }).message, HasSubstr("topics"));
+    EXPECT_THAT(error_of([](auto& o) { o.workers = 0; }).message, HasSubstr("workers"));
+}
+
+}  // namespace
+}  // namespace outbox::test

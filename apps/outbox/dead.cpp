@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "consumer/operate.h"
 #include "core/url.h"
 #include "print.h"
 #include "registry.h"
@@ -118,12 +119,32 @@ void print_whole(const DeadInfo& dead) {
     print_field("payload", dead.payload_is_null ? "(null)" : dead.payload);
 }
 
-Result<std::unique_ptr<Operations>> operations_of(const runtime::Invocation& invocation) {
+/// The dead letters that the command is about, with what they are read through.
+struct Letters {
+    std::unique_ptr<ConsumerOperations> consumer;  // null: those of the relay
+    std::unique_ptr<DeadLetters> dead;
+    DeadLetters* operator->() const { return dead.get(); }
+    DeadLetters& operator*() const { return *dead; }
+};
+
+Result<Letters> letters_of(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
+    Letters letters;
+    if (invocation.options.given("consumer")) {
+        auto consumer = consumer::open_operations(
+            config->url, static_cast<int>(config->connect_timeout.count()));
+        if (!consumer.ok()) return consumer.error();
+        letters.consumer = std::move(*consumer);
+        letters.dead = letters.consumer->dead_letters(invocation.options.text("consumer"));
+        return letters;
+    }
     const auto source = make_source(*config);
     if (!source.ok()) return source.error();
-    return open_operations(*config, (*source)->table_name());
+    auto operations = open_operations(*config, (*source)->table_name());
+    if (!operations.ok()) return operations.error();
+    letters.dead = std::move(*operations);
+    return letters;
 }
 
 ErrorInfo usage(const std::string& message) {
@@ -132,14 +153,14 @@ ErrorInfo usage(const std::string& message) {
 
 // Retry and discard differ only in what they do to the dead letters they find.
 int change(const runtime::Invocation& invocation, std::string_view present, std::string_view past,
-           Result<std::int64_t> (Operations::*action)(const DeadFilter&)) {
+           Result<std::int64_t> (DeadLetters::*action)(const DeadFilter&)) {
     const DeadFilter filter = filter_of(invocation);
     const bool all = invocation.options.flag("all");
     if (is_empty(filter) == !all) {
         return report(usage(all ? "give either --all or ids and filters, not both"
                                 : "which ones? Give ids, a filter such as --route NAME, or --all"));
     }
-    const auto operations = operations_of(invocation);
+    auto operations = letters_of(invocation);
     if (!operations.ok()) return report(operations.error());
     const bool dry_run = invocation.options.flag("dry-run");
     const auto count =
@@ -160,7 +181,7 @@ int change(const runtime::Invocation& invocation, std::string_view present, std:
 }  // namespace
 
 int run_dead_list(const runtime::Invocation& invocation) {
-    const auto operations = operations_of(invocation);
+    auto operations = letters_of(invocation);
     if (!operations.ok()) return report(operations.error());
     const DeadFilter filter = filter_of(invocation);
     const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
@@ -189,7 +210,7 @@ int run_dead_list(const runtime::Invocation& invocation) {
 int run_dead_show(const runtime::Invocation& invocation) {
     const DeadFilter filter = filter_of(invocation);
     if (filter.ids.empty()) return report(usage("which one? Give its id; see `outbox dead list`"));
-    const auto operations = operations_of(invocation);
+    auto operations = letters_of(invocation);
     if (!operations.ok()) return report(operations.error());
     const auto letters = (*operations)->dead(filter, 0, kShowLimit, true);
     if (!letters.ok()) return report(letters.error());
@@ -211,11 +232,14 @@ int run_dead_show(const runtime::Invocation& invocation) {
 }
 
 int run_dead_retry(const runtime::Invocation& invocation) {
-    return change(invocation, "retry", "asked the relay to retry", &Operations::retry_dead);
+    return change(invocation, "retry",
+                  invocation.options.given("consumer") ? "asked the consumer to retry"
+                                                       : "asked the relay to retry",
+                  &DeadLetters::retry_dead);
 }
 
 int run_dead_discard(const runtime::Invocation& invocation) {
-    return change(invocation, "discard", "discarded", &Operations::discard_dead);
+    return change(invocation, "discard", "discarded", &DeadLetters::discard_dead);
 }
 
 }  // namespace outbox::app

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "consumer/operate.h"
 #include "core/url.h"
 #include "print.h"
 #include "registry.h"
@@ -21,12 +22,38 @@ struct Report {
     spi::Recorder::Stats figures;
     LeaseInfo lease;
     std::vector<RouteInfo> routes;
+    bool has_source = true;  ///< False: this database has the consumer's side only.
+    std::vector<ConsumerInfo> consumers;
+    std::vector<MailboxInfo> mailboxes;
 };
+
+// Whether the database has a consumer's tables.
+Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report) {
+    const auto operations =
+        consumer::open_operations(config.url, static_cast<int>(config.connect_timeout.count()));
+    if (!operations.ok()) return operations.error();
+    auto there = (*operations)->has_tables();
+    if (!there.ok() || !*there) return there;
+    auto consumers = (*operations)->consumers();
+    if (!consumers.ok()) return consumers.error();
+    report.consumers = std::move(*consumers);
+    auto mailboxes = (*operations)->mailboxes();
+    if (!mailboxes.ok()) return mailboxes.error();
+    report.mailboxes = std::move(*mailboxes);
+    return true;
+}
 
 Result<Report> read_report(const runtime::SourceConfig& config) {
     Report report;
     auto source = make_source(config);
-    if (!source.ok()) return source.status();
+    if (!source.ok() && source.error().code != ErrorCode::kNoSuchTable) return source.status();
+    const auto consumes = read_consumers(config, report);
+    if (!source.ok()) {
+        if (!consumes.ok() || !*consumes) return source.status();
+        report.has_source = false;
+        return report;
+    }
+    if (!consumes.ok()) return consumes.status();
     report.source = (*source)->table_name();
     auto recorder = (*source)->open_recorder();
     if (!recorder.ok()) return recorder.status();
@@ -63,6 +90,23 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"last_error", redact(route.last_error)},
                           {"updated_at", time_text(route.updated_at_us)}});
     }
+    nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
+    for (const ConsumerInfo& consumer : report.consumers) {
+        consumers.push_back({{"name", consumer.name},
+                             {"applied_total", consumer.applied_total},
+                             {"repeats_total", consumer.repeats_total},
+                             {"failed_total", consumer.failed_total},
+                             {"dead", consumer.dead},
+                             {"lag", consumer.lag},
+                             {"floor", time_text(consumer.floor_us)},
+                             {"updated_at", time_text(consumer.updated_at_us)}});
+    }
+    nlohmann::ordered_json mailboxes = nlohmann::ordered_json::array();
+    for (const MailboxInfo& mailbox : report.mailboxes) {
+        mailboxes.push_back({{"name", mailbox.name},
+                             {"waiting", mailbox.waiting},
+                             {"oldest_age_s", mailbox.oldest_age_s}});
+    }
     return {{"source", report.source},
             {"backlog", report.figures.backlog},
             {"oldest_age_s", report.figures.oldest_age_s},
@@ -76,7 +120,9 @@ nlohmann::ordered_json json_of(const Report& report) {
               {"epoch", report.lease.epoch},
               {"acquired_at", time_text(report.lease.acquired_at_us)},
               {"expires_in_ms", report.lease.expires_in_ms}}},
-            {"routes", routes}};
+            {"routes", routes},
+            {"consumers", consumers},
+            {"mailboxes", mailboxes}};
 }
 
 std::string marked(const std::string& text, bool warning, bool critical) {
@@ -137,6 +183,39 @@ void print_routes(const Report& report) {
     columns.print(std::cout);
 }
 
+void print_consumers(const Report& report) {
+    using Align = TextColumns::Align;
+    if (!report.consumers.empty()) {
+        TextColumns columns({{"CONSUMER", Align::kLeft},
+                             {"APPLIED", Align::kRight},
+                             {"REPEATS", Align::kRight},
+                             {"FAILED", Align::kRight},
+                             {"DEAD", Align::kRight},
+                             {"LAG", Align::kRight},
+                             {"REPORTED", Align::kLeft}});
+        for (const ConsumerInfo& consumer : report.consumers) {
+            columns.add({consumer.name, with_commas(consumer.applied_total),
+                         with_commas(consumer.repeats_total), with_commas(consumer.failed_total),
+                         with_commas(consumer.dead), with_commas(consumer.lag),
+                         consumer.updated_at_us == 0
+                             ? "-"
+                             : time_text(consumer.updated_at_us).substr(0, 19) + "Z"});
+        }
+        std::cout << "\n";
+        columns.print(std::cout);
+    }
+    if (!report.mailboxes.empty()) {
+        TextColumns columns(
+            {{"MAILBOX", Align::kLeft}, {"WAITING", Align::kRight}, {"OLDEST", Align::kRight}});
+        for (const MailboxInfo& mailbox : report.mailboxes) {
+            columns.add(
+                {mailbox.name, with_commas(mailbox.waiting), age_text(mailbox.oldest_age_s)});
+        }
+        std::cout << "\n";
+        columns.print(std::cout);
+    }
+}
+
 }  // namespace
 
 int run_status(const runtime::Invocation& invocation) {
@@ -148,8 +227,13 @@ int run_status(const runtime::Invocation& invocation) {
         std::cout << json_of(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
                   << "\n";
     } else {
-        print_summary(*status);
-        print_routes(*status);
+        if (status->has_source) {
+            print_summary(*status);
+            print_routes(*status);
+        } else {
+            print_line("source", "none: this database has the consumer's side only");
+        }
+        print_consumers(*status);
     }
     return runtime::kExitOk;
 }

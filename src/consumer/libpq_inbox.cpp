@@ -38,14 +38,6 @@ constexpr const char* kBuryAgain =
     "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
     "WHERE consumer = $1 AND message_id = $2";
 
-constexpr const char* kReport =
-    "INSERT INTO outbox_inbox_stats "
-    "  (consumer, member, applied, repeats, failed, dead, lag) "
-    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint) "
-    "ON CONFLICT (consumer, member) DO UPDATE SET applied = excluded.applied, "
-    "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
-    "  lag = excluded.lag, updated_at = excluded.updated_at";
-
 constexpr const char* kRights =
     "SELECT 1 WHERE has_table_privilege('outbox_inbox', 'SELECT') "
     "AND has_table_privilege('outbox_inbox', 'INSERT') "
@@ -54,10 +46,10 @@ constexpr const char* kRights =
     "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
     "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')";
 
-constexpr LibpqSession::Statement kStatements[] = {
+const LibpqSession::Statement kStatements[] = {
     {"outbox_retries", kFetchRetries, 2}, {"outbox_take_retry", kTakeRetry, 2},
     {"outbox_bury", kBury, 10},           {"outbox_bury_again", kBuryAgain, 5},
-    {"outbox_report", kReport, 7},
+    {"outbox_report", kReportFigures, 7},
 };
 
 }  // namespace
@@ -198,14 +190,7 @@ Result<std::optional<std::int64_t>> LibpqInbox::next_offset(std::string_view top
 
 Status LibpqInbox::report(std::string_view member, const Figures& figures) {
     if (Status status = session_.connect(); !status.ok()) return status;
-    Params params;
-    params.text(consumer_).text(member);
-    params.number(static_cast<std::int64_t>(figures.applied));
-    params.number(static_cast<std::int64_t>(figures.repeats));
-    params.number(static_cast<std::int64_t>(figures.failed));
-    params.number(static_cast<std::int64_t>(figures.dead));
-    params.number_or_null(figures.lag);
-    return session_.execute("outbox_report", params, "writing outbox_inbox_stats").status();
+    return report_figures(session_, consumer_, member, figures);
 }
 
 }  // namespace outbox::consumer

@@ -22,14 +22,6 @@ struct OffsetStep {
     std::int64_t next = 0;
 };
 
-struct Figures {
-    std::uint64_t applied = 0;
-    std::uint64_t repeats = 0;
-    std::uint64_t failed = 0;
-    std::uint64_t dead = 0;
-    std::optional<std::int64_t> lag;
-};
-
 /// The inbox of a consumer whose messages come from elsewhere than a mailbox. Errors as
 /// `MailboxStore`. Used by one thread.
 class LibpqInbox {

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <utility>
 
+#include "consumer/mailbox_store.h"
+
 namespace outbox::consumer {
 namespace {
 
@@ -52,6 +54,29 @@ void check_postgres_url(const std::string& url) {
                 "not a PostgreSQL URL (" + reason.substr(0, reason.find_first_of("\"\n")) +
                     "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
                     "characters");
+}
+
+const char* const kReportFigures =
+    "INSERT INTO outbox_inbox_stats "
+    "  (consumer, member, applied, repeats, failed, dead, lag) "
+    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint) "
+    "ON CONFLICT (consumer, member) DO UPDATE SET applied = excluded.applied, "
+    "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
+    "  lag = excluded.lag, updated_at = excluded.updated_at";
+
+Status report_figures(LibpqSession& session, std::string_view consumer, std::string_view member,
+                      const Figures& figures) {
+    Params params;
+    params.text(consumer).text(member);
+    params.number(static_cast<std::int64_t>(figures.applied));
+    params.number(static_cast<std::int64_t>(figures.repeats));
+    params.number(static_cast<std::int64_t>(figures.failed));
+    params.number(static_cast<std::int64_t>(figures.dead));
+    params.number_or_null(figures.lag);
+    // Not by `execute`: a role without the right to write figures must not lose its session.
+    const PgResult result = params.execute_prepared(session.connection(), "outbox_report");
+    if (succeeded(result.get())) return {};
+    return pg_error(session.connection(), result.get(), "writing outbox_inbox_stats");
 }
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,

@@ -67,4 +67,11 @@ class LibpqSession {
     std::string error_text_;
 };
 
+struct Figures;
+
+/// The statement "outbox_report", and its execution.
+extern const char* const kReportFigures;
+Status report_figures(LibpqSession& session, std::string_view consumer, std::string_view member,
+                      const Figures& figures);
+
 }  // namespace outbox::consumer

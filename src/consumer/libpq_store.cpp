@@ -99,7 +99,7 @@ constexpr const char* kRights =
     "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
     "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')";
 
-constexpr LibpqSession::Statement kStatements[] = {
+const LibpqSession::Statement kStatements[] = {
     {"outbox_hold", kHold, 1},
     {"outbox_fetch", kFetch, 5},
     {"outbox_fetch_only", kFetchOnly, 2},
@@ -110,6 +110,7 @@ constexpr LibpqSession::Statement kStatements[] = {
     {"outbox_take_retry", kTakeRetry, 2},
     {"outbox_bury", kBury, 7},
     {"outbox_bury_again", kBuryAgain, 5},
+    {"outbox_report", kReportFigures, 7},
 };
 
 void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
@@ -152,6 +153,10 @@ Status LibpqStore::commit() {
 
 Status LibpqStore::roll_back(ErrorInfo& cause) {
     return session_.roll_back(cause);
+}
+
+Status LibpqStore::report(const Figures& figures) {
+    return report_figures(session_, consumer_, member_name(), figures);
 }
 
 Result<bool> LibpqStore::hold_mailbox() {

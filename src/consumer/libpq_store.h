@@ -29,6 +29,7 @@ class LibpqStore final : public MailboxStore {
     Status commit() override;
     Status roll_back(ErrorInfo& cause) override;
     Status bury(const spi::EventView& message, const Burial& burial) override;
+    Status report(const Figures& figures) override;
 
   private:
     Result<Taken> take(const char* statement, const Params& params);

@@ -1,3 +1,4 @@
+#include <unistd.h>
 #include <utility>
 
 #include <outbox/consumer/mailbox.h>
@@ -39,6 +40,12 @@ void require(bool condition, const char* message) {
 }
 
 }  // namespace
+
+std::string member_name() {
+    char host[kMaxNameBytes + 1] = "";
+    static_cast<void>(::gethostname(host, sizeof host - 1));
+    return std::string(host) + "/" + std::to_string(::getpid());
+}
 
 MailboxOptions checked(MailboxOptions options) {
     if (options.consumer.empty()) options.consumer = options.mailbox;

@@ -17,6 +17,7 @@ constexpr std::size_t kMaxRetriesAtOnce = 10;
 constexpr std::uint32_t kMaxConflicts = 20;    // then the attempt counts
 constexpr std::uint32_t kMaxLostSessions = 3;  // by one message in a row; then they count
 constexpr std::int64_t kRetryCheckUs = 1'000'000;
+constexpr std::int64_t kReportUs = 5'000'000;
 constexpr std::int64_t kReconnectBaseMs = 100;
 constexpr std::int64_t kReconnectMaxMs = 5'000;
 
@@ -65,12 +66,15 @@ void MailboxLoop::run() {
         }
         if (result.ok()) {
             now_up(result->active);
+            if (result->active) report_figures();
             wait_after(*result);
         } else {
             now_down(result.error());
             stop_.wait_ms(reconnect_.delay_us(++outages_, random_()) / 1000);
         }
     }
+    next_report_us_ = 0;
+    if (active_ == true) report_figures();
     store_->disconnect();
     active_.reset();
 }
@@ -390,6 +394,23 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     failing.attempts = attempts;
     failing.due_us = now_us() + retry_.delay_us(++failing.tries, random_());
     return Outcome::kWaits;
+}
+
+// Only when they have changed: a quiet consumer writes nothing.
+void MailboxLoop::report_figures() {
+    const std::int64_t now = now_us();
+    if (now < next_report_us_) return;
+    next_report_us_ = now + kReportUs;
+    const ConsumerCounters seen = counters();
+    const std::uint64_t sum = seen.applied + seen.repeats + seen.failed + seen.dead;
+    if (sum == reported_sum_) return;
+    // Figures are worth no error: the next ones replace them.
+    const Status status = store_->report({.applied = seen.applied,
+                                          .repeats = seen.repeats,
+                                          .failed = seen.failed,
+                                          .dead = seen.dead,
+                                          .lag = std::nullopt});
+    if (status.ok()) reported_sum_ = sum;
 }
 
 void MailboxLoop::wait_after(const Pass& pass) {

@@ -84,6 +84,7 @@ class MailboxLoop {
     [[nodiscard]] bool waits(const spi::EventView& event) const;
     [[nodiscard]] std::int64_t earliest_due_us() const;
 
+    void report_figures();
     void wait_after(const Pass& pass);
     void now_down(const ErrorInfo& error);
     void now_up(bool active);
@@ -100,6 +101,8 @@ class MailboxLoop {
     spi::EventBatch batch_;
     std::unordered_map<std::string, Failing> failing_;
     std::int64_t next_retry_check_us_ = 0;
+    std::int64_t next_report_us_ = 0;
+    std::uint64_t reported_sum_ = 0;
     std::int64_t idle_ms_ = 0;
     bool look_again_ = true;  // more may be present than was read
     std::optional<bool> active_;

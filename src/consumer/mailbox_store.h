@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,18 @@ enum class Taken : std::uint8_t {
     kRepeat,  ///< The inbox knew it.
     kGone     ///< The row is not there any more.
 };
+
+/// What a consumer reports of itself in outbox_inbox_stats.
+struct Figures {
+    std::uint64_t applied = 0;
+    std::uint64_t repeats = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t dead = 0;
+    std::optional<std::int64_t> lag;  ///< None: what waits can be seen in the mailbox.
+};
+
+/// "host/pid"
+[[nodiscard]] std::string member_name();
 
 /// One database session on a mailbox and its inbox, the seam between the loop and the databases.
 /// Messages travel as events: id, topic, key, headers, payload, position. Used by one thread.
@@ -83,6 +96,9 @@ class MailboxStore {
     /// Moves the message to the dead letters (position 0: keeps it there, not to be retried) and
     /// its id to the inbox, in a transaction of its own.
     virtual Status bury(const spi::EventView& message, const Burial& burial) = 0;
+
+    /// Writes the figures of this member.
+    virtual Status report(const Figures& figures) = 0;
 };
 
 }  // namespace outbox::consumer

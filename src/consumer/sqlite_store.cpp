@@ -51,6 +51,10 @@ constexpr const char* kSql[] = {
     "UPDATE outbox_inbox_dead_letters SET attempts = attempts + ?3, error_code = ?4, error = ?5, "
     "  died_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer), "
     "  retry_requested_at = NULL WHERE consumer = ?1 AND message_id = ?2",
+    "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = excluded.applied, repeats = excluded.repeats, failed = excluded.failed, "
+    "  dead = excluded.dead, updated_at = excluded.updated_at",
 };
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -240,6 +244,17 @@ Result<bool> SqliteStore::hold_mailbox() {
     ::close(fd);
     if (taken) return false;
     return why;
+}
+
+Status SqliteStore::report(const Figures& figures) {
+    const std::string member = member_name();
+    Use use(*this, kReport);
+    use.text(consumer_).text(member).number(static_cast<std::int64_t>(figures.applied));
+    use.number(static_cast<std::int64_t>(figures.repeats));
+    use.number(static_cast<std::int64_t>(figures.failed));
+    use.number(static_cast<std::int64_t>(figures.dead));
+    use.next();
+    return use.failed() ? Status(error("writing outbox_inbox_stats")) : Status();
 }
 
 Result<bool> SqliteStore::may_have_news() {

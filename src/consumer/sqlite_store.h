@@ -32,6 +32,7 @@ class SqliteStore final : public MailboxStore {
     Status commit() override;
     Status roll_back(ErrorInfo& cause) override;
     Status bury(const spi::EventView& message, const Burial& burial) override;
+    Status report(const Figures& figures) override;
 
   private:
     enum Statement : std::size_t {
@@ -48,6 +49,7 @@ class SqliteStore final : public MailboxStore {
         kTakeRetry,
         kBuryCopy,
         kBuryAgain,
+        kReport,
         kStatements
     };
     class Use;

@@ -36,6 +36,7 @@ class SqliteUse {
     /// For another run with other values.
     void reset();
 
+    [[nodiscard]] int columns() const { return sqlite3_column_count(statement_.get()); }
     [[nodiscard]] bool is_null(int column) const;
     [[nodiscard]] std::int64_t integer(int column) const;
     [[nodiscard]] std::string bytes(int column) const;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,27 +68,75 @@ struct DeadInfo {
     std::int64_t retry_requested_at_us = 0;  ///< 0: not requested.
 };
 
-/// What an operator asks of the side tables of one outbox table. Works beside a running relay and
-/// without one. Used by one thread; calls block on the database.
-class Operations {
+/// The dead letters of one outbox table, or of one consumer. Used by one thread; calls block on the
+/// database.
+class DeadLetters {
   public:
-    Operations() = default;
-    Operations(const Operations&) = delete;
-    Operations& operator=(const Operations&) = delete;
-    virtual ~Operations() = default;
-
-    virtual Result<LeaseInfo> lease() = 0;
-    /// Every route that the side tables mention, by name.
-    virtual Result<std::vector<RouteInfo>> routes() = 0;
+    DeadLetters() = default;
+    DeadLetters(const DeadLetters&) = delete;
+    DeadLetters& operator=(const DeadLetters&) = delete;
+    virtual ~DeadLetters() = default;
 
     /// Oldest first, from behind `after_dead_id`, at most `limit`; the payload only on request.
     virtual Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                                std::size_t limit, bool with_payload) = 0;
     virtual Result<std::int64_t> count_dead(const DeadFilter& filter) = 0;
-    /// Asks the relay to deliver them again. How many there are.
+    /// Asks the relay or consumer to try them again. How many there are.
     virtual Result<std::int64_t> retry_dead(const DeadFilter& filter) = 0;
     /// Deletes them. How many.
     virtual Result<std::int64_t> discard_dead(const DeadFilter& filter) = 0;
+};
+
+/// What an operator asks of the side tables of one outbox table. Works beside a running relay and
+/// without one.
+class Operations : public DeadLetters {
+  public:
+    virtual Result<LeaseInfo> lease() = 0;
+    /// Every route that the side tables mention, by name.
+    virtual Result<std::vector<RouteInfo>> routes() = 0;
+};
+
+/// What the database knows of one consumer.
+struct ConsumerInfo {
+    std::string name;
+    std::int64_t applied_total = 0;  ///< Since its members that still report were started.
+    std::int64_t repeats_total = 0;
+    std::int64_t failed_total = 0;
+    std::int64_t dead = 0;           ///< Dead letters there are now.
+    std::int64_t lag = 0;            ///< Records of a broker that are not applied, as reported.
+    std::int64_t floor_us = 0;       ///< 0: nothing was pruned yet.
+    std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
+};
+
+/// What waits in one mailbox.
+struct MailboxInfo {
+    std::string name;
+    std::int64_t waiting = 0;
+    double oldest_age_s = 0;
+};
+
+/// What pruning removed.
+struct PrunedInbox {
+    std::int64_t messages = 0;
+    std::int64_t keys = 0;
+};
+
+/// What an operator asks of a consumer's tables. Works beside running consumers and without them.
+class ConsumerOperations {
+  public:
+    ConsumerOperations() = default;
+    ConsumerOperations(const ConsumerOperations&) = delete;
+    ConsumerOperations& operator=(const ConsumerOperations&) = delete;
+    virtual ~ConsumerOperations() = default;
+
+    /// False: `migrate` has not made the consumer's tables here.
+    virtual Result<bool> has_tables() = 0;
+    virtual Result<std::vector<ConsumerInfo>> consumers() = 0;
+    virtual Result<std::vector<MailboxInfo>> mailboxes() = 0;
+    /// Raises the floors and removes ids from before them and expired keys, some thousands of each
+    /// at a time; call until it removes nothing.
+    virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
 };
 
 /// Where no relay has ever run: there are no side tables, and looking makes none.

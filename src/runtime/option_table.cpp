@@ -60,9 +60,12 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kPrune, "prune", "remove old published rows from a table that keeps them",
+    CommandSpec{kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
                 "Removes rows that were published longer ago than the retention, in batches of "
-                "1,000. It never removes an unsent or a dead row.",
+                "1,000. It never removes an unsent or a dead row. Where the database has a "
+                "consumer's tables: ids of messages from before the inbox's retention, after "
+                "raising the floor below which messages are quarantined, and expired "
+                "Idempotency-Keys.",
                 "",
                 "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
                 "--retention 7d --dry-run"},
@@ -135,6 +138,18 @@ constexpr std::array kOptions{
                .commands = kRelay | kPrune,
                .group = kSourceGroup,
                .help = "how long marked rows are kept after they were published"},
+    OptionSpec{.name = "inbox-retention",
+               .type = OptionType::kDuration,
+               .file_key = "consumer.inbox_retention",
+               .fallback = "30d",
+               .min = 7'200,
+               .max = 315'360'000,
+               .value = "TIME",
+               .commands = kPrune,
+               .group = kSourceGroup,
+               .help = "how long a consumer's inbox remembers ids; longer than a message can take "
+                       "and be repeated: the broker's retention, the longest delay, the backlog, "
+                       "the age of dead letters"},
     OptionSpec{.name = "tenant",
                .type = OptionType::kText,
                .file_key = "source.tenant",
@@ -364,6 +379,13 @@ constexpr std::array kOptions{
                .group = kDaemonGroup,
                .help = "form of the log lines on stderr"},
     // Selection
+    OptionSpec{.name = "consumer",
+               .type = OptionType::kText,
+               .value = "NAME",
+               .commands = kDead,
+               .group = kFilterGroup,
+               .help = "the dead letters of this consumer's inbox, in the consumer's database, "
+                       "instead of the relay's"},
     OptionSpec{.name = "route",
                .type = OptionType::kText,
                .value = "NAME",

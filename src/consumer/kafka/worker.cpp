@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <unistd.h>
 #include <utility>
 
 #include "core/utf8.h"
@@ -53,12 +52,6 @@ Message message_of(const spi::EventView& event, std::uint32_t attempt) {
             .headers_json = event.headers,
             .position = event.position,
             .attempt = attempt};
-}
-
-std::string member_name() {
-    char host[256] = "";
-    static_cast<void>(::gethostname(host, sizeof host - 1));
-    return std::string(host) + "/" + std::to_string(::getpid());
 }
 
 }  // namespace
@@ -114,6 +107,8 @@ void Worker::run() {
         if (!batch.empty()) apply(std::move(batch));
         if (keeper_) keep();
     }
+    next_keep_us_ = next_report_us_ = 0;
+    if (keeper_) keep();
     inbox_.disconnect();
 }
 

@@ -2,11 +2,16 @@
 
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
-foreach(part outbox_consumer outbox_producer outbox_core)
+foreach(part outbox_consumer_kafka outbox_consumer outbox_producer outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})
     endif()
 endforeach()
+
+if(TARGET outbox_consumer_kafka)
+    set(find_rdkafka "pkg_check_modules(RDKAFKA QUIET REQUIRED IMPORTED_TARGET rdkafka)")
+    set(requires_rdkafka " rdkafka")
+endif()
 
 add_library(liboutbox INTERFACE)
 target_link_libraries(liboutbox INTERFACE ${installed_parts})

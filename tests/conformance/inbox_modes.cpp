@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include <outbox/consumer/metrics.h>
+
 #include "tests/conformance/inbox_suite.h"
 #include "tests/support/eventually.h"
 
@@ -75,6 +77,19 @@ TEST_P(InboxSuite, InABatchThatFailsOnlyTheGuiltyMessageWaits) {
     EXPECT_THAT(effects_of("k-2"), ElementsAre("id-2", "id-5", "id-8"));
     EXPECT_EQ(member.counters().failed, 1U);
     EXPECT_EQ(waiting(), "3");
+}
+
+TEST_P(InboxSuite, TellsItsFiguresInPrometheusFormat) {
+    for (const char* id : {"a", "b"}) put(id, "k");
+    auto member = consumer();
+    EXPECT_EQ(member.drain(), 2U);
+    const std::string page = consumer_metrics("the \"stock\"", member.counters(), 7);
+    EXPECT_THAT(
+        page, testing::HasSubstr("# TYPE outbox_inbox_applied_total counter\n"
+                                 "outbox_inbox_applied_total{consumer=\"the \\\"stock\\\"\"} 2\n"));
+    EXPECT_THAT(page, testing::HasSubstr("\noutbox_inbox_lag{consumer=\"the \\\"stock\\\"\"} 7\n"));
+    EXPECT_THAT(consumer_metrics("stock", {}),
+                testing::Not(testing::HasSubstr("outbox_inbox_lag")));
 }
 
 // ---- sequence ----

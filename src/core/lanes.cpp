@@ -92,6 +92,18 @@ void Lanes::put_back(SlotId id) {
     list.first = id;
 }
 
+bool Lanes::enter(SlotId id, std::uint64_t channel) {
+    Lane& lane = lanes_[slots_[id].lane];
+    if (lane.in_flight == 1 || lane.channel == channel) {
+        lane.channel = channel;
+        return true;
+    }
+    outcome(id);
+    if (slots_[id].first_time) cover(slots_[id]);
+    break_lane(lane);
+    return false;
+}
+
 void Lanes::acknowledge(SlotId id) {
     const LaneId lane = slots_[id].lane;
     outcome(id);

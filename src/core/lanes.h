@@ -83,6 +83,9 @@ class Lanes {
     void take(SlotId slot);
     /// The sink was full: the event just taken goes back to the front.
     void put_back(SlotId slot);
+    /// Whether the event just taken may go to `channel` now: a key has events under way in one
+    /// channel at a time. False: it went back, and its key goes on when nothing is under way.
+    [[nodiscard]] bool enter(SlotId slot, std::uint64_t channel);
     [[nodiscard]] const Work& work(SlotId slot) const { return slots_[slot].work; }
     [[nodiscard]] LaneKey key(SlotId slot) const { return lane_of(slot).key; }
 
@@ -167,8 +170,9 @@ class Lanes {
         SlotId head = kNoSlot;
         SlotId tail = kNoSlot;
         std::uint32_t in_flight = 0;
-        bool breaking = false;  // an event failed: nothing goes until all outcomes are known
-        bool parking = false;   // and then the slots become positions
+        bool breaking = false;      // nothing goes until all outcomes are known
+        bool parking = false;       // and then the slots become positions
+        std::uint64_t channel = 0;  // of what is under way
         std::unique_ptr<Waiting> waiting;
     };
     struct DueEntry {

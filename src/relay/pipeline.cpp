@@ -18,7 +18,7 @@ constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kMaxRefill = 500;
 // So that a route can always probe with an event that has not failed yet.
 constexpr std::size_t kSpareForProbe = 1;
-// A destination is asked at least this often whether it is back.
+// A destination is asked at least this often whether it is back, or what is missing there.
 constexpr std::int64_t kCircuitMaxMs = 5'000;
 
 // What is stored beside the error's code, which therefore is not a part of it.
@@ -43,6 +43,8 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
       circuit_(core::RetryPolicy{options.retry.base_ms,
                                  std::min(options.retry.max_ms, kCircuitMaxMs), 0}),
       encoded_(options.max_unrecorded),
+      by_topic_(deps.sink.capabilities().fail_stop_order &&
+                !deps.sink.capabilities().across_topics),
       read_wait_us_(options.poll_busy_ms * 1000) {
     for (spi::Delivery& delivery : inheritance.failing) {
         std::string id = delivery.event_id;
@@ -127,6 +129,7 @@ void Pipeline::refill(std::int64_t now_us) {
         if (event == held.batch.events().end() || event->position != due.position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
             lanes_.gone(due);
+            no_longer_missing(due.position);
             outcomes_.finished.push_back(due.position);
             ++unrecorded_;
             continue;
@@ -338,9 +341,11 @@ bool Pipeline::send(core::SlotId slot) {
             settle(slot, record.error().advice, record.error());
             return true;
         }
-        encoded = {*record, held.serial, work.index};
+        encoded = {*record, 0, held.serial, work.index};
+        if (by_topic_) encoded.channel = XXH3_64bits(record->topic.data(), record->topic.size());
         encoded.record.token = slot;
     }
+    if (by_topic_ && !lanes_.enter(slot, encoded.channel)) return true;
     if (deps_.sink.publish(encoded.record)) return true;
     lanes_.put_back(slot);
     return false;
@@ -383,9 +388,43 @@ void Pipeline::collect(std::int64_t now_us) {
             lanes_.requeue(static_cast<core::SlotId>(failed.token));
             continue;
         }
-        fail(static_cast<core::SlotId>(failed.token), failed.error, failed.suspect);
+        const auto slot = static_cast<core::SlotId>(failed.token);
+        if (failed.missing && lanes_.work(slot).position > 0) {
+            wait_for_missing(slot, failed.error);
+            continue;
+        }
+        fail(slot, failed.error, failed.suspect);
     }
     release_waiting();
+}
+
+// Mostly an operator forgot a topic: every event of it would be a dead letter before anybody can
+// make it. So its events wait, whatever it takes; that is recorded once for each event and logged
+// once for each topic.
+void Pipeline::wait_for_missing(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    deps_.stats.error(error);
+    circuit_.answered(work.position, false);
+    const std::int64_t wait_us =
+        core::RetryPolicy{kCircuitMaxMs, kCircuitMaxMs, 0}.delay_us(1, random_());
+    if (told_missing_.insert(work.position).second) {
+        const spi::EventView& event = event_of(slot);
+        if (noted_missing_.insert(error.message).second) {
+            deps_.notify({Note::Level::kWarning,
+                          "destination_missing",
+                          {{"route", route_.name}, {"error", describe(error)}}});
+        }
+        outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
+                                    std::string(event.order_key()), work.attempts,
+                                    deps_.clock.wall_us() + wait_us,
+                                    std::string(error_code_name(error.code)), detail_of(error)});
+    }
+    lanes_.block(slot, work.attempts, deps_.clock.boot_us() + wait_us, true);
+}
+
+void Pipeline::no_longer_missing(Position position) {
+    told_missing_.erase(position);
+    if (told_missing_.empty()) noted_missing_.clear();
 }
 
 void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
@@ -398,6 +437,7 @@ void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
     } else {
         outcomes_.finished.push_back(work.position);
         ++unrecorded_;
+        if (!told_missing_.empty()) no_longer_missing(work.position);
     }
     circuit_.answered(work.position, true);
     lanes_.acknowledge(slot);
@@ -502,6 +542,7 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
         if (blocked_keys_.insert(key).second) lanes_.hold_key(key);
         dying_keys_.insert(key);
     }
+    no_longer_missing(work.position);
     outcomes_.dead.push_back(std::move(letter));
     outcomes_.dead_lanes.push_back(key);
     outcomes_.finished.push_back(work.position);

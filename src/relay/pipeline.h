@@ -70,6 +70,7 @@ class Pipeline {
     // The record of the event in a slot, so that sending it again costs no memory.
     struct Encoded {
         spi::Record record;
+        std::uint64_t channel = 0;  // the topic's hash
         std::uint64_t serial = 0;
         std::uint32_t index = 0;
     };
@@ -88,6 +89,8 @@ class Pipeline {
     void collect(std::int64_t now_us);
     void finish(core::SlotId slot, std::int64_t wall_us);
     void fail(core::SlotId slot, const ErrorInfo& error, bool suspect);
+    void wait_for_missing(core::SlotId slot, const ErrorInfo& error);
+    void no_longer_missing(Position position);
     [[nodiscard]] Advice judge(spi::Position position, const ErrorInfo& error, bool suspect);
     void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);
     void retry_later(core::SlotId slot, const ErrorInfo& error);
@@ -125,6 +128,7 @@ class Pipeline {
     std::vector<std::unique_ptr<Held>> batches_;
     std::vector<std::uint32_t> free_batches_;
     std::vector<Encoded> encoded_;  // by slot
+    const bool by_topic_;           // a key has records of one topic under way
     std::uint64_t next_serial_ = 1;
     std::size_t held_bytes_ = 0;
     std::size_t unrecorded_ = 0;  // finished, and not yet on disk
@@ -132,8 +136,10 @@ class Pipeline {
     Outcomes outcomes_;
     Feedback feedback_;
     spi::Completions completions_;
-    std::vector<core::Lanes::Due> due_;  // positions to fetch; kept when fetching fails
-    std::vector<Position> positions_;    // scratch of `refill`
+    std::unordered_set<Position> told_missing_;  // wait for what is missing, and that is recorded
+    std::unordered_set<std::string> noted_missing_;  // what of that was logged
+    std::vector<core::Lanes::Due> due_;              // positions to fetch; kept when fetching fails
+    std::vector<Position> positions_;                // scratch of `refill`
     std::vector<std::uint32_t> released_;
     std::unordered_set<core::LaneKey> blocked_keys_;     // by dead letters (block_key)
     std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk

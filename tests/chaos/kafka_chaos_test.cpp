@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
+#include <set>
 #include <signal.h>
 #include <string>
 
@@ -154,6 +156,107 @@ TEST_F(KafkaChaos, ARecordThatTheBrokerRefusesGoesToDeadLettersAndDelaysNoOther)
     KafkaReader reader(shared_kafka().bootstrap(), topic_ + "-small");
     EXPECT_EQ(reader.read(49, kDeadline).size(), 49U);
     relay.stop();
+}
+
+// A broker where somebody has to make each topic.
+class KafkaTopics : public testing::Test {
+  protected:
+    KafkaTopics() : url_(shared_postgres().create_database()), pg_(url_) {
+        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
+        if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
+    }
+    static KafkaServer& strict() {
+        static KafkaServer kafka({.auto_create_topics = false, .properties = ""});
+        return kafka;
+    }
+    Process relay(KafkaServer& kafka) {
+        return Process(
+            {.command = {OUTBOX, "relay", "--from", url_, "--to", "kafka://" + kafka.bootstrap(),
+                         "--admin", "off", "--max-attempts", "2", "--retry-base-ms", "10"}});
+    }
+    // `count` events of 10 keys, which begin with `prefix`.
+    void emit(const std::string& topic, const std::string& prefix, int count) {
+        pg_.exec("INSERT INTO outbox_events (topic, key, event_type, payload) SELECT '" + topic +
+                 "', '" + prefix +
+                 "' || n % 10, 'E', jsonb_build_object('n', n) FROM "
+                 "generate_series(1, " +
+                 std::to_string(count) + ") n");
+    }
+    long long rows(const std::string& topic) {
+        return pg_.number("SELECT count(*) FROM outbox_events WHERE topic = '" + topic + "'");
+    }
+    // Every event of the topic is there, those of a key in their order.
+    static void expect_complete(KafkaServer& kafka, const std::string& topic, int count) {
+        KafkaReader reader(kafka.bootstrap(), topic);
+        std::map<std::string, int> last;
+        std::set<int> seen;
+        for (const KafkaRecord& record : reader.read(static_cast<std::size_t>(count), kDeadline)) {
+            const std::string value = record.value.value_or("");
+            const int n = std::stoi(value.substr(value.find("\"n\": ") + 5));
+            if (!seen.insert(n).second) continue;
+            EXPECT_GT(n, last[record.key.value_or("")]);
+            last[record.key.value_or("")] = n;
+        }
+        EXPECT_EQ(seen.size(), static_cast<std::size_t>(count));
+    }
+
+    std::string url_;
+    Pg pg_;
+};
+
+TEST_F(KafkaTopics, EventsOfAForgottenTopicWaitForItWithoutAnAttemptAndOthersGoOn) {
+    const std::string suffix = url_.substr(url_.rfind('/') + 1);
+    const std::string there = "there-" + suffix;
+    const std::string forgotten = "forgotten-" + suffix;
+    create_topic(strict().bootstrap(), there, 3);
+    emit(forgotten, "f", 3'000);
+    emit(there, "t", 3'000);
+    Process relay = this->relay(strict());
+    ASSERT_TRUE(eventually(kDeadline, "the other topic is served", [&] {
+        return rows(there) == 0;
+    })) << relay.stderr_text();
+    ASSERT_TRUE(eventually(kDeadline, "the waiting events are told", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM outbox_delivery WHERE error_code = "
+                   "'OB_TOPIC_UNKNOWN'") == 10;
+    })) << relay.stderr_text();
+    EXPECT_EQ(rows(forgotten), 3'000);
+    EXPECT_EQ(pg_.number("SELECT max(attempts) FROM outbox_delivery"), 0);
+    EXPECT_NE(pg_.value("SELECT error FROM outbox_status WHERE error IS NOT NULL LIMIT 1")
+                  .find("create the topic"),
+              std::string::npos);
+    // Those that come later are no worse off, either.
+    emit(there, "f", 100);
+    emit(there, "u", 1'000);
+    ASSERT_TRUE(eventually(kDeadline, "other keys go on", [&] {
+        return pg_.number("SELECT count(*) FROM outbox_events WHERE key LIKE 'u%'") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events WHERE key LIKE 'f%'"), 3'100)
+        << "a key keeps its order across topics";
+    create_topic(strict().bootstrap(), forgotten, 3);
+    ASSERT_TRUE(eventually(kDeadline, "all is delivered", [&] {
+        return pg_.number("SELECT count(*) FROM outbox_events") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_delivery"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    expect_complete(strict(), forgotten, 3'000);
+}
+
+TEST_F(KafkaTopics, ABrokerThatMakesTopicsOnDemandGetsThemMade) {
+    const std::string suffix = url_.substr(url_.rfind('/') + 1);
+    for (int i = 0; i < 5; ++i) {
+        emit("demand-" + std::to_string(i) + "-" + suffix, "k" + std::to_string(i), 200);
+    }
+    Process relay = this->relay(shared_kafka());
+    ASSERT_TRUE(eventually(kDeadline, "all is delivered", [&] {
+        return pg_.number("SELECT count(*) FROM outbox_events") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    for (int i = 0; i < 5; ++i) {
+        expect_complete(shared_kafka(), "demand-" + std::to_string(i) + "-" + suffix, 200);
+    }
 }
 
 }  // namespace

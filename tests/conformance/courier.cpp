@@ -97,7 +97,16 @@ void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
     ++failures_;
     ++failures_by_code_[std::string(error_code_name(failed.error.code))];
     settling_ = true;
-    if (failed.suspect) {
+    if (failed.behind) {
+        waiting_.insert(index);
+        return;
+    }
+    if (failed.missing) {
+        if (++missing_[index] >= max_missing) {
+            dead_.push_back({index, failed.error});
+            return;
+        }
+    } else if (failed.suspect) {
         ++suspects_;
         suspect_ = index;
     } else if (failed.error.advice == Advice::kRetryEvent) {

@@ -54,6 +54,8 @@ class Courier {
     std::function<void(const Courier&)> after_poll = [](const Courier&) {};
     std::size_t max_publish_per_poll = 100'000;
     std::size_t max_attempts = 5;
+    /// Times that a letter's topic may be missing, which the relay does not limit.
+    std::size_t max_missing = 5;
     std::chrono::seconds deadline{120};
 
   private:
@@ -70,6 +72,7 @@ class Courier {
     std::optional<std::size_t> suspect_;
     bool settling_ = false;  // a letter failed: wait for all outcomes
     std::map<std::size_t, std::size_t> attempts_;
+    std::map<std::size_t, std::size_t> missing_;
     std::vector<Dead> dead_;
     std::size_t acknowledged_ = 0;
     std::size_t failures_ = 0;

@@ -15,10 +15,11 @@ namespace {
 // Lanes beside a plain model of what each key has unfinished. Every step is checked.
 class Model {
   public:
-    Model(bool one_per_key, std::size_t max_slots)
+    Model(bool one_per_key, std::size_t max_slots, std::uint64_t channels)
         : lanes_({max_slots, 100'000, one_per_key}),
           one_per_key_(one_per_key),
-          max_slots_(max_slots) {}
+          max_slots_(max_slots),
+          channels_(channels) {}
 
     void admit(LaneKey key, std::uint32_t attempts) {
         if (lanes_.free_slots() <= fresh_due()) return;
@@ -39,7 +40,7 @@ class Model {
     bool send(bool fresh = true) {
         const SlotId slot = lanes_.next_ready(fresh);
         if (slot == kNoSlot) return false;
-        sent(slot);
+        if (enters(slot)) sent(slot);
         return true;
     }
     void send_and_put_back() {
@@ -50,7 +51,7 @@ class Model {
         const SlotId slot = lanes_.find_probe(prefer, {&avoid, 1});
         if (slot == kNoSlot) return;
         lanes_.take(slot);
-        sent(slot);
+        if (enters(slot)) sent(slot);
     }
     enum class Outcome : std::uint8_t { kAcknowledged, kRequeued, kBlocked, kDeferred, kHeld };
     void tell(LaneKey key, Outcome outcome, std::int64_t delay_us) {
@@ -155,7 +156,7 @@ class Model {
     // A key that never failed is not delayed by those that did.
     void check_healthy_keys_flow() {
         for (const auto& [key, positions] : unfinished_) {
-            if (troubled_.contains(key) || positions.empty()) continue;
+            if (troubled_.contains(key) || positions.empty() || channels_ > 1) continue;
             RC_ASSERT(flying_[key].size() == (one_per_key_ ? 1U : positions.size()));
         }
     }
@@ -193,6 +194,18 @@ class Model {
             if (!coming && !live_.contains(p)) exposed_.erase(p);
         }
     }
+    // Neighbours mostly share a channel.
+    [[nodiscard]] std::uint64_t channel_of(Position p) const {
+        return static_cast<std::uint64_t>(p) / 3 % channels_;
+    }
+    bool enters(SlotId slot) {
+        const LaneKey key = lanes_.key(slot);
+        const std::uint64_t channel = channel_of(lanes_.work(slot).position);
+        const bool entered = lanes_.enter(slot, channel);
+        const auto& flying = flying_[key];
+        RC_ASSERT(entered == (flying.empty() || channel_of(flying.begin()->first) == channel));
+        return entered;
+    }
     void sent(SlotId slot) {
         const Work& work = lanes_.work(slot);
         const Position p = work.position;
@@ -220,6 +233,7 @@ class Model {
     Lanes lanes_;
     bool one_per_key_;
     std::size_t max_slots_;
+    std::uint64_t channels_;
     std::int64_t now_us_ = 1;
     Position next_position_ = 1;
     std::map<LaneKey, std::deque<Position>> unfinished_;
@@ -246,14 +260,14 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
     return out << step.what << " " << step.key << " " << step.number;
 }
 
-void run(bool one_per_key) {
+void run(bool one_per_key, std::uint64_t channels = 1) {
     const auto slots = *rc::gen::inRange<std::size_t>(1, 40);
     const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
     const auto steps =
         *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
                                  rc::gen::inRange(0, 23), rc::gen::inRange<LaneKey>(0, keys),
                                  rc::gen::arbitrary<std::uint32_t>())));
-    Model model(one_per_key, slots);
+    Model model(one_per_key, slots, channels);
     for (const Step& step : steps) {
         const std::int64_t delay_us = step.number % 1'000;
         switch (step.what) {
@@ -322,6 +336,10 @@ void run(bool one_per_key) {
 
 RC_GTEST_PROP(Lanes, KeepOrderAndLoseNothingWithAFailStopSink, ()) {
     run(false);
+}
+
+RC_GTEST_PROP(Lanes, KeepAKeyToOneChannelAtATimeAndItsOrder, ()) {
+    run(false, 3);
 }
 
 RC_GTEST_PROP(Lanes, KeepOrderAndLoseNothingWithOneEventPerKey, ()) {

@@ -12,9 +12,9 @@ Status Table::reach() const {
     return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the table is away"};
 }
 
-void Table::insert(const std::string& id, const std::string& key) {
+void Table::insert(const std::string& id, const std::string& key, const std::string& topic) {
     const std::scoped_lock lock(mutex_);
-    rows_[++last_position_] = {id, key};
+    rows_[++last_position_] = {id, key, topic};
 }
 
 std::size_t Table::unfinished() const {
@@ -77,6 +77,7 @@ class TableReader final : public spi::Reader {
         event.event_type = "changed";
         event.payload = "{}";
         event.key = row.key;
+        event.topic = row.topic;
         out.add_copy(event);
     }
     Table& table_;

@@ -20,7 +20,7 @@ namespace outbox::test {
 class Table {
   public:
     /// One committed event.
-    void insert(const std::string& id, const std::string& key);
+    void insert(const std::string& id, const std::string& key, const std::string& topic = "");
     [[nodiscard]] std::size_t unfinished() const;
     [[nodiscard]] std::size_t dead() const;
     [[nodiscard]] std::string owner() const;
@@ -40,6 +40,7 @@ class Table {
     struct Row {
         std::string id;
         std::string key;
+        std::string topic;
     };
     [[nodiscard]] Status reach() const;
 

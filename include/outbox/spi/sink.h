@@ -27,6 +27,9 @@ struct SinkCapabilities {
     bool fail_stop_order = false;
     /// Records are durable at the destination once acknowledged (false for null).
     bool durable = true;
+    /// `fail_stop_order` holds for the records of a key whatever their topics; else the relay lets
+    /// a key finish what is under way before it goes to another topic.
+    bool across_topics = true;
 };
 
 struct HeaderView {
@@ -54,6 +57,9 @@ struct FailedRecord {
     /// Nothing is wrong with this record or the destination: it lay behind a failed record of its
     /// key. It goes again in its turn, no attempt is counted and the circuit stays as it is.
     bool behind = false;
+    /// What the record needs does not exist, its topic for one. Its key waits until it does and no
+    /// attempt is counted; other keys go on.
+    bool missing = false;
 };
 
 /// Outcomes of published records, each token exactly once.

@@ -21,6 +21,10 @@ constexpr milliseconds kTopicTtl = seconds(30);
 constexpr milliseconds kFreshAnswer = seconds(1);
 // How long a broker may take to create a topic on demand.
 constexpr milliseconds kCreationWait = seconds(2);
+// A topic that is missing is asked for at most this often,
+constexpr milliseconds kMissingTtl = seconds(1);
+// and so many records wait for its creation, so that other topics keep their room.
+constexpr std::size_t kMaxAwaitingCreation = 500;
 // How long outcomes of what the broker already has are waited for before a rebuild.
 constexpr milliseconds kSettle{300};
 constexpr milliseconds kSettleStep{10};
@@ -84,7 +88,8 @@ Status KafkaSink::open_client() {
 
 const spi::SinkCapabilities& KafkaSink::capabilities() const {
     static const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLeastOnce,
-                                                     /*fail_stop_order=*/true, /*durable=*/true};
+                                                     /*fail_stop_order=*/true,
+                                                     /*durable=*/true, /*across_topics=*/false};
     return kCapabilities;
 }
 
@@ -136,7 +141,12 @@ bool KafkaSink::publish(const spi::Record& record) {
             return true;
         case Topic::State::kUnknown:
         case Topic::State::kAsked:
-            park(slot, *topic, record);
+            if (is_given_up(*topic)) {
+                fail_slot(slot, to_error({"UNKNOWN_TOPIC_OR_PART", "the broker has no such topic"},
+                                         topic_text(*topic)));
+            } else {
+                park(slot, *topic, record);
+            }
             return true;
         case Topic::State::kReady:
             break;
@@ -193,6 +203,14 @@ bool KafkaSink::too_large(const Topic& topic, const spi::Record& record) const {
            record_batch_bytes(record) > *topic.max_message_bytes;
 }
 
+// Known to be missing, a moment ago; or as many wait for it as may.
+bool KafkaSink::is_given_up(const Topic& topic) const {
+    if (!topic.missing_since) return false;
+    return topic.parked.size() >= kMaxAwaitingCreation ||
+           (topic.state == Topic::State::kUnknown && now_ - topic.asked_at < kMissingTtl &&
+            now_ - *topic.missing_since >= kCreationWait);
+}
+
 void KafkaSink::park(std::uint32_t slot, Topic& topic, const spi::Record& record) {
     topic.parked.push_back({slot, record});
     if (topic.state == Topic::State::kUnknown) {
@@ -222,12 +240,24 @@ void KafkaSink::unpark(Topic& topic) {
 }
 
 void KafkaSink::fail_slot(std::uint32_t slot, ErrorInfo error) {
-    failed_.push_back({under_way_[slot].token, std::move(error), false});
+    const bool missing = error.code == ErrorCode::kTopicUnknown;
+    failed_.push_back(
+        {.token = under_way_[slot].token, .error = std::move(error), .missing = missing});
     under_way_.remove(slot);
 }
 
+// Of each key the first has failed, and the others lay behind it.
 void KafkaSink::fail_parked(Topic& topic, const ErrorInfo& error) {
-    for (const Topic::Parked& parked : topic.parked) fail_slot(parked.slot, error);
+    std::set<std::string_view> failed_keys;
+    for (const auto& [slot, record] : topic.parked) {
+        if (record.key.empty() || failed_keys.insert(record.key).second) {
+            fail_slot(slot, error);
+            continue;
+        }
+        failed_.push_back(
+            {.token = under_way_[slot].token, .error = behind_error(), .behind = true});
+        under_way_.remove(slot);
+    }
     topic.parked.clear();
 }
 
@@ -413,10 +443,11 @@ void KafkaSink::fail_all(const Refusal& cause, spi::Completions& out) {
     const bool alone = under_way_.count() == 1;
     if (guilty) {
         const auto& slot = under_way_[cause.slot];
-        out.failed.push_back(
-            {slot.token,
-             alone ? to_error(cause.fault, topic_text(*slot.topic)) : rebuilt_error(cause.fault),
-             !alone});
+        out.failed.push_back({.token = slot.token,
+                              .error = alone ? to_error(cause.fault, topic_text(*slot.topic))
+                                             : rebuilt_error(cause.fault),
+                              .suspect = !alone,
+                              .missing = alone && is_unknown_topic(cause.fault)});
         under_way_.remove(cause.slot);
     }
     if (under_way_.empty()) return;
@@ -426,7 +457,7 @@ void KafkaSink::fail_all(const Refusal& cause, spi::Completions& out) {
     const ErrorInfo error = trouble ? mapped : rebuilt_error(cause.fault);
     while (!under_way_.empty()) {
         const std::uint32_t slot = under_way_.oldest();
-        out.failed.push_back({under_way_[slot].token, error, false});
+        out.failed.push_back({.token = under_way_[slot].token, .error = error});
         under_way_.remove(slot);
     }
 }

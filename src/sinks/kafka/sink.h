@@ -50,6 +50,7 @@ class KafkaSink final : public spi::Sink {
 
     [[nodiscard]] Sent send(std::uint32_t slot, Topic& topic, const spi::Record& record);
     [[nodiscard]] bool too_large(const Topic& topic, const spi::Record& record) const;
+    [[nodiscard]] bool is_given_up(const Topic& topic) const;
     void park(std::uint32_t slot, Topic& topic, const spi::Record& record);
     void unpark(Topic& topic);
     void fail_slot(std::uint32_t slot, ErrorInfo error);

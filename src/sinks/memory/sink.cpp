@@ -1,5 +1,7 @@
 #include "sinks/memory/sink.h"
 
+#include <set>
+
 namespace outbox::sinks::memory {
 
 namespace {
@@ -62,7 +64,7 @@ MemorySink::MemorySink(std::shared_ptr<Destination> destination, const MemoryOpt
     : destination_(std::move(destination)),
       options_(options),
       capabilities_{"memory", spi::Guarantee::kAtLeastOnce, options.fail_stop_order,
-                    /*durable=*/true} {}
+                    /*durable=*/true, options.across_topics} {}
 
 Status MemorySink::check() {
     const std::lock_guard lock(destination_->mutex_);
@@ -84,23 +86,27 @@ void MemorySink::poll(std::chrono::milliseconds max_wait, spi::Completions& out)
 }
 
 void MemorySink::deliver(spi::Completions& out) {
-    bool broken = false;
+    std::set<std::string_view> broken;  // topics, where a failure stops only its own
     for (const spi::Record& record : under_way_) {
-        if (broken && options_.fail_stop_order) {
-            out.failed.push_back({record.token,
-                                  {ErrorCode::kSinkRebuilt,
-                                   Advice::kRetryDestination,
-                                   {},
-                                   "a record before this one failed; it goes again"},
-                                  false});
+        const std::string_view stops = options_.across_topics ? std::string_view() : record.topic;
+        if (broken.contains(stops) && options_.fail_stop_order) {
+            out.failed.push_back({.token = record.token,
+                                  .error = {ErrorCode::kSinkRebuilt,
+                                            Advice::kRetryDestination,
+                                            {},
+                                            "a record before this one failed; it goes again"}});
             continue;
         }
         if (auto error = destination_->take_failure(record)) {
             const bool guilty = error->advice != Advice::kRetryDestination;
             const bool alone = under_way_.size() == 1;
+            const bool missing = error->code == ErrorCode::kTopicUnknown;
             out.failed.push_back(
-                {record.token, *std::move(error), guilty && options_.fail_stop_order && !alone});
-            broken = true;
+                {.token = record.token,
+                 .error = *std::move(error),
+                 .suspect = guilty && options_.fail_stop_order && !alone && !missing,
+                 .missing = missing});
+            broken.insert(stops);
             continue;
         }
         destination_->records_.push_back(stored(record));

@@ -55,6 +55,7 @@ class Destination {
 
 struct MemoryOptions {
     bool fail_stop_order = true;
+    bool across_topics = true;         ///< Else a failure stops only what follows it on its topic.
     std::size_t max_records = 10'000;  ///< Under way at once; more makes `publish` return false.
 };
 

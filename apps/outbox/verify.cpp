@@ -1,10 +1,13 @@
 #include "core/verify.h"
 
+#include <charconv>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "consumer/operate.h"
+#include "core/url.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -92,14 +95,80 @@ Status read_dead_letters(const runtime::Invocation& invocation, Verifier& verifi
     }
 }
 
+ErrorInfo bad_effects(const std::string& message) {
+    return runtime::config_error("--effect-query", message);
+}
+
+/// A row of the effect query: id, then key and n where the query gives them.
+Result<JournalLine> effect_of(ConsumerOperations::Cells cells) {
+    JournalLine line;
+    line.applied = true;
+    if (cells.empty() || cells.size() > 3) {
+        return bad_effects(
+            "must give one to three columns: id, key, n, in the order of the effects");
+    }
+    line.id = cells[0].value_or("");
+    if (line.id.empty()) return bad_effects("gives a row without an id");
+    if (cells.size() > 1) line.key = cells[1].value_or("");
+    if (cells.size() > 2 && cells[2]) {
+        const std::string& text = *cells[2];
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), line.n);
+        if (error != std::errc() || end != text.data() + text.size()) {
+            return bad_effects("gives '" + text + "' for n, which is no whole number");
+        }
+    }
+    return line;
+}
+
+/// The consumer's own tables instead of what it says of them.
+struct Effects {
+    std::string url;
+    std::string query;
+    std::unique_ptr<ConsumerOperations> database;
+};
+
+Result<Effects> open_effects(const runtime::Invocation& invocation) {
+    Effects effects;
+    const bool db = invocation.options.given("effect-db");
+    if (db != invocation.options.given("effect-query")) {
+        return bad_effects("and --effect-db belong together: give both or none");
+    }
+    if (!db) return effects;
+    effects.url = invocation.options.text("effect-db");
+    effects.query = invocation.options.text("effect-query");
+    auto opened = consumer::open_operations(
+        effects.url, static_cast<int>(invocation.options.integer("connect-timeout-s")));
+    if (!opened.ok()) return opened.error();
+    effects.database = std::move(*opened);
+    return effects;
+}
+
+Status read_effects(const Effects& effects, Verifier& verifier) {
+    if (Status status = verifier.begin_received("effects of " + redact(effects.url));
+        !status.ok()) {
+        return status;
+    }
+    return effects.database->read(effects.query, [&](ConsumerOperations::Cells cells) {
+        const auto line = effect_of(cells);
+        return line.ok() ? verifier.received(*line) : line.status();
+    });
+}
+
 Result<Report> verify(const runtime::Invocation& invocation) {
+    const auto effects = open_effects(invocation);
+    if (!effects.ok()) return effects.error();
     Verifier verifier;
     Report report;
     auto status = read_produced(invocation.options.list("produced"), verifier);
     if (status.ok() && invocation.options.given("db")) {
         status = read_dead_letters(invocation, verifier, report.dead);
     }
+    if (status.ok() && effects->database) {
+        status =
+            effects->database->dead_ids([&](std::string_view id) { verifier.dead_letter(id); });
+    }
     if (status.ok()) status = read_received(invocation.options.list("received"), verifier);
+    if (status.ok() && effects->database) status = read_effects(*effects, verifier);
     if (!status.ok()) return status;
     const auto verdict = verifier.finish();
     if (!verdict.ok()) return verdict.status();
@@ -180,7 +249,9 @@ void print_json(const Report& report) {
 
 int run_verify(const runtime::Invocation& invocation) {
     for (const char* name : {"produced", "received"}) {
-        if (!invocation.options.given(name)) {
+        const bool effects =
+            std::string_view(name) == "received" && invocation.options.given("effect-query");
+        if (!invocation.options.given(name) && !effects) {
             return report(runtime::config_error(std::string("--") + name,
                                                 "is needed at least once, with a journal's name"));
         }

@@ -11,6 +11,7 @@
 namespace outbox::consumer {
 namespace {
 
+constexpr const char* kReading = "reading the consumer's tables";
 constexpr std::int64_t kPruneRows = 10'000;
 constexpr std::int64_t kMicroseconds = 1'000'000;
 
@@ -35,6 +36,8 @@ class Sql {
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
     [[nodiscard]] virtual std::string payload_text() const = 0;
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    virtual Status read(const std::string& query,
+                        const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
 };
 
 std::int64_t number(const std::optional<std::string>& cell) {
@@ -57,19 +60,34 @@ class PostgresSql final : public Sql {
                                            static_cast<int>(values.size()), nullptr, values.data(),
                                            nullptr, nullptr, 0));
         if (!succeeded(result.get())) {
-            return pg_error(session_.connection(), result.get(), "reading the consumer's tables");
+            return pg_error(session_.connection(), result.get(), kReading);
         }
         if (changed != nullptr) *changed = number(std::string(PQcmdTuples(result.get())));
         Rows rows;
         for (int row = 0; row < PQntuples(result.get()); ++row) {
-            Row& cells = rows.emplace_back();
-            for (int column = 0; column < PQnfields(result.get()); ++column) {
-                const std::string_view text = cell(result.get(), row, column);
-                cells.push_back(text.data() == nullptr ? std::nullopt
-                                                       : std::optional<std::string>(text));
-            }
+            rows.push_back(cells_of(result.get(), row));
         }
         return rows;
+    }
+
+    // Row by row: a table of effects may be larger than memory.
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        PGconn* connection = session_.connection();
+        Status status = run("BEGIN READ ONLY", {}, nullptr).status();
+        if (!status.ok()) return status;
+        if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
+            return pg_error(connection, nullptr, kReading);
+        }
+        while (const PgResult result{PQgetResult(connection)}) {
+            if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
+                if (status.ok()) status = take(cells_of(result.get(), 0));
+            } else if (!succeeded(result.get()) && status.ok()) {
+                status = pg_error(connection, result.get(), kReading);
+            }
+        }
+        const Status ended = run("ROLLBACK", {}, nullptr).status();
+        return status.ok() ? ended : status;
     }
     [[nodiscard]] std::string microseconds(const std::string& column) const override {
         return "(CASE WHEN isfinite(" + column + ") THEN extract(epoch FROM " + column +
@@ -91,6 +109,15 @@ class PostgresSql final : public Sql {
     }
 
   private:
+    static Row cells_of(const PGresult* result, int row) {
+        Row cells;
+        for (int column = 0; column < PQnfields(result); ++column) {
+            const std::string_view text = cell(result, row, column);
+            cells.push_back(text.data() == nullptr ? std::nullopt
+                                                   : std::optional<std::string>(text));
+        }
+        return cells;
+    }
     PostgresSql(const std::string& url, int connect_timeout_s)
         : session_(url, connect_timeout_s, {}, "SELECT 1") {}
     LibpqSession session_;
@@ -111,17 +138,10 @@ class SqliteSql final : public Sql {
     Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
                      std::int64_t* changed) override {
         try {
-            SqliteUse use(database_.get(), sql, "reading the consumer's tables");
+            SqliteUse use(database_.get(), sql, kReading);
             for (const std::string& parameter : parameters) use.text(parameter);
             Rows rows;
-            while (use.next()) {
-                Row& cells = rows.emplace_back();
-                for (int column = 0; column < use.columns(); ++column) {
-                    cells.push_back(use.is_null(column)
-                                        ? std::nullopt
-                                        : std::optional<std::string>(use.bytes(column)));
-                }
-            }
+            while (use.next()) rows.push_back(cells_of(use));
             if (changed != nullptr) *changed = sqlite3_changes(database_.get());
             return rows;
         } catch (const Error& error) {
@@ -182,7 +202,31 @@ class SqliteSql final : public Sql {
         return pruned;
     }
 
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        if (Status status = run("PRAGMA query_only = true", {}, nullptr).status(); !status.ok()) {
+            return status;
+        }
+        try {
+            SqliteUse use(database_.get(), query, kReading);
+            while (use.next()) {
+                if (Status status = take(cells_of(use)); !status.ok()) return status;
+            }
+            return {};
+        } catch (const Error& error) {
+            return Status(error.info());
+        }
+    }
+
   private:
+    static Row cells_of(const SqliteUse& use) {
+        Row cells;
+        for (int column = 0; column < use.columns(); ++column) {
+            cells.push_back(use.is_null(column) ? std::nullopt
+                                                : std::optional<std::string>(use.bytes(column)));
+        }
+        return cells;
+    }
     explicit SqliteSql(sqlite3* database) : database_(database) {}
     SqliteConnection database_;
 };
@@ -333,6 +377,21 @@ class InboxOperations final : public ConsumerOperations {
 
     std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) override {
         return std::make_unique<InboxDeadLetters>(*sql_, consumer);
+    }
+
+    Status dead_ids(const std::function<void(std::string_view)>& take) override {
+        const auto there = sql_->run(sql_->table_count("outbox_inbox_dead_letters"), {});
+        if (!there.ok()) return there.status();
+        if (number((*there)[0][0]) == 0) return {};
+        return sql_->read("SELECT message_id FROM outbox_inbox_dead_letters",
+                          [&](ConsumerOperations::Cells cells) {
+                              take(cells[0].value_or(""));
+                              return Status();
+                          });
+    }
+
+    Status read(const std::string& query, const std::function<Status(Cells)>& take) override {
+        return sql_->read(query, take);
     }
 
   private:

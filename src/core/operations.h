@@ -2,8 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
@@ -137,6 +141,12 @@ class ConsumerOperations {
     /// at a time; call until it removes nothing.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
     virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
+
+    /// Ids of the dead letters of all consumers here; none where there is no such table.
+    virtual Status dead_ids(const std::function<void(std::string_view)>& take) = 0;
+    /// Runs a query that changes nothing and hands over its rows one by one, as text.
+    using Cells = std::span<const std::optional<std::string>>;
+    virtual Status read(const std::string& query, const std::function<Status(Cells)>& take) = 0;
 };
 
 /// Where no relay has ever run: there are no side tables, and looking makes none.

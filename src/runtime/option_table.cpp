@@ -79,7 +79,9 @@ constexpr std::array kCommands{
         "",
         "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
         "outbox verify --produced a.jsonl b.jsonl --received c.jsonl "
-        "--db sqlite:///var/lib/shop.db"},
+        "--db sqlite:///var/lib/shop.db\n"
+        "outbox verify --produced a.jsonl --effect-db postgresql://app@localhost/stock "
+        "--effect-query 'SELECT event_id, order_key, n FROM reservations ORDER BY id'"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };
@@ -468,6 +470,20 @@ constexpr std::array kOptions{
                .help = "journals of what consumers received and applied; a file stands for one "
                        "consumer unless its "
                        "lines name another"},
+    OptionSpec{.name = "effect-db",
+               .type = OptionType::kUrl,
+               .value = "URL",
+               .commands = kVerify,
+               .group = "Verification",
+               .help = "a consumer's database, to look at its effects themselves; its dead letters "
+                       "are not counted as lost"},
+    OptionSpec{.name = "effect-query",
+               .type = OptionType::kText,
+               .value = "SQL",
+               .commands = kVerify,
+               .group = "Verification",
+               .help = "query of --effect-db that gives a row for each effect, in their order: the "
+                       "event's id, and its key and n where they are kept; stands for a consumer"},
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,

@@ -8,6 +8,7 @@
 #include "tests/support/pg.h"
 #include "tests/support/process.h"
 #include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
@@ -151,6 +152,49 @@ TEST_F(VerifyCommand, ReadsManyLines) {
     EXPECT_NE(finished.out.find("(200000 events produced, 200000 lines received, 0 of them"),
               std::string::npos)
         << finished.out;
+}
+
+TEST_F(VerifyCommand, LooksAtTheEffectsThemselves) {
+    const std::string url = shared_postgres().create_database();
+    Pg db(url);
+    db.exec(
+        "CREATE TABLE effects (seq int GENERATED ALWAYS AS IDENTITY, id text, key text, n int); "
+        "INSERT INTO effects (id, key, n) VALUES ('a', 'k', 1), ('b', 'k', 2)");
+    const auto look = [&](const std::string& query) {
+        return verify(
+            {"--produced", file("p", kTwoProduced), "--effect-db", url, "--effect-query", query});
+    };
+    const std::string query = "SELECT id, key, n FROM effects ORDER BY seq";
+    EXPECT_EQ(look(query).status.code, 0) << look(query).err;
+    EXPECT_EQ(look("SELECT id FROM effects").status.code, 0);
+    db.exec("INSERT INTO effects (id, key, n) VALUES ('a', 'k', 1)");
+    EXPECT_NE(look(query).out.find("repeats applied 1"), std::string::npos) << look(query).out;
+    EXPECT_EQ(look(query).status.code, kFaultsFound);
+    EXPECT_NE(look(query + " LIMIT 1").out.find("lost 1,"), std::string::npos);
+    // A message given up on by the consumer is not lost.
+    db.exec(
+        "CREATE TABLE outbox_inbox_dead_letters (message_id text); "
+        "INSERT INTO outbox_inbox_dead_letters VALUES ('b')");
+    EXPECT_NE(look(query + " LIMIT 1").out.find("lost 0,"), std::string::npos);
+    // It only looks.
+    EXPECT_NE(look("DELETE FROM effects RETURNING id").status.code, 0);
+    EXPECT_EQ(db.number("SELECT count(*) FROM effects"), 3);
+    EXPECT_EQ(look("SELECT id, key, 'x' FROM effects").status.code, kUnusableInput);
+    EXPECT_EQ(verify({"--produced", file("p", kTwoProduced), "--effect-db", url}).status.code,
+              kUnusableInput);
+}
+
+TEST_F(VerifyCommand, LooksAtTheEffectsOfASqliteDatabase) {
+    const auto path = folder_ / "effects.db";
+    Sqlite db(path.string());
+    db.exec("CREATE TABLE effects (id text); INSERT INTO effects VALUES ('a'), ('b')");
+    const auto look = [&](const std::string& query) {
+        return verify({"--produced", file("p", kTwoProduced), "--effect-db",
+                       "sqlite://" + path.string(), "--effect-query", query});
+    };
+    EXPECT_EQ(look("SELECT id FROM effects").status.code, 0) << look("SELECT id FROM effects").err;
+    EXPECT_NE(look("DELETE FROM effects RETURNING id").status.code, 0);
+    EXPECT_EQ(db.number("SELECT count(*) FROM effects"), 2);
 }
 
 }  // namespace

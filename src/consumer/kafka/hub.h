@@ -30,7 +30,7 @@ struct Hub {
     void say(ConsumerReport::What what, const ErrorInfo& error = {},
              const Message* message = nullptr) {
         if (!options.on_report) return;
-        const std::lock_guard lock(report_mutex);
+        const std::lock_guard lock(report_mutex_);
         options.on_report({what, error, message});
     }
 
@@ -62,7 +62,7 @@ struct Hub {
     std::atomic<std::int64_t> lag{0};
 
   private:
-    std::mutex report_mutex;
+    std::mutex report_mutex_;
 };
 
 }  // namespace outbox::consumer::kafka

@@ -37,7 +37,7 @@ std::string place_of(const Record& record) {
 // Offsets of a partition go in their order; otherwise those of a key do, and a record without key
 // waits for none.
 std::string lane_of(const Record& record, bool by_offset) {
-    const std::string partition =
+    std::string partition =
         std::string(record.topic()) + "/" + std::to_string(record.partition());
     if (by_offset) return partition;
     if (record.key().empty()) return place_of(record);
@@ -178,18 +178,19 @@ void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
 void Worker::apply(std::vector<Task> batch) {
     if (batch.size() > 1 && apply_together(batch)) return;
     for (Task& task : batch) {
-        bool behind = false;
-        {
-            const std::lock_guard lock(hub_.mutex);
-            const auto held = held_.find(task.lane);
-            behind = held != held_.end();
-            if (behind) {
-                --task.partition->in_transaction;
-                held->second.tasks.push_back(std::move(task));
-            }
-        }
-        if (!behind) apply_one(std::move(task));
+        if (!wait_behind(task)) apply_one(std::move(task));
     }
+}
+
+// True: a record of its lane failed before it, and it waits for that one.
+bool Worker::wait_behind(Task& task) {
+    const std::lock_guard lock(hub_.mutex);
+    const auto held = held_.find(task.lane);
+    if (held == held_.end()) return false;
+    --task.partition->in_transaction;
+    if (task.partition->taken_away) hub_.drained.notify_all();
+    held->second.tasks.push_back(std::move(task));
+    return true;
 }
 
 // One transaction for all; false: nothing was done, and they are to be applied one by one.

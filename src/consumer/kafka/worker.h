@@ -70,6 +70,7 @@ class Worker {
 
     void apply(std::vector<Task> batch);
     bool apply_together(std::span<Task> batch);
+    bool wait_behind(Task& task);
     void apply_one(Task task);
     Outcome settle(Task& task, Attempt& attempt);
     Attempt try_once(Task& task);

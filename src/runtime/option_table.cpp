@@ -80,8 +80,8 @@ constexpr std::array kCommands{
         "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
         "outbox verify --produced a.jsonl b.jsonl --received c.jsonl "
         "--db sqlite:///var/lib/shop.db\n"
-        "outbox verify --produced a.jsonl --effect-db postgresql://app@localhost/stock "
-        "--effect-query 'SELECT event_id, order_key, n FROM reservations ORDER BY id'"},
+        "outbox verify --produced a.jsonl --effect-db sqlite:///stock.db "
+        "--effect-query 'SELECT id FROM effects'"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };

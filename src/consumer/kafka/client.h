@@ -12,8 +12,8 @@
 #include <outbox/spi/event_batch.h>
 
 struct rd_kafka_s;
-struct rd_kafka_message_s;
-struct rd_kafka_topic_partition_list_s;
+struct rd_kafka_message_s;               // NOLINT(readability-identifier-naming)
+struct rd_kafka_topic_partition_list_s;  // NOLINT(readability-identifier-naming)
 
 namespace outbox::consumer::kafka {
 

@@ -37,8 +37,7 @@ std::string place_of(const Record& record) {
 // Offsets of a partition go in their order; otherwise those of a key do, and a record without key
 // waits for none.
 std::string lane_of(const Record& record, bool by_offset) {
-    std::string partition =
-        std::string(record.topic()) + "/" + std::to_string(record.partition());
+    std::string partition = std::string(record.topic()) + "/" + std::to_string(record.partition());
     if (by_offset) return partition;
     if (record.key().empty()) return place_of(record);
     return partition + "=" + std::string(record.key());

@@ -16,7 +16,7 @@ TEST(KafkaConfig, TakesBrokersFromTheUrlAndOptionsFromBothPlaces) {
     const auto config = make_config("kafka://a:9092,b:9093?linger.ms=7",
                                     {{"kafka.compression.codec", "lz4"}, {"client.id", "shop"}});
     ASSERT_TRUE(config.ok()) << describe(config.error());
-    const auto settings = librdkafka_settings(*config, 1000, Pace::Kind::kPrompt);
+    const auto settings = librdkafka_settings(*config, 1000);
     EXPECT_EQ(settings.at("bootstrap.servers"), "a:9092,b:9093");
     EXPECT_EQ(settings.at("linger.ms"), "7");
     EXPECT_EQ(settings.at("compression.type"), "lz4");
@@ -26,42 +26,14 @@ TEST(KafkaConfig, TakesBrokersFromTheUrlAndOptionsFromBothPlaces) {
 }
 
 TEST(KafkaConfig, KeepsThePromisesInTheSettings) {
-    const auto config = make_config("kafka://a:1", {}).value_or_throw();
-    const auto settings = librdkafka_settings(config, 9, Pace::Kind::kPrompt);
+    const auto settings = librdkafka_settings(make_config("kafka://a:1", {}).value_or_throw(), 9);
     EXPECT_EQ(settings.at("acks"), "all");
     EXPECT_EQ(settings.at("enable.idempotence"), "true");
     EXPECT_EQ(settings.at("enable.gapless.guarantee"), "true");
+    EXPECT_EQ(settings.at("max.in.flight"), "1");
     EXPECT_EQ(settings.at("message.timeout.ms"), "0");
     EXPECT_EQ(settings.at("partitioner"), "murmur2_random");
     EXPECT_EQ(settings.at("socket.nagle.disable"), "true");
-}
-
-TEST(KafkaPace, GathersOnlyInABacklogThatLastsAndSendsAtOnceAgainAfterCalm) {
-    using std::chrono::milliseconds;
-    Pace pace(1'000);
-    const Pace::Time start{std::chrono::hours(1)};
-    EXPECT_FALSE(pace.wants_change(0, start));
-    EXPECT_FALSE(pace.wants_change(251, start + milliseconds(50)));
-    EXPECT_FALSE(pace.wants_change(250, start + milliseconds(60)));  // short: no backlog
-    EXPECT_FALSE(pace.wants_change(251, start + milliseconds(110)));
-    ASSERT_TRUE(pace.wants_change(251, start + milliseconds(111)));
-    pace.change(start + milliseconds(111));
-    EXPECT_EQ(pace.kind(), Pace::Kind::kBulk);
-    EXPECT_FALSE(pace.wants_change(0, start + milliseconds(1'111)));
-    EXPECT_FALSE(pace.wants_change(50, start + milliseconds(1'112)));
-    EXPECT_FALSE(pace.wants_change(49, start + milliseconds(2'112)));
-    EXPECT_TRUE(pace.wants_change(49, start + milliseconds(2'113)));
-}
-
-TEST(KafkaPace, GatheringWaitsLongerUnlessTheUserChoseTheLinger) {
-    const auto ours = make_config("kafka://a:1", {}).value_or_throw();
-    EXPECT_EQ(librdkafka_settings(ours, 9, Pace::Kind::kPrompt).at("linger.ms"), "0");
-    EXPECT_EQ(librdkafka_settings(ours, 9, Pace::Kind::kBulk).at("linger.ms"), "5");
-    EXPECT_FALSE(fixes_linger(ours));
-    const auto theirs =
-        make_config("kafka://a:1", {{"kafka.queue.buffering.max.ms", "2"}}).value_or_throw();
-    EXPECT_EQ(librdkafka_settings(theirs, 9, Pace::Kind::kBulk).at("linger.ms"), "2");
-    EXPECT_TRUE(fixes_linger(theirs));
 }
 
 TEST(KafkaConfig, RefusesOptionsThatBreakAPromiseAndNamesIt) {

@@ -14,8 +14,8 @@ constexpr std::string_view kPrefix = "kafka.";
 constexpr std::size_t kBatchBytes = 1'000'000;
 constexpr int kReconnectMs = 50;
 constexpr int kReconnectMaxMs = 1'000;
-constexpr const char* kBulkLingerMs = "5";
-constexpr std::string_view kLinger = "linger.ms";
+// With one request under way records gather while it is, so that waiting for more gains nothing.
+constexpr const char* kLingerMs = "0";
 
 struct RefusedOption {
     std::string_view name;
@@ -71,7 +71,7 @@ Status add_option(std::string_view name, const std::string& value, KafkaConfig& 
                              std::string(refused.promise) + "; remove the option"};
     }
     // Two names of one option would be set in the order of their names, not the user's.
-    if (name == "queue.buffering.max.ms") name = kLinger;
+    if (name == "queue.buffering.max.ms") name = "linger.ms";
     if (name == "compression.codec") name = "compression.type";
     config.options[std::string(name)] = value;
     return {};
@@ -117,7 +117,7 @@ Result<KafkaConfig> make_config(std::string_view url,
 }
 
 std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config,
-                                                       std::size_t batch_bytes, Pace::Kind pace) {
+                                                       std::size_t batch_bytes) {
     std::map<std::string, std::string> settings = {
         {"client.id", "outbox"},
         {"socket.keepalive.enable", "true"},
@@ -125,7 +125,7 @@ std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config
          std::to_string(std::chrono::milliseconds(config.connect_timeout).count())},
         {"reconnect.backoff.ms", std::to_string(kReconnectMs)},
         {"reconnect.backoff.max.ms", std::to_string(kReconnectMaxMs)},
-        {std::string(kLinger), pace == Pace::Kind::kBulk ? kBulkLingerMs : "0"},
+        {"linger.ms", kLingerMs},
         {"log.connection.close", "false"},
         {"statistics.interval.ms", "0"},
     };
@@ -133,6 +133,11 @@ std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config
     settings["bootstrap.servers"] = config.bootstrap_servers;
     settings["enable.idempotence"] = "true";
     settings["acks"] = "all";
+    // A broker that knows nothing of a producer yet takes any sequence number as its first. Were
+    // two requests under way to a new partition, the first could fail (not the leader yet), the
+    // second be taken, and the repeat of the first be answered as a duplicate: lost, and
+    // acknowledged.
+    settings["max.in.flight"] = "1";
     settings["enable.gapless.guarantee"] = "true";
     settings["message.timeout.ms"] = "0";
     settings["partitioner"] = "murmur2_random";
@@ -153,10 +158,6 @@ std::size_t wanted_batch_bytes(const KafkaConfig& config) {
     const char* end = found->second.data() + found->second.size();
     // librdkafka names what is wrong with a value that is no number.
     return std::from_chars(found->second.data(), end, bytes).ec == std::errc() ? bytes : 0;
-}
-
-bool fixes_linger(const KafkaConfig& config) {
-    return config.options.contains(std::string(kLinger));
 }
 
 bool compresses(const KafkaConfig& config) {

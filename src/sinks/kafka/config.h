@@ -8,8 +8,6 @@
 
 #include <outbox/result.h>
 
-#include "sinks/kafka/pace.h"
-
 namespace outbox::sinks::kafka {
 
 struct KafkaConfig {
@@ -35,10 +33,7 @@ Result<KafkaConfig> make_config(std::string_view url,
 /// Everything librdkafka is told: what the promises need, our choices, the user's options.
 /// `batch_bytes` must not exceed any topic's `max.message.bytes`.
 std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config,
-                                                       std::size_t batch_bytes, Pace::Kind pace);
-
-/// The user chose how long records are gathered before they are sent.
-bool fixes_linger(const KafkaConfig& config);
+                                                       std::size_t batch_bytes);
 
 /// The user's `batch.size`, else ours.
 std::size_t wanted_batch_bytes(const KafkaConfig& config);

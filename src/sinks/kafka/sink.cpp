@@ -74,13 +74,11 @@ KafkaSink::KafkaSink(KafkaConfig config)
     : config_(std::move(config)),
       batch_bytes_(wanted_batch_bytes(config_)),
       compresses_(compresses(config_)),
-      pace_(config_.max_records),
-      keeps_pace_(fixes_linger(config_)),
       under_way_(config_.max_records),
       now_(clock_now()) {}
 
 Status KafkaSink::open_client() {
-    auto client = Client::open(librdkafka_settings(config_, batch_bytes_, pace_.kind()));
+    auto client = Client::open(librdkafka_settings(config_, batch_bytes_));
     if (!client.ok()) return client.error();
     client_ = std::move(client).value();
     return {};
@@ -118,7 +116,7 @@ Status KafkaSink::check() {
 
 bool KafkaSink::publish(const spi::Record& record) {
     // What failed must be known to the caller before anything else may be accepted behind it.
-    if (!failed_.empty() || refusal_ || fatal_ || draining()) return false;
+    if (!failed_.empty() || refusal_ || fatal_ || shrinking_) return false;
     const std::size_t bytes = payload_bytes(record);
     if (under_way_.full()) return false;
     if (!under_way_.empty() && under_way_.bytes() + bytes > config_.max_bytes) return false;
@@ -230,7 +228,7 @@ void KafkaSink::unpark(Topic& topic) {
             continue;
         }
         const std::size_t failures = failed_.size();
-        if (topic.state != Topic::State::kReady || fatal_ || draining()) {
+        if (topic.state != Topic::State::kReady || fatal_ || shrinking_) {
             topic.parked.push_back({slot, record});
         } else if (send(slot, topic, record) == Sent::kFull) {
             fail_slot(slot, behind_error());
@@ -263,9 +261,7 @@ void KafkaSink::fail_parked(Topic& topic, const ErrorInfo& error) {
 
 void KafkaSink::close_handle(Topic& topic) {
     if (topic.handle != nullptr) client_->close_topic(topic.handle);
-    if (topic.resting_handle != nullptr) resting_->close_topic(topic.resting_handle);
     topic.handle = nullptr;
-    topic.resting_handle = nullptr;
 }
 
 void KafkaSink::ask(Topic& topic) {
@@ -299,7 +295,7 @@ void KafkaSink::take_answer(const Events::TopicAnswer& answer) {
             batch_bytes_ = std::max<std::size_t>(1, *topic->max_message_bytes);
             shrinking_ = true;
         }
-        if (!draining()) unpark(*topic);
+        if (!shrinking_) unpark(*topic);
     } else if (is_unknown_topic(answer.fault)) {
         topic_missing(*topic, answer.fault);
     } else if (is_record_fault(answer.fault)) {
@@ -348,10 +344,8 @@ void KafkaSink::poll(milliseconds max_wait, spi::Completions& out) {
         rebuild(out);
     } else if (unreachable()) {
         give_up(out);
-    } else if (draining() && produced_ == 0) {
+    } else if (shrinking_ && produced_ == 0) {
         replace_drained_client(out);
-    } else if (!keeps_pace_ && pace_.wants_change(under_way_.count(), now_)) {
-        changing_pace_ = true;
     }
     tell_failures(out);
 }
@@ -387,7 +381,7 @@ void KafkaSink::tell_failures(spi::Completions& out) {
 }
 
 milliseconds KafkaSink::wait(milliseconds max_wait) const {
-    if (asks_again_ || draining()) return std::min(max_wait, kAskAgainAfter / 10);
+    if (asks_again_ || shrinking_) return std::min(max_wait, kAskAgainAfter / 10);
     return under_way_.empty() ? max_wait : std::min(max_wait, kLongestWait);
 }
 
@@ -462,18 +456,15 @@ void KafkaSink::fail_all(const Refusal& cause, spi::Completions& out) {
     }
 }
 
-// Nothing is under way inside librdkafka.
+// A topic takes smaller batches than we make. Nothing is under way inside librdkafka.
 void KafkaSink::replace_drained_client(spi::Completions& out) {
-    if (shrinking_) {
-        client_.reset();
-        resting_.reset();
-        topics_.for_each([](Topic& topic) { topic.handle = topic.resting_handle = nullptr; });
-    }
-    if (changing_pace_) change_pace();
-    shrinking_ = changing_pace_ = false;
-    topics_.for_each([](Topic& topic) { topic.asking = false; });
-    const Status opened = client_ == nullptr ? open_client() : Status();
-    if (!opened.ok()) {
+    shrinking_ = false;
+    client_.reset();
+    topics_.for_each([](Topic& topic) {
+        topic.handle = nullptr;
+        topic.asking = false;
+    });
+    if (const Status opened = open_client(); !opened.ok()) {
         forget_client();
         fail_all({kNoSlot, {"_FATAL", opened.error().message}}, out);
         return;
@@ -484,28 +475,17 @@ void KafkaSink::replace_drained_client(spi::Completions& out) {
     });
 }
 
-void KafkaSink::change_pace() {
-    pace_.change(now_);
-    std::swap(client_, resting_);
-    topics_.for_each([](Topic& topic) { std::swap(topic.handle, topic.resting_handle); });
-    if (client_ == nullptr) return;
-    // What it has to say dates from its last time at work; a fatal error shows itself again.
-    client_->poll(milliseconds(0), events_);
-    events_.clear();
-}
-
 void KafkaSink::forget_client() {
     client_.reset();  // after this nobody reads the records' bytes
-    resting_.reset();
     ++rebuilds_;
     produced_ = 0;
     refusal_.reset();
     fatal_.reset();
     all_brokers_down_ = false;
-    shrinking_ = changing_pace_ = false;
+    shrinking_ = false;
     asks_again_ = false;
     topics_.for_each([](Topic& topic) {
-        topic.handle = topic.resting_handle = nullptr;
+        topic.handle = nullptr;
         topic.asking = false;
         topic.ask_again_at.reset();
         topic.parked.clear();

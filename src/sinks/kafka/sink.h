@@ -20,9 +20,8 @@
 
 namespace outbox::sinks::kafka {
 
-/// Publishes to Kafka through an idempotent producer: one that sends at once or, in a backlog, one
-/// that gathers (pace.h); never both at a time. README.md says how order is kept when something
-/// fails. Not thread-safe.
+/// Publishes to Kafka through one idempotent producer. README.md says how order is kept when
+/// something fails. Not thread-safe.
 class KafkaSink final : public spi::Sink {
   public:
     /// Errors: kConfigInvalid/stop when librdkafka refuses the configuration.
@@ -36,7 +35,6 @@ class KafkaSink final : public spi::Sink {
 
     /// How often the producer was rebuilt.
     [[nodiscard]] std::uint64_t rebuilds() const { return rebuilds_; }
-    [[nodiscard]] Pace::Kind pace() const { return pace_.kind(); }
 
   private:
     enum class Sent : std::uint8_t { kDone, kFull };
@@ -64,7 +62,6 @@ class KafkaSink final : public spi::Sink {
 
     void take(spi::Completions& out);
     void tell_failures(spi::Completions& out);
-    [[nodiscard]] bool draining() const { return shrinking_ || changing_pace_; }
     [[nodiscard]] bool unreachable();
     [[nodiscard]] std::chrono::milliseconds wait(std::chrono::milliseconds max_wait) const;
     void settle(spi::Completions& out);
@@ -72,16 +69,12 @@ class KafkaSink final : public spi::Sink {
     void rebuild(spi::Completions& out);
     void give_up(spi::Completions& out);
     void replace_drained_client(spi::Completions& out);
-    void change_pace();
     void forget_client();
 
     KafkaConfig config_;
     std::size_t batch_bytes_;
     bool compresses_;
-    std::unique_ptr<Client> client_;   // null between a rebuild and the next record
-    std::unique_ptr<Client> resting_;  // the one of the other pace, with nothing under way
-    Pace pace_;
-    bool keeps_pace_;
+    std::unique_ptr<Client> client_;  // null between a rebuild and the next record
     Topics topics_;
     UnderWay under_way_;
     std::size_t produced_ = 0;               // under way inside librdkafka
@@ -92,9 +85,7 @@ class KafkaSink final : public spi::Sink {
     std::optional<Fault> fatal_;
     std::optional<Fault> connection_;  // why the brokers cannot be reached
     bool all_brokers_down_ = false;
-    // Nothing is accepted until nothing is under way inside librdkafka; then:
-    bool shrinking_ = false;      // a topic takes smaller batches: a new producer
-    bool changing_pace_ = false;  // the other producer
+    bool shrinking_ = false;  // a topic takes smaller batches: drain, then a new producer
     bool asks_again_ = false;
     Time now_;
     std::uint64_t oldest_ = 0;  // the sequence of the oldest record, and since when it is that

@@ -41,7 +41,6 @@ struct Topic {
     std::optional<Time> ask_again_at;
     std::optional<Time> missing_since;  ///< Until a creation on demand may have come about.
     Client::Topic handle = nullptr;
-    Client::Topic resting_handle = nullptr;        ///< Of the producer that rests.
     std::optional<std::size_t> max_message_bytes;  ///< None: the user may not read it.
     std::vector<Parked> parked;
     std::size_t under_way = 0;

@@ -215,11 +215,12 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
 
     insert(3, "o-1");
     db_.exec("UPDATE outbox SET created_at = '2020-01-01T00:00:00.000Z'");
-    db_.exec("UPDATE outbox SET published_at = '2020-01-02T00:00:00.000Z' WHERE id = '" + uuid(1) +
-             "'");
+    // The third was set back by an owner who left its time of publication.
+    db_.exec("UPDATE outbox SET published_at = '2020-01-02T00:00:00.000Z' WHERE id IN ('" +
+             uuid(1) + "', '" + uuid(3) + "')");
     EXPECT_EQ(result({"prune", "--table", "outbox", "--dry-run"})["would_remove"], 1);
     EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 1);
-    EXPECT_EQ(states(), "2,PUBLISHED,0,1 3,PENDING,0,0");
+    EXPECT_EQ(states(), "2,PUBLISHED,0,1 3,PENDING,0,1");
 }
 
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {

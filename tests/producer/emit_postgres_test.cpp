@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -136,11 +137,64 @@ TEST_F(EmitPostgres, RefusesAnotherClientEncoding) {
     EXPECT_THAT(emit_error(order_created()).message, HasSubstr("client_encoding is LATIN1"));
 }
 
-TEST_F(EmitPostgres, NeedsNoPreparedStatementAndOneStatementOnly) {
+// What libpq sends to the server meanwhile, one message a line.
+class Trace {
+  public:
+    explicit Trace(PGconn* connection) : connection_(connection) { PQtrace(connection_, file_); }
+    ~Trace() {
+        PQuntrace(connection_);
+        std::fclose(file_);
+    }
+    Trace(const Trace&) = delete;
+    Trace& operator=(const Trace&) = delete;
+
+    // Messages of this kind that were sent so far.
+    int sent(const std::string& kind) {
+        std::fflush(file_);
+        std::rewind(file_);
+        int count = 0;
+        std::string line;
+        for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) {
+            if (c != '\n') {
+                line += static_cast<char>(c);
+                continue;
+            }
+            if (line.find("\tF\t") != std::string::npos &&
+                line.find("\t" + kind + "\t") != std::string::npos) {
+                ++count;
+            }
+            line.clear();
+        }
+        std::fseek(file_, 0, SEEK_END);
+        return count;
+    }
+
+  private:
+    PGconn* connection_;
+    std::FILE* file_ = std::tmpfile();
+};
+
+TEST_F(EmitPostgres, CostsTheTransactionOneInsertWithoutALockOrAPreparedStatement) {
     db_.exec("BEGIN");
-    for (int i = 0; i < 3; ++i) emit(db_.handle(), order_created());
+    {
+        Trace trace(db_.handle());
+        for (int i = 0; i < 3; ++i) emit(db_.handle(), order_created());
+        EXPECT_EQ(trace.sent("Parse"), 3);
+        EXPECT_EQ(trace.sent("Execute"), 3);
+        EXPECT_EQ(trace.sent("Query"), 0);
+    }
     EXPECT_EQ(db_.number("SELECT count(*) FROM pg_prepared_statements"), 0);
+    EXPECT_EQ(db_.value("SELECT string_agg(DISTINCT mode, ',') FROM pg_locks WHERE pid = "
+                        "pg_backend_pid() AND relation IN ('outbox_events'::regclass, "
+                        "'outbox_events_pkey'::regclass)"),
+              "RowExclusiveLock");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype "
+                         "NOT IN ('relation', 'virtualxid', 'transactionid')"),
+              0);
     db_.exec("COMMIT");
+    // Nothing that an insert would set off, such as a NOTIFY.
+    EXPECT_EQ(
+        db_.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'outbox_events'::regclass"), 0);
 }
 
 TEST_F(EmitPostgres, DelayedEventsWaitInTheSchedule) {

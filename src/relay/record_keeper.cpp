@@ -149,6 +149,9 @@ void RecordKeeper::answer() {
 }
 
 Status RecordKeeper::chores(std::int64_t now_us) {
+    const auto removals = deps_.recorder.retry_removals();
+    if (!removals.ok()) return removals.status();
+    removals_ = *removals;
     if (now_us >= next_due_us_) {
         const auto moved = deps_.recorder.move_due(batch_.epoch, kDueLimit);
         if (!moved.ok()) return moved.status();

@@ -40,8 +40,11 @@ class RecordKeeper {
     /// After an error nothing is lost: the next turn goes on with the same batch.
     Status turn(std::chrono::milliseconds max_wait);
 
+    /// All outcomes are in the database; some rows may still have to be removed once they are
+    /// visible.
+    [[nodiscard]] bool recorded() const { return !pending_ && deps_.queue.empty(); }
     /// Nothing is on its way to the database.
-    [[nodiscard]] bool idle() const { return !pending_ && deps_.queue.empty(); }
+    [[nodiscard]] bool idle() const { return removals_ == 0 && recorded(); }
 
     /// The database's figures as last read, at most a few seconds old. Any thread.
     [[nodiscard]] spi::Recorder::Stats figures() const;
@@ -66,7 +69,8 @@ class RecordKeeper {
     std::vector<Outcomes> taken_;
     spi::RecordBatch batch_;
     std::vector<std::vector<core::LaneKey>> dead_lanes_;
-    bool pending_ = false;  // batch_ is built and not yet recorded
+    std::size_t removals_ = 0;  // that have to be tried again
+    bool pending_ = false;      // batch_ is built and not yet recorded
     std::unordered_set<Position> dead_somewhere_;
     std::vector<Position> finished_;             // scratch of `build_route`
     std::vector<Position> finished_everywhere_;  // likewise

@@ -8,6 +8,7 @@
 namespace outbox::relay {
 
 namespace {
+constexpr std::chrono::milliseconds kRemovalRetry{10};
 constexpr std::chrono::milliseconds kRecordRetryMin{100};
 constexpr std::chrono::milliseconds kRecordRetryMax{2'000};
 
@@ -114,6 +115,9 @@ void Term::run_route(std::size_t route) {
 void Term::run_recorder() {
     std::chrono::milliseconds retry = kRecordRetryMin;
     bool failed = false;
+    const auto late = [this] {
+        return deps_.clock.boot_us() >= drain_until_us_.load(std::memory_order_relaxed);
+    };
     while (true) {
         // The routes have ended before the last look at the queue: nothing can follow it.
         const bool last = routes_done_.load(std::memory_order_acquire);
@@ -123,7 +127,8 @@ void Term::run_recorder() {
             if (failed) deps_.notify({Note::Level::kInfo, "record_recovered", {}});
             failed = false;
             retry = kRecordRetryMin;
-            if (last && keeper_->idle()) return;
+            if (last && (keeper_->idle() || (keeper_->recorded() && late()))) return;
+            if (last) std::this_thread::sleep_for(kRemovalRetry);
             continue;
         }
         if (status.error().code == ErrorCode::kLeaseLost ||
@@ -136,9 +141,7 @@ void Term::run_recorder() {
                 {Note::Level::kError, "record_failed", {{"error", describe(status.error())}}});
             failed = true;
         }
-        if (last && deps_.clock.boot_us() >= drain_until_us_.load(std::memory_order_relaxed)) {
-            return;
-        }
+        if (last && late()) return;
         std::this_thread::sleep_for(retry);
         retry = std::min(retry * 2, kRecordRetryMax);
     }

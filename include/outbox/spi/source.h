@@ -135,6 +135,10 @@ class Recorder {
     /// the outcome may be unknown: recording the same batch again is safe.
     virtual Status record(const RecordBatch& batch) = 0;
 
+    /// Removes again what `record` was to remove and did not find, as it was not visible yet. To be
+    /// called often; how many are left.
+    virtual Result<std::size_t> retry_removals() { return std::size_t{0}; }
+
     /// Moves up to `limit` delayed events that are due into the outbox table, oldest first.
     /// Returns how many were moved.
     virtual Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) = 0;

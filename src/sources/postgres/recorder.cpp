@@ -97,9 +97,12 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       writer_(table),
       positions_(std::move(positions)),
       session_(config, [this](Connection& connection) {
+          if (removals_) removals_->forget_writers();
           const Statement published = writer_.published({});
           return connection.prepare(kPublished, published.sql, published.params);
-      }) {}
+      }) {
+    if (table_.by_position) removals_.emplace(table_);
+}
 
 TableWriter::Keys PostgresRecorder::keys_of(std::span<const spi::Position> positions) const {
     if (positions_ != nullptr) return {{}, positions_->raw_ids(positions)};
@@ -249,8 +252,9 @@ void PostgresRecorder::add_retries(const spi::RecordBatch& batch,
 }
 
 Status PostgresRecorder::commit(Connection& connection, std::uint64_t epoch, bool fenced,
-                                std::vector<Statement> statements) {
-    if (!fenced && statements.size() == 1) return connection.run_pipeline(statements);
+                                std::vector<Statement> statements,
+                                std::vector<std::int64_t>* affected) {
+    if (!fenced && statements.size() == 1) return connection.run_pipeline(statements, affected);
     if (fenced) {
         const std::vector<Statement> fence{
             {"BEGIN", {}},
@@ -266,11 +270,30 @@ Status PostgresRecorder::commit(Connection& connection, std::uint64_t epoch, boo
         statements.insert(statements.begin(), Statement{"BEGIN", {}});
     }
     statements.push_back({"COMMIT", {}});
-    return connection.run_pipeline(statements);
+    Status status = connection.run_pipeline(statements, affected);
+    if (affected != nullptr && !fenced && !affected->empty()) affected->erase(affected->begin());
+    return status;
+}
+
+Result<std::size_t> PostgresRecorder::retry_removals() {
+    if (!removals_) return std::size_t{0};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Result<std::size_t> left = removals_->retry(**connection);
+    if (!left.ok()) session_.drop();
+    return left;
 }
 
 Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
+    if (removals_ && removals_->full()) {
+        if (const auto left = retry_removals(); !left.ok()) return left.status();
+        if (removals_->full()) {
+            return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
+                    "too many published rows are not visible yet, so that they cannot be removed; "
+                    "does a commit wait for a standby that is away?"};
+        }
+    }
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     Status status = learn_failing(**connection, batch.epoch);
@@ -288,10 +311,12 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     }
     bool fenced = statements.size() > 1;
     const std::size_t unfenced = statements.size();
+    std::size_t dead_removal = 0;  // index of the statement
     for (const spi::Delivery& failed : batch.failed) add_failed(failed, statements);
     for (const spi::DeadLetter& dead : batch.dead) add_dead(dead, statements);
     if (!batch.dead_positions.empty()) {
         const TableWriter::Keys keys = keys_of(batch.dead_positions);
+        dead_removal = statements.size();
         statements.push_back(writer_.dead(keys));
         forget_failing(keys, statements);
     }
@@ -308,8 +333,15 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     }
     add_retries(batch, statements);
     fenced = fenced || statements.size() > unfenced;
-    status = commit(**connection, batch.epoch, fenced, std::move(statements));
+    std::vector<std::int64_t> affected;
+    status = commit(**connection, batch.epoch, fenced, std::move(statements), &affected);
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    if (status.ok() && removals_) {
+        if (!batch.published.empty()) removals_->note(batch.published, affected.at(0));
+        if (!batch.dead_positions.empty()) {
+            removals_->note(batch.dead_positions, affected.at(dead_removal));
+        }
+    }
     if (status.ok() && positions_ != nullptr) {
         positions_->settle(batch.published);
         positions_->settle(batch.dead_positions);

@@ -11,6 +11,7 @@
 
 #include "sources/position_map.h"
 #include "sources/postgres/config.h"
+#include "sources/postgres/removals.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
 
@@ -55,6 +56,7 @@ class PostgresRecorder final : public spi::Recorder {
                      std::shared_ptr<sources::PositionMap> positions);
 
     Status record(const spi::RecordBatch& batch) override;
+    Result<std::size_t> retry_removals() override;
     Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
     Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
     Result<std::int64_t> prunable(std::chrono::seconds retention) override;
@@ -79,7 +81,7 @@ class PostgresRecorder final : public spi::Recorder {
     void add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out);
     void add_retries(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
     Status commit(Connection& connection, std::uint64_t epoch, bool fenced,
-                  std::vector<Statement> statements);
+                  std::vector<Statement> statements, std::vector<std::int64_t>* affected = nullptr);
     Result<Rows> query(const std::string& sql, const Params& params);
 
     const Table table_;
@@ -89,6 +91,7 @@ class PostgresRecorder final : public spi::Recorder {
     // Shared by the readers of this source, which give and take positions.
     std::shared_ptr<sources::PositionMap> positions_;
     Session session_;
+    std::optional<Removals> removals_;  // none where positions are made up
     // Events that have rows in outbox_delivery, so that others cost no look there.
     std::optional<std::uint64_t> failing_epoch_;
     std::unordered_set<spi::Position> failing_positions_;

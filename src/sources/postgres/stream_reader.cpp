@@ -111,7 +111,7 @@ void StreamReader::leave(Why why, std::string reason) {
 }
 
 Status StreamReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
-    return table_.fetch(positions, out);
+    return table_.fetch_streamed(positions, out);
 }
 
 void StreamReader::rewind() {

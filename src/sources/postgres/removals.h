@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+
+#include <outbox/result.h>
+
+#include "core/absence.h"
+#include "sources/postgres/client.h"
+#include "sources/postgres/table.h"
+#include "sources/postgres/writers.h"
+
+namespace outbox::postgres {
+
+/// Removals that hit fewer rows than they named. The stream may bring a row before it is visible in
+/// the table: then it is removed again and again, until it is hit or proved gone. Used by one
+/// thread; only for tables with positions.
+class Removals {
+  public:
+    explicit Removals(const Table& table);
+
+    /// A removal of `positions` hit only `rows` rows.
+    void note(std::span<const spi::Position> positions, std::int64_t rows);
+    /// Tries those that are due; how many are left.
+    Result<std::size_t> retry(Connection& connection);
+
+    [[nodiscard]] bool full() const { return unseen_.size() >= core::Absence::kMax; }
+    /// The connection is new.
+    void forget_writers() { unseen_.forget_writers(); }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    const std::string sql_;
+    const WriterQuery writers_;
+    core::Absence unseen_;
+    Clock::time_point next_{};
+    std::chrono::milliseconds wait_{};
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,23 @@
+#include "sources/postgres/writers.h"
+
+namespace outbox::postgres {
+
+WriterQuery::WriterQuery(const Table& table)
+    : sql_(
+          "SELECT DISTINCT virtualtransaction, pid IS NULL FROM pg_locks WHERE locktype = "
+          "'relation' "
+          "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+          "AND relation = " +
+          quote_literal(table.sql) + "::regclass AND mode = 'RowExclusiveLock' AND granted") {}
+
+Result<std::vector<core::Writer>> WriterQuery::ask(Connection& connection) const {
+    Result<Rows> rows = connection.query(sql_);
+    if (!rows.ok()) return rows.status();
+    std::vector<core::Writer> writers;
+    for (int row = 0; row < rows->size(); ++row) {
+        writers.push_back({rows->string(row, 0), rows->boolean(row, 1)});
+    }
+    return writers;
+}
+
+}  // namespace outbox::postgres

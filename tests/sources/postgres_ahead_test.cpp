@@ -1,0 +1,116 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <libpq-fe.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/sources/postgres_support.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Commits wait for a standby that is away: the stream has their rows, the table does not show them.
+class Ahead : public testing::Test {
+  protected:
+    void SetUp() override {
+        migrate(url_);
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.mode = postgres::Mode::kStream;
+        relay_ = std::make_unique<Relay>(config);
+        ASSERT_TRUE(eventually(20s, "the route is on the stream", [&] {
+            relay_->read();
+            const auto path = relay_->reader().new_path();
+            return path && path->path == "stream";
+        }));
+        wait_for_standby("nobody");
+    }
+    void TearDown() override {
+        wait_for_standby("");
+        drain(writer_);
+    }
+
+    void wait_for_standby(const std::string& name) {
+        pg_.exec("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'");
+        pg_.exec("SELECT pg_reload_conf()");
+        ASSERT_TRUE(eventually(20s, "the setting is in force", [&] {
+            return Pg(url_).value("SHOW synchronous_standby_names") == name;
+        }));
+    }
+    static void drain(Pg& pg) {
+        while (PGresult* result = PQgetResult(pg.handle())) PQclear(result);
+    }
+    // Begins an insert whose commit hangs, and returns its event as the stream brings it.
+    spi::EventView hanging_event() {
+        PQsendQuery(writer_.handle(),
+                    "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
+        std::vector<spi::EventView> events;
+        EXPECT_TRUE(eventually(20s, "the stream brings the event", [&] {
+            events = relay_->read();
+            return !events.empty();
+        }));
+        EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 0);
+        return events.at(0);
+    }
+
+    PostgresServer server_;
+    std::string url_ = server_.url();
+    Pg pg_{url_};
+    Pg writer_{url_};
+    std::unique_ptr<Relay> relay_;
+};
+
+TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
+    const spi::EventView event = hanging_event();
+    relay_->publish({event.position});
+    EXPECT_EQ(value_of(relay_->recorder().retry_removals()), 1U);
+    // Its writer lives, so that looking in vain proves nothing.
+    for (int i = 0; i < 10; ++i) {
+        std::this_thread::sleep_for(20ms);
+        EXPECT_EQ(value_of(relay_->recorder().retry_removals()), 1U);
+    }
+    wait_for_standby("");
+    EXPECT_TRUE(eventually(20s, "the row is removed",
+                           [&] { return value_of(relay_->recorder().retry_removals()) == 0; }));
+    drain(writer_);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 0);
+}
+
+TEST_F(Ahead, ARowThatIsFetchedIsNotTakenForGone) {
+    const spi::EventView event = hanging_event();
+    spi::EventBatch batch;
+    for (int i = 0; i < 10; ++i) {
+        const Status status = relay_->reader().fetch({&event.position, 1}, batch);
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        EXPECT_TRUE(batch.empty());
+    }
+    wait_for_standby("");
+    EXPECT_TRUE(eventually(20s, "the row is fetched", [&] {
+        return relay_->reader().fetch({&event.position, 1}, batch).ok();
+    }));
+    EXPECT_EQ(batch.size(), 1U);
+}
+
+TEST_F(Ahead, ARowThatIsGoneIsProvedGone) {
+    wait_for_standby("");
+    const auto gone = [&](spi::Position position) {
+        spi::EventBatch batch;
+        const Status status = relay_->reader().fetch({&position, 1}, batch);
+        EXPECT_TRUE(batch.empty());
+        return status.ok();
+    };
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1'); "
+        "DELETE FROM outbox_events");
+    EXPECT_TRUE(gone(1));
+    relay_->publish({1});
+    EXPECT_TRUE(eventually(20s, "the removal is given up",
+                           [&] { return value_of(relay_->recorder().retry_removals()) == 0; }));
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -28,6 +28,9 @@ enum class ErrorCode : std::uint16_t {
     kQueryFailed,       ///< OB_QUERY_FAILED: the database refused a statement.
     kConnectionLost,    ///< OB_CONNECTION_LOST: the connection broke.
     kLeaseLost,         ///< OB_LEASE_LOST: another relay holds a newer epoch.
+    kServerChanged,     ///< OB_SERVER_CHANGED: failed over or restored; reading begins anew.
+    kWrongServer,       ///< OB_WRONG_SERVER: another database cluster answers at the address.
+    kTableReset,        ///< OB_TABLE_RESET: the table was replaced, or its positions begin anew.
     kNoTransaction,     ///< OB_NO_TRANSACTION: an event was written outside a transaction.
     kInvalidEvent,      ///< OB_INVALID_EVENT: a field of the event is not valid.
     kPayloadTooLarge,   ///< OB_PAYLOAD_TOO_LARGE

@@ -26,6 +26,12 @@ std::string_view error_code_name(ErrorCode code) {
             return "OB_CONNECTION_LOST";
         case ErrorCode::kLeaseLost:
             return "OB_LEASE_LOST";
+        case ErrorCode::kServerChanged:
+            return "OB_SERVER_CHANGED";
+        case ErrorCode::kWrongServer:
+            return "OB_WRONG_SERVER";
+        case ErrorCode::kTableReset:
+            return "OB_TABLE_RESET";
         case ErrorCode::kNoTransaction:
             return "OB_NO_TRANSACTION";
         case ErrorCode::kInvalidEvent:

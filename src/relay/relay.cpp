@@ -76,7 +76,10 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         Term::open({source_, routes_, stats, options_, clock_, lease_view_, notify_, epoch});
     if (!opened.ok()) {
         lease_.release();
-        if (opened.error().advice == Advice::kStop) return opened.status();
+        if (opened.error().advice == Advice::kStop &&
+            opened.error().code != ErrorCode::kServerChanged) {
+            return opened.status();
+        }
         database_away(opened.error());
         sleep_ms(stop, options_.lease_retry_ms);
         return {};
@@ -118,6 +121,10 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     if (error.ok()) return {};
     if (error.error().code == ErrorCode::kLeaseLost) {
         notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+        return {};
+    }
+    if (error.error().code == ErrorCode::kServerChanged) {
+        notify_({Note::Level::kWarning, "server_changed", {{"error", describe(error.error())}}});
         return {};
     }
     return error;

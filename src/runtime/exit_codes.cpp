@@ -44,6 +44,9 @@ ExitCode exit_code_of(ErrorCode code) {
             return kExitDatabase;
         case ErrorCode::kSinkClosed:
         case ErrorCode::kLeaseLost:
+        case ErrorCode::kServerChanged:
+        case ErrorCode::kWrongServer:
+        case ErrorCode::kTableReset:
             return kExitStopped;
         default:
             return kExitFailed;

@@ -1,6 +1,7 @@
 #include "tests/simulation/database.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace outbox::simulation {
 
@@ -46,14 +47,46 @@ void Database::prepare(TransactionId transaction) {
     transactions_.at(transaction).prepared = true;
 }
 
-void Database::commit(TransactionId id) {
-    for (SimEvent& event : transactions_.at(id).events) {
+void Database::write_commit(TransactionId id) {
+    Transaction& transaction = transactions_.at(id);
+    if (std::exchange(transaction.logged, true)) return;
+    for (const SimEvent& event : transaction.events) {
         world_.trace("writer " + std::to_string(id) + " committed " + event.id +
                      " key=" + event.key + " type=" + event.type);
         judge_.committed(event);
+        log_.push_back({world_.now_us(), event});
+    }
+}
+
+void Database::commit(TransactionId id) {
+    write_commit(id);
+    for (SimEvent& event : transactions_.at(id).events) {
         rows_.emplace(event.position, std::move(event));
     }
     end(id);
+}
+
+std::set<Database::TransactionId> Database::open_transactions() const {
+    std::set<TransactionId> open;
+    for (const auto& [id, transaction] : transactions_) open.insert(id);
+    return open;
+}
+
+std::map<Position, SimEvent> Database::snapshot() const {
+    std::map<Position, SimEvent> shown = rows_;
+    for (const auto& [id, transaction] : transactions_) {
+        if (!transaction.logged) continue;
+        for (const SimEvent& event : transaction.events) shown.emplace(event.position, event);
+    }
+    return shown;
+}
+
+std::vector<Position> Database::remove(const std::vector<Position>& positions) {
+    std::vector<Position> removed;
+    for (const Position position : positions) {
+        if (rows_.erase(position) > 0) removed.push_back(position);
+    }
+    return removed;
 }
 
 void Database::roll_back(TransactionId id) {
@@ -76,7 +109,7 @@ std::vector<core::Writer> Database::writers() const {
     return writers;
 }
 
-Status Database::record(const spi::RecordBatch& batch) {
+Status Database::record(const spi::RecordBatch& batch, std::vector<Position>& missed) {
     const bool only_published = batch.dead_positions.empty() && batch.checkpoints.empty() &&
                                 batch.failed.empty() && batch.dead.empty() &&
                                 batch.redelivered.empty() && batch.failed_again.empty();
@@ -103,7 +136,7 @@ Status Database::record(const spi::RecordBatch& batch) {
     }
     for (const auto* positions : {&batch.published, &batch.dead_positions}) {
         for (const Position position : *positions) {
-            rows_.erase(position);
+            if (rows_.erase(position) == 0) missed.push_back(position);
             std::erase_if(deliveries_,
                           [&](const auto& item) { return item.first.second == position; });
         }

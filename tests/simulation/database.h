@@ -33,13 +33,37 @@ class Database {
     /// Back to the savepoint before the last `count` events.
     void roll_back_events(TransactionId transaction, std::size_t count);
     void prepare(TransactionId transaction);
+    /// The commit is in the log, and so in the stream, before others see it; `commit` follows.
+    void write_commit(TransactionId transaction);
     void commit(TransactionId transaction);
     void roll_back(TransactionId transaction);
 
     // Relays.
     [[nodiscard]] const std::map<Position, SimEvent>& rows() const { return rows_; }
     [[nodiscard]] std::vector<core::Writer> writers() const;
-    Status record(const spi::RecordBatch& batch);
+    /// `missed`: rows that were to be removed and are not visible.
+    Status record(const spi::RecordBatch& batch, std::vector<Position>& missed);
+    /// Those of `positions` that are there; they are removed.
+    std::vector<Position> remove(const std::vector<Position>& positions);
+
+    // The log.
+    struct Logged {
+        std::int64_t written_us = 0;
+        SimEvent event;
+    };
+    [[nodiscard]] const std::vector<Logged>& log() const { return log_; }
+    [[nodiscard]] std::set<TransactionId> open_transactions() const;
+    /// What a slot's snapshot shows: all that is in the log, visible to others or not.
+    [[nodiscard]] std::map<Position, SimEvent> snapshot() const;
+    /// Streams that were begun before the last cut are over.
+    void cut_streams() { ++cuts_; }
+    [[nodiscard]] int cuts() const { return cuts_; }
+    /// A standby takes over, with all that was committed.
+    void promote() {
+        ++timeline_;
+        ++cuts_;
+    }
+    [[nodiscard]] int timeline() const { return timeline_; }
     [[nodiscard]] std::vector<spi::Delivery> deliveries(std::string_view route) const;
     [[nodiscard]] std::vector<spi::PositionRange> ledger(std::string_view route) const;
     [[nodiscard]] std::vector<spi::DeadLetter> redeliveries(std::string_view route,
@@ -71,6 +95,7 @@ class Database {
     struct Transaction {
         bool writes = false;
         bool prepared = false;
+        bool logged = false;
         std::vector<SimEvent> events;
         std::vector<std::string> keys;
     };
@@ -90,7 +115,10 @@ class Database {
     Position next_position_ = 1;
     std::map<TransactionId, Transaction> transactions_;
     std::set<std::string> locked_keys_;
-    std::map<Position, SimEvent> rows_;  // committed and unfinished
+    std::map<Position, SimEvent> rows_;  // visible and unfinished
+    std::vector<Logged> log_;
+    int cuts_ = 0;
+    int timeline_ = 1;
 
     std::map<std::pair<std::string, Position>, spi::Delivery> deliveries_;
     std::map<std::string, std::vector<spi::PositionRange>> ledgers_;

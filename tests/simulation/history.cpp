@@ -56,6 +56,7 @@ Verdict History::run() {
     verdict.events = judge_.events();
     verdict.repeats = judge_.repeats();
     verdict.dead = judge_.dead();
+    verdict.streamed = judge_.streamed;
     verdict.epochs = database_.epoch();
     verdict.ended_us = world_.now_us();
     verdict.worst_latency_us = worst_latency_us();
@@ -108,6 +109,10 @@ void History::write_one_transaction(Random& random, int writer) {
         world_.trace("writer " + std::to_string(writer) + " rolls back");
         database_.roll_back(transaction);
     } else {
+        if (settings_.hidden_commits && random.chance(0.4)) {
+            database_.write_commit(transaction);
+            dawdle();  // for a standby
+        }
         database_.commit(transaction);
     }
 }
@@ -153,7 +158,7 @@ void History::chaos() {
     Random& random = world_.random();
     while (world_.now_us() < settings_.writing_us) {
         world_.sleep(random.between(100, 1'500) * kMs);
-        switch (random.between(0, 5)) {
+        switch (random.between(0, 7)) {
             case 0:
             case 1:
                 hurt_a_relay(random);
@@ -170,6 +175,16 @@ void History::chaos() {
                 if (!settings_.database_outages) break;
                 database_.away_until_us = world_.now_us() + random.between(20, 3'000) * kMs;
                 world_.trace("an outage of the database");
+                break;
+            case 5:
+                if (!settings_.cuts) break;
+                world_.trace("the streams are cut");
+                database_.cut_streams();
+                break;
+            case 6:
+                if (!settings_.promotions) break;
+                world_.trace("a standby is promoted");
+                database_.promote();
                 break;
             default:
                 if (!settings_.clock_jumps) break;

@@ -16,6 +16,7 @@ struct Verdict {
     std::size_t events = 0;
     std::size_t repeats = 0;
     std::size_t dead = 0;
+    Judge::Streamed streamed;
     std::uint64_t epochs = 0;
     std::int64_t ended_us = 0;
     std::int64_t worst_latency_us = 0;  ///< Of events of keys with nothing wrong.

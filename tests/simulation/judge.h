@@ -61,6 +61,14 @@ class Judge {
     /// What was wrong with the event is no longer.
     void mended(Position position) { mended_.insert(position); }
     [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
+    /// How often routes joined the stream, fell behind on it, and what it brought.
+    struct Streamed {
+        std::size_t joins = 0;
+        std::size_t behind = 0;
+        std::size_t events = 0;
+    };
+    Streamed streamed;
+
     void violation(const std::string& what);
 
     [[nodiscard]] bool all_settled() const { return unsettled_ == 0; }

@@ -142,7 +142,8 @@ void RelayProcess::turn_recorder(Running& running) {
         }
         const Status status = keeper.turn(std::chrono::milliseconds(0));
         if (status.ok()) {
-            if (last && keeper.idle()) return;
+            const bool late = world_.now_us() >= running.drain_until_us;
+            if (last && (keeper.idle() || (keeper.recorded() && late))) return;
             world_.sleep(world_.random().between(10, 1'000));
             continue;
         }
@@ -157,7 +158,8 @@ void RelayProcess::turn_recorder(Running& running) {
 
 void RelayProcess::ended_by(Running& running, const Status& why) {
     world_.trace("relay " + std::to_string(number_) + " stops: " + describe(why.error()));
-    if (why.error().code != ErrorCode::kLeaseLost) {
+    if (why.error().code != ErrorCode::kLeaseLost &&
+        why.error().code != ErrorCode::kServerChanged) {
         judge_.violation("a relay stopped: " + describe(why.error()));
     }
     running.over = true;

@@ -24,6 +24,28 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     s.database_outages = random.chance(0.4);
     s.clock_jumps = random.chance(0.3);
 
+    const bool needs_stream = fault == Fault::kJoinWithoutSnapshot ||
+                              fault == Fault::kStreamClosesHoles ||
+                              fault == Fault::kRemovalForgotten || fault == Fault::kMissingIsGone;
+    s.stream = random.chance(0.7) || needs_stream;
+    s.hidden_commits = s.stream && (random.chance(0.6) || needs_stream);
+    s.cuts = random.chance(0.5);
+    s.promotions = random.chance(0.3);
+    s.queue_max = static_cast<std::size_t>(random.between(2, 60));
+    // What goes wrong on the stream shows only where it is on for a while.
+    if (s.stream && (random.chance(0.5) || needs_stream)) {
+        s.kills = s.pauses = s.outages = s.database_outages = s.promotions = false;
+        s.queue_max = 1'000;
+    }
+    if (needs_stream) {
+        s.writers = 6;
+        s.keys = 3;
+        s.cuts = true;
+        s.call_fails = 0;
+        s.trouble = 0.05;
+        s.timeouts = false;
+    }
+
     relay::RelayOptions& o = s.options;
     o.batch_size = static_cast<std::size_t>(random.between(1, 40));
     o.batch_bytes = random.chance(0.2) ? 300 : 1 << 20;

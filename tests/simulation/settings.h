@@ -15,6 +15,10 @@ enum class Fault : std::uint8_t {
     kBareCursor,              ///< The reader looks only behind the last position.
     kEarlyAcknowledgement,    ///< The sink acknowledges what it has only been handed.
     kLostLeaseIgnored,        ///< A lost lease is reported as renewed.
+    kJoinWithoutSnapshot,     ///< A stream is joined by an ordinary read of the table.
+    kStreamClosesHoles,       ///< What a stream has passed by counts as empty.
+    kRemovalForgotten,        ///< What cannot be removed yet is not tried again.
+    kMissingIsGone,           ///< A row that cannot be fetched yet counts as gone.
     kGapAfterFailure,         ///< The sink accepts what lies behind a failed record.
 };
 
@@ -44,6 +48,11 @@ struct Settings {
     bool outages = true;
     bool database_outages = true;
     bool clock_jumps = true;
+    bool stream = true;           ///< Routes that have caught up join the stream of the log.
+    bool hidden_commits = true;   ///< Commits may be in the stream before they are visible.
+    bool cuts = true;             ///< Streams are cut.
+    bool promotions = true;       ///< Standbys take over.
+    std::size_t queue_max = 100;  ///< Events that a route's queue holds.
     relay::RelayOptions options;
 
     static Settings from_seed(std::uint64_t seed, Fault fault = Fault::kNone);

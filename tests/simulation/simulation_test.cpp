@@ -8,7 +8,7 @@
 namespace outbox::simulation {
 namespace {
 
-constexpr std::uint64_t kDefaultSeeds = 100;
+constexpr std::uint64_t kDefaultSeeds = 500;
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
     const char* text = std::getenv(variable);
@@ -35,6 +35,7 @@ TEST(Simulation, EveryHistoryKeepsThePromises) {
     std::size_t repeats = 0;
     std::size_t dead = 0;
     std::uint64_t terms = 0;
+    Judge::Streamed streamed;
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const Settings settings = Settings::from_seed(seed);
         const Verdict verdict = History(settings).run();
@@ -43,16 +44,25 @@ TEST(Simulation, EveryHistoryKeepsThePromises) {
         repeats += verdict.repeats;
         dead += verdict.dead;
         terms += verdict.epochs;
+        streamed.joins += verdict.streamed.joins;
+        streamed.behind += verdict.streamed.behind;
+        streamed.events += verdict.streamed.events;
     }
     std::printf("%llu histories: %zu events, %zu repeats, %zu dead letters, %llu terms\n",
                 static_cast<unsigned long long>(count), events, repeats, dead,
                 static_cast<unsigned long long>(terms));
+    std::printf(
+        "the stream was joined %zu times, brought %zu events and was left behind %zu times\n",
+        streamed.joins, streamed.events, streamed.behind);
     if (one) return;
     // Were a kind of history to stop happening, the checkers would have nothing to see.
     EXPECT_GT(events, count * 100);
     EXPECT_GT(repeats, count);
     EXPECT_GT(dead, count / 2);
     EXPECT_GT(terms, count * 2);
+    EXPECT_GT(streamed.joins, count);
+    EXPECT_GT(streamed.behind, count / 20);
+    EXPECT_GT(streamed.events, count * 20);
 }
 
 TEST(Simulation, OneSeedIsOneHistory) {
@@ -76,16 +86,21 @@ struct Planted {
 class PlantedFault : public testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedFault, IsFound) {
+    std::string others;
     for (std::uint64_t seed = 1; seed <= kDefaultSeeds; ++seed) {
         const Verdict verdict = History(Settings::from_seed(seed, GetParam().fault)).run();
         for (const std::string& violation : verdict.violations) {
-            if (violation.find(GetParam().noticed_as) == std::string::npos) continue;
+            if (violation.find(GetParam().noticed_as) == std::string::npos) {
+                others = violation;
+                continue;
+            }
             std::printf("%s: found by seed %llu: %s\n", GetParam().name,
                         static_cast<unsigned long long>(seed), violation.c_str());
             return;
         }
     }
-    FAIL() << GetParam().name << " was not found within " << kDefaultSeeds << " seeds";
+    FAIL() << GetParam().name << " was not found within " << kDefaultSeeds << " seeds"
+           << (others.empty() ? "" : "; noticed last: ") << others;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -94,6 +109,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"BareCursor", Fault::kBareCursor, "lost"},
                     Planted{"EarlyAcknowledgement", Fault::kEarlyAcknowledgement, "before it was"},
                     Planted{"LostLeaseIgnored", Fault::kLostLeaseIgnored, "without the lease"},
+                    Planted{"JoinWithoutSnapshot", Fault::kJoinWithoutSnapshot, "out of order"},
+                    Planted{"StreamClosesHoles", Fault::kStreamClosesHoles, "out of order"},
+                    Planted{"RemovalForgotten", Fault::kRemovalForgotten, "stay in the table"},
+                    Planted{"MissingIsGone", Fault::kMissingIsGone, "before it was"},
                     Planted{"GapAfterFailure", Fault::kGapAfterFailure, "out of order"}),
     [](const auto& planted) { return std::string(planted.param.name); });
 

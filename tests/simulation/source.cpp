@@ -1,7 +1,12 @@
 #include "tests/simulation/source.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
+
+#include "core/absence.h"
+#include "core/stream_state.h"
 
 namespace outbox::simulation {
 
@@ -28,17 +33,151 @@ struct Context {
     const bool& vanished;
 };
 
-/// Reads like the reader of PostgreSQL: the real read mark over a table that hides what is not
-/// committed.
+/// Reads like the reader of PostgreSQL: the real read mark and the real choice between table and
+/// stream, over a table that hides what is not visible and a log that does not.
 class SimReader final : public spi::Reader {
   public:
     explicit SimReader(const Context& context) : c_(context) {}
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
+        if (on_stream()) take_stream(limits, out);
+        const bool room = out.size() < limits.max_events && (out.empty() || limits.max_bytes > 30);
+        if (!room || !state_.table_due(c_.world.now_us(), !mark_.holes().empty(), false)) return {};
+        if (!on_stream() && slot_ && c_.world.random().chance(0.5) && slot_made()) {
+            return join(limits, out);
+        }
+        const Status read = read_table({limits.max_events - out.size(), limits.max_bytes}, out);
+        if (!read.ok()) return out.empty() ? read : Status();
+        if (!slot_ && c_.settings.stream && state_.wants_stream(c_.world.now_us())) make_slot();
+        return {};
+    }
+    Status fetch(std::span<const Position> positions, spi::EventBatch& out) override {
+        const Status first = fetch_visible(positions, out);
+        if (!first.ok() || out.size() == positions.size() ||
+            c_.settings.fault == Fault::kMissingIsGone) {
+            return first;
+        }
+        if (!std::equal(positions.begin(), positions.end(), looked_for_.begin(),
+                        looked_for_.end())) {
+            looked_for_.assign(positions.begin(), positions.end());
+            absence_ = core::Absence();
+            gone_.clear();
+        }
+        std::vector<Position> missing;
+        for (const Position position : positions) {
+            if (!contains(out, position) && !gone_.contains(position)) missing.push_back(position);
+        }
+        absence_.add(missing);
+        out.clear();
+        std::vector<core::Writer> writers;
+        if (Status asked = ask_writers(writers); !asked.ok()) return asked;
+        absence_.writers_now(writers);
+        if (Status second = fetch_visible(positions, out); !second.ok()) return second;
+        std::vector<Position> found;
+        for (const auto& event : out.events()) found.push_back(event.position);
+        for (const Position position : absence_.looked(found)) gone_.insert(position);
+        if (absence_.empty()) return {};
+        out.clear();
+        return {ErrorCode::kQueryFailed, Advice::kRetryDestination, "not visible yet"};
+    }
+    void forget(std::span<const Position>) override {}
+    void rewind() override { mark_.reset(); }
+
+  private:
+    // A slot waits for the transactions that are open when it is made.
+    struct Slot {
+        std::set<Database::TransactionId> waits_for;
+        int cuts = 0;
+        bool made = false;
+        std::size_t start = 0;  // in the log
+        std::map<Position, SimEvent> snapshot;
+    };
+
+    [[nodiscard]] bool on_stream() const {
+        return state_.path() == core::StreamState::Path::kStream;
+    }
+
+    void make_slot() {
+        slot_.emplace();
+        slot_->waits_for = c_.database.open_transactions();
+        slot_->cuts = c_.database.cuts();
+    }
+    bool slot_made() {
+        if (slot_->cuts != c_.database.cuts() || c_.world.now_us() < c_.database.away_until_us) {
+            slot_.reset();
+            return false;
+        }
+        if (slot_->made) return true;
+        const auto open = c_.database.open_transactions();
+        for (const auto id : slot_->waits_for) {
+            if (open.contains(id)) return false;
+        }
+        slot_->made = true;
+        slot_->start = c_.database.log().size();
+        slot_->snapshot = c_.settings.fault == Fault::kJoinWithoutSnapshot ? c_.database.rows()
+                                                                           : c_.database.snapshot();
+        return false;  // the route reads in it later
+    }
+
+    Status join(const spi::ReadLimits& limits, spi::EventBatch& out) {
+        bool complete = false;
+        std::vector<SimEvent> found;
+        const Status read = c_.wire.call([&]() -> Status {
+            found = look(slot_->snapshot, limits, complete);
+            return {};
+        });
+        if (read.ok()) {
+            for (const SimEvent& event : found) {
+                mark_.saw(event.position);
+                add_to(out, event);
+            }
+        }
+        const bool may = read.ok() && complete && mark_.may_advance();
+        if (may && slot_->cuts == c_.database.cuts()) {
+            state_.joined(c_.world.now_us());
+            ++c_.judge.streamed.joins;
+            cursor_ = slot_->start;
+            cuts_ = slot_->cuts;
+        } else {
+            state_.left(c_.world.now_us(),
+                        complete ? core::StreamState::Why::kLost : core::StreamState::Why::kBehind);
+        }
+        slot_.reset();
+        return {};
+    }
+
+    // What came over the wire since the last call, which took time on its way.
+    void take_stream(const spi::ReadLimits& limits, spi::EventBatch& out) {
+        const auto& log = c_.database.log();
+        const std::int64_t now_us = c_.world.now_us();
+        if (cuts_ != c_.database.cuts() || now_us < c_.database.away_until_us) {
+            state_.left(now_us, core::StreamState::Why::kLost);
+            return;
+        }
+        std::size_t arrived = cursor_;
+        while (arrived < log.size() && log[arrived].written_us + kOnTheWayUs <= now_us) ++arrived;
+        if (arrived - cursor_ > c_.settings.queue_max || !mark_.may_advance()) {
+            state_.left(now_us, core::StreamState::Why::kBehind);
+            ++c_.judge.streamed.behind;
+            return;
+        }
+        for (; cursor_ < arrived && out.size() < limits.max_events; ++cursor_) {
+            const SimEvent& event = log[cursor_].event;
+            if (!mark_.saw(event.position)) continue;
+            add_to(out, event);
+            ++c_.judge.streamed.events;
+        }
+        if (c_.settings.fault == Fault::kStreamClosesHoles) {
+            mark_.writers_now({});
+            mark_.read_done({}, true, out.closed);
+        }
+    }
+
+    Status read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {
         std::vector<SimEvent> found;
         bool complete = false;
-        Status read = c_.wire.call([&]() -> Status {
-            found = look(limits, complete);
+        const Status read = c_.wire.call([&]() -> Status {
+            found = look(c_.database.rows(), limits, complete);
             return {};
         });
         if (!read.ok()) return read;
@@ -48,22 +187,25 @@ class SimReader final : public spi::Reader {
             add_to(out, event);
         }
         mark_.read_done(seen, complete, out.closed);
+        state_.table_read(c_.world.now_us(), complete);
         if (mark_.wants_writers()) {
             // A failure here only delays the closing of holes.
             std::vector<core::Writer> writers;
-            const Status asked = c_.wire.call([&]() -> Status {
-                if (c_.settings.fault != Fault::kHoleClosedWithoutProof) {
-                    writers = c_.database.writers();
-                }
-                return {};
-            });
-            if (asked.ok()) mark_.writers_now(writers);
+            if (ask_writers(writers).ok()) mark_.writers_now(writers);
         }
         return {};
     }
-    Status fetch(std::span<const Position> positions, spi::EventBatch& out) override {
+    Status ask_writers(std::vector<core::Writer>& writers) {
+        return c_.wire.call([&]() -> Status {
+            if (c_.settings.fault != Fault::kHoleClosedWithoutProof) {
+                writers = c_.database.writers();
+            }
+            return {};
+        });
+    }
+    Status fetch_visible(std::span<const Position> positions, spi::EventBatch& out) {
         std::vector<SimEvent> found;
-        Status read = c_.wire.call([&]() -> Status {
+        const Status read = c_.wire.call([&]() -> Status {
             found.clear();
             for (const Position position : positions) {
                 const auto row = c_.database.rows().find(position);
@@ -75,15 +217,16 @@ class SimReader final : public spi::Reader {
         for (const SimEvent& event : found) add_to(out, event);
         return {};
     }
-    void forget(std::span<const Position>) override {}
-    void rewind() override { mark_.reset(); }
-
-  private:
-    std::vector<SimEvent> look(const spi::ReadLimits& limits, bool& complete) {
+    static bool contains(const spi::EventBatch& batch, Position position) {
+        return std::any_of(batch.events().begin(), batch.events().end(),
+                           [&](const auto& event) { return event.position == position; });
+    }
+    std::vector<SimEvent> look(const std::map<Position, SimEvent>& rows,
+                               const spi::ReadLimits& limits, bool& complete) {
         std::vector<SimEvent> found;
         std::size_t bytes = 0;
         complete = true;
-        for (const auto& [position, event] : c_.database.rows()) {
+        for (const auto& [position, event] : rows) {
             if (position > mark_.mark() ? !mark_.may_advance() : !in_hole(position)) continue;
             if (found.size() >= limits.max_events || (bytes >= limits.max_bytes && bytes > 0)) {
                 complete = false;
@@ -101,8 +244,17 @@ class SimReader final : public spi::Reader {
         });
     }
 
+    static constexpr std::int64_t kOnTheWayUs = 300;
+
     Context c_;
     core::ReadMark mark_;
+    core::StreamState state_;
+    std::optional<Slot> slot_;
+    std::size_t cursor_ = 0;  // in the log
+    int cuts_ = 0;
+    core::Absence absence_;
+    std::vector<Position> looked_for_;
+    std::set<Position> gone_;
 };
 
 class SimRecorder final : public spi::Recorder {
@@ -110,7 +262,23 @@ class SimRecorder final : public spi::Recorder {
     explicit SimRecorder(const Context& context) : c_(context) {}
 
     Status record(const spi::RecordBatch& batch) override {
-        return c_.wire.call([&] { return c_.database.record(batch); });
+        std::vector<Position> missed;
+        const Status recorded = c_.wire.call([&] { return c_.database.record(batch, missed); });
+        std::sort(missed.begin(), missed.end());
+        if (recorded.ok()) unseen_.add(missed);
+        return recorded;
+    }
+    Result<std::size_t> retry_removals() override {
+        if (unseen_.empty() || c_.settings.fault == Fault::kRemovalForgotten) {
+            return std::size_t{0};
+        }
+        auto writers = ask([&] { return c_.database.writers(); });
+        if (!writers.ok()) return writers.status();
+        unseen_.writers_now(*writers);
+        const auto removed = ask([&] { return c_.database.remove(unseen_.positions()); });
+        if (!removed.ok()) return removed.status();
+        static_cast<void>(unseen_.looked(*removed));
+        return unseen_.size();
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return std::size_t{0}; }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return std::size_t{0}; }
@@ -137,6 +305,7 @@ class SimRecorder final : public spi::Recorder {
         return c_.wire.call([&]() -> Result<decltype(query())> { return query(); });
     }
     Context c_;
+    core::Absence unseen_;
 };
 
 class SimLease final : public spi::LeaseStore {
@@ -197,6 +366,7 @@ Result<std::unique_ptr<spi::Reader>> SimSource::open_reader(const std::string&) 
 }
 
 Result<std::unique_ptr<spi::Recorder>> SimSource::open_recorder() {
+    wire_.begin_term();
     return wire_.call([&]() -> Result<std::unique_ptr<spi::Recorder>> {
         return std::unique_ptr<spi::Recorder>(std::make_unique<SimRecorder>(
             Context{world_, database_, judge_, settings_, relay_, wire_, vanished_}));
@@ -204,9 +374,9 @@ Result<std::unique_ptr<spi::Recorder>> SimSource::open_recorder() {
 }
 
 Result<std::unique_ptr<spi::LeaseStore>> SimSource::open_lease() {
-    return wire_.call([&]() -> Result<std::unique_ptr<spi::LeaseStore>> {
+    return lease_wire_.call([&]() -> Result<std::unique_ptr<spi::LeaseStore>> {
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<SimLease>(
-            Context{world_, database_, judge_, settings_, relay_, wire_, vanished_},
+            Context{world_, database_, judge_, settings_, relay_, lease_wire_, vanished_},
             database_.new_session()));
     });
 }

@@ -17,11 +17,15 @@ class Wire {
     Wire(World& world, Database& database, const Settings& settings)
         : world_(world), database_(database), settings_(settings) {}
 
+    /// A term begins: it works on what the server is now.
+    void begin_term() { timeline_ = database_.timeline(); }
+
     /// Runs `effect` somewhere in a call; the call may fail although the effect took place.
     template <typename Effect>
     auto call(Effect effect) -> decltype(effect()) {
         travel();
         if (broken()) return lost();
+        if (database_.timeline() != timeline_ && timeline_ != 0) return changed();
         auto result = effect();
         travel();
         if (broken()) return lost();
@@ -35,9 +39,14 @@ class Wire {
         return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the connection broke"};
     }
 
+    static Status changed() {
+        return {ErrorCode::kServerChanged, Advice::kStop, "another timeline"};
+    }
+
     World& world_;
     Database& database_;
     const Settings& settings_;
+    int timeline_ = 0;
 };
 
 /// The database as one relay process sees it.
@@ -49,7 +58,8 @@ class SimSource final : public spi::Source {
           judge_(judge),
           settings_(settings),
           relay_(relay),
-          wire_(world, database, settings) {}
+          wire_(world, database, settings),
+          lease_wire_(world, database, settings) {}
 
     [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
     [[nodiscard]] bool stable_positions() const override { return true; }
@@ -68,6 +78,7 @@ class SimSource final : public spi::Source {
     const Settings& settings_;
     int relay_;
     Wire wire_;
+    Wire lease_wire_;  // whose calls mean the same on every timeline
     bool vanished_ = false;
 };
 

@@ -291,13 +291,39 @@ TEST_F(StreamRights, MissingMakeModeStreamRefuseToStart) {
     EXPECT_THAT(source.error().message, HasSubstr("mode auto"));
 }
 
-TEST_F(Stream, MakesAPublicationThatDoesNotShowTheTableFit) {
+TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
     pg_.exec("CREATE TABLE other (a int); CREATE PUBLICATION outbox FOR TABLE other");
-    Route route(source());
+    auto mode_auto = config();
+    mode_auto.mode = postgres::Mode::kAuto;
+    const auto source = value_of(postgres::make_postgres_source(mode_auto));
+    const std::string add = "ALTER PUBLICATION \"outbox\" ADD TABLE \"public\".\"outbox_events\"";
+    EXPECT_THAT(findings(*source), HasSubstr(add));
+    Route route(*source);
+    EXPECT_TRUE(eventually(20s, "the reason is told", [&] {
+        static_cast<void>(route.read());
+        return route.reason().find(add) != std::string::npos;
+    }));
+    pg_.exec(add);
     ASSERT_TRUE(route.joins());
     pg_.exec("INSERT INTO other VALUES (1)");
     pg_.exec(insert_and_delete("1"));
     EXPECT_THAT(route.next(1), ElementsAre("1"));
+}
+
+TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");
+    pg_.exec(insert("1"));
+    EXPECT_THAT(route.next(1), ElementsAre("1"));
+    EXPECT_EQ(route.path(), "polling");
+    EXPECT_THAT(route.reason(), HasSubstr("the publication was changed"));
+    EXPECT_TRUE(eventually(20s, "what it would need is told", [&] {
+        static_cast<void>(route.read());
+        return route.reason().find("ADD TABLE") != std::string::npos;
+    }));
+    pg_.exec("ALTER PUBLICATION outbox ADD TABLE outbox_events");
+    EXPECT_TRUE(route.joins(60s));
 }
 
 // Writers of a key serialise on its row before they insert; everything else is free. The stream is

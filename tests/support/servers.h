@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ class PostgresServer {
     // SIGSTOP and SIGCONT to the postmaster and all its children: a server that hangs.
     void pause();
     void resume();
+
+    // Its data folder, to be copied or replaced while it does not run.
+    std::filesystem::path data() const { return folder_ / "server/data"; }
 
     std::string log_tail() const;
 

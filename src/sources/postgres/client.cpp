@@ -203,17 +203,16 @@ void Connection::FreeCopy::operator()(char* bytes) const {
 Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind kind) {
     if (Status status = check_url(url); !status.ok()) return status;
     // What stands before dbname is a default that the URL may change; what stands behind is not.
-    const std::array<const char*, 9> names{"fallback_application_name",
-                                           "keepalives_idle",
-                                           "keepalives_interval",
-                                           "keepalives_count",
-                                           "tcp_user_timeout",
-                                           "dbname",
-                                           "client_encoding",
-                                           kind == Kind::kReplication ? "replication" : nullptr,
-                                           nullptr};
-    const std::array<const char*, 9> values{"outbox",    "5",    "2",        "3",    "15000",
-                                            url.c_str(), "UTF8", "database", nullptr};
+    const bool replication = kind == Kind::kReplication;
+    const std::array<const char*, 10> names{
+        "fallback_application_name", "keepalives_idle",
+        "keepalives_interval",       "keepalives_count",
+        "tcp_user_timeout",          "dbname",
+        "client_encoding",           replication ? "replication" : nullptr,
+        "application_name",          nullptr};
+    const std::array<const char*, 10> values{
+        "outbox", "5", "2", "3", "15000", url.c_str(), "UTF8", "database", kStreamApplicationName,
+        nullptr};
     Connection made(PQconnectStartParams(names.data(), values.data(), 1));
     PGconn* connection = made.connection_.get();
     if (connection == nullptr) {

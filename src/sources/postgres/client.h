@@ -55,6 +55,9 @@ struct Field {
     std::size_t size = 0;
 };
 
+/// What a replication connection is called, whatever the URL says.
+inline constexpr const char* kStreamApplicationName = "outbox_stream";
+
 /// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered.
 class Connection {
   public:

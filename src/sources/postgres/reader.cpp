@@ -10,6 +10,7 @@ namespace {
 constexpr auto kHoleSettles = std::chrono::milliseconds(2);    // most late commits come sooner
 constexpr auto kWritersEvery = std::chrono::milliseconds(20);  // between two looks at pg_locks
 constexpr auto kLookBelowEvery = std::chrono::seconds(45);
+constexpr auto kLookAtTableEvery = std::chrono::seconds(1);
 constexpr std::size_t kMaxClosedKept = 10'000;
 constexpr std::int64_t kMaxLookBelow = 20'000;
 constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
@@ -50,8 +51,10 @@ RowLayout layout_of(const Table& table) {
     return layout;
 }
 
-PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& table)
+PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& table,
+                               Identity& identity)
     : table_(table),
+      identity_(identity),
       select_(select_list(table, config)),
       writers_(table),
       layout_(layout_of(table)),
@@ -73,6 +76,8 @@ std::string PositionReader::rows_sql(const std::string& mark, const std::string&
 Status PositionReader::prepare(Connection& connection) {
     mark_.forget_writers();
     absence_.forget_writers();
+    identity_.reached(top_);
+    if (Status same = identity_.check(connection); !same.ok()) return same;
     const std::string position = "t." + quote_identifier(table_.position);
     Params types;
     types.integer(0).integer(0);
@@ -101,6 +106,16 @@ Status PositionReader::look_after_holes(Connection& connection) {
     mark_.writers_now(*writers);
     writers_asked_ = now;
     return {};
+}
+
+Status PositionReader::look_at_table() {
+    const auto now = Clock::now();
+    if (now - looked_at_table_ < kLookAtTableEvery) return {};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    looked_at_table_ = now;
+    identity_.reached(top_);
+    return identity_.check_table(**connection);
 }
 
 // The net below the proof: a row in a hole that was closed is read all the same.
@@ -202,6 +217,7 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
         out.events().resize(events_before);
         return status;
     }
+    if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     full_ = seen_.size() >= limit;
     complete = !full_ && !cut;
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
@@ -248,7 +264,8 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
             status = connection.status();
             break;
         }
-        status = look_after_holes(**connection);
+        status = look_at_table();
+        if (status.ok()) status = look_after_holes(**connection);
         if (status.ok()) status = look_below_mark(**connection);
         if (status.ok()) status = read_some(**connection, limits, out);
     } while (status.ok() && !at_end_ && out.size() < limits.max_events &&

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <set>
@@ -13,6 +14,7 @@
 #include "core/read_mark.h"
 #include "sources/postgres/config.h"
 #include "sources/postgres/decode.h"
+#include "sources/postgres/identity.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
 #include "sources/postgres/writers.h"
@@ -24,7 +26,8 @@ namespace outbox::postgres {
 /// Reads a table by position: above a mark, and in the holes below it, in one snapshot each time.
 class PositionReader final : public spi::Reader {
   public:
-    PositionReader(const PostgresSourceConfig& config, const Table& table);
+    /// `identity` is the source's and outlives the reader.
+    PositionReader(const PostgresSourceConfig& config, const Table& table, Identity& identity);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -42,10 +45,18 @@ class PositionReader final : public spi::Reader {
 
     /// The last read left nothing.
     [[nodiscard]] bool at_end() const { return at_end_; }
+    [[nodiscard]] const Table& table() const { return table_; }
     [[nodiscard]] bool has_holes() const { return !mark_.holes().empty(); }
+    /// For questions beside the reads.
+    Result<Connection*> connection() { return session_.get(); }
+    /// Looks whether the table is still the same, now and then.
+    Status look_at_table();
     [[nodiscard]] bool may_advance() const { return mark_.may_advance(); }
     /// A row of the stream; true: it was not returned yet.
-    bool saw(spi::Position position) { return mark_.saw(position); }
+    bool saw(spi::Position position) {
+        top_ = std::max(top_, position);
+        return mark_.saw(position);
+    }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -64,6 +75,7 @@ class PositionReader final : public spi::Reader {
     void note_closed(const std::vector<spi::PositionRange>& closed);
 
     const Table table_;
+    Identity& identity_;
     const std::string select_;
     const WriterQuery writers_;
     const RowLayout layout_;
@@ -85,6 +97,8 @@ class PositionReader final : public spi::Reader {
     Clock::time_point holes_since_{};
     Clock::time_point writers_asked_{};
     Clock::time_point looked_below_ = Clock::now();
+    Clock::time_point looked_at_table_{};
+    spi::Position top_ = 0;  // the highest position returned
 };
 
 }  // namespace outbox::postgres

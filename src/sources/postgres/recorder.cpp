@@ -90,18 +90,23 @@ std::string make_move_due_sql(const Table& table) {
 }  // namespace
 
 PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
+                                   Identity& identity,
                                    std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
+      identity_(identity),
       tenants_(" AND " + tenant_condition(table, config)),
       move_due_sql_(make_move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),
       session_(config, [this](Connection& connection) {
-          if (removals_) removals_->forget_writers();
-          const Statement published = writer_.published({});
+          if (removals_) {
+              removals_->forget_writers();
+              if (Status same = identity_.check(connection); !same.ok()) return same;
+          }
+          const Statement published = writer_.published({}, {});
           return connection.prepare(kPublished, published.sql, published.params);
       }) {
-    if (table_.by_position) removals_.emplace(table_);
+    if (table_.by_position) removals_.emplace(table_, identity_);
 }
 
 TableWriter::Keys PostgresRecorder::keys_of(std::span<const spi::Position> positions) const {
@@ -304,7 +309,7 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     std::vector<Statement> statements;
     if (!batch.published.empty()) {
         const TableWriter::Keys keys = keys_of(batch.published);
-        statements.push_back(writer_.published(keys));
+        statements.push_back(writer_.published(keys, identity_.life()));
         statements.back().prepared = kPublished;
         forget_failing(keys, statements);
         forget_dead(keys, statements);
@@ -317,7 +322,7 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     if (!batch.dead_positions.empty()) {
         const TableWriter::Keys keys = keys_of(batch.dead_positions);
         dead_removal = statements.size();
-        statements.push_back(writer_.dead(keys));
+        statements.push_back(writer_.dead(keys, identity_.life()));
         forget_failing(keys, statements);
     }
     for (const spi::Checkpoint& checkpoint : batch.checkpoints) {

@@ -11,6 +11,7 @@
 
 #include "sources/position_map.h"
 #include "sources/postgres/config.h"
+#include "sources/postgres/identity.h"
 #include "sources/postgres/removals.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
@@ -29,8 +30,10 @@ class TableWriter {
         std::vector<spi::Position> positions;
         std::vector<std::string> raw_ids;
     };
-    [[nodiscard]] Statement published(const Keys& keys) const;
-    [[nodiscard]] Statement dead(const Keys& keys) const;
+    /// `life`: what `Identity::life` says, so that rows are not touched whose positions were
+    /// given anew and mean other events.
+    [[nodiscard]] Statement published(const Keys& keys, const std::string& life) const;
+    [[nodiscard]] Statement dead(const Keys& keys, const std::string& life) const;
     /// None where the owner's table has no column for it.
     [[nodiscard]] std::optional<Statement> attempt(const Keys& key, std::uint32_t attempts,
                                                    std::int64_t next_attempt_us,
@@ -52,7 +55,7 @@ class TableWriter {
 class PostgresRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where positions are stable.
-    PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
+    PostgresRecorder(const PostgresSourceConfig& config, const Table& table, Identity& identity,
                      std::shared_ptr<sources::PositionMap> positions);
 
     Status record(const spi::RecordBatch& batch) override;
@@ -85,6 +88,7 @@ class PostgresRecorder final : public spi::Recorder {
     Result<Rows> query(const std::string& sql, const Params& params);
 
     const Table table_;
+    Identity& identity_;
     const std::string tenants_;  ///< " AND ..." for the tenants of this source.
     const std::string move_due_sql_;
     TableWriter writer_;

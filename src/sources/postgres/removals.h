@@ -8,6 +8,7 @@
 
 #include "core/absence.h"
 #include "sources/postgres/client.h"
+#include "sources/postgres/identity.h"
 #include "sources/postgres/table.h"
 #include "sources/postgres/writers.h"
 
@@ -18,7 +19,7 @@ namespace outbox::postgres {
 /// thread; only for tables with positions.
 class Removals {
   public:
-    explicit Removals(const Table& table);
+    Removals(const Table& table, Identity& identity);
 
     /// A removal of `positions` hit only `rows` rows.
     void note(std::span<const spi::Position> positions, std::int64_t rows);
@@ -32,6 +33,7 @@ class Removals {
   private:
     using Clock = std::chrono::steady_clock;
 
+    Identity& identity_;
     const std::string sql_;
     const WriterQuery writers_;
     core::Absence unseen_;

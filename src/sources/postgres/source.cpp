@@ -22,7 +22,8 @@ class PostgresSource final : public spi::Source {
         : config_(std::move(config)),
           table_(std::move(table)),
           positions_(table_.by_position ? nullptr : std::make_shared<sources::PositionMap>()),
-          hub_(config_, table_) {}
+          identity_(table_),
+          hub_(config_, table_, identity_) {}
 
     [[nodiscard]] std::string table_name() const override {
         return table_.schema + "." + table_.name;
@@ -39,16 +40,19 @@ class PostgresSource final : public spi::Source {
             if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
         }
         if (table_.by_position && config_.mode != Mode::kPolling) {
-            return std::unique_ptr<spi::Reader>(new StreamReader(config_, table_, hub_));
+            return std::unique_ptr<spi::Reader>(new StreamReader(config_, table_, identity_, hub_));
         }
         if (table_.by_position) {
-            return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_));
+            return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_, identity_));
         }
         return std::unique_ptr<spi::Reader>(new ScanReader(config_, table_, positions_));
     }
 
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
-        return std::unique_ptr<spi::Recorder>(new PostgresRecorder(config_, table_, positions_));
+        // The first thing that a term opens; all that the last one had is closed by now.
+        identity_.begin_term();
+        return std::unique_ptr<spi::Recorder>(
+            new PostgresRecorder(config_, table_, identity_, positions_));
     }
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
@@ -67,7 +71,8 @@ class PostgresSource final : public spi::Source {
     // Shared with the readers and recorders, which must mean the same row by a position. Null where
     // the table has positions.
     const std::shared_ptr<sources::PositionMap> positions_;
-    StreamHub hub_;  // used by the readers, which do not outlive the source
+    Identity identity_;  // likewise used by readers, recorders and the hub
+    StreamHub hub_;      // used by the readers, which do not outlive the source
 };
 
 }  // namespace

@@ -82,8 +82,8 @@ void StreamQueue::swap(StreamQueue& other) noexcept {
     std::swap(begin_, other.begin_);
 }
 
-StreamHub::StreamHub(PostgresSourceConfig config, Table table)
-    : config_(std::move(config)), table_(std::move(table)) {}
+StreamHub::StreamHub(PostgresSourceConfig config, Table table, Identity& identity)
+    : config_(std::move(config)), table_(std::move(table)), identity_(identity) {}
 
 StreamHub::~StreamHub() {
     {
@@ -230,6 +230,7 @@ Status StreamHub::serve() {
     Result<ReplicationStream> stream =
         ReplicationStream::open(config_.url, config_.connect_timeout_s);
     if (!stream.ok()) return stream.status();
+    if (Status same = identity_.check(*stream); !same.ok()) return same;
     const std::string name =
         "outbox_" + std::to_string(getpid()) + "_" + std::to_string(generation_ + 1);
     Result<ReplicationStream::Slot> slot =

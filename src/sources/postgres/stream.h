@@ -16,6 +16,7 @@
 #include <outbox/result.h>
 
 #include "sources/postgres/config.h"
+#include "sources/postgres/identity.h"
 #include "sources/postgres/pgoutput.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/row_decoder.h"
@@ -58,7 +59,8 @@ class StreamHub {
     /// table. So a transaction of any size costs no more memory than this for each route.
     static constexpr std::size_t kMaxQueueBytes = std::size_t{4} << 20;
 
-    StreamHub(PostgresSourceConfig config, Table table);
+    /// `identity` is the source's, which outlives the hub.
+    StreamHub(PostgresSourceConfig config, Table table, Identity& identity);
     ~StreamHub();
     StreamHub(const StreamHub&) = delete;
     StreamHub& operator=(const StreamHub&) = delete;
@@ -146,6 +148,7 @@ class StreamHub {
 
     const PostgresSourceConfig config_;
     const Table table_;
+    Identity& identity_;
     Wakeup wakeup_;
 
     mutable std::mutex mutex_;

@@ -7,7 +7,8 @@ namespace {
 
 // By way of to_jsonb, as older servers lack some of the columns.
 constexpr const char* kPublicationSql =
-    "SELECT p.pubinsert, p.pubviaroot, coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's', "
+    "SELECT p.pubinsert, p.pubviaroot, "
+    "coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's', "
     "t.tablename IS NOT NULL, to_jsonb(t) ->> 'rowfilter', "
     "p.puballtables OR to_jsonb(t) ->> 'attnames' IS NULL OR NOT EXISTS ("
     "SELECT FROM pg_attribute a WHERE a.attrelid = $2::text::regclass AND a.attnum > 0 "
@@ -17,12 +18,18 @@ constexpr const char* kPublicationSql =
     "AND t.schemaname = $3 AND t.tablename = $4 "
     "WHERE p.pubname = $1";
 
+// One that is there may serve others, too: it is for its owner to change.
 constexpr const char* kMayPublish =
     "SELECT pg_has_role(c.relowner, 'USAGE') AND "
-    "CASE WHEN p.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE') "
-    "ELSE pg_has_role(p.pubowner, 'USAGE') END "
-    "FROM pg_class c LEFT JOIN pg_publication p ON p.pubname = $1 "
-    "WHERE c.oid = $2::text::regclass";
+    "has_database_privilege(current_database(), 'CREATE') AND "
+    "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = $1) "
+    "FROM pg_class c WHERE c.oid = $2::text::regclass";
+
+// A stream of the log is a standby to the server when its application_name is listed.
+bool counts_as_standby(std::string_view names) {
+    return names.find('*') != std::string_view::npos ||
+           names.find(kStreamApplicationName) != std::string_view::npos;
+}
 
 std::string options_of(const StreamTable& stream) {
     return std::string("publish = 'insert'") +
@@ -37,7 +44,7 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
         "current_setting('max_replication_slots')::int - "
         "(SELECT count(*) FROM pg_replication_slots), "
         "current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication), "
-        "pg_is_in_recovery()");
+        "pg_is_in_recovery(), current_setting('synchronous_standby_names')");
     if (!rows.ok()) return rows.status();
     if (rows->text(0, 0) != "logical") {
         out.obstacles.push_back("wal_level is " + rows->string(0, 0) +
@@ -57,6 +64,12 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
         out.obstacles.push_back(
             "no WAL sender is free; ALTER SYSTEM SET max_wal_senders to a higher number and "
             "restart the server");
+    }
+    if (counts_as_standby(rows->text(0, 5))) {
+        out.obstacles.push_back(
+            "synchronous_standby_names is '" + rows->string(0, 5) +
+            "', by which the relay would pass for a standby that has the data; name the standbys "
+            "in it: ALTER SYSTEM SET synchronous_standby_names");
     }
     if (rows->boolean(0, 4)) out.obstacles.emplace_back("the server is a standby");
     return {};
@@ -92,6 +105,17 @@ Result<std::string> publication_sql(Connection& connection, const Table& table,
                name + " ADD TABLE " + table.sql;
     }
     return std::string();
+}
+
+Result<std::string> look_at_running_stream(Connection& connection, const Table& table,
+                                           const StreamTable& stream) {
+    Result<std::string> sql = publication_sql(connection, table, stream);
+    if (!sql.ok()) return sql;
+    if (!sql->empty()) return "the publication was changed; it would need: " + *sql;
+    Result<Rows> rows = connection.query("SHOW synchronous_standby_names");
+    if (!rows.ok()) return rows.status();
+    if (!counts_as_standby(rows->text(0, 0))) return std::string();
+    return "synchronous_standby_names is now '" + rows->string(0, 0) + "'";
 }
 
 Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,

@@ -33,6 +33,10 @@ Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,
 Result<StreamVerdict> prepare_stream(Connection& connection, const Table& table,
                                      const PostgresSourceConfig& config);
 
+/// Why a stream that runs must not go on; empty: it may. To be asked now and then.
+Result<std::string> look_at_running_stream(Connection& connection, const Table& table,
+                                           const StreamTable& stream);
+
 /// The statement that makes the publication show every insert into the table; empty: it does.
 Result<std::string> publication_sql(Connection& connection, const Table& table,
                                     const StreamTable& stream);

@@ -2,8 +2,12 @@
 
 #include <utility>
 
+#include "sources/postgres/stream_check.h"
+
 namespace outbox::postgres {
 namespace {
+
+constexpr std::chrono::seconds kLookEvery{5};
 
 std::int64_t now_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -13,12 +17,18 @@ std::int64_t now_us() {
 
 }  // namespace
 
-StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table, StreamHub& hub)
-    : table_(config, table), hub_(hub), subscription_(hub), endings_(hub.endings()) {
+StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table,
+                           Identity& identity, StreamHub& hub)
+    : table_(config, table, identity), hub_(hub), subscription_(hub), endings_(hub.endings()) {
     tell("polling", "catching up");
 }
 
 Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    if (state_.path() == core::StreamState::Path::kStream) {
+        // Positions that begin anew would pass for rows that were seen.
+        if (Status status = table_.look_at_table(); !status.ok()) return status;
+        if (Status status = look_at_stream(); !status.ok()) return status;
+    }
     if (state_.path() == core::StreamState::Path::kStream) {
         if (Status status = read_stream(limits, out); !status.ok()) return status;
     }
@@ -53,13 +63,28 @@ Status StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& 
     if (table_.may_advance()) status = table_.read_snapshot(offer.snapshot, limits, out, complete);
     if (subscription_.answer(offer, status.ok() && complete)) {
         queue_.clear();
-        decoder_.emplace(*offer.table);
+        stream_table_ = offer.table;
+        decoder_.emplace(*stream_table_);
+        looked_ = std::chrono::steady_clock::now();
         state_.joined(now_us());
         tell("stream", {});
     } else {
         state_.left(now_us(), status.ok() && !complete ? Why::kBehind : Why::kLost);
     }
     // The offer may have run out, and a database that is away shows with the next read.
+    return {};
+}
+
+// A publication that no longer shows the table ends a stream without a word.
+Status StreamReader::look_at_stream() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_ < kLookEvery) return {};
+    looked_ = now;
+    const Result<Connection*> connection = table_.connection();
+    if (!connection.ok()) return connection.status();
+    Result<std::string> why = look_at_running_stream(**connection, table_.table(), *stream_table_);
+    if (!why.ok()) return why.status();
+    if (!why->empty()) leave(Why::kLost, std::move(*why));
     return {};
 }
 
@@ -80,7 +105,8 @@ Status StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch&
             if (queue_.empty()) return {};
         }
         if (Status status = take_message(queue_.front(), out); !status.ok()) {
-            leave(Why::kLost, describe(status.error()));
+            // What cannot be decoded would come again: the wait for the next stream grows.
+            leave(Why::kBehind, describe(status.error()));
             return {};
         }
         queue_.pop();
@@ -97,14 +123,19 @@ Status StreamReader::take_message(std::string_view bytes, spi::EventBatch& out) 
     const std::size_t before = out.size();
     const Result<RowDecoder::Row> row = decoder_->decode(message_, out);
     if (!row.ok()) return row.status();
-    if (*row != RowDecoder::Row::kNone && !table_.saw(decoder_->position())) {
+    if (*row == RowDecoder::Row::kNone) return {};
+    const spi::Position position = decoder_->position();
+    if (!table_.saw(position)) {
         out.events().resize(before);
+    } else if (*row == RowDecoder::Row::kOtherTenant) {
+        out.closed.push_back({position, position});
     }
     return {};
 }
 
 void StreamReader::leave(Why why, std::string reason) {
     subscription_.leave();
+    endings_ = hub_.endings();
     queue_ = StreamQueue();
     state_.left(now_us(), why);
     tell("polling", std::move(reason));

@@ -20,7 +20,8 @@ namespace outbox::postgres {
 class StreamReader final : public spi::Reader {
   public:
     /// The hub is the source's and serves all its readers.
-    StreamReader(const PostgresSourceConfig& config, const Table& table, StreamHub& hub);
+    StreamReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
+                 StreamHub& hub);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -36,6 +37,7 @@ class StreamReader final : public spi::Reader {
     Status join(const StreamHub::Offer& offer, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status read_stream(const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_message(std::string_view bytes, spi::EventBatch& out);
+    Status look_at_stream();
     void leave(Why why, std::string reason);
     void tell(std::string_view path, std::string reason);
 
@@ -45,8 +47,10 @@ class StreamReader final : public spi::Reader {
     core::StreamState state_;
     StreamQueue queue_;  // taken from the hub, and not yet returned
     pgoutput::Message message_;
-    std::optional<RowDecoder> decoder_;  // of the generation that was joined
-    std::uint64_t endings_;              // of the stream that have been told
+    std::shared_ptr<const StreamTable> stream_table_;  // shared with the other routes, unchanged
+    std::chrono::steady_clock::time_point looked_{};   // at the publication
+    std::optional<RowDecoder> decoder_;                // of the generation that was joined
+    std::uint64_t endings_;                            // of the stream that have been told
     spi::ReadPath path_;
     bool path_is_new_ = false;
 };

@@ -73,7 +73,15 @@ std::string TableWriter::finished_columns(const std::string& status, bool sent) 
     return join(sets, ", ");
 }
 
-Connection::Statement TableWriter::published(const Keys& keys) const {
+Connection::Statement TableWriter::published(const Keys& keys, const std::string& life) const {
+    if (!table_.mark && table_.by_position) {
+        // Asked once for each statement, and after it has locked the table against TRUNCATE.
+        Params params = key_params(keys);
+        params.text(life);
+        return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1) + " AND (SELECT " +
+                    life_of(table_) + ") = $2",
+                std::move(params)};
+    }
     if (!table_.mark) {
         return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1), key_params(keys)};
     }
@@ -82,8 +90,8 @@ Connection::Statement TableWriter::published(const Keys& keys) const {
             key_params(keys)};
 }
 
-Connection::Statement TableWriter::dead(const Keys& keys) const {
-    if (!table_.mark) return published(keys);
+Connection::Statement TableWriter::dead(const Keys& keys, const std::string& life) const {
+    if (!table_.mark) return published(keys, life);
     return {"UPDATE " + table_.sql + " t SET " +
                 finished_columns(table_.mapping.dead_value, false) + " WHERE " + key_condition(1) +
                 still_unfinished(table_),

@@ -1,0 +1,147 @@
+#include "sources/postgres/identity.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace outbox::postgres {
+namespace {
+
+// The timeline is the first part of the name of a log file.
+constexpr const char* kServer =
+    "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() THEN "
+    "pg_current_wal_flush_lsn() END FROM pg_control_system()";
+
+Status reset(const Table& table, const std::string& what) {
+    return {ErrorCode::kTableReset, Advice::kStop,
+            "table " + table.sql + " " + what +
+                ", so that positions no longer mean the same events. If that was meant, start the "
+                "relay again, which then begins with what the table holds; with several routes "
+                "first run: DELETE FROM outbox_ledger WHERE source = " +
+                quote_literal(table.source)};
+}
+
+}  // namespace
+
+// A sequence that begins anew gets a new file.
+std::string life_of(const Table& table) {
+    const std::string name = quote_literal(table.sql);
+    return "to_regclass(" + name +
+           ")::oid::text || '/' || pg_relation_filenode("
+           "pg_get_serial_sequence(" +
+           name + ", " + quote_literal(table.position) + ")::regclass)::text";
+}
+
+// The sequence's last value needs a right on it that a relay may lack; then it is NULL.
+Identity::Identity(const Table& table)
+    : table_(table),
+      sequence_(
+          "SELECT " + life_of(table) +
+          ", (SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN "
+          "coalesce(pg_sequence_last_value(s::regclass), 0) END FROM pg_get_serial_sequence(" +
+          quote_literal(table.sql) + ", " + quote_literal(table.position) +
+          ") AS s), pg_current_wal_flush_lsn()") {}
+
+void Identity::begin_term() {
+    const std::scoped_lock lock(mutex_);
+    timeline_ = 0;
+    life_.clear();
+    known_ = {};
+}
+
+Identity::Known Identity::known() const {
+    const std::scoped_lock lock(mutex_);
+    return known_;
+}
+
+Status Identity::check(Connection& connection) {
+    const Known before = known();
+    Result<Rows> rows = connection.query(kServer);
+    if (!rows.ok()) return rows.status();
+    if (rows->boolean(0, 1)) {
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "the server is a standby; point the URL at the primary, or list all hosts with "
+                "target_session_attrs=read-write",
+                "25006"};
+    }
+    ServerIdentity server;
+    server.system_id = rows->string(0, 0);
+    const std::string_view name = rows->text(0, 2);
+    std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
+    server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
+    if (Status status = compare(server, before); !status.ok()) return status;
+    return check_table(connection);
+}
+
+Status Identity::check(ReplicationStream& stream) {
+    const Known before = known();
+    const Result<ServerIdentity> server = stream.identify();
+    return server.ok() ? compare(*server, before) : server.status();
+}
+
+Status Identity::compare(const ServerIdentity& server, const Known& before) {
+    const std::scoped_lock lock(mutex_);
+    if (!system_id_.empty() && server.system_id != system_id_) {
+        return {ErrorCode::kWrongServer, Advice::kStop,
+                "the database cluster " + server.system_id + " answers where " + system_id_ +
+                    " was; check the address. If the cluster was replaced on purpose, start the "
+                    "relay again"};
+    }
+    system_id_ = server.system_id;
+    if (timeline_ != 0 && server.timeline != timeline_) {
+        return {ErrorCode::kServerChanged, Advice::kStop,
+                "the server is on timeline " + std::to_string(server.timeline) + " and was on " +
+                    std::to_string(timeline_) + ": a standby was promoted, or a backup restored"};
+    }
+    if (server.lsn < before.lsn) {
+        return {ErrorCode::kServerChanged, Advice::kStop,
+                "the server's log ends at " + pgoutput::format_lsn(server.lsn) + " and reached " +
+                    pgoutput::format_lsn(before.lsn) + " before: an older state was restored"};
+    }
+    timeline_ = server.timeline;
+    known_.lsn = std::max(known_.lsn, server.lsn);
+    return {};
+}
+
+Status Identity::check_table(Connection& connection) {
+    const Known before = known();
+    Result<Rows> rows = connection.query(sequence_);
+    if (!rows.ok()) return rows.status();
+    const bool knows = rows->text(0, 1).data() != nullptr;
+    const std::int64_t last =
+        knows ? rows->integer(0, 1) : std::numeric_limits<std::int64_t>::max();
+    return compare_table(rows->string(0, 0), last,
+                         {pgoutput::parse_lsn(rows->text(0, 2)).value_or(0), before.reached});
+}
+
+// `seen`: the end of the log now, and the position that was reached before the table was asked.
+Status Identity::compare_table(const std::string& life, std::int64_t last_position,
+                               const Known& seen) {
+    const std::scoped_lock lock(mutex_);
+    known_.lsn = std::max(known_.lsn, seen.lsn);
+    if (!life_.empty() && life != life_) {
+        const bool same = life.substr(0, life.find('/')) == life_.substr(0, life_.find('/'));
+        return reset(table_, same ? "got a numbering that begins anew (TRUNCATE ... RESTART "
+                                    "IDENTITY, or a change of its sequence)"
+                                  : "was replaced by another one of its name");
+    }
+    if (last_position < seen.reached) {
+        return reset(table_, "has a sequence at " + std::to_string(last_position) +
+                                 ", and positions had reached " + std::to_string(seen.reached));
+    }
+    life_ = life;
+    return {};
+}
+
+void Identity::reached(spi::Position position) {
+    const std::scoped_lock lock(mutex_);
+    known_.reached = std::max(known_.reached, position);
+}
+
+std::string Identity::life() const {
+    const std::scoped_lock lock(mutex_);
+    return life_;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+#include "sources/postgres/client.h"
+#include "sources/postgres/replication.h"
+#include "sources/postgres/table.h"
+
+namespace outbox::postgres {
+
+/// Which cluster, which life of it and which table a term of the relay works on: what it remembers
+/// of positions means nothing elsewhere. Each new connection that reads or writes for a term is
+/// compared with it before its first statement. Shared by them; thread-safe.
+///
+/// Errors have advice `kStop`, as nothing else may be done on behalf of the term:
+/// `kServerChanged` (another timeline, or an end of the log that lies behind the one seen): a new
+/// term may begin; `kWrongServer` (another system identifier) and `kTableReset` are for a person.
+class Identity {
+  public:
+    explicit Identity(const Table& table);
+
+    /// What is met first from now on is what the term works on. The cluster stays what it was.
+    void begin_term();
+
+    /// A new connection. Not a primary: `kConnectFailed`, to be tried again.
+    Status check(Connection& connection);
+    /// The same of a replication connection.
+    Status check(ReplicationStream& stream);
+    /// Whether the table is still the same; to be asked now and then.
+    Status check_table(Connection& connection);
+
+    /// The highest position that was read.
+    void reached(spi::Position position);
+    /// What `life_of` says where the term's positions mean the term's events.
+    [[nodiscard]] std::string life() const;
+
+  private:
+    // What was known before a server was asked: others learn more while it answers.
+    struct Known {
+        Lsn lsn = 0;
+        spi::Position reached = 0;
+    };
+    [[nodiscard]] Known known() const;
+    Status compare(const ServerIdentity& server, const Known& before);
+    Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
+
+    const Table table_;
+    const std::string sequence_;
+
+    mutable std::mutex mutex_;
+    std::string system_id_;
+    std::int64_t timeline_ = 0;  // 0: not met yet
+    std::string life_;
+    Known known_;
+};
+
+/// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
+/// gives it another value, and VACUUM FULL or a plain TRUNCATE does not.
+[[nodiscard]] std::string life_of(const Table& table);
+
+}  // namespace outbox::postgres

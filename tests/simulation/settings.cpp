@@ -51,8 +51,9 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     o.batch_bytes = random.chance(0.2) ? 300 : 1 << 20;
     o.poll_busy_ms = random.between(2, 10);
     o.poll_idle_ms = random.between(50, 200);
+    // More than the failures without fault that the judge puts down to bad luck.
     o.retry = {random.between(20, 100), random.between(200, 2'000),
-               static_cast<std::uint32_t>(random.between(2, 5))};
+               static_cast<std::uint32_t>(random.between(3, 5))};
     o.max_unrecorded = static_cast<std::size_t>(random.between(8, 60));
     o.max_held_bytes = random.chance(0.2) ? 2'000 : 1 << 20;
     o.max_waiting = random.chance(0.2) ? 30 : 10'000;

@@ -388,17 +388,26 @@ allowed_topics = ["order-events"]
 
         return Closing()
 
-    def verdict(self):
+    def verify(self, *received):
         command = [os.path.join(PROGRAMS, "outbox"), "verify"]
         for name in ("orders.jsonl", "by-hand.jsonl"):
             command += ["--produced", self.path(name)]
-        for journal in self.journals.values():
-            command += ["--received", journal.path]
-        command += ["--db", f"sqlite://{self.orders_db}"]
+        command += [*received, "--db", f"sqlite://{self.orders_db}"]
         self.display.say("$ " + shlex.join(["outbox"] + command[1:]))
         result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
         if result.stderr:
             print(result.stderr, file=sys.stderr, end="", flush=True)
+        return result
+
+    def verdict(self):
+        # What a consumer's journal says is what it believes; the mails are what it did.
+        effects = self.verify("--effect-db", f"sqlite://{self.path('notification.db')}", "--effect-query",
+                              "SELECT idempotency_key FROM mails_to_send ORDER BY rowid")
+        if effects.returncode != 0:
+            return effects
+        self.display.say(effects.stdout.strip().splitlines()[-1])
+        result = self.verify(*(word for journal in self.journals.values()
+                               for word in ("--received", journal.path)))
         if self.failed_posts:
             raise DemoFailed(f"{self.failed_posts} orders were refused")
         return result

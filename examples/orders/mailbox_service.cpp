@@ -75,6 +75,7 @@ void report(const std::string& service, Journal& journal, const outbox::Consumer
                       << describe(report.error) << std::endl;
             return;
         case What::kDisconnected:
+        case What::kPruneFailed:
             std::cerr << service << ": " << describe(report.error) << std::endl;
             return;
         case What::kConnected:

@@ -291,7 +291,7 @@ MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler
         [&session, handler = std::move(handler)](std::span<const Message> messages) {
             handler(session.connection(), messages);
         },
-        std::move(options));
+        std::move(options), url);
 }
 
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,

@@ -65,13 +65,16 @@ MailboxOptions checked(MailboxOptions options) {
     require(options.max_failing_keys > 0 && options.max_failing_keys <= 100'000,
             "MailboxOptions::max_failing_keys must be 1 to 100000");
     require(options.connect_timeout_s > 0, "MailboxOptions::connect_timeout_s must be above 0");
+    require(options.inbox_retention_s == 0 || options.inbox_retention_s >= kLeastRetentionS,
+            "MailboxOptions::inbox_retention_s must be 0 (never) or at least 7200");
     return options;
 }
 
 MailboxConsumer make_mailbox_consumer(std::unique_ptr<MailboxStore> store,
-                                      MailboxLoop::Handler handler, MailboxOptions options) {
+                                      MailboxLoop::Handler handler, MailboxOptions options,
+                                      const std::string& url) {
     return MailboxConsumer(std::make_unique<MailboxConsumer::Impl>(
-        std::move(store), std::move(handler), std::move(options)));
+        std::move(store), std::move(handler), std::move(options), url));
 }
 
 }  // namespace consumer

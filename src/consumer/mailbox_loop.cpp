@@ -49,8 +49,11 @@ void bump(std::atomic<std::uint64_t>& counter) {
 }  // namespace
 
 MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
-                         MailboxOptions options)
-    : store_(std::move(store)), handler_(std::move(handler)), options_(std::move(options)) {
+                         MailboxOptions options, const std::string& url)
+    : store_(std::move(store)),
+      handler_(std::move(handler)),
+      options_(std::move(options)),
+      janitor_(url, options_.connect_timeout_s, options_.inbox_retention_s) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
     reconnect_ = {kReconnectBaseMs, kReconnectMaxMs, 1};
     idle_ms_ = options_.poll_busy_ms;
@@ -66,7 +69,10 @@ void MailboxLoop::run() {
         }
         if (result.ok()) {
             now_up(result->active);
-            if (result->active) report_figures();
+            if (result->active) {
+                report_figures();
+                if (const auto error = janitor_.turn()) say(What::kPruneFailed, *error);
+            }
             wait_after(*result);
         } else {
             now_down(result.error());

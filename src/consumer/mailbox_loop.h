@@ -15,6 +15,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
+#include "consumer/janitor.h"
 #include "consumer/mailbox_store.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
@@ -28,7 +29,8 @@ class MailboxLoop {
     using Handler = std::function<void(std::span<const Message>)>;
 
     /// `options` have been through `checked`.
-    MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options);
+    MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options,
+                const std::string& url);
 
     void run();
     std::size_t drain();
@@ -93,6 +95,7 @@ class MailboxLoop {
     std::unique_ptr<MailboxStore> store_;
     Handler handler_;
     MailboxOptions options_;
+    Janitor janitor_;
     core::RetryPolicy retry_;
     core::RetryPolicy reconnect_;
     StopSignal stop_;
@@ -125,6 +128,7 @@ MailboxOptions checked(MailboxOptions options);
 
 /// What `libpq_mailbox_consumer` and the like return.
 MailboxConsumer make_mailbox_consumer(std::unique_ptr<MailboxStore> store,
-                                      MailboxLoop::Handler handler, MailboxOptions options);
+                                      MailboxLoop::Handler handler, MailboxOptions options,
+                                      const std::string& url);
 
 }  // namespace outbox::consumer

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "consumer/janitor.h"
 #include "consumer/libpq_session.h"
 #include "consumer/message_time.h"
 #include "consumer/sqlite_use.h"
@@ -161,7 +162,6 @@ class SqliteSql final : public Sql {
 
     // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
     Result<PrunedInbox> prune(std::int64_t retention_s) override {
-        constexpr std::int64_t kLeastRetentionS = 7'200;
         if (retention_s < kLeastRetentionS) {
             return ErrorInfo{ErrorCode::kConfigInvalid,
                              Advice::kStop,

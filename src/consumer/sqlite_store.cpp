@@ -461,7 +461,7 @@ MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteBatchHandl
         [&session, handler = std::move(handler)](std::span<const Message> messages) {
             handler(session.connection(), messages);
         },
-        std::move(options));
+        std::move(options), url);
 }
 
 MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler handler,

@@ -208,6 +208,33 @@ TEST_P(InboxSuite, AMessageFromBeforeTheFloorIsQuarantinedNeverAppliedAsNew) {
     EXPECT_EQ(outcome("mail", "old", now - 49h), "new");
 }
 
+TEST_P(InboxSuite, ARunningConsumerPrunesItsInboxAndRaisesItsFloor) {
+    const auto now = std::chrono::system_clock::now();
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("default", "old", now - 4h));
+    EXPECT_TRUE(db_->accept("default", "young", now - 1h));
+    EXPECT_TRUE(db_->accept("default", "without a time"));
+    db_->exec("COMMIT");
+    MailboxOptions options;
+    options.inbox_retention_s = 3 * 3600;
+    auto member = consumer(apply, options);
+    std::thread running([&] { member.run(); });
+    const bool pruned = bool(eventually(20s, "the old id is gone", [&] {
+        return value("SELECT count(*) FROM outbox_inbox") == "2";
+    }));
+    member.stop();
+    running.join();
+    EXPECT_TRUE(pruned);
+    EXPECT_THAT(column("SELECT message_id FROM outbox_inbox ORDER BY 1"),
+                ElementsAre("without a time", "young"));
+    db_->exec(backend_->begin());
+    EXPECT_EQ(error_of([&] { db_->accept("default", "old", now - 4h); }).code,
+              ErrorCode::kQuarantined);
+    db_->exec("ROLLBACK");
+    options.inbox_retention_s = 60;
+    EXPECT_EQ(error_of([&] { consumer(apply, options); }).code, ErrorCode::kConfigInvalid);
+}
+
 TEST_P(InboxSuite, AQuarantinedMessageGoesToTheDeadLettersAndDelaysNoOther) {
     const std::string ancient = "01700000-0000-7000-8000-000000000001";  // a UUIDv7 of 2020
     db_->exec(backend_->raise_floor("default", 48h));

@@ -41,6 +41,7 @@ struct KafkaConsumerOptions {
     std::int64_t shutdown_grace_ms = 30'000;  ///< For transactions under way, when a partition is
                                               ///< handed over.
     int connect_timeout_s = 5;
+    std::int64_t inbox_retention_s = 0;  ///< As MailboxOptions.
 
     /// More settings of librdkafka, by its names. Those that the guarantee rests on are refused
     /// (`kGuaranteeRefused`).

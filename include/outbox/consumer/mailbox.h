@@ -22,9 +22,10 @@ struct ConsumerReport {
         kConnected,     ///< The database answers again.
         kStandby,       ///< Another member holds the mailbox; this one waits.
         kActive,        ///< This member holds the mailbox.
+        kPruneFailed,   ///< Old ids could not be removed; tried again. Once per change.
     };
     What what = What::kRetry;
-    ErrorInfo error;                   ///< Set for kRetry, kDeadLetter and kDisconnected.
+    ErrorInfo error;  ///< Set for kRetry, kDeadLetter, kDisconnected and kPruneFailed.
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 
@@ -42,6 +43,11 @@ struct MailboxOptions {
     std::size_t batch_size = 500;          ///< Messages read at a time, at most 1 MiB of payload.
     std::size_t max_failing_keys = 1'000;  ///< At the limit nothing is read until one is due.
     int connect_timeout_s = 5;
+
+    /// Above 0: ids older than this are removed once a minute while `run` runs, and messages from
+    /// before are quarantined (see docs/receiving.md for how long it must be); at least 7200. 0:
+    /// that is left to `outbox prune`. Expired Idempotency-Keys of the database go as well.
+    std::int64_t inbox_retention_s = 0;
 
     /// Called on the consumer's thread; must not throw. For logs.
     std::function<void(const ConsumerReport&)> on_report;

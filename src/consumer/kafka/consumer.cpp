@@ -58,6 +58,9 @@ KafkaConsumerOptions checked(KafkaConsumerOptions options) {
         "KafkaConsumerOptions: commit_interval_ms must be above 0, shutdown_grace_ms not below");
     require(options.connect_timeout_s > 0,
             "KafkaConsumerOptions::connect_timeout_s must be above 0");
+    require(
+        options.inbox_retention_s == 0 || options.inbox_retention_s >= consumer::kLeastRetentionS,
+        "KafkaConsumerOptions::inbox_retention_s must be 0 (never) or at least 7200");
     if (options.mode == KafkaConsumerOptions::Mode::kOffset && !options.exactly_once_wire) {
         throw Error(
             ErrorCode::kGuaranteeRefused, Advice::kStop,

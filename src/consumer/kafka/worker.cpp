@@ -83,6 +83,7 @@ Worker::Worker(Hub& hub, bool keeper)
     : hub_(hub),
       keeper_(keeper),
       inbox_(hub.url, hub.options.consumer, hub.options.connect_timeout_s),
+      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.inbox_retention_s),
       member_(member_name()) {}
 
 void Worker::start() {
@@ -448,6 +449,7 @@ void Worker::keep() {
     next_keep_us_ = now + kKeepUs;
     if (!inbox_.connect().ok()) return;
     retry_dead_letters();
+    if (const auto error = janitor_.turn()) hub_.say(What::kPruneFailed, *error);
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     // Figures are worth no error: the next ones replace them.

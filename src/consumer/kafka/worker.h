@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "consumer/janitor.h"
 #include "consumer/kafka/hub.h"
 #include "consumer/libpq_inbox.h"
 
@@ -93,6 +94,7 @@ class Worker {
     Hub& hub_;
     const bool keeper_;
     LibpqInbox inbox_;
+    Janitor janitor_;
     std::string member_;
     std::condition_variable news_;
     std::deque<Task> queue_;

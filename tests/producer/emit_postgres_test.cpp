@@ -151,7 +151,7 @@ class Trace {
     // Messages of this kind that were sent so far.
     int sent(const std::string& kind) {
         std::fflush(file_);
-        std::rewind(file_);
+        std::fseek(file_, 0, SEEK_SET);
         int count = 0;
         std::string line;
         for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) {

@@ -102,7 +102,7 @@ class SqliteSource final : public spi::Source {
             for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
                 where.erase(at, 2);
             }
-            const std::string column = where.substr(0, where.find("\"", 1) + 1);
+            const std::string column = where.substr(0, where.find('"', 1) + 1);
             findings.push_back({false, "index: none serves the read of rows WHERE " + where +
                                            "; each read scans the whole table. CREATE INDEX " +
                                            quote_identifier(table_.name + "_unsent") + " ON " +

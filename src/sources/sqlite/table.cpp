@@ -199,7 +199,7 @@ std::string time_for(const Table& table, const std::string& field, const std::st
         return "strftime('" + std::string(format) + "', " + value + " / 1000000.0, 'unixepoch')";
     };
     const std::string type = table.catalog.at(table.column(field));
-    const std::string plain =
+    std::string plain =
         type.find("int") != std::string::npos ? value + " / 1000000" : text("%Y-%m-%d %H:%M:%S");
     if (table.created_at.empty()) return plain;
     const std::string own = "t." + quote_identifier(table.created_at);

@@ -82,7 +82,8 @@ class LoggedTable {
 
     // What the table reader makes of all rows.
     spi::EventBatch read() {
-        postgres::PositionReader reader(config_, table_);
+        postgres::Identity identity(table_);
+        postgres::PositionReader reader(config_, table_, identity);
         spi::EventBatch batch;
         std::size_t before = 0;
         do {

@@ -24,6 +24,7 @@ KEEP_RUNNING = "--keep-running" in sys.argv[2:]
 CLIENTS = 4
 USERS = 12
 BACKLOG = 240  # orders taken while no relay runs
+MAX_DOUBLINGS = 6
 REPEATS = 40  # events put back into the outbox after they were delivered
 BATCH_SIZE = 20  # small, so that there is a middle to kill the relay in
 DEADLINE_S = 60  # of every single wait
@@ -336,13 +337,18 @@ allowed_topics = ["order-events"]
         self.make_backlog()
         with self.writer() as connection:
             connection.execute(f"CREATE TABLE demo_copies AS SELECT * FROM outbox_events LIMIT {REPEATS}")
-        while not self.kill_relay_between_delivering_and_recording():
-            self.make_backlog()
+        # A relay that was through with it before it could be killed gets a larger one.
+        for doublings in range(1, MAX_DOUBLINGS + 1):
+            if self.kill_relay_between_delivering_and_recording():
+                break
+            self.make_backlog(BACKLOG * 2**doublings)
+        else:
+            raise DemoFailed(f"the relay was never killed in mid-batch, in {MAX_DOUBLINGS} attempts")
         self.start_relay()
         self.wait_until_quiet()
 
-    def make_backlog(self):
-        clients = self.run_clients(BACKLOG // CLIENTS)
+    def make_backlog(self, orders=BACKLOG):
+        clients = self.run_clients(orders // CLIENTS)
         self.wait("the backlog is written", lambda: not any(c.is_alive() for c in clients), show=True)
 
     def put_events_back(self):

@@ -21,10 +21,12 @@ packages_of() {
 
 # missing_packages NAME...: those that are not installed.
 missing_packages() {
-    local installed
-    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
-        awk '$1 == "installed" { print $2 }') || true
-    printf '%s\n' "$@" | grep -vxF -f <(printf '%s\n' "$installed" | grep .) || true
+    local known installed
+    # It answers 1 when it has never heard of one of them, which is then missing.
+    known=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null) || [ $? -eq 1 ] ||
+        die "dpkg-query cannot say what is installed; this needs Debian 12"
+    installed=$(awk '$1 == "installed" { print $2 }' <<<"$known")
+    comm -23 <(printf '%s\n' "$@" | LC_ALL=C sort -u) <(LC_ALL=C sort -u <<<"$installed")
 }
 
 # as_root COMMAND...: runs it as root, through sudo where we are not.

@@ -4,6 +4,7 @@
 
 START_DEADLINE_S=${OUTBOX_START_DEADLINE_S:-90}
 STOP_DEADLINE_S=30
+KILL_DEADLINE_S=10
 
 # parse_server_arguments NAME COMMAND [OPTION...]: sets COMMAND, DIR, PORT.
 parse_server_arguments() {
@@ -80,10 +81,12 @@ start() {
 stop() {
     local pid deadline
     if pid=$(running_pid); then
+        # A signal that finds nobody is no failure: what counts is that the process has gone.
         kill -s "$STOP_SIGNAL" "$pid" 2>/dev/null || true
         deadline=$((SECONDS + STOP_DEADLINE_S))
         while running_pid >/dev/null; do
             [ $SECONDS -lt $deadline ] || kill -s KILL "$pid" 2>/dev/null || true
+            [ $SECONDS -lt $((deadline + KILL_DEADLINE_S)) ] || die "process $pid does not end; end it, then call stop again"
             sleep 0.05
         done
     fi

@@ -1,7 +1,7 @@
-"""Runs clang-tidy over the files of a build; a file that passed is done again only when it, a
+"""Runs clang-tidy over the files of some builds, each in the first that has it; a file that passed is done again only when it, a
 header it includes, or .clang-tidy changed.
 
-usage: tidy.py ROOT BUILD JOBS [PATH PREFIX...]
+usage: tidy.py ROOT BUILD[:BUILD...] JOBS [PATH PREFIX...]
 """
 
 import concurrent.futures
@@ -36,24 +36,31 @@ def fingerprint(root, entry, files):
 
 
 def main():
-    root, build, jobs = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+    root, jobs = pathlib.Path(sys.argv[1]), int(sys.argv[3])
+    builds = [pathlib.Path(build) for build in sys.argv[2].split(":")]
     prefixes = tuple(sys.argv[4:]) or ("",)
-    passed = build / "tidy-passed"
-    passed.mkdir(exist_ok=True)
-    deps = dependencies(build)
-    work = []
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        source = pathlib.Path(entry["file"])
-        if source.is_relative_to(build) or not source.is_relative_to(root):
-            continue
-        if str(source.relative_to(root)).startswith(prefixes):
+    matched, work = set(), []
+    for build in builds:
+        passed = build / "tidy-passed"
+        passed.mkdir(exist_ok=True)
+        deps = dependencies(build)
+        for entry in json.loads((build / "compile_commands.json").read_text()):
+            source = pathlib.Path(entry["file"])
+            if source.is_relative_to(root / "build") or not source.is_relative_to(root):
+                continue
+            if source in matched or not str(source.relative_to(root)).startswith(prefixes):
+                continue
+            matched.add(source)
             output = re.search(r" -o (\S+)", entry["command"]).group(1)
             mark = passed / fingerprint(root, entry, deps.get(output, [source]))
             if not mark.exists():
-                work.append((source, mark))
+                work.append((source, build, mark))
+    if not matched:
+        print(f"clang-tidy: no source file begins with {' or '.join(prefixes)}", file=sys.stderr)
+        return 2
 
     def check(item):
-        source, mark = item
+        source, build, mark = item
         result = subprocess.run([TIDY, "--quiet", "-p", build, source],
                                 capture_output=True, text=True)
         if result.returncode == 0:
@@ -66,7 +73,7 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(f"{source.relative_to(root)}\n{result.stdout}", flush=True)
-    print(f"clang-tidy: {len(work)} files checked, {failed} with findings", file=sys.stderr)
+    print(f"clang-tidy: {len(matched)} files, {len(work)} of them changed, {failed} with findings", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -1,32 +1,20 @@
 // Tables that teams brought along, from their own INSERTs through the program to the destination
 // and back into their own columns.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/cli/outbox_binary.h"
+#include "tests/cli/adopted_table.h"
 #include "tests/support/adopted_tables.h"
-#include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 
 namespace outbox::test {
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr auto kDeadline = 30s;
-
-// An id that shows its number in its last digit.
-std::string uuid(int n) {
-    return "018f2d3c-0000-7000-8000-00000000000" + std::to_string(n);
-}
 
 std::vector<json> lines_of(const std::string& text) {
     std::vector<json> lines;
@@ -35,44 +23,25 @@ std::vector<json> lines_of(const std::string& text) {
     return lines;
 }
 
-class AdoptedPostgres : public testing::Test {
+class AdoptedPostgres : public AdoptedTable {
   protected:
-    // The mailbox refuses what holds the word "poison" until `heal`.
     void SetUp() override {
         ASSERT_EQ(outbox_.run({"migrate", "--db", url_, "--only", "consumer"}).status.code, 0);
-        pg_.exec(
+        exec(
             "CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
             "IF position('poison' IN convert_from(NEW.payload, 'UTF8')) > 0 THEN "
             "RAISE EXCEPTION 'this event is refused by the trigger of the mailbox'; END IF; "
             "RETURN NEW; END $$; CREATE TRIGGER refuse_poison BEFORE INSERT ON outbox_mailbox "
             "FOR EACH ROW EXECUTE FUNCTION refuse_poison()");
     }
-    void heal() { pg_.exec("DROP TRIGGER refuse_poison ON outbox_mailbox"); }
-
-    std::string mailbox() const { return "mailbox+postgresql" + url_.substr(url_.find(':')); }
-
-    Process relay(const std::string& table, const std::string& to,
-                  const std::string& retry_ms = "10") {
-        return outbox_.start_relay({"--from", url_, "--to", to, "--table", table, "--admin", "off",
-                                    "--retry-base-ms", retry_ms, "--retry-max-ms", retry_ms});
+    std::string url() const override { return url_; }
+    std::string mailbox() const override {
+        return "mailbox+postgresql" + url_.substr(url_.find(':'));
     }
-
-    json result(std::vector<std::string> arguments) {
-        arguments.insert(arguments.end(), {"--db", url_, "--json"});
-        const Finished ended = outbox_.run(arguments);
-        EXPECT_EQ(ended.status.code, 0) << ended.err;
-        return json::parse(ended.out);
-    }
-
-    std::string check(const std::string& table) {
-        const Finished ended =
-            outbox_.run({"relay", "--check", "--from", url_, "--to", mailbox(), "--table", table});
-        EXPECT_EQ(ended.status.code, 0) << ended.out << ended.err;
-        return ended.out;
-    }
-
-    // What the mailbox holds, in the order of arrival.
-    std::vector<std::string> arrived(const std::string& columns) {
+    void heal() override { exec("DROP TRIGGER refuse_poison ON outbox_mailbox"); }
+    void exec(const std::string& sql) override { pg_.exec(sql); }
+    std::string value(const std::string& sql) override { return pg_.value(sql); }
+    std::vector<std::string> arrived(const std::string& columns) override {
         std::vector<std::string> rows;
         for (const auto& row : pg_.query("SELECT concat_ws(' ', " + columns +
                                          ") FROM outbox_mailbox ORDER BY position")) {
@@ -80,16 +49,8 @@ class AdoptedPostgres : public testing::Test {
         }
         return rows;
     }
-    std::size_t arrived_count() { return arrived("id").size(); }
 
-    testing::AssertionResult is(const std::string& sql, const std::string& wanted) {
-        const auto result = eventually(kDeadline, sql + " gives " + wanted,
-                                       [&] { return pg_.value(sql) == wanted; });
-        return result ? result
-                      : testing::AssertionResult(result) << "\nit gives " << pg_.value(sql);
-    }
-
-    OutboxBinary outbox_;
+  private:
     std::string url_ = shared_postgres().create_database();
     Pg pg_{url_};
 };
@@ -99,15 +60,16 @@ class PendingPublishedTable : public AdoptedPostgres {
   protected:
     void SetUp() override {
         AdoptedPostgres::SetUp();
-        pg_.exec(kPendingPublishedTable);
+        exec(kPendingPublishedTable);
     }
     void insert(int n, const std::string& order, const std::string& what = "fine") {
-        pg_.exec(
+        exec(
             "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES ('" +
-            uuid(n) + "', 'Order', '" + order + "', 'OrderCreated', '{\"is\": \"" + what + "\"}')");
+            adopted_uuid(n) + "', 'Order', '" + order + "', 'OrderCreated', '{\"is\": \"" + what +
+            "\"}')");
     }
     std::string states() {
-        return pg_.value(
+        return value(
             "SELECT string_agg(concat_ws(',', right(id::text, 1), status, retry_count, "
             "published_at IS NOT NULL), ' ' ORDER BY id) FROM outbox");
     }
@@ -118,7 +80,7 @@ TEST_F(PendingPublishedTable, IsRelayedAndItsColumnsTellWhatBecameOfEachRow) {
     insert(2, "o-2", "poison");
     insert(3, "o-2");
     insert(4, "o-1");
-    Process running = relay("outbox", mailbox());
+    Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox WHERE status <> 'PENDING'", "4"));
     EXPECT_EQ(states(), "1,PUBLISHED,0,t 2,FAILED,5,f 3,PUBLISHED,0,t 4,PUBLISHED,0,t");
     EXPECT_THAT(
@@ -129,45 +91,23 @@ TEST_F(PendingPublishedTable, IsRelayedAndItsColumnsTellWhatBecameOfEachRow) {
                                       "4 order-events o-1 {\"is\": \"fine\"} OrderCreated Order"));
     const json dead = result({"dead", "list", "--table", "outbox"});
     ASSERT_EQ(dead.size(), 1U);
-    EXPECT_EQ(dead[0]["id"], uuid(2));
+    EXPECT_EQ(dead[0]["id"], adopted_uuid(2));
     EXPECT_EQ(dead[0]["attempts"], 5);
     EXPECT_EQ(dead[0]["error_code"], "OB_RECORD_REFUSED");
     // Rows that are written while it runs.
     insert(5, "o-3");
-    EXPECT_TRUE(is("SELECT status FROM outbox WHERE id = '" + uuid(5) + "'", "PUBLISHED"));
+    EXPECT_TRUE(is("SELECT status FROM outbox WHERE id = '" + adopted_uuid(5) + "'", "PUBLISHED"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
 TEST_F(PendingPublishedTable, DeliversARowThatItsOwnerSetsBackWithFreshAttempts) {
     insert(1, "o-1", "poison");
-    Process running = relay("outbox", mailbox());
-    ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
-    const std::string died_at = pg_.value("SELECT died_at FROM outbox_dead_letters");
-    pg_.exec("UPDATE outbox SET status = 'PENDING', retry_count = 0");
-    ASSERT_TRUE(eventually(kDeadline, "it dies again", [&] {
-        return pg_.value("SELECT died_at FROM outbox_dead_letters") != died_at;
-    }));
-    // Five attempts of its own, not one more after the first five.
-    ASSERT_TRUE(is("SELECT concat_ws(',', status, retry_count) FROM outbox", "FAILED,5"));
-    EXPECT_EQ(pg_.value("SELECT attempts FROM outbox_dead_letters"), "5");
-    heal();
-    pg_.exec("UPDATE outbox SET status = 'PENDING', retry_count = 0");
-    ASSERT_TRUE(is("SELECT concat_ws(',', status, retry_count) FROM outbox", "PUBLISHED,0"));
-    EXPECT_EQ(arrived_count(), 1U);
-    // Nothing is left to be looked at.
-    EXPECT_EQ(result({"dead", "list", "--table", "outbox"}), json::array());
-    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    expect_fresh_attempts_when_set_back();
 }
 
 TEST_F(PendingPublishedTable, HasItsDeadLettersRetriedByCommand) {
     insert(1, "o-1", "poison");
-    Process running = relay("outbox", mailbox());
-    ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
-    heal();
-    EXPECT_EQ(result({"dead", "retry", uuid(1), "--table", "outbox"})["matched"], 1);
-    ASSERT_TRUE(is("SELECT status FROM outbox", "PUBLISHED"));
-    EXPECT_EQ(arrived_count(), 1U);
-    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    expect_retried_by_command(adopted_uuid(1));
 }
 
 TEST_F(PendingPublishedTable, AnswersStatusCheckAndPrune) {
@@ -184,13 +124,13 @@ TEST_F(PendingPublishedTable, AnswersStatusCheckAndPrune) {
     EXPECT_THAT(checked, AllOf(HasSubstr("preset pending-published"),
                                HasSubstr("the read is served by an index"),
                                HasSubstr("order inside one transaction is not promised")));
-    EXPECT_EQ(pg_.value("SELECT to_regclass('outbox_lease') IS NULL"), "t");
-    pg_.exec("DROP INDEX outbox_pending");
+    EXPECT_EQ(value("SELECT to_regclass('outbox_lease') IS NULL"), "t");
+    exec("DROP INDEX outbox_pending");
     EXPECT_THAT(check("outbox"),
                 HasSubstr("CREATE INDEX CONCURRENTLY ON \"public\".\"outbox\" (\"created_at\", "
                           "\"id\") WHERE \"status\" = 'PENDING'"));
 
-    Process running = relay("outbox", mailbox());
+    Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'", "2"));
     ASSERT_TRUE(eventually(kDeadline, "the figures are told", [&] {
         const json status = result({"status", "--table", "outbox"});
@@ -199,12 +139,12 @@ TEST_F(PendingPublishedTable, AnswersStatusCheckAndPrune) {
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 
-    pg_.exec("UPDATE outbox SET published_at = now() - interval '8 days' WHERE id = '" + uuid(1) +
-             "'");
+    exec("UPDATE outbox SET published_at = now() - interval '8 days' WHERE id = '" +
+         adopted_uuid(1) + "'");
     insert(3, "o-1");
-    pg_.exec("UPDATE outbox SET created_at = now() - interval '80 days'");
+    exec("UPDATE outbox SET created_at = now() - interval '80 days'");
     EXPECT_EQ(result({"prune", "--table", "outbox", "--dry-run"})["would_remove"], 1);
-    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox"), 3);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox"), "3");
     EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 1);
     EXPECT_EQ(states(), "2,PUBLISHED,0,t 3,PENDING,0,f");
 }
@@ -214,12 +154,12 @@ class NewSentTable : public AdoptedPostgres {
   protected:
     void SetUp() override {
         AdoptedPostgres::SetUp();
-        pg_.exec(kNewSentTable);
+        exec(kNewSentTable);
     }
     void insert(const std::string& id, const std::string& what = "fine",
                 const std::string& status = "NEW", int retries = 0,
                 const std::string& retry_after = "NULL") {
-        pg_.exec(
+        exec(
             "INSERT INTO events_out (id, tenant_id, aggregate_type, aggregate_id, topic, payload, "
             "event_metadata, routing_key, schema_id, schema_version, status, retry_count, "
             "retry_after, event_type) VALUES ('" +
@@ -228,7 +168,7 @@ class NewSentTable : public AdoptedPostgres {
             std::to_string(retries) + ", " + retry_after + ", 'Made')");
     }
     std::string state(const std::string& id) {
-        return pg_.value(
+        return value(
             "SELECT concat_ws(',', status, retry_count, retry_after > now(), "
             "coalesce(error_message, '-')) FROM events_out WHERE id = '" +
             id + "'");
@@ -244,7 +184,7 @@ TEST_F(NewSentTable, IsRelayedWithWhatAFormerWorkerLeft) {
     insert("waited", "fine", "FAILED", 3, "now() - interval '1 minute'");
     insert("dead", "fine", "DEAD", 5);
     insert("sent", "fine", "SENT");
-    Process running = relay("events_out", mailbox());
+    Process running = relay("events_out");
     ASSERT_TRUE(is("SELECT count(*) FROM events_out WHERE status = 'SENT'", "4"));
     EXPECT_THAT(arrived("id"), ElementsAre("public.events_out:new", "public.events_out:publishing",
                                            "public.events_out:waited"));
@@ -261,16 +201,16 @@ TEST_F(NewSentTable, KeepsAFailingRowsColumnsTrueFromTheFirstFailureToTheLast) {
     insert("bad", "poison");
     {
         // So that the first failure can be looked at.
-        Process slow = relay("events_out", mailbox(), "600000");
+        Process slow = relay("events_out", "600000");
         ASSERT_TRUE(is_in("bad", "FAILED"));
         EXPECT_THAT(state("bad"), testing::MatchesRegex("FAILED,1,t,.{30}"));
         EXPECT_EQ(slow.stop(), (ExitStatus{0, 0}));
     }
-    Process running = relay("events_out", mailbox());
+    Process running = relay("events_out");
     ASSERT_TRUE(is_in("bad", "DEAD"));
     EXPECT_THAT(state("bad"), testing::MatchesRegex("DEAD,5,.{30}"));
     heal();
-    pg_.exec("UPDATE events_out SET status = 'NEW', retry_count = 0, error_message = NULL");
+    exec("UPDATE events_out SET status = 'NEW', retry_count = 0, error_message = NULL");
     ASSERT_TRUE(is_in("bad", "SENT"));
     EXPECT_EQ(state("bad"), "SENT,0,-");
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -282,26 +222,26 @@ TEST_F(NewSentTable, IsServedByTheOwnersIndexInEveryState) {
 
 // Shape 3.
 TEST_F(AdoptedPostgres, ProcessedAtTableIsRelayedAndMarked) {
-    pg_.exec(kProcessedAtTable);
+    exec(kProcessedAtTable);
     for (int n = 1; n <= 3; ++n) {
-        pg_.exec(
+        exec(
             "INSERT INTO outbox_messages (id, aggregate_type, aggregate_id, event_type, payload) "
             "VALUES ('" +
-            uuid(n) + "', 'Order', 'o-1', 'Made', '{\"n\" :  " + std::to_string(n) +
+            adopted_uuid(n) + "', 'Order', 'o-1', 'Made', '{\"n\" :  " + std::to_string(n) +
             (n == 2 ? ", \"is\": \"poison\"" : "") + "}')");
     }
     const std::string unprocessed =
         "SELECT count(*) FROM outbox_messages WHERE processed_at IS NULL";
-    Process running = relay("outbox_messages", mailbox());
+    Process running = relay("outbox_messages");
     ASSERT_TRUE(is(unprocessed, "0"));
     EXPECT_THAT(arrived("right(id, 1), topic, key, convert_from(payload, 'UTF8')"),
                 ElementsAre("1 order-events o-1 {\"n\" :  1}", "3 order-events o-1 {\"n\" :  3}"));
-    EXPECT_EQ(result({"dead", "list", "--table", "outbox_messages"})[0]["id"], uuid(2));
+    EXPECT_EQ(result({"dead", "list", "--table", "outbox_messages"})[0]["id"], adopted_uuid(2));
     // A dead row is kept however old it is, a processed one goes.
-    pg_.exec("UPDATE outbox_messages SET processed_at = processed_at - interval '30 days'");
+    exec("UPDATE outbox_messages SET processed_at = processed_at - interval '30 days'");
     EXPECT_EQ(result({"prune", "--table", "outbox_messages"})["removed"], 2);
     heal();
-    pg_.exec("UPDATE outbox_messages SET processed_at = NULL");
+    exec("UPDATE outbox_messages SET processed_at = NULL");
     ASSERT_TRUE(is(unprocessed, "0"));
     EXPECT_EQ(arrived("right(id, 1)").back(), "2");
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -309,29 +249,30 @@ TEST_F(AdoptedPostgres, ProcessedAtTableIsRelayedAndMarked) {
 
 // Shape 4.
 TEST_F(AdoptedPostgres, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
-    pg_.exec(kDeleteWhenSentTable);
-    pg_.exec("INSERT INTO outbox (id, event_type, payload) VALUES ('" + uuid(1) +
-             "', 'Made', 'not json'), ('" + uuid(2) + "', 'Made', 'poison')");
-    Process running = relay("outbox", mailbox());
+    exec(kDeleteWhenSentTable);
+    exec("INSERT INTO outbox (id, event_type, payload) VALUES ('" + adopted_uuid(1) +
+         "', 'Made', 'not json'), ('" + adopted_uuid(2) + "', 'Made', 'poison')");
+    Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
     EXPECT_THAT(arrived("right(id, 1), topic, convert_from(payload, 'UTF8'), key"),
                 ElementsAre("1 outbox not json"));
-    EXPECT_EQ(result({"dead", "show", uuid(2), "--table", "outbox"})[0]["payload"], "poison");
+    EXPECT_EQ(result({"dead", "show", adopted_uuid(2), "--table", "outbox"})[0]["payload"],
+              "poison");
     heal();
     EXPECT_EQ(result({"dead", "retry", "--all", "--table", "outbox"})["matched"], 1);
     ASSERT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "0"));
-    EXPECT_EQ(arrived_count(), 2U);
+    EXPECT_EQ(arrived("id").size(), 2U);
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_THAT(check("outbox"), AllOf(HasSubstr("preset delete-when-sent"), HasSubstr("deleted")));
 }
 
 // Shape 5.
 TEST_F(AdoptedPostgres, CamelCaseTableIsRelayedInTheOrderOfItsNumbers) {
-    pg_.exec(kCamelCaseTable);
-    pg_.exec(
+    exec(kCamelCaseTable);
+    exec(
         "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") "
         "SELECT 'Made', '{\"n\":' || n || '}' FROM generate_series(1, 12) n");
-    Process running = relay("OutboxMessages", "stdout:");
+    Process running = relay("OutboxMessages", "10", "stdout:");
     ASSERT_TRUE(is("SELECT count(*) FROM \"OutboxMessages\" WHERE \"Processed\"", "12"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     const std::vector<json> lines = lines_of(running.stdout_text());
@@ -349,14 +290,13 @@ TEST_F(AdoptedPostgres, CamelCaseTableIsRelayedInTheOrderOfItsNumbers) {
 }
 
 TEST_F(AdoptedPostgres, CamelCaseTableMarksItsPoisonRowAndDeliversItWhenSetBack) {
-    pg_.exec(kCamelCaseTable);
-    pg_.exec(
-        "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', 'poison')");
-    Process running = relay("OutboxMessages", mailbox());
+    exec(kCamelCaseTable);
+    exec("INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', 'poison')");
+    Process running = relay("OutboxMessages");
     ASSERT_TRUE(is("SELECT \"Processed\" FROM \"OutboxMessages\"", "t"));
-    EXPECT_EQ(pg_.value("SELECT id FROM outbox_dead_letters"), "public.OutboxMessages:1");
+    EXPECT_EQ(value("SELECT id FROM outbox_dead_letters"), "public.OutboxMessages:1");
     heal();
-    pg_.exec("UPDATE \"OutboxMessages\" SET \"Processed\" = false");
+    exec("UPDATE \"OutboxMessages\" SET \"Processed\" = false");
     ASSERT_TRUE(is("SELECT \"Processed\" FROM \"OutboxMessages\"", "t"));
     EXPECT_THAT(arrived("id"), ElementsAre("public.OutboxMessages:1"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -364,39 +304,29 @@ TEST_F(AdoptedPostgres, CamelCaseTableMarksItsPoisonRowAndDeliversItWhenSetBack)
 
 // Shape 6.
 TEST_F(AdoptedPostgres, DebeziumTableIsRelayedAndEmptied) {
-    pg_.exec(kDebeziumTable);
+    exec(kDebeziumTable);
     for (int n = 1; n <= 3; ++n) {
-        pg_.exec("INSERT INTO shop.outboxevent VALUES ('" + uuid(n) +
-                 "', 'Order', 'o-9', 'OrderCreated', '{\"is\": \"" + (n == 2 ? "poison" : "fine") +
-                 "\"}')");
+        exec("INSERT INTO shop.outboxevent VALUES ('" + adopted_uuid(n) +
+             "', 'Order', 'o-9', 'OrderCreated', '{\"is\": \"" + (n == 2 ? "poison" : "fine") +
+             "\"}')");
     }
-    Process running = relay("shop.outboxevent", mailbox());
+    Process running = relay("shop.outboxevent");
     ASSERT_TRUE(is("SELECT count(*) FROM shop.outboxevent", "0"));
     EXPECT_THAT(arrived("right(id, 1), topic, key, headers ->> 'type'"),
                 ElementsAre("1 order-events o-9 OrderCreated", "3 order-events o-9 OrderCreated"));
-    EXPECT_EQ(result({"dead", "list", "--table", "shop.outboxevent"})[0]["id"], uuid(2));
+    EXPECT_EQ(result({"dead", "list", "--table", "shop.outboxevent"})[0]["id"], adopted_uuid(2));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
 // No known shape: the file says what is what.
 TEST_F(AdoptedPostgres, TableOfNoKnownShapeIsMappedByTheFile) {
-    pg_.exec(
+    exec(
         "CREATE TYPE phase AS ENUM ('todo', 'doing', 'later', 'done', 'broken'); "
         "CREATE TABLE \"Odd Box\" (nr bigserial PRIMARY KEY, \"Kind\" text, body bytea, who text, "
         "phase phase NOT NULL DEFAULT 'todo', tries smallint NOT NULL DEFAULT 0, why varchar(12), "
         "trace text)");
-    outbox_.write("outbox.toml", "topic_template = \"odd-{event_type}\"\n[source]\nurl = \"" +
-                                     url_ +
-                                     "\"\n"
-                                     "[source.table]\nname = \"Odd Box\"\n"
-                                     "metadata_columns = [\"trace\"]\n"
-                                     "[source.table.columns]\nid = \"nr\"\nevent_type = \"Kind\"\n"
-                                     "payload = \"body\"\nkey = \"who\"\nstatus = \"phase\"\n"
-                                     "retry_count = \"tries\"\nerror_message = \"why\"\n"
-                                     "[source.table.status]\npending = [\"todo\"]\n"
-                                     "sending = [\"doing\"]\nsent = \"done\"\n"
-                                     "failed = \"later\"\ndead = \"broken\"\n");
-    pg_.exec(
+    write_mapping_of_odd_box();
+    exec(
         "INSERT INTO \"Odd Box\" (\"Kind\", body, who, phase, trace) VALUES "
         "('A', 'first', 'w', 'todo', 't-1'), ('B', 'second', 'w', 'doing', NULL), "
         "('C', 'poison', 'v', 'todo', NULL)");
@@ -416,9 +346,9 @@ TEST_F(AdoptedPostgres, TableOfNoKnownShapeIsMappedByTheFile) {
 }
 
 TEST_F(AdoptedPostgres, AMappingThatDoesNotFitIsRefusedWithThePlaceToMendIt) {
-    pg_.exec("CREATE TABLE box (nr bigserial PRIMARY KEY, body text, state text)");
+    exec("CREATE TABLE box (nr bigserial PRIMARY KEY, body text, state text)");
     const auto refused = [&](const std::string& mapping) {
-        outbox_.write("outbox.toml", "[source]\nurl = \"" + url_ +
+        outbox_.write("outbox.toml", "[source]\nurl = \"" + url() +
                                          "\"\n[source.table]\nname = \"box\"\n" + mapping);
         const Finished ended = outbox_.run({"relay", "--to", mailbox(), "--admin", "off"});
         EXPECT_NE(ended.status.code, 0);

@@ -1,32 +1,19 @@
 // Tables that teams brought along in SQLite, from their own INSERTs through the program to the
 // destination and back into their own columns.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/cli/outbox_binary.h"
-#include "tests/support/eventually.h"
+#include "tests/cli/adopted_table.h"
 #include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr auto kDeadline = 30s;
-
-std::string uuid(int n) {
-    return "018f2d3c-0000-7000-8000-00000000000" + std::to_string(n);
-}
-
-class AdoptedSqlite : public testing::Test {
+class AdoptedSqlite : public AdoptedTable {
   protected:
-    // The mailbox refuses what holds the word "poison" until `heal`.
     void SetUp() override {
         ASSERT_EQ(outbox_.run({"migrate", "--db", "sqlite://" + mail_path_, "--only", "consumer"})
                       .status.code,
@@ -36,38 +23,14 @@ class AdoptedSqlite : public testing::Test {
             "CREATE TRIGGER refuse_poison BEFORE INSERT ON outbox_mailbox WHEN "
             "instr(CAST(NEW.payload AS text), 'poison') > 0 BEGIN SELECT RAISE(ABORT, 'this event "
             "is refused by the trigger of the mailbox'); END");
-        db_.exec("PRAGMA journal_mode = WAL");
+        exec("PRAGMA journal_mode = WAL");
     }
-    void heal() { mail_->exec("DROP TRIGGER refuse_poison"); }
-
-    Process relay(const std::string& table, const std::string& retry_ms = "10") {
-        return outbox_.start_relay({"--from", url_, "--to", mailbox(), "--table", table, "--admin",
-                                    "off", "--retry-base-ms", retry_ms, "--retry-max-ms",
-                                    retry_ms});
-    }
-    std::string mailbox() const { return "mailbox+sqlite://" + mail_path_; }
-
-    json result(std::vector<std::string> arguments) {
-        arguments.insert(arguments.end(), {"--db", url_, "--json"});
-        const Finished ended = outbox_.run(arguments);
-        EXPECT_EQ(ended.status.code, 0) << ended.err;
-        return json::parse(ended.out);
-    }
-    std::string check(const std::string& table) {
-        const Finished ended =
-            outbox_.run({"relay", "--check", "--from", url_, "--to", mailbox(), "--table", table});
-        EXPECT_EQ(ended.status.code, 0) << ended.out << ended.err;
-        return ended.out;
-    }
-    std::string refusal(const std::string& table) {
-        const Finished ended = outbox_.run(
-            {"relay", "--from", url_, "--to", mailbox(), "--table", table, "--admin", "off"});
-        EXPECT_NE(ended.status.code, 0);
-        return ended.err;
-    }
-
-    // What the mailbox holds, in the order of arrival.
-    std::vector<std::string> arrived(const std::string& columns) {
+    std::string url() const override { return "sqlite://" + path_; }
+    std::string mailbox() const override { return "mailbox+sqlite://" + mail_path_; }
+    void heal() override { mail_->exec("DROP TRIGGER refuse_poison"); }
+    void exec(const std::string& sql) override { db_.exec(sql); }
+    std::string value(const std::string& sql) override { return db_.value(sql); }
+    std::vector<std::string> arrived(const std::string& columns) override {
         std::vector<std::string> rows;
         for (const auto& row :
              mail_->query("SELECT " + columns + " FROM outbox_mailbox ORDER BY position")) {
@@ -75,18 +38,16 @@ class AdoptedSqlite : public testing::Test {
         }
         return rows;
     }
-
-    testing::AssertionResult is(const std::string& sql, const std::string& wanted) {
-        const auto result = eventually(kDeadline, sql + " gives " + wanted,
-                                       [&] { return db_.value(sql) == wanted; });
-        return result ? result
-                      : testing::AssertionResult(result) << "\nit gives " << db_.value(sql);
+    std::string refusal(const std::string& table) {
+        const Finished ended = outbox_.run(
+            {"relay", "--from", url(), "--to", mailbox(), "--table", table, "--admin", "off"});
+        EXPECT_NE(ended.status.code, 0);
+        return ended.err;
     }
 
-    OutboxBinary outbox_;
+  private:
     std::string path_ = outbox_.file("shop.db").string();
     std::string mail_path_ = outbox_.file("mail.db").string();
-    std::string url_ = "sqlite://" + path_;
     Sqlite db_{path_};
     std::unique_ptr<Sqlite> mail_;
 };
@@ -98,7 +59,7 @@ class PendingPublishedSqlite : public AdoptedSqlite {
   protected:
     void SetUp() override {
         AdoptedSqlite::SetUp();
-        db_.exec(
+        exec(
             "CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregate_type TEXT NOT NULL, aggregate_id "
             "TEXT NOT NULL, event_type TEXT NOT NULL, payload TEXT NOT NULL, created_at TEXT NOT "
             "NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), published_at TEXT, retry_count "
@@ -106,12 +67,13 @@ class PendingPublishedSqlite : public AdoptedSqlite {
             "CREATE INDEX outbox_status ON outbox (status)");
     }
     void insert(int n, const std::string& order, const std::string& what = "fine") {
-        db_.exec(
+        exec(
             "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES ('" +
-            uuid(n) + "', 'Order', '" + order + "', 'OrderCreated', '{\"is\": \"" + what + "\"}')");
+            adopted_uuid(n) + "', 'Order', '" + order + "', 'OrderCreated', '{\"is\": \"" + what +
+            "\"}')");
     }
     std::string states() {
-        return db_.value(
+        return value(
             "SELECT group_concat(substr(id, -1) || ',' || status || ',' || retry_count || ',' || "
             "(published_at IS NOT NULL), ' ') FROM (SELECT * FROM outbox ORDER BY id)");
     }
@@ -136,49 +98,29 @@ TEST_F(PendingPublishedSqlite, IsRelayedAndItsColumnsTellWhatBecameOfEachRow) {
     EXPECT_LT(std::find(order.begin(), order.end(), "4"),
               std::find(order.begin(), order.end(), "1"));
     // In the form of the row's own time.
-    EXPECT_EQ(db_.value("SELECT length(published_at) || substr(published_at, 11, 1) FROM outbox "
-                        "WHERE status = 'PUBLISHED' LIMIT 1"),
+    EXPECT_EQ(value("SELECT length(published_at) || substr(published_at, 11, 1) FROM outbox "
+                    "WHERE status = 'PUBLISHED' LIMIT 1"),
               "24T");
-    EXPECT_EQ(db_.value("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND "
-                        "julianday(published_at) - julianday(created_at) BETWEEN 0 AND 0.01"),
+    EXPECT_EQ(value("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND "
+                    "julianday(published_at) - julianday(created_at) BETWEEN 0 AND 0.01"),
               "3");
     const json dead = result({"dead", "list", "--table", "outbox"});
     ASSERT_EQ(dead.size(), 1U);
-    EXPECT_EQ(dead[0]["id"], uuid(3));
+    EXPECT_EQ(dead[0]["id"], adopted_uuid(3));
     EXPECT_EQ(dead[0]["attempts"], 5);
     insert(5, "o-3");
-    EXPECT_TRUE(is("SELECT status FROM outbox WHERE id = '" + uuid(5) + "'", "PUBLISHED"));
+    EXPECT_TRUE(is("SELECT status FROM outbox WHERE id = '" + adopted_uuid(5) + "'", "PUBLISHED"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
 TEST_F(PendingPublishedSqlite, DeliversARowThatItsOwnerSetsBackWithFreshAttempts) {
     insert(1, "o-1", "poison");
-    Process running = relay("outbox");
-    ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
-    const std::string died_at = db_.value("SELECT died_at FROM outbox_dead_letters");
-    db_.exec("UPDATE outbox SET status = 'PENDING', retry_count = 0");
-    ASSERT_TRUE(eventually(kDeadline, "it dies again", [&] {
-        return db_.value("SELECT died_at FROM outbox_dead_letters") != died_at;
-    }));
-    ASSERT_TRUE(is("SELECT status || retry_count FROM outbox", "FAILED5"));
-    EXPECT_EQ(db_.value("SELECT attempts FROM outbox_dead_letters"), "5");
-    heal();
-    db_.exec("UPDATE outbox SET status = 'PENDING', retry_count = 0");
-    ASSERT_TRUE(is("SELECT status || retry_count FROM outbox", "PUBLISHED0"));
-    EXPECT_EQ(arrived("id").size(), 1U);
-    EXPECT_EQ(result({"dead", "list", "--table", "outbox"}), json::array());
-    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    expect_fresh_attempts_when_set_back();
 }
 
 TEST_F(PendingPublishedSqlite, HasItsDeadLettersRetriedByCommand) {
     insert(1, "o-1", "poison");
-    Process running = relay("outbox");
-    ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
-    heal();
-    EXPECT_EQ(result({"dead", "retry", uuid(1), "--table", "outbox"})["matched"], 1);
-    ASSERT_TRUE(is("SELECT status FROM outbox", "PUBLISHED"));
-    EXPECT_EQ(arrived("id").size(), 1U);
-    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    expect_retried_by_command(adopted_uuid(1));
 }
 
 TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing) {
@@ -193,10 +135,10 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
     EXPECT_THAT(check("outbox"), AllOf(HasSubstr("preset pending-published"), HasSubstr("marked"),
                                        HasSubstr("the read is served by an index"),
                                        HasSubstr("the relay makes them when it starts")));
-    EXPECT_EQ(db_.value("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name LIKE "
-                        "'outbox_%'"),
+    EXPECT_EQ(value("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name LIKE "
+                    "'outbox_%'"),
               "0");
-    db_.exec("DROP INDEX outbox_status");
+    exec("DROP INDEX outbox_status");
     EXPECT_THAT(check("outbox"),
                 HasSubstr("CREATE INDEX \"outbox_unsent\" ON \"outbox\" (\"status\")"));
 
@@ -210,14 +152,14 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
     // Killed, it leaves its lease behind; the lock that died with it tells.
     running.kill(SIGKILL);
     ASSERT_TRUE(running.wait(kDeadline));
-    db_.exec("UPDATE outbox_lease SET expires_at = expires_at + 3600000000");
+    exec("UPDATE outbox_lease SET expires_at = expires_at + 3600000000");
     EXPECT_EQ(result({"status", "--table", "outbox"})["lease"]["held"], false);
 
     insert(3, "o-1");
-    db_.exec("UPDATE outbox SET created_at = '2020-01-01T00:00:00.000Z'");
+    exec("UPDATE outbox SET created_at = '2020-01-01T00:00:00.000Z'");
     // The third was set back by an owner who left its time of publication.
-    db_.exec("UPDATE outbox SET published_at = '2020-01-02T00:00:00.000Z' WHERE id IN ('" +
-             uuid(1) + "', '" + uuid(3) + "')");
+    exec("UPDATE outbox SET published_at = '2020-01-02T00:00:00.000Z' WHERE id IN ('" +
+         adopted_uuid(1) + "', '" + adopted_uuid(3) + "')");
     EXPECT_EQ(result({"prune", "--table", "outbox", "--dry-run"})["would_remove"], 1);
     EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 1);
     EXPECT_EQ(states(), "2,PUBLISHED,0,1 3,PENDING,0,1");
@@ -225,7 +167,7 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
 
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {
     insert(1, "o-1");
-    db_.exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");
+    exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");
     insert(2, "o-1");
     Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT group_concat(substr(id, -1) || status) FROM outbox", "2PUBLISHED"));
@@ -239,18 +181,19 @@ TEST_F(PendingPublishedSqlite, IsRelayedOnceThoughVacuumGivesItsRowsNewNumbers) 
     insert(2, "o-2", "poison");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox_delivery", "1"));
     // The failing row keeps its place in the relay's memory while its number changes.
-    db_.exec("DELETE FROM outbox WHERE status = 'PUBLISHED'; VACUUM");
+    exec("DELETE FROM outbox WHERE status = 'PUBLISHED'; VACUUM");
     for (int n = 3; n <= 6; ++n) insert(n, "o-3");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'", "4"));
-    EXPECT_EQ(db_.value("SELECT status || retry_count FROM outbox WHERE id = '" + uuid(2) + "'"),
-              "PENDING1");
+    EXPECT_EQ(
+        value("SELECT status || retry_count FROM outbox WHERE id = '" + adopted_uuid(2) + "'"),
+        "PENDING1");
     EXPECT_THAT(arrived("substr(id, -1)"), ElementsAre("1", "3", "4", "5", "6"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
 // Shape 2, with times in milliseconds.
 TEST_F(AdoptedSqlite, NewSentTableKeepsItsColumnsTrue) {
-    db_.exec(
+    exec(
         "CREATE TABLE events_out (id TEXT PRIMARY KEY, tenant_id TEXT NOT NULL, aggregate_type "
         "TEXT, aggregate_id TEXT, topic TEXT NOT NULL, occurred_at INTEGER NOT NULL, payload TEXT "
         "NOT NULL, event_metadata TEXT, event_type TEXT, status TEXT NOT NULL DEFAULT 'NEW' CHECK "
@@ -260,7 +203,7 @@ TEST_F(AdoptedSqlite, NewSentTableKeepsItsColumnsTrue) {
         "CREATE INDEX events_out_status ON events_out (status)");
     const auto insert = [&](const std::string& id, const std::string& status,
                             const std::string& retry_after, const std::string& what) {
-        db_.exec(
+        exec(
             "INSERT INTO events_out (id, tenant_id, aggregate_type, aggregate_id, topic, "
             "occurred_at, payload, event_metadata, event_type, status, retry_after, created_at) "
             "VALUES ('" +
@@ -281,15 +224,14 @@ TEST_F(AdoptedSqlite, NewSentTableKeepsItsColumnsTrue) {
     {
         Process slow = relay("events_out", "600000");
         ASSERT_TRUE(is(state("bad"), "FAILED,1,1,30"));
-        EXPECT_EQ(
-            db_.value("SELECT retry_after < unixepoch() * 1000 + 700000 FROM events_out WHERE "
-                      "id = 'bad'"),
-            "1");
+        EXPECT_EQ(value("SELECT retry_after < unixepoch() * 1000 + 700000 FROM events_out WHERE "
+                        "id = 'bad'"),
+                  "1");
         ASSERT_TRUE(is(state("waited"), "SENT,0,-,-"));
         EXPECT_EQ(slow.stop(), (ExitStatus{0, 0}));
     }
-    EXPECT_EQ(db_.value(state("new")), "SENT,0,-,-");
-    EXPECT_EQ(db_.value(state("publishing")), "SENT,0,-,-");
+    EXPECT_EQ(value(state("new")), "SENT,0,-,-");
+    EXPECT_EQ(value(state("publishing")), "SENT,0,-,-");
     EXPECT_THAT(arrived("id || ' ' || topic || ' ' || json_extract(headers, '$.tenant_id') || ' ' "
                         "|| json_extract(headers, '$.event_metadata')"),
                 ElementsAre("events_out:new orders acme {\"user\":\"u1\"}",
@@ -298,7 +240,7 @@ TEST_F(AdoptedSqlite, NewSentTableKeepsItsColumnsTrue) {
     Process running = relay("events_out");
     ASSERT_TRUE(is(state("bad"), "DEAD,5,-,30"));
     heal();
-    db_.exec(
+    exec(
         "UPDATE events_out SET status = 'NEW', retry_count = 0, error_message = NULL WHERE "
         "id = 'bad'");
     ASSERT_TRUE(is(state("bad"), "SENT,0,-,-"));
@@ -309,7 +251,7 @@ TEST_F(AdoptedSqlite, NewSentTableKeepsItsColumnsTrue) {
 
 // Shape 3, with ids as blobs and times as SQLite's CURRENT_TIMESTAMP.
 TEST_F(AdoptedSqlite, ProcessedAtTableIsRelayedAndMarked) {
-    db_.exec(
+    exec(
         "CREATE TABLE outbox_messages (id BLOB PRIMARY KEY, aggregate_id INTEGER, event_type TEXT "
         "NOT NULL, payload TEXT NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, "
         "processed_at TEXT); CREATE INDEX unprocessed ON outbox_messages (processed_at) WHERE "
@@ -321,31 +263,32 @@ TEST_F(AdoptedSqlite, ProcessedAtTableIsRelayedAndMarked) {
     Process running = relay("outbox_messages");
     ASSERT_TRUE(is(unprocessed, "0"));
     EXPECT_THAT(arrived("id || ' ' || key || ' ' || " + std::string(kBody)),
-                ElementsAre(uuid(1) + " 7 {\"b\" :  1}"));
-    EXPECT_EQ(db_.value("SELECT length(processed_at) FROM outbox_messages LIMIT 1"), "19");
-    EXPECT_EQ(result({"dead", "list", "--table", "outbox_messages"})[0]["id"], uuid(2));
+                ElementsAre(adopted_uuid(1) + " 7 {\"b\" :  1}"));
+    EXPECT_EQ(value("SELECT length(processed_at) FROM outbox_messages LIMIT 1"), "19");
+    EXPECT_EQ(result({"dead", "list", "--table", "outbox_messages"})[0]["id"], adopted_uuid(2));
     // A dead row is kept however old it is, a processed one goes.
-    db_.exec("UPDATE outbox_messages SET processed_at = '2020-01-01 00:00:00'");
+    exec("UPDATE outbox_messages SET processed_at = '2020-01-01 00:00:00'");
     EXPECT_EQ(result({"prune", "--table", "outbox_messages"})["removed"], 1);
     heal();
-    db_.exec("UPDATE outbox_messages SET processed_at = NULL");
+    exec("UPDATE outbox_messages SET processed_at = NULL");
     ASSERT_TRUE(is(unprocessed, "0"));
-    EXPECT_EQ(arrived("id").back(), uuid(2));
+    EXPECT_EQ(arrived("id").back(), adopted_uuid(2));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_THAT(check("outbox_messages"), HasSubstr("the read is served by an index"));
 }
 
 // Shape 4.
 TEST_F(AdoptedSqlite, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
-    db_.exec(
+    exec(
         "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload BLOB, created_at REAL "
         "DEFAULT (julianday('now'))); INSERT INTO outbox (id, event_type, payload) VALUES ('" +
-        uuid(1) + "', 'Made', 'not json'), ('" + uuid(2) + "', 'Made', 'poison')");
+        adopted_uuid(1) + "', 'Made', 'not json'), ('" + adopted_uuid(2) + "', 'Made', 'poison')");
     Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
     EXPECT_THAT(arrived("substr(id, -1) || ' ' || topic || ' ' || " + std::string(kBody)),
                 ElementsAre("1 outbox not json"));
-    EXPECT_EQ(result({"dead", "show", uuid(2), "--table", "outbox"})[0]["payload"], "poison");
+    EXPECT_EQ(result({"dead", "show", adopted_uuid(2), "--table", "outbox"})[0]["payload"],
+              "poison");
     heal();
     EXPECT_EQ(result({"dead", "retry", "--all", "--table", "outbox"})["matched"], 1);
     ASSERT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "0"));
@@ -356,7 +299,7 @@ TEST_F(AdoptedSqlite, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
 
 // SQLite would give the number of a removed row to a new one, and consumers drop it as a repeat.
 TEST_F(AdoptedSqlite, TablesWhoseIdsWouldComeAgainAreRefusedWithTheRemedy) {
-    db_.exec(
+    exec(
         "CREATE TABLE outbox (id INTEGER PRIMARY KEY, event_type TEXT, payload TEXT, created_at "
         "TEXT); CREATE TABLE loose (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at "
         "TEXT) WITHOUT ROWID; CREATE VIEW seen AS SELECT * FROM outbox");
@@ -364,13 +307,13 @@ TEST_F(AdoptedSqlite, TablesWhoseIdsWouldComeAgainAreRefusedWithTheRemedy) {
     EXPECT_THAT(refusal("loose"), HasSubstr("WITHOUT ROWID"));
     EXPECT_THAT(refusal("seen"), HasSubstr("is not a table"));
     EXPECT_THAT(refusal("no_such"), HasSubstr("OB_NO_SUCH_TABLE"));
-    db_.exec(
+    exec(
         "DROP TABLE outbox; CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, event_type "
         "TEXT, payload TEXT, created_at TEXT); INSERT INTO outbox (event_type, payload) VALUES "
         "('Made', '1')");
     Process running = relay("outbox");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
-    db_.exec("INSERT INTO outbox (event_type, payload) VALUES ('Made', '2')");
+    exec("INSERT INTO outbox (event_type, payload) VALUES ('Made', '2')");
     ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
     EXPECT_THAT(arrived("id"), ElementsAre("outbox:1", "outbox:2"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -378,7 +321,7 @@ TEST_F(AdoptedSqlite, TablesWhoseIdsWouldComeAgainAreRefusedWithTheRemedy) {
 
 // Shape 5, whose id is the rowid.
 TEST_F(AdoptedSqlite, CamelCaseTableIsRelayedInTheOrderOfItsNumbersAndKeepsItsHighest) {
-    db_.exec(
+    exec(
         "CREATE TABLE \"OutboxMessages\" (\"Id\" INTEGER PRIMARY KEY, \"EventType\" TEXT NOT NULL, "
         "\"Payload\" TEXT NOT NULL, \"CreatedAt\" TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, "
         "\"Processed\" INTEGER NOT NULL DEFAULT 0); CREATE INDEX open ON \"OutboxMessages\" "
@@ -392,14 +335,14 @@ TEST_F(AdoptedSqlite, CamelCaseTableIsRelayedInTheOrderOfItsNumbersAndKeepsItsHi
     ASSERT_EQ(ids.size(), 11U);
     EXPECT_EQ(ids.front(), "OutboxMessages:1");
     EXPECT_EQ(ids.back(), "OutboxMessages:12");
-    EXPECT_EQ(db_.value("SELECT id FROM outbox_dead_letters"), "OutboxMessages:5");
+    EXPECT_EQ(value("SELECT id FROM outbox_dead_letters"), "OutboxMessages:5");
     // By age all could go but the dead one; the highest stays so that its number is not given
     // again.
-    db_.exec("UPDATE \"OutboxMessages\" SET \"CreatedAt\" = '2020-01-01 00:00:00'");
+    exec("UPDATE \"OutboxMessages\" SET \"CreatedAt\" = '2020-01-01 00:00:00'");
     EXPECT_EQ(result({"prune", "--table", "OutboxMessages"})["removed"], 10);
-    EXPECT_EQ(db_.value("SELECT group_concat(\"Id\") FROM \"OutboxMessages\""), "5,12");
+    EXPECT_EQ(value("SELECT group_concat(\"Id\") FROM \"OutboxMessages\""), "5,12");
     heal();
-    db_.exec("UPDATE \"OutboxMessages\" SET \"Processed\" = 0 WHERE \"Id\" = 5");
+    exec("UPDATE \"OutboxMessages\" SET \"Processed\" = 0 WHERE \"Id\" = 5");
     ASSERT_TRUE(is("SELECT \"Processed\" FROM \"OutboxMessages\" WHERE \"Id\" = 5", "1"));
     EXPECT_EQ(arrived("id").back(), "OutboxMessages:5");
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -407,10 +350,10 @@ TEST_F(AdoptedSqlite, CamelCaseTableIsRelayedInTheOrderOfItsNumbersAndKeepsItsHi
 
 // Shape 6.
 TEST_F(AdoptedSqlite, DebeziumTableIsRelayedAndEmptied) {
-    db_.exec(
+    exec(
         "CREATE TABLE outboxevent (id TEXT PRIMARY KEY, aggregatetype TEXT NOT NULL, aggregateid "
         "TEXT NOT NULL, type TEXT NOT NULL, payload TEXT); INSERT INTO outboxevent VALUES ('" +
-        uuid(2) + "', 'Order', 'o-9', 'OrderCreated', '{}'), ('" + uuid(1) +
+        adopted_uuid(2) + "', 'Order', 'o-9', 'OrderCreated', '{}'), ('" + adopted_uuid(1) +
         "', 'Order', 'o-9', 'OrderPaid', NULL)");
     Process running = relay("outboxevent");
     ASSERT_TRUE(is("SELECT count(*) FROM outboxevent", "0"));
@@ -424,22 +367,13 @@ TEST_F(AdoptedSqlite, DebeziumTableIsRelayedAndEmptied) {
 
 // No known shape: the file says what is what.
 TEST_F(AdoptedSqlite, TableOfNoKnownShapeIsMappedByTheFile) {
-    db_.exec(
+    exec(
         "CREATE TABLE \"Odd Box\" (nr INTEGER PRIMARY KEY, \"Kind\" TEXT, body BLOB, who TEXT, "
         "phase TEXT NOT NULL DEFAULT 'todo', tries INTEGER NOT NULL DEFAULT 0, why TEXT, trace "
         "TEXT); INSERT INTO \"Odd Box\" (\"Kind\", body, who, phase, trace) VALUES "
         "('A', 'first', 'w', 'todo', 't-1'), ('B', 'second', 'w', 'doing', NULL), "
         "('C', 'poison', 'v', 'todo', NULL)");
-    outbox_.write("outbox.toml", "topic_template = \"odd-{event_type}\"\n[source]\nurl = \"" +
-                                     url_ +
-                                     "\"\n[source.table]\nname = \"Odd Box\"\n"
-                                     "metadata_columns = [\"trace\"]\n"
-                                     "[source.table.columns]\nid = \"nr\"\nevent_type = \"Kind\"\n"
-                                     "payload = \"body\"\nkey = \"who\"\nstatus = \"phase\"\n"
-                                     "retry_count = \"tries\"\nerror_message = \"why\"\n"
-                                     "[source.table.status]\npending = [\"todo\"]\n"
-                                     "sending = [\"doing\"]\nsent = \"done\"\n"
-                                     "failed = \"later\"\ndead = \"broken\"\n");
+    write_mapping_of_odd_box();
     Process running = outbox_.start_relay(
         {"--to", mailbox(), "--admin", "off", "--retry-base-ms", "10", "--retry-max-ms", "50"});
     ASSERT_TRUE(

@@ -35,56 +35,22 @@ void add_event(const Statement& row, spi::EventBatch& out) {
 }  // namespace
 
 SqliteReader::Statements::Statements(Database& database, const Table& table)
-    : version(database, "PRAGMA data_version"),
-      rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
+    : rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
       by_position(database, kColumns + table.sql +
                                 " WHERE position IN (SELECT value FROM json_each(?)) "
                                 "ORDER BY position") {}
 
-SqliteReader::SqliteReader(const Table& table)
-    : table_(table), session_(table.path, table.busy_timeout_ms) {}
-
-Result<SqliteReader::Statements*> SqliteReader::statements() {
-    if (statements_) return &*statements_;
-    const Result<Database*> database = session_.get();
-    if (!database.ok()) return database.error();
-    statements_.emplace(**database, table_);
-    for (const Statement* statement :
-         {&statements_->version, &statements_->rows, &statements_->by_position}) {
-        const Status status = statement->status();
-        if (status.ok()) continue;
-        drop();
-        return status.error();
-    }
-    return &*statements_;
+Status SqliteReader::Statements::first_error() const {
+    Status status = rows.status();
+    return status.ok() ? by_position.status() : status;
 }
 
-void SqliteReader::drop() {
-    statements_.reset();
-    session_.drop();
-    version_at_end_.reset();  // It counts from the connection's begin.
-}
+SqliteReader::SqliteReader(const Table& table) : table_(table), session_(table_) {}
 
 Status SqliteReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    const Result<Statements*> prepared = statements();
-    if (!prepared.ok()) return prepared.status();
-    Statement& version = (*prepared)->version;
-    version.step();
-    const std::int64_t now = version.integer(0);
-    Status status = version.status();
-    version.reset();
-    // Nobody has written since the last row was read: an idle poll costs no query.
-    if (status.ok() && version_at_end_ == now) return {};
-    version_at_end_.reset();
-
-    bool at_end = false;
-    if (status.ok()) status = read_rows((*prepared)->rows, limits, out, at_end);
-    if (!status.ok()) {
-        drop();
-        return status;
-    }
-    if (at_end) version_at_end_ = now;
-    return {};
+    return session_.poll([&](Statements& statements, bool& at_end) {
+        return read_rows(statements.rows, limits, out, at_end);
+    });
 }
 
 Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
@@ -119,7 +85,7 @@ Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, s
 }
 
 Status SqliteReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
-    const Result<Statements*> prepared = statements();
+    const Result<Statements*> prepared = session_.statements();
     if (!prepared.ok()) return prepared.status();
     std::string list = "[";
     for (const spi::Position position : positions) {
@@ -136,14 +102,14 @@ Status SqliteReader::fetch(std::span<const spi::Position> positions, spi::EventB
     rows.reset();
     if (!status.ok()) {
         out.events().resize(events_before);
-        drop();
+        session_.drop();
     }
     return status;
 }
 
 void SqliteReader::rewind() {
     mark_ = 0;
-    version_at_end_.reset();
+    session_.look_again();
 }
 
 }  // namespace outbox::sqlite

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <optional>
-
 #include <outbox/spi/source.h>
 
-#include "sources/sqlite/client.h"
+#include "sources/sqlite/poll_session.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
@@ -23,22 +21,18 @@ class SqliteReader final : public spi::Reader {
 
   private:
     struct Statements {
-        explicit Statements(Database& database, const Table& table);
-        Statement version;
+        Statements(Database& database, const Table& table);
+        [[nodiscard]] Status first_error() const;
         Statement rows;
         Statement by_position;
     };
 
-    Result<Statements*> statements();
     Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
-    void drop();
 
     const Table table_;
-    Session session_;
-    std::optional<Statements> statements_;  // Goes before the connection does.
+    PollSession<Statements> session_;
     spi::Position mark_ = 0;
-    std::optional<std::int64_t> version_at_end_;  // The database's, when nothing was left.
 };
 
 }  // namespace outbox::sqlite

@@ -82,63 +82,30 @@ std::string scan_sql(const Table& table) {
 }  // namespace
 
 ScanReader::Statements::Statements(Database& database, const Table& table)
-    : version(database, "PRAGMA data_version"),
-      rows(database, scan_sql(table)),
+    : rows(database, scan_sql(table)),
       by_id(database, "SELECT " + columns_of(table) + " FROM " + table.sql + " t WHERE " +
                           table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
 
+Status ScanReader::Statements::first_error() const {
+    Status status = rows.status();
+    return status.ok() ? by_id.status() : status;
+}
+
 ScanReader::ScanReader(const Table& table, std::shared_ptr<sources::PositionMap> positions)
-    : table_(table), session_(table.path, table.busy_timeout_ms), rows_(std::move(positions)) {}
-
-Result<ScanReader::Statements*> ScanReader::statements() {
-    if (statements_) return &*statements_;
-    const Result<Database*> database = session_.get();
-    if (!database.ok()) return database.error();
-    statements_.emplace(**database, table_);
-    for (const Statement* statement :
-         {&statements_->version, &statements_->rows, &statements_->by_id}) {
-        const Status status = statement->status();
-        if (status.ok()) continue;
-        drop();
-        return status.error();
-    }
-    return &*statements_;
-}
-
-void ScanReader::drop() {
-    statements_.reset();
-    session_.drop();
-    version_at_end_.reset();  // It counts from the connection's begin.
-}
+    : table_(table), session_(table_), rows_(std::move(positions)) {}
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     forget({});
     if (rows_.full()) return {};
-    const Result<Statements*> prepared = statements();
-    if (!prepared.ok()) return prepared.status();
-    Statement& version = (*prepared)->version;
-    version.step();
-    const std::int64_t now = version.integer(0);
-    Status status = version.status();
-    version.reset();
-    // Nobody has written since the last row was read: an idle poll costs no query.
-    if (status.ok() && version_at_end_ == now) return {};
-    version_at_end_.reset();
-
-    bool at_end = false;
-    if (status.ok()) status = read_rows((*prepared)->rows, limits, out, at_end);
-    if (!status.ok()) {
-        drop();
-        return status;
-    }
-    if (at_end) {
-        version_at_end_ = now;
-        rows_.scanned_all();
-    }
+    Status status = session_.poll([&](Statements& statements, bool& at_end) {
+        Status read = read_rows(statements.rows, limits, out, at_end);
+        if (read.ok() && at_end) rows_.scanned_all();
+        return read;
+    });
     // Another reader may have given positions already; the order of a key is the same either way.
     std::sort(out.events().begin(), out.events().end(),
               [](const auto& a, const auto& b) { return a.position < b.position; });
-    return {};
+    return status;
 }
 
 Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
@@ -206,7 +173,7 @@ Status ScanReader::add(const Statement& row, spi::Position position, const std::
 }
 
 Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
-    const Result<Statements*> prepared = statements();
+    const Result<Statements*> prepared = session_.statements();
     if (!prepared.ok()) return prepared.status();
     const std::size_t events_before = out.size();
     Statement& rows = (*prepared)->by_id;
@@ -222,19 +189,19 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
     }
     if (!status.ok()) {
         out.events().resize(events_before);
-        drop();
+        session_.drop();
     }
     return status;
 }
 
 void ScanReader::forget(std::span<const spi::Position> positions) {
     // A row that was let go may be unfinished again already.
-    if (rows_.forget(positions)) version_at_end_.reset();
+    if (rows_.forget(positions)) session_.look_again();
 }
 
 void ScanReader::rewind() {
     rows_.rewind();
-    version_at_end_.reset();
+    session_.look_again();
 }
 
 }  // namespace outbox::sqlite

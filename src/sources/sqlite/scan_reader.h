@@ -1,13 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include <outbox/spi/source.h>
 
 #include "sources/known_rows.h"
-#include "sources/sqlite/client.h"
+#include "sources/sqlite/poll_session.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
@@ -26,24 +25,20 @@ class ScanReader final : public spi::Reader {
 
   private:
     struct Statements {
-        explicit Statements(Database& database, const Table& table);
-        Statement version;
+        Statements(Database& database, const Table& table);
+        [[nodiscard]] Status first_error() const;
         Statement rows;
         Statement by_id;
     };
 
-    Result<Statements*> statements();
     Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
     Status add(const Statement& row, spi::Position position, const std::string& raw_id,
                spi::EventBatch& out) const;
-    void drop();
 
     const Table table_;
-    Session session_;
-    std::optional<Statements> statements_;  // Goes before the connection does.
+    PollSession<Statements> session_;
     sources::KnownRows rows_;
-    std::optional<std::int64_t> version_at_end_;  // The database's, when nothing was left.
 };
 
 }  // namespace outbox::sqlite

@@ -21,8 +21,8 @@ if grep -rlI -e "$source" -e "$build" "$work/moved"; then
     exit 1
 fi
 
-cmake -S "$source/tests/install/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/moved" \
-    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" > "$work/configure.log"
+cmake -G Ninja -S "$source/tests/install/project" -B "$work/build" \
+    -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" > "$work/configure.log"
 cmake --build "$work/build" > "$work/build.log" || { cat "$work/build.log" >&2; exit 1; }
 emits_an_event "$work/build/outside" find_package
 

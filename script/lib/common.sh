@@ -19,14 +19,17 @@ packages_of() {
         "$ROOT/packages.txt"
 }
 
-# missing_packages NAME...: those that are not installed.
+# missing_packages NAME...: those that are not installed, nor provided by one that is (a Node from
+# elsewhere brings its npm, which Debian's would conflict with).
 missing_packages() {
     local known installed
-    # It answers 1 when it has never heard of one of them, which is then missing.
-    known=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null) || [ $? -eq 1 ] ||
+    known=$(dpkg-query -W -f '${db:Status-Status},${Package},${Provides}
+') ||
         die "dpkg-query cannot say what is installed; this needs Debian 12"
-    installed=$(awk '$1 == "installed" { print $2 }' <<<"$known")
-    comm -23 <(printf '%s\n' "$@" | LC_ALL=C sort -u) <(LC_ALL=C sort -u <<<"$installed")
+    installed=$(awk -F ', *' '$1 == "installed" {
+        for (i = 2; i <= NF; i++) { sub(/ .*/, "", $i); print $i } }' <<<"$known")
+    LC_ALL=C comm -23 <(printf '%s
+' "$@" | LC_ALL=C sort -u) <(LC_ALL=C sort -u <<<"$installed")
 }
 
 # as_root COMMAND...: runs it as root, through sudo where we are not.

@@ -169,6 +169,8 @@ TEST_F(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
     Load load(url_, 10);
     load.start(4);
     Process relay = this->relay();
+    // At its start it would not wait for a server, but say that there is none.
+    ASSERT_TRUE(eventually(kDeadline, "the relay leads", [&] { return epoch() == 1; }));
     for (int round = 0; round < 3; ++round) {
         const long long target = load.committed() + 100;
         ASSERT_TRUE(eventually(kDeadline, "events are committed",

@@ -76,10 +76,11 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         Term::open({source_, routes_, stats, options_, clock_, lease_view_, notify_, epoch});
     if (!opened.ok()) {
         lease_.release();
-        if (opened.error().advice == Advice::kStop &&
-            opened.error().code != ErrorCode::kServerChanged) {
-            return opened.status();
+        if (opened.error().code == ErrorCode::kServerChanged) {
+            server_changed(opened.error());
+            return {};
         }
+        if (opened.error().advice == Advice::kStop) return opened.status();
         database_away(opened.error());
         sleep_ms(stop, options_.lease_retry_ms);
         return {};
@@ -124,10 +125,14 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         return {};
     }
     if (error.error().code == ErrorCode::kServerChanged) {
-        notify_({Note::Level::kWarning, "server_changed", {{"error", describe(error.error())}}});
+        server_changed(error.error());
         return {};
     }
     return error;
+}
+
+void Relay::server_changed(const ErrorInfo& error) {
+    notify_({Note::Level::kWarning, "server_changed", {{"error", describe(error)}}});
 }
 
 void Relay::database_away(const ErrorInfo& error) {

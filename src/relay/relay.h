@@ -52,6 +52,7 @@ class Relay {
   private:
     Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
     void database_away(const ErrorInfo& error);
+    void server_changed(const ErrorInfo& error);
     void database_back();
 
     spi::Source& source_;

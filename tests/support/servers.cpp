@@ -52,6 +52,20 @@ PostgresServer::PostgresServer() : port_(free_port()) {
     start();
 }
 
+PostgresServer::PostgresServer(OwnIdentity) : port_(free_port()), own_identity_(true) {
+    start();
+}
+
+PostgresServer::PostgresServer(const std::filesystem::path& data) : port_(free_port()) {
+    std::filesystem::create_directories(folder_ / "server");
+    // Owners and rights, too.
+    const Finished copied =
+        run({.command = {"cp", "-a", data.string(), (folder_ / "server/data").string()}},
+            kStartDeadline);
+    if (copied.status.code != 0) throw std::runtime_error(copied.err);
+    start();
+}
+
 PostgresServer::~PostgresServer() {
     if (!process_) return;
     resume();
@@ -79,7 +93,8 @@ void PostgresServer::start() {
     process_.emplace(
         ProcessOptions{.command = {server_script("postgres"), "run", "--dir",
                                    (folder_ / "server").string(), "--port", std::to_string(port_)},
-                       .environment = {{"OUTBOX_DIES_WITH_PARENT", "1"}},
+                       .environment = {{"OUTBOX_DIES_WITH_PARENT", "1"},
+                                       {"POSTGRES_FRESH", own_identity_ ? "1" : ""}},
                        .output_folder = folder_.path(),
                        .death_signal = SIGQUIT});
     wait_until_ready(*process_, "PostgreSQL", folder_.path(),

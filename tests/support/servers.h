@@ -23,6 +23,11 @@ class PostgresServer {
     enum class Stop { kSmart, kFast, kImmediate, kKill };
 
     PostgresServer();
+    // The others are copies of one cluster; this one has a system identifier of its own.
+    struct OwnIdentity {};
+    explicit PostgresServer(OwnIdentity);
+    // One that begins with a copy of another one's data folder: a standby, a restored backup.
+    explicit PostgresServer(const std::filesystem::path& data);
     ~PostgresServer();
     PostgresServer(const PostgresServer&) = delete;
     PostgresServer& operator=(const PostgresServer&) = delete;
@@ -53,6 +58,7 @@ class PostgresServer {
 
     TemporaryFolder folder_{"postgres"};
     int port_;
+    bool own_identity_ = false;
     std::optional<Process> process_;
     std::atomic<int> databases_{0};
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 namespace outbox::postgres {
 namespace {
@@ -45,9 +46,11 @@ Identity::Identity(const Table& table)
 
 void Identity::begin_term() {
     const std::scoped_lock lock(mutex_);
-    timeline_ = 0;
     life_.clear();
-    known_ = {};
+    known_.reached = 0;
+    if (!std::exchange(changed_, false)) return;
+    timeline_ = 0;
+    known_.lsn = 0;
 }
 
 Identity::Known Identity::known() const {
@@ -70,7 +73,11 @@ Status Identity::check(Connection& connection) {
     const std::string_view name = rows->text(0, 2);
     std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
     server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
-    if (Status status = compare(server, before); !status.ok()) return status;
+    if (Status status = compare(server, before); !status.ok()) {
+        const std::scoped_lock lock(mutex_);
+        changed_ = status.error().code == ErrorCode::kServerChanged;
+        return status;
+    }
     return check_table(connection);
 }
 

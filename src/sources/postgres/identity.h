@@ -24,7 +24,9 @@ class Identity {
   public:
     explicit Identity(const Table& table);
 
-    /// What is met first from now on is what the term works on. The cluster stays what it was.
+    /// What is met first from now on is what the term works on. The cluster stays what it was, and
+    /// so does the server until it was told that it has changed: that may have happened while
+    /// nobody held the lease.
     void begin_term();
 
     /// A new connection. Not a primary: `kConnectFailed`, to be tried again.
@@ -55,6 +57,7 @@ class Identity {
     mutable std::mutex mutex_;
     std::string system_id_;
     std::int64_t timeline_ = 0;  // 0: not met yet
+    bool changed_ = false;       // which was told
     std::string life_;
     Known known_;
 };

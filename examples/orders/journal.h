@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <string>
+
+#include "line_file.h"
 
 namespace orders {
 
@@ -18,17 +19,13 @@ struct JournalEntry {
 ///
 /// A process can die between its commit and the line about it. So each event has two lines: an
 /// intent before the commit and the outcome after it. `outbox verify` lets an event of which only
-/// the intent is known arrive or not.
-///
-/// Every line is one write to the file, so that a killed process leaves no half line; what a full
-/// disk cut off is removed when the file is opened again. Thread-safe; one process per file.
+/// the intent is known arrive or not. Thread-safe; one process per file.
 class Journal {
   public:
     /// An empty path: nothing is written. Throws std::runtime_error if the file cannot be used.
-    explicit Journal(const std::filesystem::path& path, std::string consumer = {});
-    ~Journal();
-    Journal(const Journal&) = delete;
-    Journal& operator=(const Journal&) = delete;
+    explicit Journal(const std::filesystem::path& path) : file_("journal", path) {}
+
+    [[nodiscard]] bool is_open() const { return file_.is_open(); }
 
     void intent(const JournalEntry& entry) { write(entry, R"("state":"intent")"); }
     void committed(const JournalEntry& entry) { write(entry, R"("state":"committed")"); }
@@ -41,10 +38,7 @@ class Journal {
   private:
     void write(const JournalEntry& entry, const char* outcome);
 
-    std::mutex mutex_;
-    int file_ = -1;
-    std::string path_;
-    std::string consumer_;
+    LineFile file_;
 };
 
 }  // namespace orders

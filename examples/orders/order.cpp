@@ -1,11 +1,14 @@
 #include "order.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "json_fields.h"
 
 namespace orders {
 
@@ -14,79 +17,10 @@ namespace {
 constexpr std::size_t kMaxIdBytes = 255;
 constexpr std::int64_t kMaxQuantity = 1'000'000;
 
-/// One field of the body, with a number's text as it was written.
-struct Field {
-    enum class Type : std::uint8_t { kText, kInteger, kDecimal, kOther };
-    Type type = Type::kOther;
-    std::string text;
-};
-
-/// Collects the fields of the outermost object. A parser of events and not a document, because
-/// a document keeps numbers as binary fractions and lets the last of two equal names win.
-class BodyReader : public nlohmann::json_sax<nlohmann::json> {
-  public:
-    std::map<std::string, Field> fields;
-    std::string problem;  // why the text is not an object with distinct names
-
-    bool null() override { return add({Field::Type::kOther, "null"}); }
-    bool boolean(bool) override { return add({Field::Type::kOther, "boolean"}); }
-    bool number_integer(number_integer_t value) override {
-        return add({Field::Type::kInteger, std::to_string(value)});
-    }
-    bool number_unsigned(number_unsigned_t value) override {
-        return add({Field::Type::kInteger, std::to_string(value)});
-    }
-    bool number_float(number_float_t, const string_t& written) override {
-        return add({Field::Type::kDecimal, written});
-    }
-    bool string(string_t& value) override { return add({Field::Type::kText, std::move(value)}); }
-    bool binary(binary_t&) override { return false; }
-    bool start_object(std::size_t) override { return start(true); }
-    bool start_array(std::size_t) override { return start(false); }
-    bool end_object() override { return end(); }
-    bool end_array() override { return end(); }
-    bool key(string_t& name) override {
-        if (depth_ != 1) return true;
-        name_ = std::move(name);
-        if (!fields.contains(name_)) return true;
-        problem = "the field \"" + name_ + "\" is given twice";
-        return false;
-    }
-    bool parse_error(std::size_t position, const std::string&,
-                     const nlohmann::json::exception&) override {
-        problem =
-            "invalid JSON at byte " + std::to_string(position) + "; expected one UTF-8 JSON object";
-        return false;
-    }
-
-  private:
-    bool add(Field field) {
-        if (depth_ == 0) return not_an_object();
-        if (depth_ == 1) fields[name_] = std::move(field);
-        return true;
-    }
-    bool start(bool object) {
-        if (depth_ == 0 && !object) return not_an_object();
-        if (depth_ == 1) fields[name_] = {};
-        ++depth_;
-        return true;
-    }
-    bool end() {
-        --depth_;
-        return true;
-    }
-    bool not_an_object() {
-        problem = "the body must be a JSON object";
-        return false;
-    }
-
-    std::string name_;
-    std::size_t depth_ = 0;
-};
-
 /// Reads the fields one by one and notes what is wrong with each.
 class FieldChecker {
   public:
+    using Field = JsonField;
     explicit FieldChecker(const std::map<std::string, Field>& fields) : fields_(fields) {}
     std::map<std::string, std::string> faults;
 
@@ -116,12 +50,22 @@ class FieldChecker {
     Money money(const std::string& name) {
         const Field* field = find(name);
         if (field == nullptr) return {};
-        const bool number =
-            field->type == Field::Type::kInteger || field->type == Field::Type::kDecimal;
-        const auto value = number ? Money::parse(field->text) : std::nullopt;
+        const auto value = field->is_number() ? Money::parse(field->text) : std::nullopt;
         if (!value)
             faults[name] = "must be a number from 0 to 9999999999.99 with at most two decimals";
         return value.value_or(Money{});
+    }
+
+    std::string currency(const std::string& name) {
+        const auto found = fields_.find(name);
+        if (found == fields_.end()) return {};
+        const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+        const auto& [type, text] = found->second;
+        if (type == Field::Type::kText && text.size() == 3 &&
+            std::all_of(text.begin(), text.end(), upper))
+            return text;
+        faults[name] = "must be three capital letters, such as \"EUR\"";
+        return {};
     }
 
   private:
@@ -143,7 +87,8 @@ class FieldChecker {
 std::string details_json(const NewOrder& details) {
     return R"("user_id":)" + json_string(details.user_id) + R"(,"product_id":)" +
            json_string(details.product_id) + R"(,"quantity":)" + std::to_string(details.quantity) +
-           R"(,"total_amount":)" + details.total_amount.text();
+           R"(,"total_amount":)" + details.total_amount.text() +
+           (details.currency.empty() ? "" : R"(,"currency":)" + json_string(details.currency));
 }
 
 }  // namespace
@@ -155,32 +100,30 @@ std::string Refusal::json() const {
 }
 
 std::variant<OrderRequest, Refusal> parse_new_order(std::string_view body) {
-    BodyReader reader;
-    if (!nlohmann::json::sax_parse(body, &reader)) return Refusal{reader.problem, {}};
-    FieldChecker checker(reader.fields);
+    const JsonFields read = read_json_fields(body);
+    if (!read.problem.empty()) return Refusal{read.problem, {}};
+    FieldChecker checker(read.fields);
     OrderRequest out;
     out.order.user_id = checker.id("user_id");
     out.order.product_id = checker.id("product_id");
     out.order.quantity = checker.quantity("quantity");
     out.order.total_amount = checker.money("total_amount");
-    if (reader.fields.contains("request_id")) out.request_id = checker.id("request_id");
+    out.order.currency = checker.currency("currency");
+    if (read.fields.contains("request_id")) out.request_id = checker.id("request_id");
     if (!checker.faults.empty()) return Refusal{"validation failed", checker.faults};
     return out;
 }
 
 std::string order_json(const Order& order) {
     return R"({"id":)" + json_string(order.id) + "," + details_json(order.details) +
-           R"(,"status":)" + json_string(order.status) + R"(,"created_at":)" +
-           json_string(order.created_at) + "}\n";
+           R"(,"status":)" + json_string(order.status) +
+           (order.reason.empty() ? "" : R"(,"reason":)" + json_string(order.reason)) +
+           R"(,"created_at":)" + json_string(order.created_at) + "}\n";
 }
 
 std::string order_created_json(const Order& order) {
     return R"({"order_id":)" + json_string(order.id) + "," + details_json(order.details) +
            R"(,"timestamp":)" + json_string(order.created_at) + "}";
-}
-
-std::string json_string(std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 bool is_uuid(std::string_view text) {

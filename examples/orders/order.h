@@ -15,6 +15,7 @@ struct NewOrder {
     std::string product_id;
     std::int64_t quantity = 0;
     Money total_amount;
+    std::string currency = {};  ///< Three letters; empty: the shop's own.
 };
 
 /// The body of POST /api/orders.
@@ -27,7 +28,8 @@ struct Order {
     std::string id;
     NewOrder details;
     std::string status = "CREATED";
-    std::string created_at;  ///< 2026-01-31T12:00:00.123456Z
+    std::string reason = {};  ///< Why it was cancelled.
+    std::string created_at;   ///< 2026-01-31T12:00:00.123456Z
 };
 
 /// Why a body was refused: one text for the whole, or one for each field at fault.
@@ -45,9 +47,6 @@ struct Refusal {
 
 /// The payload of the event OrderCreated.
 [[nodiscard]] std::string order_created_json(const Order& order);
-
-/// `text` as a JSON string, quotes included.
-[[nodiscard]] std::string json_string(std::string_view text);
 
 /// Has the form of an order's id.
 [[nodiscard]] bool is_uuid(std::string_view text);

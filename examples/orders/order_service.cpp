@@ -10,6 +10,7 @@ namespace orders {
 namespace {
 
 constexpr std::string_view kOrders = "/api/orders";
+constexpr std::string_view kCancel = "/cancel";
 
 HttpResponse problem(int status, const std::string& text) {
     return {status, Refusal{text, {}}.json()};
@@ -53,8 +54,12 @@ HttpResponse OrderService::route(const HttpRequest& request) {
     if (path == "/health") return get ? show_health() : only("GET");
     if (path == "/api/outbox/pending") return get ? show_pending() : only("GET");
     if (path.starts_with(kOrders) && path.size() > kOrders.size() + 1 &&
-        path[kOrders.size()] == '/')
-        return get ? show_order(request.path.substr(kOrders.size() + 1)) : only("GET");
+        path[kOrders.size()] == '/') {
+        const std::string_view id = path.substr(kOrders.size() + 1);
+        if (!id.ends_with(kCancel)) return get ? show_order(std::string(id)) : only("GET");
+        if (request.method != "POST") return only("POST");
+        return cancel_order(std::string(id.substr(0, id.size() - kCancel.size())));
+    }
     return problem(404, "no such address");
 }
 
@@ -81,6 +86,15 @@ HttpResponse OrderService::show_order(const std::string& id) {
     const auto order = is_uuid(id) ? store_.find(id) : std::nullopt;
     if (!order) return problem(404, "no such order");
     return {200, order_json(*order)};
+}
+
+/// May be sent again: an order that is cancelled stays so.
+HttpResponse OrderService::cancel_order(const std::string& id) {
+    prepare();
+    const Settlement settlement = store_.cancel(id);
+    if (settlement.status == kConfirmed)
+        return problem(409, "the order is confirmed and cannot be cancelled any more");
+    return show_order(id);
 }
 
 HttpResponse OrderService::show_pending() {

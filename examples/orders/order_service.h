@@ -26,6 +26,7 @@ class OrderService {
     [[nodiscard]] HttpResponse route(const HttpRequest& request);
     [[nodiscard]] HttpResponse create_order(const HttpRequest& request);
     [[nodiscard]] HttpResponse show_order(const std::string& id);
+    [[nodiscard]] HttpResponse cancel_order(const std::string& id);
     [[nodiscard]] HttpResponse show_pending();
     [[nodiscard]] HttpResponse show_health();
 

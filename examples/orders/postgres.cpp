@@ -29,16 +29,27 @@ using PgResult = std::unique_ptr<PGresult, Clear>;
 /// shutdown, a server that is starting or is read-only for now.
 bool is_away(std::string_view state) {
     return state.starts_with("08") || state.starts_with("53") || state.starts_with("57P") ||
-           state == "57014" || state == "25006" || state.starts_with("40");
+           state == "57014" || state == "25006";
+}
+
+Advice advice_for(std::string_view state) {
+    if (is_away(state)) return Advice::kRetryDestination;
+    if (state.starts_with("40")) return Advice::kRetryEvent;
+    const bool about_data = state.starts_with("22") || state.starts_with("23");
+    return about_data ? Advice::kDeadLetter : Advice::kStop;
+}
+
+ErrorCode code_for(Advice advice) {
+    if (advice == Advice::kRetryDestination) return ErrorCode::kConnectionLost;
+    return advice == Advice::kRetryEvent ? ErrorCode::kConflict : ErrorCode::kQueryFailed;
 }
 
 [[noreturn]] void fail(const PGconn* connection, const PGresult* result) {
     const char* state = result != nullptr ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : nullptr;
     const std::string message = PQerrorMessage(connection);
-    if (state == nullptr || PQstatus(connection) == CONNECTION_BAD || is_away(state))
-        throw outbox::Error({ErrorCode::kConnectionLost, Advice::kRetryDestination,
-                             state != nullptr ? state : "", message});
-    throw outbox::Error({ErrorCode::kQueryFailed, Advice::kStop, state, message});
+    const bool lost = state == nullptr || PQstatus(connection) == CONNECTION_BAD;
+    const Advice advice = lost ? Advice::kRetryDestination : advice_for(state);
+    throw outbox::Error({code_for(advice), advice, state != nullptr ? state : "", message});
 }
 
 /// Waits for the statement that was sent. A server that hangs must not hold a worker for ever.
@@ -56,12 +67,12 @@ void wait_for_result(PGconn* connection) {
 
 }  // namespace
 
-Postgres::Postgres(const std::string& url) {
+Postgres::Postgres(const std::string& url, const char* application) {
     // The URL's own settings come after ours and win.
     const std::array<const char*, 6> names{"connect_timeout",  "tcp_user_timeout",
                                            "application_name", "client_encoding",
                                            "dbname",           nullptr};
-    const std::array<const char*, 6> values{"5",    "10000",     "order-service",
+    const std::array<const char*, 6> values{"5",    "10000",     application,
                                             "UTF8", url.c_str(), nullptr};
     connection_.reset(PQconnectdbParams(names.data(), values.data(), 1));
     if (PQstatus(handle()) != CONNECTION_OK)
@@ -72,19 +83,29 @@ bool Postgres::usable() const {
     return PQconsumeInput(handle()) == 1 && PQstatus(handle()) == CONNECTION_OK;
 }
 
-Postgres::Rows Postgres::query(const std::string& sql, const std::vector<std::string>& parameters) {
+void Postgres::script(const std::string& statements) {
+    if (PQsendQuery(handle(), statements.c_str()) == 0) fail(handle(), nullptr);
+    wait_for_result(handle());
+    while (const PgResult result{PQgetResult(handle())}) {
+        const auto status = PQresultStatus(result.get());
+        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(handle(), result.get());
+    }
+}
+
+PostgresRows query_postgres(PGconn* connection, const std::string& sql,
+                            const std::vector<std::string>& parameters) {
     std::vector<const char*> values;
     for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
-    if (PQsendQueryParams(handle(), sql.c_str(), static_cast<int>(values.size()), nullptr,
+    if (PQsendQueryParams(connection, sql.c_str(), static_cast<int>(values.size()), nullptr,
                           values.data(), nullptr, nullptr, 0) == 0)
-        fail(handle(), nullptr);
-    wait_for_result(handle());
-    const PgResult result(PQgetResult(handle()));
+        fail(connection, nullptr);
+    wait_for_result(connection);
+    const PgResult result(PQgetResult(connection));
     const auto status = PQresultStatus(result.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(handle(), result.get());
-    while (const PgResult rest{PQgetResult(handle())}) {
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(connection, result.get());
+    while (const PgResult rest{PQgetResult(connection)}) {
     }
-    Rows rows(static_cast<std::size_t>(PQntuples(result.get())));
+    PostgresRows rows(static_cast<std::size_t>(PQntuples(result.get())));
     for (std::size_t row = 0; row < rows.size(); ++row)
         for (int column = 0; column < PQnfields(result.get()); ++column)
             rows[row].emplace_back(PQgetvalue(result.get(), static_cast<int>(row), column));

@@ -16,7 +16,8 @@ class PostgresStore : public Store {
         : url_(std::move(url)),
           journal_(journal),
           order_by_(order_by),
-          pool_(kMaxConnections, [this] { return std::make_unique<Postgres>(url_); }) {}
+          pool_(kMaxConnections,
+                [this] { return std::make_unique<Postgres>(url_, "order-service"); }) {}
 
     void prepare() override {
         outbox::migrate(url_);
@@ -30,7 +31,8 @@ class PostgresStore : public Store {
                 "CREATE TABLE orders (id uuid PRIMARY KEY, user_id text NOT NULL, "
                 "product_id text NOT NULL, quantity integer NOT NULL, "
                 "total_amount numeric(12,2) NOT NULL, status text NOT NULL, "
-                "created_at timestamptz NOT NULL)");
+                "created_at timestamptz NOT NULL, currency text NOT NULL DEFAULT '', "
+                "reason text NOT NULL DEFAULT '')");
         if (connection->query("SELECT to_regclass('order_counters') IS NULL")[0][0] == "t")
             connection->query(
                 "CREATE TABLE order_counters (user_id text PRIMARY KEY, last_n bigint NOT NULL)");
@@ -49,24 +51,35 @@ class PostgresStore : public Store {
         unit.flush();
         outbox::IdempotentAnswer answer = answer_for(aggregate.order());
         outbox::complete_key(connection->handle(), request, claim, answer);
-        commit_with_journal(unit, aggregate, journal_);
+        commit_with_journal(unit, aggregate.entry(), journal_);
         return answer;
     }
 
     std::optional<Order> find(const std::string& id) override {
         auto connection = pool_.take();
-        const auto rows =
-            connection->query("SELECT id, user_id, product_id, quantity, total_amount, status, " +
-                                  utc_text("created_at") + " FROM orders WHERE id = $1",
-                              {id});
+        const auto rows = connection->query(
+            "SELECT id, user_id, product_id, quantity, total_amount, status, " +
+                utc_text("created_at") + ", currency, reason FROM orders WHERE id = $1",
+            {id});
         if (rows.empty()) return std::nullopt;
         const auto& row = rows[0];
         Order order;
         order.id = row[0];
-        order.details = {row[1], row[2], std::stoll(row[3]), Money::parse(row[4]).value()};
+        order.details = {row[1], row[2], std::stoll(row[3]), Money::parse(row[4]).value(), row[7]};
         order.status = row[5];
         order.created_at = row[6];
+        order.reason = row[8];
         return order;
+    }
+
+    Settlement cancel(const std::string& id) override {
+        auto connection = pool_.take();
+        auto unit = outbox::begin_unit_of_work(connection->handle());
+        Transaction transaction(connection->handle());
+        const Settlement settlement =
+            settle_order(transaction, order_by_, id, kCancelled, kCancelReason);
+        if (settlement.done) commit_with_journal(unit, transaction.emitted().at(0), journal_);
+        return settlement;
     }
 
     std::vector<std::string> pending(int limit) override {
@@ -91,18 +104,17 @@ class PostgresStore : public Store {
 
   private:
     void save(Postgres& connection, OrderAggregate& aggregate) const {
-        const auto& [id, details, status, created_at] = aggregate.order();
+        const Order& order = aggregate.order();
+        const NewOrder& details = order.details;
         if (order_by_ == OrderBy::kUser) {
-            // The counter's row lock is what serialises the orders of a user.
-            const auto rows = connection.query(
-                "INSERT INTO order_counters AS c VALUES ($1, 1) ON CONFLICT (user_id) "
-                "DO UPDATE SET last_n = c.last_n + 1 RETURNING last_n",
-                {details.user_id});
-            aggregate.set_n(std::stoll(rows[0][0]));
+            Transaction transaction(connection.handle());
+            aggregate.set_n(next_number(transaction, details.user_id));
         }
-        connection.query("INSERT INTO orders VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                         {id, details.user_id, details.product_id, std::to_string(details.quantity),
-                          details.total_amount.text(), status, created_at});
+        connection.query(
+            "INSERT INTO orders (id, user_id, product_id, quantity, total_amount, "
+            "status, created_at, currency) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            {order.id, details.user_id, details.product_id, std::to_string(details.quantity),
+             details.total_amount.text(), order.status, order.created_at, details.currency});
     }
 
     static std::string utc_text(const std::string& column) {

@@ -43,6 +43,9 @@ void throw_sqlite_error(sqlite3* connection, const std::string& what) {
         case SQLITE_CANTOPEN:
         case SQLITE_READONLY:
             throw outbox::Error(ErrorCode::kConnectFailed, Advice::kRetryDestination, message);
+        case SQLITE_CONSTRAINT:
+        case SQLITE_MISMATCH:
+            throw outbox::Error(ErrorCode::kQueryFailed, Advice::kDeadLetter, message);
         default:
             throw outbox::Error(ErrorCode::kQueryFailed, Advice::kStop, message);
     }

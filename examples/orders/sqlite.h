@@ -6,8 +6,9 @@
 
 namespace orders {
 
-/// One SQLite connection in WAL mode. Failures throw `outbox::Error`, with advice
-/// `kRetryDestination` where waiting can help (locked, disk full, file gone).
+/// One SQLite connection in WAL mode. Failures throw `outbox::Error`: `kRetryDestination` where
+/// waiting can help (locked, disk full, file gone), `kDeadLetter` for data that the tables refuse,
+/// else `kStop`.
 class Sqlite {
   public:
     explicit Sqlite(const std::string& path);
@@ -41,6 +42,7 @@ class SqliteStatement {
 
     /// True: there is a row. False: done.
     bool step();
+    [[nodiscard]] int columns() const { return sqlite3_column_count(statement_); }
     [[nodiscard]] std::string text(int column) const;
     [[nodiscard]] std::int64_t integer(int column) const;
 

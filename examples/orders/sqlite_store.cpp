@@ -19,7 +19,9 @@ CREATE TABLE IF NOT EXISTS orders (
     quantity     integer NOT NULL,
     total_cents  integer NOT NULL,
     status       text NOT NULL,
-    created_at   text NOT NULL
+    created_at   text NOT NULL,
+    currency     text NOT NULL DEFAULT '',
+    reason       text NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS order_counters (
     user_id text PRIMARY KEY,
@@ -52,7 +54,7 @@ class SqliteStore : public Store {
         unit.flush();
         outbox::IdempotentAnswer answer = answer_for(aggregate.order());
         outbox::complete_key(connection->handle(), request, claim, answer);
-        commit_with_journal(unit, aggregate, journal_);
+        commit_with_journal(unit, aggregate.entry(), journal_);
         return answer;
     }
 
@@ -60,15 +62,27 @@ class SqliteStore : public Store {
         auto connection = pool_.take();
         SqliteStatement row(connection->handle(),
                             "SELECT id, user_id, product_id, quantity, total_cents, status, "
-                            "created_at FROM orders WHERE id = ?1");
+                            "created_at, currency, reason FROM orders WHERE id = ?1");
         row.bind(1, id);
         if (!row.step()) return std::nullopt;
         Order order;
         order.id = row.text(0);
-        order.details = {row.text(1), row.text(2), row.integer(3), Money{row.integer(4)}};
+        order.details = {row.text(1), row.text(2), row.integer(3), Money{row.integer(4)},
+                         row.text(7)};
         order.status = row.text(5);
         order.created_at = row.text(6);
+        order.reason = row.text(8);
         return order;
+    }
+
+    Settlement cancel(const std::string& id) override {
+        auto connection = pool_.take();
+        auto unit = outbox::begin_unit_of_work(connection->handle());
+        Transaction transaction(connection->handle());
+        const Settlement settlement =
+            settle_order(transaction, order_by_, id, kCancelled, kCancelReason);
+        if (settlement.done) commit_with_journal(unit, transaction.emitted().at(0), journal_);
+        return settlement;
     }
 
     std::vector<std::string> pending(int limit) override {
@@ -96,19 +110,19 @@ class SqliteStore : public Store {
 
   private:
     void save(Sqlite& connection, OrderAggregate& aggregate) const {
-        const auto& [id, details, status, created_at] = aggregate.order();
+        const Order& order = aggregate.order();
+        const NewOrder& details = order.details;
         if (order_by_ == OrderBy::kUser) {
-            SqliteStatement next(connection.handle(),
-                                 "INSERT INTO order_counters VALUES (?1, 1) ON CONFLICT (user_id) "
-                                 "DO UPDATE SET last_n = last_n + 1 RETURNING last_n");
-            next.bind(1, details.user_id).step();
-            aggregate.set_n(next.integer(0));
+            Transaction transaction(connection.handle());
+            aggregate.set_n(next_number(transaction, details.user_id));
         }
         SqliteStatement insert(connection.handle(),
-                               "INSERT INTO orders VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
-        insert.bind(1, id).bind(2, details.user_id).bind(3, details.product_id);
+                               "INSERT INTO orders (id, user_id, product_id, quantity, "
+                               "total_cents, status, created_at, currency) "
+                               "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+        insert.bind(1, order.id).bind(2, details.user_id).bind(3, details.product_id);
         insert.bind(4, details.quantity).bind(5, details.total_amount.cents);
-        insert.bind(6, status).bind(7, created_at).step();
+        insert.bind(6, order.status).bind(7, order.created_at).bind(8, details.currency).step();
     }
 
     const std::string path_;

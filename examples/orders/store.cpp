@@ -4,16 +4,14 @@
 
 #include <outbox/error.h>
 
+#include "json_fields.h"
+
 namespace orders {
 
 std::unique_ptr<Store> open_store(const std::string& url, Journal& journal, OrderBy order_by) {
-    const std::string_view text = url;
-    if (text.starts_with("postgresql://") || text.starts_with("postgres://"))
-        return open_postgres_store(url, journal, order_by);
-    constexpr std::string_view kSqlite = "sqlite://";
-    if (text.starts_with(kSqlite) && text.size() > kSqlite.size() + 1 &&
-        text[kSqlite.size()] == '/')
-        return open_sqlite_store(url.substr(kSqlite.size()), journal, order_by);
+    if (is_postgres(url)) return open_postgres_store(url, journal, order_by);
+    if (const std::string path = sqlite_path(url); !path.empty())
+        return open_sqlite_store(path, journal, order_by);
     throw outbox::Error(outbox::ErrorCode::kConfigInvalid, outbox::Advice::kStop,
                         "DATABASE_URL must be postgresql://user@host/database or "
                         "sqlite:///path/to/file");
@@ -48,20 +46,17 @@ std::vector<outbox::Event> OrderAggregate::take_events() const {
     return {event};
 }
 
-void commit_with_journal(outbox::UnitOfWork& unit, const OrderAggregate& aggregate,
-                         Journal& journal) {
-    unit.flush();
-    journal.intent(aggregate.entry());
+void commit_with_journal(outbox::UnitOfWork& unit, const JournalEntry& entry, Journal& journal) {
+    journal.intent(entry);
     try {
         unit.commit();
     } catch (const outbox::Error& error) {
         // A connection that broke leaves it open whether the transaction was committed.
-        if (error.code() != outbox::ErrorCode::kConnectionLost)
-            journal.rolled_back(aggregate.entry());
+        if (error.code() != outbox::ErrorCode::kConnectionLost) journal.rolled_back(entry);
         throw;
     }
     try {
-        journal.committed(aggregate.entry());
+        journal.committed(entry);
     } catch (const std::exception& error) {
         // The order stands; its intent in the journal lets it arrive.
         std::cerr << "order-service: " << error.what() << std::endl;

@@ -12,14 +12,9 @@
 
 #include "journal.h"
 #include "order.h"
+#include "order_book.h"
 
 namespace orders {
-
-/// What the order of events is kept by.
-enum class OrderBy : std::uint8_t {
-    kOrder,  ///< The order's id: the aggregate, as usual.
-    kUser,   ///< The user: events of one user arrive in the order of the user's orders.
-};
 
 /// The orders' database. Thread-safe; calls block. Failures throw `outbox::Error`, with advice
 /// `kRetryDestination` while the database is away.
@@ -45,6 +40,9 @@ class Store {
                                             const AnswerFor& answer_for) = 0;
 
     virtual std::optional<Order> find(const std::string& id) = 0;
+
+    /// Cancels an order that has no outcome yet, with its event OrderCancelled.
+    virtual Settlement cancel(const std::string& id) = 0;
 
     /// Unsent events, oldest first, each a JSON object.
     virtual std::vector<std::string> pending(int limit) = 0;
@@ -99,8 +97,9 @@ class OrderAggregate {
     std::int64_t n_ = 1;
 };
 
-/// Saves the tracked aggregate and its event, and commits with the journal told before and after.
-void commit_with_journal(outbox::UnitOfWork& unit, const OrderAggregate& aggregate,
-                         Journal& journal);
+/// Commits, with the journal told of the event before and after.
+void commit_with_journal(outbox::UnitOfWork& unit, const JournalEntry& entry, Journal& journal);
+
+inline constexpr const char* kCancelReason = "as you asked";
 
 }  // namespace orders

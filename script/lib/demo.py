@@ -1,4 +1,4 @@
-"""Runs the order service, the relay and two consumers, breaks them, and checks what arrived.
+"""Runs the order saga over four services, breaks it, and checks what arrived and what it did.
 
 usage: demo.py FOLDER_OF_THE_PROGRAMS [--keep-running]
 """
@@ -21,8 +21,17 @@ import uuid
 PROGRAMS = sys.argv[1]
 KEEP_RUNNING = "--keep-running" in sys.argv[2:]
 
+SERVICES = ("order", "inventory", "payment", "notification")
+LISTENERS = {  # who speaks: who listens
+    "order": ("inventory", "payment", "notification"),
+    "inventory": ("payment", "order"),
+    "payment": ("order",),
+}
 CLIENTS = 4
 USERS = 12
+CREDIT = "8000.00"  # of each user, so that some payments are refused
+STOCK = 1000  # of each product
+CANCELLED = 0.05  # of the orders, by the customer, at once
 BACKLOG = 240  # orders taken while no relay runs
 MAX_DOUBLINGS = 6
 REPEATS = 40  # events put back into the outbox after they were delivered
@@ -76,7 +85,7 @@ class Program:
 
 
 class Journal:
-    """Counts the lines of a consumer's journal as they come."""
+    """Counts the lines of what a service received from another as they come."""
 
     def __init__(self, path):
         self.path = path
@@ -97,6 +106,25 @@ class Journal:
                 self.repeats += b'"applied":false' in line
 
 
+class Received:
+    """All that a service received."""
+
+    def __init__(self, folder):
+        self.journals = {who: Journal(os.path.join(folder, who + ".jsonl")) for who in LISTENERS}
+
+    def refresh(self):
+        for journal in self.journals.values():
+            journal.refresh()
+
+    @property
+    def applied(self):
+        return sum(journal.applied for journal in self.journals.values())
+
+    @property
+    def repeats(self):
+        return sum(journal.repeats for journal in self.journals.values())
+
+
 class Display:
     """Lines that change in a terminal; one plain line now and then elsewhere."""
 
@@ -111,7 +139,8 @@ class Display:
             sys.stdout.write(f"\033[{self.drawn}A\033[J")
         self.drawn = 0
 
-    def figures(self, lines):
+    def figures(self, lines, plain):
+        """`plain`: the same in one line, for where there is no terminal."""
         if self.live:
             self.erase()
             width = shutil.get_terminal_size().columns - 1
@@ -119,15 +148,15 @@ class Display:
             self.drawn = len(lines)
         elif lines != self.shown and time.monotonic() - self.last_plain >= 1:
             self.last_plain = time.monotonic()
-            print("   " + " | ".join(line.strip() for line in lines), flush=True)
-        self.shown = lines
+            print(plain, flush=True)
+            self.shown = lines
 
-    def final_figures(self, lines):
+    def final_figures(self, lines, plain):
         if self.live:
-            self.figures(lines)
+            self.figures(lines, plain)
             self.drawn = 0
         elif lines != self.shown:
-            print("   " + " | ".join(line.strip() for line in lines), flush=True)
+            print(plain, flush=True)
         self.shown = []
 
     def say(self, text=""):
@@ -139,103 +168,125 @@ class Demo:
     def __init__(self, folder):
         self.folder = folder
         self.display = Display()
-        self.programs = []
-        self.relay = None
+        self.running = {}  # by name
         self.port = 0
         self.failed_posts = 0
         self.stop_clients = threading.Event()
-        self.orders_db = self.path("orders.db")
-        self.journals = {name: Journal(self.path(name + ".jsonl")) for name in ("inventory", "notification")}
+        self.orders_db = self.path("order.db")
+        self.received = {name: Received(self.path(name + "-received")) for name in SERVICES}
 
     def path(self, name):
         return os.path.join(self.folder, name)
 
     # --- the programs
 
-    def start(self, name, command, environment=None):
-        program = Program(self.folder, name, command, environment)
-        self.programs.append(program)
-        return program
+    @property
+    def programs(self):
+        return list(self.running.values())
 
-    def start_order_service(self):
-        service = self.start(
-            "order-service",
-            ["order-service", "--journal", self.path("orders.jsonl"), "--order-by", "user"],
-            {"DATABASE_URL": f"sqlite://{self.orders_db}", "PORT": "0"},
+    def start(self, name, command, environment=None):
+        self.running[name] = Program(self.folder, name, command, environment)
+        return self.running[name]
+
+    def kill(self, name):
+        self.running.pop(name).kill()
+
+    def start_service(self, side):
+        options = {
+            "order": ["--order-by", "user", "--events", "mailbox:"],
+            "inventory": ["--stock", str(STOCK)],
+            "payment": ["--credit", CREDIT],
+            "notification": ["--mails", self.path("mails.jsonl")],
+        }
+        name = side + "-service"
+        journals = ["--journal", self.path(side + ".jsonl"), "--received", self.path(side + "-received")]
+        return self.start(
+            name,
+            [name, *journals, *options[side]],
+            {"DATABASE_URL": self.url(side), "PORT": "0"},
         )
 
+    def start_services(self):
+        for side in SERVICES:
+            self.start_service(side)
+
         def listening():
-            with open(service.out_path) as out:
+            with open(self.running["order-service"].out_path) as out:
                 words = out.read().split("listening on http://127.0.0.1:")
             self.port = int(words[1]) if len(words) == 2 and words[1].endswith("\n") else 0
             return self.port != 0
 
         self.wait("the order service listens", listening)
+        self.wait("the others are there", lambda: all(map(self.has_mailbox, SERVICES)))
 
-    def start_consumers(self):
-        for name in self.journals:
-            self.start(
-                name + "-service",
-                [name + "-service", "--journal", self.journals[name].path],
-                {"DATABASE_URL": f"sqlite://{self.path(name + '.db')}"},
-            )
-
-    def write_config(self):
-        with open(self.path("outbox.toml"), "w") as config:
-            config.write(
-                f"""batch_size = {BATCH_SIZE}
-
-[source]
-url = "sqlite://{self.orders_db}"
-
-[[route]]
-name = "inventory"
-to = "mailbox+sqlite://{self.path('inventory.db')}"
-
-[[route]]
-name = "notification"
-to = "mailbox+sqlite://{self.path('notification.db')}"
-allowed_topics = ["order-events"]
-"""
-            )
-
-    def start_relay(self):
-        self.relay = self.start("relay", ["outbox", "relay", "--config", self.path("outbox.toml"), "--admin", "off"])
-
-    def kill_relay(self):
-        self.relay.kill()
-        self.programs.remove(self.relay)
+    def start_relay(self, side):
+        """A relay for each service that speaks, with a route to each that listens."""
+        config = [f"batch_size = {BATCH_SIZE}", "[source]", f'url = "{self.url(side)}"']
+        for listener in LISTENERS[side]:
+            config += ["[[route]]", f'name = "{listener}"', f'to = "mailbox+{self.url(listener)}"']
+            if listener == "notification":
+                config += ['allowed_topics = ["order-events"]']
+        with open(self.path(side + "-relay.toml"), "w") as file:
+            file.write("\n".join(config) + "\n")
+        self.start(side + "-relay", ["outbox", "relay", "--config", file.name, "--admin", "off"])
 
     # --- looking
 
-    def query(self, database, sql):
-        connection = sqlite3.connect(f"file:{self.path(database)}?mode=ro", uri=True, timeout=5)
+    def url(self, side):
+        return "sqlite://" + self.path(side + ".db")
+
+    def rows(self, side, sql, *parameters):
+        connection = sqlite3.connect(f"file:{self.path(side + '.db')}?mode=ro", uri=True, timeout=5)
         try:
-            return connection.execute(sql).fetchone()[0]
+            return connection.execute(sql, parameters).fetchall()
         finally:
             connection.close()
 
-    def pending(self):
-        return self.query("orders.db", "SELECT count(*) FROM outbox_events")
+    def query(self, side, sql, *parameters):
+        """The first column of the first row; none where there is no row."""
+        rows = self.rows(side, sql, *parameters)
+        return rows[0][0] if rows else None
+
+    def pending(self, side="order"):
+        return self.query(side, "SELECT count(*) FROM outbox_events")
+
+    WRITTEN = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox_events'), 0)"
+
+    def written(self, side):
+        """Events that were ever written; positions have no gaps here."""
+        return self.query(side, self.WRITTEN)
+
+    def recorded(self):
+        """Events of the order service that the relay is done with."""
+        return self.query("order", self.WRITTEN + " - (SELECT count(*) FROM outbox_events)")
 
     def waiting(self, name):
-        return self.query(name + ".db", "SELECT count(*) FROM outbox_mailbox")
+        return self.query(name, "SELECT count(*) FROM outbox_mailbox")
 
     def delivered(self, name):
         """Messages that reached the mailbox, repeats included."""
-        journal = self.journals[name]
-        journal.refresh()
-        return journal.applied + journal.repeats + self.waiting(name)
+        received = self.received[name]
+        received.refresh()
+        return received.applied + received.repeats + self.waiting(name)
 
     def figures(self):
-        orders = self.query("orders.db", "SELECT count(*) FROM orders")
-        lines = [f"   orders {orders}, pending {self.pending()}"]
-        for name, journal in self.journals.items():
-            delivered = self.delivered(name)
-            lines.append(
-                f"   {name}: delivered {delivered}, applied {journal.applied}, repeats dropped {journal.repeats}"
-            )
-        return lines
+        """Lines for a terminal, and the same in one line."""
+        orders = dict(self.rows("order", "SELECT status, count(*) FROM orders GROUP BY status"))
+        confirmed, cancelled = (orders.get(status, 0) for status in ("CONFIRMED", "CANCELLED"))
+        pending = sum(map(self.pending, LISTENERS))
+        summary = (
+            f"   orders {sum(orders.values())}: {confirmed} confirmed, {cancelled} cancelled, "
+            f"{orders.get('CREATED', 0)} under way; pending events {pending}"
+        )
+        delivered = {name: self.delivered(name) for name in SERVICES}
+        received = self.received
+        lines = [
+            f"   {name:12}  delivered {delivered[name]:5}  applied {received[name].applied:5}  "
+            f"repeats dropped {received[name].repeats:3}"
+            for name in SERVICES
+        ]
+        plain = f"; delivered {sum(delivered.values())}, applied {sum(r.applied for r in received.values())}, "
+        return [summary, *lines], summary + plain + f"repeats dropped {sum(r.repeats for r in received.values())}"
 
     def wait(self, what, condition, pause_s=0.05, show=False):
         deadline = time.monotonic() + DEADLINE_S
@@ -246,15 +297,19 @@ allowed_topics = ["order-events"]
                 logs = "\n".join(f"--- {p.name}\n{p.log_tail()}" for p in self.programs)
                 raise DemoFailed(f"waited {DEADLINE_S} s in vain until {what}\n{logs}")
             if show:
-                self.display.figures(self.figures())
+                self.display.figures(*self.figures())
             time.sleep(pause_s)
 
     def wait_until_quiet(self):
         def quiet():
-            return self.pending() == 0 and all(self.waiting(name) == 0 for name in self.journals)
+            # An event that is in neither was applied, and one that it caused would be counted.
+            written = sum(map(self.written, LISTENERS))
+            if any(map(self.pending, LISTENERS)) or any(map(self.waiting, SERVICES)):
+                return False
+            return written == sum(map(self.written, LISTENERS))
 
         self.wait("everything is delivered and applied", quiet, show=True)
-        self.display.final_figures(self.figures())
+        self.display.final_figures(*self.figures())
 
     # --- doing
 
@@ -274,9 +329,14 @@ allowed_topics = ["order-events"]
             while not self.stop_clients.is_set() and (count is None or posted < count):
                 connection.request("POST", "/api/orders", json.dumps(self.new_order()))
                 answer = connection.getresponse()
-                answer.read()
+                body = answer.read()
                 self.failed_posts += answer.status != 201
                 posted += 1
+                if answer.status == 201 and random.random() < CANCELLED:
+                    connection.request("POST", f"/api/orders/{json.loads(body)['id']}/cancel")
+                    answer = connection.getresponse()
+                    answer.read()
+                    self.failed_posts += answer.status not in (200, 409)
         except (OSError, http.client.HTTPException):
             self.failed_posts += 1
         connection.close()
@@ -288,30 +348,69 @@ allowed_topics = ["order-events"]
             client.start()
         return clients
 
-    def post_one_with_curl(self):
-        body = '{"user_id":"u-1","product_id":"p-1","quantity":2,"total_amount":99.99}'
-        command = ["curl", "-sS", "-X", "POST", f"http://127.0.0.1:{self.port}/api/orders", "-d", body]
+    def curl(self, *arguments):
+        command = ["curl", "-sS", *arguments]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
         self.display.say("$ " + shlex.join(command))
         self.display.say(answer.stdout.strip() + answer.stderr.strip())
-        if '"status":"CREATED"' not in answer.stdout:
+        return answer.stdout
+
+    def course(self, order):
+        """What has become of an order so far, from the tables of three services."""
+        status = self.query("order", "SELECT status FROM orders WHERE id = ?", order)
+        payment = self.query("payment", "SELECT state FROM payments WHERE order_id = ?", order)
+        stock = self.query("inventory", "SELECT state FROM reservations WHERE order_id = ?", order)
+        steps = ["order CREATED"]
+        if stock is not None:
+            steps.append("stock " + ("RESERVED" if stock == "RELEASED" else stock))
+        if payment is not None:
+            steps.append("payment " + payment)
+        if status != "CREATED":
+            steps.append("order " + status)
+        if stock == "RELEASED":
+            steps.append("stock RELEASED")
+        return steps
+
+    def post_one_with_curl(self, user, amount, last_step):
+        body = f'{{"user_id":"{user}","product_id":"p-1","quantity":2,"total_amount":{amount}}}'
+        answer = self.curl("-X", "POST", f"http://127.0.0.1:{self.port}/api/orders", "-d", body)
+        started = time.monotonic()
+        if '"status":"CREATED"' not in answer:
             raise DemoFailed("the order service refused the order")
+        order = json.loads(answer)["id"]
+        steps = []
+
+        def arrived():
+            nonlocal steps
+            steps = self.course(order)
+            return steps[-1] == last_step
+
+        self.wait(f"the order arrives at: {last_step}", arrived, pause_s=0.002)
+        self.display.say(f"   {' -> '.join(steps)}  ({(time.monotonic() - started) * 1000:.0f} ms)")
+        return order
+
+    def show_one_order_of_each_kind(self):
+        self.post_one_with_curl("u-1", "99.99", "order CONFIRMED")
+        refused = self.post_one_with_curl("u-2", "25000.00", "stock RELEASED")
+        self.curl(f"http://127.0.0.1:{self.port}/api/orders/{refused}")
+        self.wait_until_quiet()
 
     def kill_relay_between_delivering_and_recording(self):
         """Starts the relay on a backlog. As soon as it has recorded some of it, holds the outbox's
         write lock, so that it delivers more and cannot record it; then kills it. False: it was
         through with the backlog already."""
-        before, reached = self.pending(), self.delivered("inventory")
-        self.start_relay()
-        self.wait("the relay has recorded some", lambda: self.pending() < before, pause_s=0.0005)
+        before, recorded_before, reached = self.pending(), self.recorded(), self.delivered("inventory")
+        self.start_relay("order")
+        self.wait("the relay has recorded some", lambda: self.recorded() > recorded_before, pause_s=0.0005)
         with self.writer() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            recorded = before - self.pending()
-            if recorded < before:
+            recorded = self.recorded() - recorded_before
+            in_the_middle = self.pending() > 0
+            if in_the_middle:
                 self.wait("it delivers more", lambda: self.delivered("inventory") > reached + recorded)
-            self.kill_relay()
+            self.kill("order-relay")
             more = self.delivered("inventory") - reached - recorded
-        if recorded == before:
+        if not in_the_middle:
             return False
         self.display.say(
             f"   SIGKILL to the relay: of {before} events {recorded} were delivered and recorded, "
@@ -319,21 +418,26 @@ allowed_topics = ["order-events"]
         )
         return True
 
-    def take_orders_while_killing_the_relay(self):
+    def take_orders_while_killing(self):
         clients = self.run_clients()
-        for _ in range(2):
+        for relay, service in (("order", "payment"), ("inventory", "inventory")):
             busy_until = time.monotonic() + 0.7
             self.wait("orders flow", lambda: time.monotonic() > busy_until, show=True)
-            self.kill_relay()
-            self.display.say(f"   SIGKILL to the relay while orders flow, {self.pending()} events pending")
-            self.start_relay()
+            self.kill(relay + "-relay")
+            self.kill(service + "-service")
+            self.display.say(
+                f"   SIGKILL to the relay of the {relay} service and to the {service} service, "
+                f"{sum(map(self.pending, LISTENERS))} events pending"
+            )
+            self.start_relay(relay)
+            self.start_service(service)
         self.stop_clients.set()
         for client in clients:
             client.join()
         self.wait_until_quiet()
 
     def kill_the_relay_in_a_backlog(self):
-        self.kill_relay()
+        self.kill("order-relay")
         self.make_backlog()
         with self.writer() as connection:
             connection.execute(f"CREATE TABLE demo_copies AS SELECT * FROM outbox_events LIMIT {REPEATS}")
@@ -344,7 +448,7 @@ allowed_topics = ["order-events"]
             self.make_backlog(BACKLOG * 2**doublings)
         else:
             raise DemoFailed(f"the relay was never killed in mid-batch, in {MAX_DOUBLINGS} attempts")
-        self.start_relay()
+        self.start_relay("order")
         self.wait_until_quiet()
 
     def make_backlog(self, orders=BACKLOG):
@@ -367,14 +471,14 @@ allowed_topics = ["order-events"]
         """A plain INSERT, as a program in any language could do it, with a topic of its own that the
         route to the notification service does not allow."""
         event_id = str(uuid.uuid4())
-        payload = {"order_id": "o-x", "user_id": "u-x", "product_id": "p-x", "quantity": 1, "total_amount": 1}
+        payload = {"order_id": "by-hand"}
         with open(self.path("by-hand.jsonl"), "w") as journal:
             entry = {"id": event_id, "key": "by-hand", "n": 1}
             journal.write(json.dumps({**entry, "state": "intent"}) + "\n")
             with self.writer() as connection:
                 connection.execute(
                     "INSERT INTO outbox_events (id, aggregate_type, aggregate_id, event_type, payload, headers, topic)"
-                    " VALUES (?, 'Order', 'by-hand', 'OrderCreated', ?, '{\"n\":\"1\"}', 'secret-orders')",
+                    " VALUES (?, 'Order', 'by-hand', 'OrderPraised', ?, '{\"n\":\"1\"}', 'secret-orders')",
                     (event_id, json.dumps(payload)),
                 )
             journal.write(json.dumps(entry) + "\n")
@@ -394,46 +498,63 @@ allowed_topics = ["order-events"]
 
         return Closing()
 
-    def verify(self, *received):
-        command = [os.path.join(PROGRAMS, "outbox"), "verify"]
-        for name in ("orders.jsonl", "by-hand.jsonl"):
-            command += ["--produced", self.path(name)]
-        command += [*received, "--db", f"sqlite://{self.orders_db}"]
-        self.display.say("$ " + shlex.join(["outbox"] + command[1:]))
-        result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    def outbox_verify(self, side, *received):
+        command = [os.path.join(PROGRAMS, "outbox"), "verify", "--produced", side + ".jsonl"]
+        if side == "order":
+            command += ["--produced", "by-hand.jsonl"]
+        command += [*received, "--db", self.url(side)]
+        return self.check_with(command)
+
+    def check_with(self, command):
+        self.display.say("$ " + shlex.join([os.path.basename(command[0])] + command[1:]))
+        result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+                                cwd=self.folder)
         if result.stderr:
             print(result.stderr, file=sys.stderr, end="", flush=True)
         return result
 
     def verdict(self):
-        # What a consumer's journal says is what it believes; the mails are what it did.
-        effects = self.verify("--effect-db", f"sqlite://{self.path('notification.db')}", "--effect-query",
-                              "SELECT idempotency_key FROM mails_to_send ORDER BY rowid")
-        if effects.returncode != 0:
-            return effects
-        self.display.say(effects.stdout.strip().splitlines()[-1])
-        result = self.verify(*(word for journal in self.journals.values()
-                               for word in ("--received", journal.path)))
+        """Every event of three outboxes, the mails that went out, the books of four services; the
+        last result is shown at the end of all."""
+        received = {
+            side: [word for name in listeners
+                   for word in ("--received", f"{name}-received/{side}.jsonl")]
+            for side, listeners in LISTENERS.items()
+        }
+        audit = [os.path.join(PROGRAMS, "orders-audit"), "--orders", self.url("order"),
+                 "--inventory", self.url("inventory"), "--payments", self.url("payment"),
+                 "--notifications", self.url("notification"), "--mails", "mails.jsonl"]
+        checks = [
+            lambda: self.outbox_verify("inventory", *received["inventory"]),
+            lambda: self.outbox_verify("payment", *received["payment"]),
+            # What a consumer's journal says is what it believes; the mails are what it did.
+            lambda: self.outbox_verify("order", "--effect-db", self.url("notification"), "--effect-query",
+                                       "SELECT idempotency_key FROM mails ORDER BY rowid"),
+            lambda: self.check_with(audit),
+        ]
+        for check in checks:
+            result = check()
+            if result.returncode != 0:
+                return result
+            self.display.say(result.stdout.strip().splitlines()[-1])
+        result = self.outbox_verify("order", *received["order"])
         if self.failed_posts:
             raise DemoFailed(f"{self.failed_posts} orders were refused")
         return result
 
     def run(self):
         say = self.display.say
-        say(f"Everything runs in {self.folder}, with no server.")
-        self.start_order_service()
-        self.start_consumers()
-        self.write_config()
-        self.wait("the consumers are there", lambda: all(map(self.has_mailbox, self.journals)))
-        self.start_relay()
-        say("1. One order: order and event are written in one transaction, and reach both services.")
-        self.post_one_with_curl()
-        self.wait_until_quiet()
+        say(f"Everything runs in {self.folder}, with no server: four services with a database each.")
+        self.start_services()
+        for side in LISTENERS:
+            self.start_relay(side)
+        say("1. Two orders. Each step is one transaction: event received, tables changed, event written.")
+        self.show_one_order_of_each_kind()
         say()
-        say("2. Orders from several clients, and the relay is killed while they flow.")
-        self.take_orders_while_killing_the_relay()
+        say("2. Orders from several clients, and relays and services are killed while they flow.")
+        self.take_orders_while_killing()
         say()
-        say(f"3. {BACKLOG} orders while no relay runs; then it is killed in mid-batch.")
+        say(f"3. {BACKLOG} orders while no relay takes them on; then it is killed in mid-batch.")
         self.kill_the_relay_in_a_backlog()
         say()
         say(f"4. {REPEATS} events that were delivered are put back into the outbox: repeats.")
@@ -442,7 +563,7 @@ allowed_topics = ["order-events"]
         say("5. An event with a topic that the route to the notification service does not allow.")
         self.write_an_event_that_fails_for_ever()
         say()
-        say("Verdict: what the services committed against what the consumers applied.")
+        say("Verdict: what the services committed against what the others applied, and their books.")
         result = self.verdict()
         if KEEP_RUNNING:
             self.keep_running(result.stdout)
@@ -458,7 +579,7 @@ allowed_topics = ["order-events"]
         print(report, end="")
         print(f"\nStill running, until Ctrl-C. The order service: http://127.0.0.1:{self.port}/health")
         print(f"The databases, journals and logs: {self.folder}")
-        print(f"Try: {PROGRAMS}/outbox status --db sqlite://{self.orders_db}", flush=True)
+        print(f"Try: {PROGRAMS}/outbox status --db {self.url('order')}", flush=True)
         while True:
             for program in self.programs:
                 program.check()

@@ -43,6 +43,10 @@ TEST(Demo, ProvesThatNothingIsLostThoughTheRelayIsKilled) {
     EXPECT_EQ(finished.out.find('\n', verdict + 1), finished.out.size() - 1) << finished.out;
     EXPECT_NE(finished.out.find("$ curl "), std::string::npos);
     EXPECT_NE(finished.out.find("\"status\":\"CREATED\""), std::string::npos);
+    EXPECT_NE(finished.out.find("payment PROCESSED -> order CONFIRMED"), std::string::npos);
+    EXPECT_NE(finished.out.find("payment REFUSED -> order CANCELLED -> stock RELEASED"),
+              std::string::npos);
+    EXPECT_NE(finished.out.find("0 without an outcome"), std::string::npos);
     EXPECT_NE(finished.out.find("dead letter: "), std::string::npos);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
@@ -72,8 +76,8 @@ TEST(Demo, ItsProgramsEndWithItEvenWhenItIsKilled) {
                            [&] { return processes_in(folder.path()).empty(); }));
 }
 
-TEST(MailboxService, SaysWhatIsWrongAtTheStart) {
-    const TemporaryFolder folder("mailbox-service");
+TEST(Participant, SaysWhatIsWrongAtTheStart) {
+    const TemporaryFolder folder("participant");
     const std::string program = std::string(PROGRAMS) + "/inventory-service";
     for (const std::string& url : {std::string(), std::string("postgresql://localhost/x"),
                                    "sqlite://" + (folder / "no" / "such.db").string()}) {

@@ -4,6 +4,7 @@
 
 #include "sources/postgres/source.h"
 #include "tests/conformance/source_suite.h"
+#include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 
@@ -28,10 +29,12 @@ struct Layout {
     std::string insert;      // INSERT INTO table (columns of `values`)
     std::string unfinished;  // counts the rows that are not published
     bool native = true;
+    postgres::Mode mode = postgres::Mode::kPolling;
 };
 
 const Layout kNative{"INSERT INTO outbox_events (id, aggregate_type, key, payload, headers, topic)",
                      "SELECT count(*) FROM outbox_events"};
+const Layout kStreamed{kNative.insert, kNative.unfinished, true, postgres::Mode::kStream};
 
 // A team's own table: other names, a state that is marked, no number to order by.
 const Layout kMarked{"INSERT INTO \"My Outbox\" (uid, kind, key, body, headers, topic)",
@@ -97,6 +100,7 @@ class PostgresFixture final : public SourceFixture {
     std::unique_ptr<spi::Source> open() override {
         postgres::PostgresSourceConfig config;
         config.url = url_;
+        config.mode = layout_.mode;
         if (!layout_.native) {
             config.table = "My Outbox";
             config.mapping = marked_mapping();
@@ -104,6 +108,17 @@ class PostgresFixture final : public SourceFixture {
         auto source = postgres::make_postgres_source(config);
         if (!source.ok()) throw std::runtime_error(describe(source.error()));
         return std::move(*source);
+    }
+
+    void settle(spi::Reader& reader) override {
+        if (layout_.mode != postgres::Mode::kStream) return;
+        EXPECT_TRUE(eventually(std::chrono::seconds(30), "the reader is on the stream", [&] {
+            spi::EventBatch none;
+            const Status status = reader.read({1000, std::size_t{1} << 20}, none);
+            EXPECT_TRUE(status.ok() && none.empty());
+            const auto path = reader.new_path();
+            return path && path->path == "stream";
+        }));
     }
 
     std::unique_ptr<SuiteTransaction> begin() override {
@@ -134,11 +149,16 @@ std::unique_ptr<SourceFixture> native() {
     return std::make_unique<PostgresFixture>(kNative);
 }
 
+std::unique_ptr<SourceFixture> streamed() {
+    return std::make_unique<PostgresFixture>(kStreamed);
+}
+
 std::unique_ptr<SourceFixture> marked() {
     return std::make_unique<PostgresFixture>(kMarked);
 }
 
 INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, testing::Values(native));
+INSTANTIATE_TEST_SUITE_P(PostgresStreamed, SourceSuite, testing::Values(streamed));
 INSTANTIATE_TEST_SUITE_P(PostgresMarked, SourceSuite, testing::Values(marked));
 
 }  // namespace

@@ -85,7 +85,9 @@ std::vector<std::string> SourceSuite::read_ids(spi::Reader& reader, std::size_t 
 }
 
 std::unique_ptr<spi::Reader> SourceSuite::reader() {
-    return value_of(source_->open_reader("default"));
+    auto reader = value_of(source_->open_reader("default"));
+    if (fixture_->unfinished_rows() == 0) fixture_->settle(*reader);
+    return reader;
 }
 
 std::unique_ptr<spi::Recorder> SourceSuite::recorder() {

@@ -50,6 +50,8 @@ class SourceFixture {
     virtual ~SourceFixture() = default;
     virtual SourceTraits traits() const = 0;
     virtual std::unique_ptr<spi::Source> open() = 0;
+    // Brings a reader of the empty table to the path that is to be tested.
+    virtual void settle(spi::Reader&) {}
     virtual std::unique_ptr<SuiteTransaction> begin() = 0;
     // A delayed event that is due.
     virtual void schedule_due(const SuiteEvent& event) = 0;

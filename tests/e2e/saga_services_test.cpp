@@ -279,27 +279,98 @@ TEST_F(SagaServices, NeverReserveOrChargeANegativeNumber) {
     })) << shop.logs();
 }
 
+// Keeps a copy of every message that reaches a mailbox, and can put them all there again.
+class Copies {
+  public:
+    explicit Copies(const Shop& shop) : shop_(shop) {
+        for (const char* side : kSides)
+            shop_.exec(side,
+                       "CREATE TABLE copies AS SELECT id, topic, key, headers, payload FROM "
+                       "outbox_mailbox LIMIT 0; CREATE TRIGGER copy AFTER INSERT ON "
+                       "outbox_mailbox BEGIN INSERT INTO copies VALUES (new.id, new.topic, "
+                       "new.key, new.headers, new.payload); END");
+    }
+    void send_again() const {
+        for (const char* side : kSides)
+            shop_.exec(side,
+                       "DROP TRIGGER IF EXISTS copy; INSERT INTO outbox_mailbox (id, topic, key, "
+                       "headers, payload) SELECT id, topic, key, headers, payload FROM copies");
+    }
+    static constexpr const char* kSides[] = {"inventory", "payment", "notification", "order"};
+
+  private:
+    const Shop& shop_;
+};
+
 TEST_F(SagaServices, ApplyARepeatOnceAndSendItsMailOnce) {
-    Shop shop;
-    for (const char* side : {"inventory", "payment", "notification", "order"})
-        shop.exec(
-            side,
-            "CREATE TABLE copies AS SELECT id, topic, key, headers, payload FROM "
-            "outbox_mailbox LIMIT 0; CREATE TRIGGER copy AFTER INSERT ON outbox_mailbox BEGIN "
-            "INSERT INTO copies VALUES (new.id, new.topic, new.key, new.headers, "
-            "new.payload); END");
+    const Shop shop;
+    const Copies copies(shop);
     for (int i = 0; i < 10; ++i) shop.order("u-" + std::to_string(i % 3));
     expect_books_balance(shop);
-    for (const char* side : {"inventory", "payment", "notification", "order"}) {
-        shop.exec(side, "DROP TRIGGER copy");
-        shop.exec(side,
-                  "INSERT INTO outbox_mailbox (id, topic, key, headers, payload) SELECT id, topic, "
-                  "key, headers, payload FROM copies");
-    }
+    copies.send_again();
     expect_books_balance(shop);
     EXPECT_EQ(shop.number("payment", "SELECT sum(spent_cents) FROM accounts"), 20'000);
     const Finished verified = shop.verify("order");
     EXPECT_NE(verified.out.find("repeats applied 0"), std::string::npos) << verified.out;
+}
+
+TEST_F(SagaServices, WithoutTheInboxARepeatIsSeenInTheAudit) {
+    const Shop shop;
+    const Copies copies(shop);
+    for (int i = 0; i < 4; ++i) shop.order();
+    expect_books_balance(shop);
+    for (const char* side : Copies::kSides) shop.exec(side, "DELETE FROM outbox_inbox");
+    copies.send_again();
+    ASSERT_TRUE(eventually(kDeadline, "all is settled", [&] { return shop.settled(); }))
+        << shop.logs();
+    const Finished audit = shop.audit();
+    EXPECT_EQ(audit.status.code, 1) << audit.out;
+    EXPECT_NE(audit.out.find("has its payment already"), std::string::npos) << audit.out;
+    EXPECT_EQ(shop.verify("order").status.code, 1) << "the journals show it, too";
+}
+
+TEST_F(SagaServices, TheAuditFindsEachKindOfFault) {
+    const Shop shop;
+    const std::string order = shop.order();
+    const std::string cancelled = shop.order("u-2", 1, "5.00", R"(,"currency":"USD")");
+    expect_books_balance(shop);
+    struct Case {
+        std::string side;
+        std::string damage;
+        std::string repair;
+        std::string fault;
+    };
+    const Case cases[] = {
+        {"payment", "UPDATE accounts SET spent_cents = spent_cents + 2000 WHERE user_id = 'u-1'",
+         "UPDATE accounts SET spent_cents = spent_cents - 2000 WHERE user_id = 'u-1'",
+         "account of u-1: charged 40.00, but payments of 20.00"},
+        {"payment", "UPDATE payments SET cents = 1999 WHERE state = 'PROCESSED'",
+         "UPDATE payments SET cents = 2000 WHERE state = 'PROCESSED'", "not the amount"},
+        {"payment", "UPDATE payments SET state = 'REFUNDED' WHERE state = 'PROCESSED'",
+         "UPDATE payments SET state = 'PROCESSED' WHERE state = 'REFUNDED'",
+         "is CONFIRMED, its reservation RESERVED, its payment REFUNDED"},
+        {"inventory", "UPDATE stock SET available = available - 1",
+         "UPDATE stock SET available = available + 1", "3 taken, but reservations of 2"},
+        {"inventory", "UPDATE reservations SET state = 'RESERVED' WHERE state = 'RELEASED'",
+         "UPDATE reservations SET state = 'RELEASED' WHERE order_id = '" + cancelled + "'",
+         "is CANCELLED, its reservation RESERVED"},
+        {"inventory", "UPDATE reservations SET order_id = 'other' WHERE state = 'RESERVED'",
+         "UPDATE reservations SET order_id = '" + order + "' WHERE order_id = 'other'",
+         "a reservation for no order: other"},
+        {"order", "UPDATE orders SET status = 'CREATED' WHERE status = 'CONFIRMED'",
+         "UPDATE orders SET status = 'CONFIRMED' WHERE status = 'CREATED'", "1 without an outcome"},
+        {"notification", "INSERT INTO mails VALUES ('never-sent', 'u-1', '')",
+         "DELETE FROM mails WHERE idempotency_key = 'never-sent'", "is noted but was not sent"},
+    };
+    for (const Case& broken : cases) {
+        shop.exec(broken.side, broken.damage);
+        const Finished audit = shop.audit();
+        EXPECT_EQ(audit.status.code, 1) << broken.damage;
+        EXPECT_NE(audit.out.find(broken.fault), std::string::npos) << broken.damage << "\n"
+                                                                   << audit.out;
+        shop.exec(broken.side, broken.repair);
+    }
+    expect_books_balance(shop);
 }
 
 }  // namespace

@@ -43,15 +43,18 @@ class PostgresStore : public Store {
                                     const outbox::IdempotentRequest& request,
                                     const AnswerFor& answer_for) override {
         auto connection = pool_.take();
-        auto unit = outbox::begin_unit_of_work(connection->handle());
-        const auto claim = outbox::claim_key(connection->handle(), request);
+        const auto claim = outbox::begin_and_claim_key(connection->handle(), request);
+        auto unit = outbox::join_unit_of_work(connection->handle());
         if (!claim.is_new) return claim.answer;
         OrderAggregate aggregate(details, order_by_);
         unit.track(aggregate, [&](OrderAggregate& order) { save(*connection, order); });
         unit.flush();
         outbox::IdempotentAnswer answer = answer_for(aggregate.order());
-        outbox::complete_key(connection->handle(), request, claim, answer);
-        commit_with_journal(unit, aggregate.entry(), journal_);
+        commit_with_journal(aggregate.entry(), journal_, [&] {
+            unit.commit([&] {
+                outbox::complete_key_and_commit(connection->handle(), request, claim, answer);
+            });
+        });
         return answer;
     }
 

@@ -47,9 +47,14 @@ std::vector<outbox::Event> OrderAggregate::take_events() const {
 }
 
 void commit_with_journal(outbox::UnitOfWork& unit, const JournalEntry& entry, Journal& journal) {
+    commit_with_journal(entry, journal, [&unit] { unit.commit(); });
+}
+
+void commit_with_journal(const JournalEntry& entry, Journal& journal,
+                         const std::function<void()>& commit) {
     journal.intent(entry);
     try {
-        unit.commit();
+        commit();
     } catch (const outbox::Error& error) {
         // A connection that broke leaves it open whether the transaction was committed.
         if (error.code() != outbox::ErrorCode::kConnectionLost) journal.rolled_back(entry);

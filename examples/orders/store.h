@@ -100,6 +100,10 @@ class OrderAggregate {
 /// Commits, with the journal told of the event before and after.
 void commit_with_journal(outbox::UnitOfWork& unit, const JournalEntry& entry, Journal& journal);
 
+/// The same for what is committed otherwise.
+void commit_with_journal(const JournalEntry& entry, Journal& journal,
+                         const std::function<void()>& commit);
+
 inline constexpr const char* kCancelReason = "as you asked";
 
 }  // namespace orders

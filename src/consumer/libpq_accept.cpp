@@ -96,17 +96,28 @@ std::string insert_into(PGconn* connection, const InboxTable& table) {
     return sql + values + ") ON CONFLICT DO NOTHING";
 }
 
+/// How one message is entered.
+struct Entry {
+    Entry(std::string_view consumer, const InboxEntry& message, std::int64_t now_us) {
+        consumer::require_id(message.id);
+        const auto time_us = consumer::microseconds(message.time);
+        carefully = consumer::may_be_quarantined(time_us, now_us);
+        params.text(consumer).text(message.id).number_or_null(time_us);
+    }
+    [[nodiscard]] const char* sql() const { return carefully ? kAcceptCarefully : kAccept; }
+    [[nodiscard]] bool is_new(const PgResult& result) const {
+        return carefully ? consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1)
+                         : changed_one(result);
+    }
+
+    bool carefully = false;
+    Params params;
+};
+
 bool enter(PGconn* transaction, std::string_view consumer, const InboxEntry& message,
            std::int64_t now_us) {
-    consumer::require_id(message.id);
-    const auto time_us = consumer::microseconds(message.time);
-    Params params;
-    params.text(consumer).text(message.id).number_or_null(time_us);
-    if (!consumer::may_be_quarantined(time_us, now_us)) {
-        return changed_one(run(transaction, params, kAccept, kEntering));
-    }
-    const PgResult row = run(transaction, params, kAcceptCarefully, kEntering);
-    return consumer::cell(row.get(), 0, 0) == std::string_view("\x01", 1);
+    const Entry entry(consumer, message, now_us);
+    return entry.is_new(run(transaction, entry.params, entry.sql(), kEntering));
 }
 
 }  // namespace
@@ -115,6 +126,14 @@ bool accept(PGconn* transaction, std::string_view consumer, std::string_view mes
             MessageTime message_time) {
     consumer::require_transaction(transaction, "accept");
     return enter(transaction, consumer, {message_id, message_time}, consumer::wall_clock_us());
+}
+
+bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string_view message_id,
+                      MessageTime message_time) {
+    consumer::require_idle(connection, "begin_and_accept");
+    const Entry entry(consumer, {message_id, message_time}, consumer::wall_clock_us());
+    const consumer::Step steps[] = {{"BEGIN", nullptr, false}, {entry.sql(), &entry.params, false}};
+    return entry.is_new(consumer::begun(connection, steps, kEntering));
 }
 
 bool accept(PGconn* transaction, const InboxTable& table, std::string_view consumer,

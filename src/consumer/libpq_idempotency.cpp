@@ -15,6 +15,10 @@ constexpr const char* kClaim =
     "$4::bigint * interval '1 second', $5::bigint * interval '1 millisecond')";
 constexpr const char* kComplete =
     "SELECT idempotency_complete($1, $2, $3::integer, $4::integer, $5::json, $6)";
+// Nothing of the transaction may be committed where the claim is another's.
+constexpr const char* kLeaseLostState = "OBK01";
+constexpr const char* kCompleteStrictly =
+    "SELECT idempotency_complete($1, $2, $3::integer, $4::integer, $5::json, $6, true)";
 constexpr const char* kRelease = "SELECT idempotency_release($1, $2, $3::integer)";
 
 consumer::PgResult run(PGconn* transaction, const consumer::Params& params, const char* sql) {
@@ -57,28 +61,41 @@ bool enter_adopted(PGconn* transaction, const IdempotentRequest& request,
     return std::string_view(PQcmdTuples(result.get())) == "1";
 }
 
-bool is_true(const consumer::PgResult& result) {
-    return consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1);
+/// The parameters of a claim.
+struct Claiming {
+    Claiming(const IdempotentRequest& request, const ClaimOptions& options)
+        : fingerprint(request_fingerprint(request)) {
+        params.text(request.scope).text(request.key).text(fingerprint).number(options.retention_s);
+        if (options.lease_ms > 0) {
+            params.number(options.lease_ms);
+        } else {
+            params.null();
+        }
+    }
+    Claiming(const Claiming&) = delete;
+    Claiming& operator=(const Claiming&) = delete;
+
+    const std::string fingerprint;
+    consumer::Params params;
+};
+
+/// The parameters of a completion.
+struct Completing {
+    Completing(const IdempotentRequest& request, const IdempotencyClaim& claim,
+               const IdempotentAnswer& answer) {
+        params.text(request.scope).text(request.key).number(claim.attempt).number(answer.status);
+        params.untyped(consumer::storable_headers(answer.headers));
+        params.bytes(std::string_view(answer.body));
+    }
+    consumer::Params params;
+};
+
+IdempotencyClaim without_key() {
+    return {.is_new = true, .attempt = 0, .answer = {}};
 }
 
-}  // namespace
-
-IdempotencyClaim claim_key(PGconn* transaction, const IdempotentRequest& request,
-                           const ClaimOptions& options) {
-    consumer::check_claim(options);
-    if (request.key.empty()) {
-        consumer::require_transaction(transaction, "claim_key");
-        return {.is_new = true, .attempt = 0, .answer = {}};
-    }
-    const std::string fingerprint = request_fingerprint(request);
-    consumer::Params params;
-    params.text(request.scope).text(request.key).text(fingerprint).number(options.retention_s);
-    if (options.lease_ms > 0) {
-        params.number(options.lease_ms);
-    } else {
-        params.null();
-    }
-    const auto row = run(transaction, params, kClaim);
+IdempotencyClaim claim_in(const consumer::PgResult& row, PGconn* transaction,
+                          const IdempotentRequest& request, const ClaimOptions& options) {
     const std::string_view state = consumer::cell(row.get(), 0, 0);
     IdempotencyClaim claim;
     claim.attempt =
@@ -101,14 +118,66 @@ IdempotencyClaim claim_key(PGconn* transaction, const IdempotentRequest& request
     return claim;
 }
 
+bool is_true(const consumer::PgResult& result) {
+    return consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1);
+}
+
+}  // namespace
+
+IdempotencyClaim claim_key(PGconn* transaction, const IdempotentRequest& request,
+                           const ClaimOptions& options) {
+    consumer::check_claim(options);
+    consumer::require_transaction(transaction, "claim_key");
+    if (request.key.empty()) return without_key();
+    const Claiming claiming(request, options);
+    return claim_in(run(transaction, claiming.params, kClaim), transaction, request, options);
+}
+
+IdempotencyClaim begin_and_claim_key(PGconn* connection, const IdempotentRequest& request,
+                                     const ClaimOptions& options) {
+    consumer::check_claim(options);
+    consumer::require_idle(connection, "begin_and_claim_key");
+    if (request.key.empty()) {
+        const consumer::Step begin{"BEGIN", nullptr, false};
+        consumer::begun(connection, {&begin, 1}, kDoing);
+        return without_key();
+    }
+    const Claiming claiming(request, options);
+    const consumer::Step steps[] = {{"BEGIN", nullptr, false}, {kClaim, &claiming.params, false}};
+    const consumer::PgResult row = consumer::begun(connection, steps, kDoing);
+    try {
+        return claim_in(row, connection, request, options);
+    } catch (...) {
+        const consumer::PgResult ended(PQexec(connection, "ROLLBACK"));
+        throw;
+    }
+}
+
 void complete_key(PGconn* transaction, const IdempotentRequest& request,
                   const IdempotencyClaim& claim, const IdempotentAnswer& answer) {
+    consumer::require_transaction(transaction, "complete_key");
     if (claim.attempt == 0) return;
-    const std::string headers = consumer::storable_headers(answer.headers);
-    consumer::Params params;
-    params.text(request.scope).text(request.key).number(claim.attempt).number(answer.status);
-    params.untyped(headers).bytes(std::string_view(answer.body));
-    if (!is_true(run(transaction, params, kComplete))) consumer::throw_lease_lost(request);
+    const Completing completing(request, claim, answer);
+    if (!is_true(run(transaction, completing.params, kComplete))) {
+        consumer::throw_lease_lost(request);
+    }
+}
+
+void complete_key_and_commit(PGconn* transaction, const IdempotentRequest& request,
+                             const IdempotencyClaim& claim, const IdempotentAnswer& answer) {
+    consumer::require_transaction(transaction, "complete_key_and_commit");
+    const Completing completing(request, claim, answer);
+    const consumer::Step steps[] = {{kCompleteStrictly, &completing.params, false},
+                                    {"COMMIT", nullptr, false}};
+    const std::span<const consumer::Step> all(steps);
+    const consumer::StepResults results =
+        consumer::run_together(transaction, claim.attempt == 0 ? all.subspan(1) : all, kDoing);
+    if (!results.error) return;
+    if (PQtransactionStatus(transaction) != PQTRANS_IDLE) {
+        const consumer::PgResult ended(PQexec(transaction, "ROLLBACK"));
+    }
+    if (results.error->backend_code == kLeaseLostState) consumer::throw_lease_lost(request);
+    throw Error(*results.error);
 }
 
 void release_key(PGconn* transaction, const IdempotentRequest& request,

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <utility>
 
-#include "consumer/mailbox_store.h"
+#include "core/sqlstate.h"
 
 namespace outbox::consumer {
 namespace {
@@ -16,18 +16,6 @@ constexpr const char* kSession =
     "SET client_min_messages = warning; SET standard_conforming_strings = on; "
     "SET client_connection_check_interval = '1s'; SET tcp_keepalives_idle = 5; "
     "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
-
-// "FATAL:  28P01: ..." -> "28P01": a failed connection tells its state only in the verbose text.
-std::string_view state_in(std::string_view message) {
-    constexpr std::size_t kStateSize = 5;
-    const auto at = message.find(":  ");
-    if (at == std::string_view::npos) return {};
-    const std::string_view rest = message.substr(at + 3);
-    if (rest.size() <= kStateSize || rest[kStateSize] != ':') return {};
-    const std::string_view state = rest.substr(0, kStateSize);
-    constexpr std::string_view kLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return state.find_first_not_of(kLetters) == std::string_view::npos ? state : std::string_view();
-}
 
 bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
                      std::chrono::steady_clock::time_point deadline) {
@@ -56,35 +44,12 @@ void check_postgres_url(const std::string& url) {
                     "characters");
 }
 
-const char* const kReportFigures =
-    "INSERT INTO outbox_inbox_stats "
-    "  (consumer, member, applied, repeats, failed, dead, lag) "
-    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint) "
-    "ON CONFLICT (consumer, member) DO UPDATE SET applied = excluded.applied, "
-    "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
-    "  lag = excluded.lag, updated_at = excluded.updated_at";
-
-Status report_figures(LibpqSession& session, std::string_view consumer, std::string_view member,
-                      const Figures& figures) {
-    Params params;
-    params.text(consumer).text(member);
-    params.number(static_cast<std::int64_t>(figures.applied));
-    params.number(static_cast<std::int64_t>(figures.repeats));
-    params.number(static_cast<std::int64_t>(figures.failed));
-    params.number(static_cast<std::int64_t>(figures.dead));
-    params.number_or_null(figures.lag);
-    // Not by `execute`: a role without the right to write figures must not lose its session.
-    const PgResult result = params.execute_prepared(session.connection(), "outbox_report");
-    if (succeeded(result.get())) return {};
-    return pg_error(session.connection(), result.get(), "writing outbox_inbox_stats");
-}
-
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
-                           std::span<const Statement> statements, const char* rights)
+                           std::vector<Statement> statements, std::string rights)
     : url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
-      prepared_(statements),
-      rights_(rights) {}
+      prepared_(std::move(statements)),
+      rights_(std::move(rights)) {}
 
 Status LibpqSession::connect() {
     if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
@@ -121,7 +86,8 @@ Status LibpqSession::open() {
         return {};
     }
     const std::string_view message = PQerrorMessage(connection);
-    ErrorInfo error = pg_error(state_in(message), message, "connecting to the consumer's database");
+    ErrorInfo error =
+        pg_error(sqlstate_in(message), message, "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
     return error;
 }
@@ -135,7 +101,7 @@ Status LibpqSession::set_up() {
             return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
         }
     }
-    const PgResult rights(PQexec(connection_.get(), rights_));
+    const PgResult rights(PQexec(connection_.get(), rights_.c_str()));
     if (!succeeded(rights.get())) {
         return pg_error(connection_.get(), rights.get(), "looking for rights");
     }
@@ -189,18 +155,54 @@ ErrorInfo LibpqSession::lost(ErrorInfo error) {
     return error;
 }
 
-Status LibpqSession::begin() {
+Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> steps,
+                                                       const char* doing) {
     error_state_.clear();
-    return run("BEGIN", "beginning a transaction");
+    std::vector<Step> all{{"BEGIN", nullptr, false}};
+    all.insert(all.end(), steps.begin(), steps.end());
+    return begun(run_together(connection_.get(), all, doing), 1);
+}
+
+// What came after the first `skip` statements.
+Result<std::vector<PgResult>> LibpqSession::begun(StepResults results, std::size_t skip) {
+    if (!results.error) {
+        results.done.erase(results.done.begin(),
+                           results.done.begin() + static_cast<std::ptrdiff_t>(skip));
+        return std::move(results.done);
+    }
+    const Status ended = end_transaction();
+    if (!ended.ok()) return ended;
+    return lost(*std::move(results.error));
+}
+
+LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> steps,
+                                                       const char* doing) {
+    if (Status status = may_commit(); !status.ok()) return {std::move(status), {}};
+    error_state_.clear();
+    std::vector<Step> all{{"COMMIT", nullptr, false}, {"BEGIN", nullptr, false}};
+    const std::size_t skip = all.size();
+    all.insert(all.end(), steps.begin(), steps.end());
+    StepResults results = run_together(connection_.get(), all, doing);
+    if (results.done.empty()) {
+        return {lost(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
+    }
+    return {Status(), begun(std::move(results), skip)};
 }
 
 Status LibpqSession::commit() {
+    if (Status status = may_commit(); !status.ok()) return status;
+    const PgResult result(PQexec(connection_.get(), "COMMIT"));
+    if (succeeded(result.get())) return {};
+    return lost(pg_error(connection_.get(), result.get(), "committing"));
+}
+
+Status LibpqSession::may_commit() {
     const auto handler_failed = [&](const std::string& what) {
         return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
     };
     switch (PQtransactionStatus(connection_.get())) {
         case PQTRANS_INTRANS:
-            break;
+            return {};
         case PQTRANS_INERROR: {
             ErrorInfo cause =
                 handler_failed("a statement of the handler failed and it went on: " + error_text_);
@@ -214,11 +216,9 @@ Status LibpqSession::commit() {
             disconnect();
             return handler_failed("the handler left a statement of its own running");
         case PQTRANS_UNKNOWN:
-            return end_transaction();
+            break;
     }
-    const PgResult result(PQexec(connection_.get(), "COMMIT"));
-    if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), "committing"));
+    return end_transaction();
 }
 
 Status LibpqSession::roll_back(ErrorInfo& cause) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <outbox/result.h>
 
@@ -23,8 +25,8 @@ class LibpqSession {
     };
 
     /// `statements` are prepared; `rights` is a query without rows when rights are missing.
-    LibpqSession(std::string url, int connect_timeout_s, std::span<const Statement> statements,
-                 const char* rights);
+    LibpqSession(std::string url, int connect_timeout_s, std::vector<Statement> statements,
+                 std::string rights);
 
     [[nodiscard]] PGconn* connection() const { return connection_.get(); }
     [[nodiscard]] bool connected() const { return connection_ != nullptr; }
@@ -37,9 +39,19 @@ class LibpqSession {
     Status connect();
     void disconnect() { connection_.reset(); }
 
-    Status begin();
+    /// BEGIN and these prepared statements in one round trip; gives their results. After an error
+    /// no transaction is open.
+    Result<std::vector<PgResult>> begin_with(std::span<const Step> steps, const char* doing);
     /// An error when the handler ended the transaction, or ignored an error that had ended it.
     Status commit();
+
+    struct Turn {
+        Status committed;
+        std::optional<Result<std::vector<PgResult>>> begun;
+    };
+    /// `commit` and `begin_with` in one round trip; begins only where the commit succeeded.
+    Turn commit_and_begin_with(std::span<const Step> steps, const char* doing);
+
     /// Rolls back after the handler threw `cause`, which is replaced by a conflict between
     /// transactions where the database said that there was one. An error: the session is lost.
     Status roll_back(ErrorInfo& cause);
@@ -52,6 +64,8 @@ class LibpqSession {
   private:
     Status open();
     Status set_up();
+    Status may_commit();
+    Result<std::vector<PgResult>> begun(StepResults results, std::size_t skip);
     Status run(const char* sql, const char* doing);
     ErrorInfo lost(ErrorInfo error);
     void watch_results();
@@ -59,19 +73,12 @@ class LibpqSession {
 
     std::string url_;
     int connect_timeout_s_;
-    std::span<const Statement> prepared_;
-    const char* rights_;
+    std::vector<Statement> prepared_;
+    std::string rights_;
     PgConnection connection_;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;
     std::string error_text_;
 };
-
-struct Figures;
-
-/// The statement "outbox_report", and its execution.
-extern const char* const kReportFigures;
-Status report_figures(LibpqSession& session, std::string_view consumer, std::string_view member,
-                      const Figures& figures);
 
 }  // namespace outbox::consumer

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace outbox::consumer {
 namespace {
@@ -141,10 +142,86 @@ PgResult Params::execute_prepared(PGconn* connection, const char* name) const {
                                    arrays.sizes.data(), arrays.formats.data(), kBinary));
 }
 
+bool Params::send(PGconn* connection, const char* sql) const {
+    const Arrays arrays(values_);
+    return PQsendQueryParams(connection, sql, arrays.count(), arrays.types.data(),
+                             arrays.data.data(), arrays.sizes.data(), arrays.formats.data(),
+                             kBinary) == 1;
+}
+
 bool Params::send_prepared(PGconn* connection, const char* name) const {
     const Arrays arrays(values_);
     return PQsendQueryPrepared(connection, name, arrays.count(), arrays.data.data(),
                                arrays.sizes.data(), arrays.formats.data(), kBinary) == 1;
+}
+
+void require_idle(PGconn* connection, const std::string& who) {
+    const PGTransactionStatusType status = PQtransactionStatus(connection);
+    if (status == PQTRANS_UNKNOWN) {
+        throw Error(ErrorCode::kConnectionLost, Advice::kRetryDestination,
+                    "the connection to PostgreSQL is broken: connect again");
+    }
+    if (status == PQTRANS_IDLE && PQpipelineStatus(connection) == PQ_PIPELINE_OFF) return;
+    throw Error(ErrorCode::kConflict, Advice::kStop,
+                who +
+                    " begins a transaction: end the one that is open, and fetch the results of "
+                    "every statement, first");
+}
+
+namespace {
+
+// The result of one statement of a pipeline; each is followed by a null.
+PgResult next_result(PGconn* connection) {
+    PgResult result(PQgetResult(connection));
+    if (result && PQresultStatus(result.get()) != PGRES_PIPELINE_SYNC) {
+        const PgResult end(PQgetResult(connection));
+    }
+    return result;
+}
+
+bool send_all(PGconn* connection, std::span<const Step> steps) {
+    const Params none;
+    for (const Step& step : steps) {
+        const Params& params = step.params == nullptr ? none : *step.params;
+        if (!(step.prepared ? params.send_prepared(connection, step.statement)
+                            : params.send(connection, step.statement))) {
+            return false;
+        }
+    }
+    return PQpipelineSync(connection) == 1;
+}
+
+}  // namespace
+
+StepResults run_together(PGconn* connection, std::span<const Step> steps, const char* doing) {
+    StepResults results;
+    if (PQenterPipelineMode(connection) != 1 || !send_all(connection, steps)) {
+        results.error = pg_error({}, PQerrorMessage(connection), doing);
+        return results;
+    }
+    while (PgResult result = next_result(connection)) {
+        if (PQresultStatus(result.get()) == PGRES_PIPELINE_SYNC) break;
+        if (succeeded(result.get())) {
+            results.done.push_back(std::move(result));
+        } else if (!results.error) {
+            results.error = pg_error(connection, result.get(), doing);
+        }
+        if (PQstatus(connection) != CONNECTION_OK) break;
+    }
+    if (PQexitPipelineMode(connection) != 1 && !results.error) {
+        results.error = pg_error({}, PQerrorMessage(connection), doing);
+    }
+    return results;
+}
+
+PgResult begun(PGconn* connection, std::span<const Step> steps, const char* doing) {
+    StepResults results = run_together(connection, steps, doing);
+    if (!results.error) return std::move(results.done.back());
+    const PGTransactionStatusType status = PQtransactionStatus(connection);
+    if (status == PQTRANS_INTRANS || status == PQTRANS_INERROR) {
+        const PgResult ended(PQexec(connection, "ROLLBACK"));
+    }
+    throw Error(*std::move(results.error));
 }
 
 }  // namespace outbox::consumer

@@ -42,7 +42,8 @@ class Params {
 
     [[nodiscard]] PgResult execute(PGconn* connection, const char* sql) const;
     [[nodiscard]] PgResult execute_prepared(PGconn* connection, const char* name) const;
-    /// Queues it in pipeline mode.
+    /// Queue it in pipeline mode.
+    [[nodiscard]] bool send(PGconn* connection, const char* sql) const;
     [[nodiscard]] bool send_prepared(PGconn* connection, const char* name) const;
 
   private:
@@ -63,5 +64,29 @@ class Params {
     };
     std::vector<Value> values_;
 };
+
+/// One of several statements for one round trip.
+struct Step {
+    const char* statement;
+    const Params* params = nullptr;
+    bool prepared = true;  ///< `statement` is a prepared statement's name, not SQL.
+};
+
+/// What became of them: those after one that fails are not run.
+struct StepResults {
+    std::vector<PgResult> done;
+    std::optional<ErrorInfo> error;  ///< Of the first that is not done.
+};
+
+/// Sends the statements together and waits for all their results. On an idle connection that is not
+/// in pipeline mode.
+StepResults run_together(PGconn* connection, std::span<const Step> steps, const char* doing);
+
+/// Throws `Error` unless the connection is idle and may begin a transaction.
+void require_idle(PGconn* connection, const std::string& who);
+
+/// Runs BEGIN and what follows it; gives the last result. After an exception no transaction is
+/// open.
+PgResult begun(PGconn* connection, std::span<const Step> steps, const char* doing);
 
 }  // namespace outbox::consumer

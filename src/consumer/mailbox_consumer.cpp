@@ -1,4 +1,3 @@
-#include <unistd.h>
 #include <utility>
 
 #include <outbox/consumer/mailbox.h>
@@ -40,12 +39,6 @@ void require(bool condition, const char* message) {
 }
 
 }  // namespace
-
-std::string member_name() {
-    char host[kMaxNameBytes + 1] = "";
-    static_cast<void>(::gethostname(host, sizeof host - 1));
-    return std::string(host) + "/" + std::to_string(::getpid());
-}
 
 MailboxOptions checked(MailboxOptions options) {
     if (options.consumer.empty()) options.consumer = options.mailbox;

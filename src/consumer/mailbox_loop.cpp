@@ -1,49 +1,18 @@
 #include "consumer/mailbox_loop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <unordered_set>
 #include <utility>
-
-#include "core/utf8.h"
 
 namespace outbox::consumer {
 namespace {
 
 constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
-constexpr std::size_t kMaxErrorBytes = 8'000;
-constexpr std::size_t kMaxRetriesAtOnce = 10;
-constexpr std::uint32_t kMaxConflicts = 20;    // then the attempt counts
-constexpr std::uint32_t kMaxLostSessions = 3;  // by one message in a row; then they count
-constexpr std::int64_t kRetryCheckUs = 1'000'000;
-constexpr std::int64_t kReportUs = 5'000'000;
-constexpr std::int64_t kReconnectBaseMs = 100;
-constexpr std::int64_t kReconnectMaxMs = 5'000;
-
-std::int64_t now_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 // An event without a key waits alone, so it has a name of its own.
 std::string failing_name(const spi::EventView& event) {
     return event.key.empty() ? "p" + std::to_string(event.position) : "k" + std::string(event.key);
-}
-
-Message message_of(const spi::EventView& event, std::uint32_t attempt) {
-    return {.id = event.id,
-            .topic = event.topic,
-            .key = event.key,
-            .payload = event.payload,
-            .headers_json = event.headers,
-            .position = event.position,
-            .attempt = attempt};
-}
-
-void bump(std::atomic<std::uint64_t>& counter) {
-    counter.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -55,7 +24,6 @@ MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
       options_(std::move(options)),
       janitor_(url, options_.connect_timeout_s, options_.inbox_retention_s) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
-    reconnect_ = {kReconnectBaseMs, kReconnectMaxMs, 1};
     idle_ms_ = options_.poll_busy_ms;
 }
 
@@ -74,9 +42,12 @@ void MailboxLoop::run() {
                 if (const auto error = janitor_.turn()) say(What::kPruneFailed, *error);
             }
             wait_after(*result);
+        } else if (result.error().advice == Advice::kStop) {
+            store_->disconnect();
+            throw Error(result.error());
         } else {
             now_down(result.error());
-            stop_.wait_ms(reconnect_.delay_us(++outages_, random_()) / 1000);
+            stop_.wait_ms(kReconnect.delay_us(++outages_, random_()) / 1000);
         }
     }
     next_report_us_ = 0;
@@ -106,8 +77,8 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
         look_again_ = true;
         return pass;
     }
-    if (Status status = retry_dead_letters(pass); !status.ok()) return status;
-    const bool due = earliest_due_us() <= now_us();
+    if (Status status = look_around(pass); !status.ok()) return status;
+    const bool due = earliest_due_us() <= steady_us();
     if (!due && failing_.size() >= options_.max_failing_keys) return pass;
     if (!due && !look_again_) {
         const Result<bool> news = store_->may_have_news();
@@ -125,7 +96,7 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
 // With too many failing messages only those that are due are read, so that none is added.
 Status MailboxLoop::read(bool& complete) {
     const bool only_due = failing_.size() >= options_.max_failing_keys;
-    const std::int64_t now = now_us();
+    const std::int64_t now = steady_us();
     Choice choice;
     std::vector<std::int64_t> asked;
     for (const auto& [name, failing] : failing_) {
@@ -180,7 +151,9 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
             }
         }
         if (waits(event)) continue;
-        switch (deal_with(event)) {
+        const bool next_alone = options_.transaction_size == 1 || i + 1 < singly_until;
+        const bool has_next = i + 1 < events.size() && next_alone;
+        switch (deal_with(event, has_next ? &events[i + 1] : nullptr)) {
             case Outcome::kDone:
                 ++pass.done;
                 [[fallthrough]];
@@ -195,18 +168,20 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
         }
         if (fatal_) break;
     }
-    return {};
+    return abandon_next();
 }
 
-Status MailboxLoop::retry_dead_letters(Pass& pass) {
-    const std::int64_t now = now_us();
-    if (now < next_retry_check_us_) return {};
-    next_retry_check_us_ = now + kRetryCheckUs;
+// Once in a while: has the database been migrated, are there dead letters to be tried again?
+Status MailboxLoop::look_around(Pass& pass) {
+    const std::int64_t now = steady_us();
+    if (now < next_look_us_) return {};
+    next_look_us_ = now + kKeepUs;
+    if (Status status = store_->check_version(); !status.ok()) return status;
     spi::EventBatch letters;
     if (Status status = store_->fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
         return status;
     }
-    if (letters.size() == kMaxRetriesAtOnce) next_retry_check_us_ = now;
+    if (letters.size() == kMaxRetriesAtOnce) next_look_us_ = now;
     return go_through(letters, pass);
 }
 
@@ -215,7 +190,7 @@ bool MailboxLoop::waits(const spi::EventView& event) const {
     const auto found = failing_.find(failing_name(event));
     if (found == failing_.end()) return false;
     // What lies behind a failing message waits for it, however long ago that one became due.
-    return found->second.position != event.position || found->second.due_us > now_us();
+    return found->second.position != event.position || found->second.due_us > steady_us();
 }
 
 std::int64_t MailboxLoop::earliest_due_us() const {
@@ -256,15 +231,16 @@ bool MailboxLoop::deal_with_all(std::span<const spi::EventView> events, Pass& pa
     for (std::size_t i = 0; i < events.size(); ++i) {
         if ((*taken)[i] == Taken::kGone) continue;
         ++pass.done;
-        const bool is_new = (*taken)[i] == Taken::kNew;
-        bump(is_new ? applied_ : repeats_);
         const Message message = message_of(events[i], 1);
-        say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+        say(tally_.count((*taken)[i]), {}, &message);
     }
     return true;
 }
 
-MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event) {
+// `next`: the message that probably comes after this one, so that its transaction may begin
+// together with this one's commit.
+MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
+                                            const spi::EventView* next) {
     std::uint32_t attempts = 0;
     if (event.position != 0 && !failing_.empty()) {
         const auto found = failing_.find(failing_name(event));
@@ -273,32 +249,29 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event) {
         }
     }
     const Message message = message_of(event, attempts + 1);
-    const Attempt attempt = apply(event, message);
+    const Attempt attempt = apply(event, message, next);
     if (!attempt.status.ok()) return failed(event, message, attempt);
     if (event.position != 0 && !failing_.empty()) failing_.erase(failing_name(event));
     lost_times_ = 0;
     if (attempt.taken == Taken::kGone) return Outcome::kGone;
-    const bool is_new = attempt.taken == Taken::kNew;
-    bump(is_new ? applied_ : repeats_);
-    say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+    say(tally_.count(attempt.taken), {}, &message);
     return Outcome::kDone;
 }
 
-MailboxLoop::Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message) {
+MailboxLoop::Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message,
+                                        const spi::EventView* next) {
     for (std::uint32_t conflicts = 0;; ++conflicts) {
-        Attempt attempt = try_once(event, message);
-        if (attempt.status.ok() || attempt.status.error().code != ErrorCode::kConflict ||
-            attempt.status.error().advice != Advice::kRetryEvent || conflicts == kMaxConflicts) {
-            return attempt;
-        }
-        bump(conflicts_);
+        Attempt attempt = try_once(event, message, next);
+        if (!is_conflict(attempt.status) || conflicts == kMaxConflicts) return attempt;
+        bump(tally_.conflicts);
         stop_.wait_ms(conflicts);
     }
 }
 
-MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Message& message) {
+MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Message& message,
+                                           const spi::EventView* next) {
     Attempt attempt;
-    const Result<Taken> begun = store_->begin(event);
+    const Result<Taken> begun = begin(event);
     if (!begun.ok()) {
         attempt.status = begun.status();
         return attempt;
@@ -316,23 +289,38 @@ MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Me
             return attempt;
         }
     }
-    attempt.status = store_->commit();
+    attempt.status = commit(next);
     return attempt;
 }
 
-std::optional<ErrorInfo> MailboxLoop::call_handler(std::span<const Message> messages) const {
-    std::string what;
-    try {
-        handler_(messages);
-        return std::nullopt;
-    } catch (const Error& error) {
-        return error.info();
-    } catch (const std::exception& error) {
-        what = error.what();
-    } catch (...) {
-        what = "an exception that is no std::exception";
+Result<Taken> MailboxLoop::begin(const spi::EventView& event) {
+    if (begun_ && begun_->position == event.position) {
+        return std::exchange(begun_, std::nullopt)->taken;
     }
-    return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, {}, std::move(what)};
+    if (Status status = abandon_next(); !status.ok()) return status;
+    return event.position == 0 ? store_->begin_retry(event.id) : store_->begin(event);
+}
+
+Status MailboxLoop::commit(const spi::EventView* next) {
+    if (next == nullptr || next->position == 0 || waits(*next) || stop_.requested()) {
+        return store_->commit();
+    }
+    MailboxStore::Turn turn = store_->commit_and_begin(*next);
+    if (turn.begun) begun_ = {next->position, *std::move(turn.begun)};
+    return std::move(turn.committed);
+}
+
+// Rolls back the transaction that was begun for a message which is not dealt with after all.
+Status MailboxLoop::abandon_next() {
+    if (!begun_) return {};
+    const bool is_open = begun_->taken.ok();
+    begun_.reset();
+    ErrorInfo none;
+    return is_open ? store_->roll_back(none) : Status();
+}
+
+std::optional<ErrorInfo> MailboxLoop::call_handler(std::span<const Message> messages) const {
+    return thrown_by([&] { handler_(messages); });
 }
 
 MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Message& message,
@@ -350,7 +338,7 @@ MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Mess
         say(What::kRetry, error, &message);
         return wait_longer(event, message.attempt - 1);
     }
-    bump(failed_);
+    bump(tally_.failed);
     const bool last = event.position == 0 || error.advice == Advice::kDeadLetter ||
                       retry_.exhausted(message.attempt);
     if (last) return give_up(event, message, message.attempt, error);
@@ -368,12 +356,14 @@ bool MailboxLoop::loses_the_session(const spi::EventView& event, const Attempt& 
 
 MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Message& message,
                                           std::uint32_t attempts, const ErrorInfo& error) {
-    const std::string text = to_storable_text(describe(error), kMaxErrorBytes);
+    const std::string text = storable(error);
     // The failure may have cost the session. Burying needs no hold on the mailbox: it removes a row
     // that is there or does nothing.
     Status buried = store_->connect();
     if (buried.ok()) {
-        buried = store_->bury(event, {attempts, error_code_name(error.code), text});
+        const Burial burial{attempts, error_code_name(error.code), text};
+        buried = event.position == 0 ? store_->bury_again(event.id, burial)
+                                     : store_->bury(event, burial);
     }
     if (!buried.ok()) {
         const Outcome outcome = wait_longer(event, attempts);
@@ -384,7 +374,7 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
         say(What::kRetry, buried.error(), &message);
         return outcome;
     }
-    bump(dead_);
+    bump(tally_.dead);
     if (event.position != 0) failing_.erase(failing_name(event));
     say(What::kDeadLetter, error, &message);
     return Outcome::kDone;
@@ -398,25 +388,20 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     failing.keyed = !event.key.empty();
     failing.position = event.position;
     failing.attempts = attempts;
-    failing.due_us = now_us() + retry_.delay_us(++failing.tries, random_());
+    failing.due_us = steady_us() + retry_.delay_us(++failing.tries, random_());
     return Outcome::kWaits;
 }
 
 // Only when they have changed: a quiet consumer writes nothing.
 void MailboxLoop::report_figures() {
-    const std::int64_t now = now_us();
+    const std::int64_t now = steady_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
-    const ConsumerCounters seen = counters();
+    const Figures seen = tally_.figures(std::nullopt);
     const std::uint64_t sum = seen.applied + seen.repeats + seen.failed + seen.dead;
     if (sum == reported_sum_) return;
     // Figures are worth no error: the next ones replace them.
-    const Status status = store_->report({.applied = seen.applied,
-                                          .repeats = seen.repeats,
-                                          .failed = seen.failed,
-                                          .dead = seen.dead,
-                                          .lag = std::nullopt});
-    if (status.ok()) reported_sum_ = sum;
+    if (store_->report(seen).ok()) reported_sum_ = sum;
 }
 
 void MailboxLoop::wait_after(const Pass& pass) {
@@ -428,7 +413,7 @@ void MailboxLoop::wait_after(const Pass& pass) {
         stop_.wait_ms(options_.poll_idle_ms);
         return;
     }
-    const std::int64_t until_due_us = std::max<std::int64_t>(0, earliest_due_us() - now_us());
+    const std::int64_t until_due_us = std::max<std::int64_t>(0, earliest_due_us() - steady_us());
     stop_.wait_ms(std::min(idle_ms_, until_due_us / 1000 + 1));
     idle_ms_ = std::min(idle_ms_ * 2, options_.poll_idle_ms);
 }
@@ -454,14 +439,6 @@ void MailboxLoop::now_up(bool active) {
 
 void MailboxLoop::say(What what, const ErrorInfo& error, const Message* message) const {
     if (options_.on_report) options_.on_report({what, error, message});
-}
-
-ConsumerCounters MailboxLoop::counters() const noexcept {
-    return {.applied = applied_.load(std::memory_order_relaxed),
-            .repeats = repeats_.load(std::memory_order_relaxed),
-            .failed = failed_.load(std::memory_order_relaxed),
-            .dead = dead_.load(std::memory_order_relaxed),
-            .conflicts = conflicts_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace outbox::consumer

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
+#include "consumer/applying.h"
 #include "consumer/janitor.h"
 #include "consumer/mailbox_store.h"
 #include "consumer/stop_signal.h"
@@ -35,7 +35,7 @@ class MailboxLoop {
     void run();
     std::size_t drain();
     void stop() noexcept { stop_.request(); }
-    [[nodiscard]] ConsumerCounters counters() const noexcept;
+    [[nodiscard]] ConsumerCounters counters() const noexcept { return tally_.read(); }
 
   private:
     using What = ConsumerReport::What;
@@ -67,16 +67,20 @@ class MailboxLoop {
 
     Result<Pass> pass();
     Status go_through(const spi::EventBatch& batch, Pass& pass);
-    Status retry_dead_letters(Pass& pass);
+    Status look_around(Pass& pass);
     Status read(bool& complete);
     void forget_missing(const std::vector<std::int64_t>& asked, bool all_read);
 
     bool deal_with_all(std::span<const spi::EventView> events, Pass& pass);
     [[nodiscard]] std::size_t applicable_together(std::span<const spi::EventView> events) const;
-    Outcome deal_with(const spi::EventView& event);
-    Attempt apply(const spi::EventView& event, const Message& message);
-    Attempt try_once(const spi::EventView& event, const Message& message);
-    std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
+    Outcome deal_with(const spi::EventView& event, const spi::EventView* next);
+    Attempt apply(const spi::EventView& event, const Message& message, const spi::EventView* next);
+    Attempt try_once(const spi::EventView& event, const Message& message,
+                     const spi::EventView* next);
+    Result<Taken> begin(const spi::EventView& event);
+    Status commit(const spi::EventView* next);
+    Status abandon_next();
+    [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
     Outcome failed(const spi::EventView& event, const Message& message, const Attempt& attempt);
     bool loses_the_session(const spi::EventView& event, const Attempt& attempt);
     Outcome give_up(const spi::EventView& event, const Message& message, std::uint32_t attempts,
@@ -97,13 +101,12 @@ class MailboxLoop {
     MailboxOptions options_;
     Janitor janitor_;
     core::RetryPolicy retry_;
-    core::RetryPolicy reconnect_;
     StopSignal stop_;
     std::mt19937_64 random_{std::random_device{}()};
 
     spi::EventBatch batch_;
     std::unordered_map<std::string, Failing> failing_;
-    std::int64_t next_retry_check_us_ = 0;
+    std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;
     std::uint64_t reported_sum_ = 0;
     std::int64_t idle_ms_ = 0;
@@ -116,11 +119,14 @@ class MailboxLoop {
     Status down_;
     std::optional<ErrorInfo> fatal_;
 
-    std::atomic<std::uint64_t> applied_{0};
-    std::atomic<std::uint64_t> repeats_{0};
-    std::atomic<std::uint64_t> failed_{0};
-    std::atomic<std::uint64_t> dead_{0};
-    std::atomic<std::uint64_t> conflicts_{0};
+    Tally tally_;
+
+    /// The transaction of the message after the one that was committed, where it is open already.
+    struct Begun {
+        std::int64_t position;
+        Result<Taken> taken;
+    };
+    std::optional<Begun> begun_;
 };
 
 /// The options with their defaults filled in. Throws `Error` kConfigInvalid/stop.

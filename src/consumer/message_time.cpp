@@ -109,6 +109,11 @@ void require_id(std::string_view message_id) {
         throw Error(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
                     "the message's id holds a NUL, which no database stores");
     }
+    if (message_id.size() > kMaxIdBytes) {
+        throw Error(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
+                    "the message's id has " + std::to_string(message_id.size()) +
+                        " bytes; an id has at most 255");
+    }
     if (!message_id.empty()) return;
     throw Error(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
                 "the message has no id, so a repeat could not be told from a new one");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -57,7 +58,9 @@ Status quarantine_unless(std::string_view message_id, std::string_view consumer,
 
 [[nodiscard]] std::optional<std::int64_t> microseconds(const MessageTime& time);
 
-/// Throws `Error` kInvalidEvent for a message without an id.
+constexpr std::size_t kMaxIdBytes = 255;
+
+/// Throws `Error` kInvalidEvent for what is no id: nothing, a NUL in it, more than `kMaxIdBytes`.
 void require_id(std::string_view message_id);
 
 }  // namespace outbox::consumer

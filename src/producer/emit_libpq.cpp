@@ -66,10 +66,11 @@ PgResult run(PGconn* connection, const char* doing, const std::string& sql,
 
 class LibpqTransaction final : public UnitOfWorkTransaction {
   public:
-    LibpqTransaction(PGconn* connection, const EmitOptions& options)
-        : connection_(connection), options_(options) {}
+    LibpqTransaction(PGconn* connection, const EmitOptions& options, bool joins)
+        : connection_(connection), options_(options), joins_(joins) {}
 
     void begin() override {
+        if (joins_) return require_open_transaction(connection_, "joining a transaction");
         const auto status = PQtransactionStatus(connection_);
         if (status != PQTRANS_IDLE && status != PQTRANS_UNKNOWN) {
             throw Error(ErrorCode::kConflict, Advice::kStop,
@@ -107,6 +108,7 @@ class LibpqTransaction final : public UnitOfWorkTransaction {
   private:
     PGconn* connection_;
     EmitOptions options_;
+    bool joins_;
 };
 
 }  // namespace
@@ -140,7 +142,11 @@ void lock_keys(pg_conn* transaction, std::span<const std::string> keys) {
 }
 
 UnitOfWork begin_unit_of_work(pg_conn* connection, const EmitOptions& options) {
-    return UnitOfWork(std::make_unique<LibpqTransaction>(connection, options));
+    return UnitOfWork(std::make_unique<LibpqTransaction>(connection, options, false));
+}
+
+UnitOfWork join_unit_of_work(pg_conn* transaction, const EmitOptions& options) {
+    return UnitOfWork(std::make_unique<LibpqTransaction>(transaction, options, true));
 }
 
 }  // namespace outbox

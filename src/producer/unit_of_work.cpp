@@ -51,9 +51,13 @@ void UnitOfWork::save_and_emit() {
 }
 
 void UnitOfWork::commit() {
+    commit([this] { transaction_->commit(); });
+}
+
+void UnitOfWork::commit(const std::function<void()>& commit_transaction) {
     flush();
     failed_ = true;
-    transaction_->commit();
+    commit_transaction();
     transaction_.reset();
 }
 

@@ -82,10 +82,12 @@ TEST_P(InboxSuite, TakesAnyTextAsAnId) {
     db_->exec("COMMIT");
 }
 
-TEST_P(InboxSuite, RefusesToRememberOutsideATransactionOrWithoutAnId) {
+TEST_P(InboxSuite, RefusesToRememberOutsideATransactionOrWhatIsNoId) {
     EXPECT_EQ(code_of([&] { db_->accept("stock", "id-1"); }), ErrorCode::kNoTransaction);
     db_->exec(backend_->begin());
     EXPECT_EQ(code_of([&] { db_->accept("stock", ""); }), ErrorCode::kInvalidEvent);
+    EXPECT_EQ(code_of([&] { db_->accept("stock", std::string(256, 'x')); }),
+              ErrorCode::kInvalidEvent);
     db_->exec("ROLLBACK");
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox"), "0");
 }
@@ -462,6 +464,41 @@ TEST_P(InboxSuite, RunPicksUpWhatArrivesAndFinishesTheMessageInHandOnStop) {
     may_finish = true;
     running.stop();
     EXPECT_THAT(effects(), ElementsAre("first", "second"));
+}
+
+// Whatever the newer version means by its tables, this one does not know it.
+TEST_P(InboxSuite, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileItRuns) {
+    const auto migrate_on = [&] {
+        db_->exec(
+            "INSERT INTO outbox_migrations (side, version, name, checksum) "
+            "VALUES ('consumer', 99, 'of_tomorrow', 'x')");
+    };
+    auto member = consumer();
+    std::optional<ErrorInfo> ended;
+    std::thread running([&] {
+        try {
+            member.run();
+        } catch (const Error& error) {
+            ended = error.info();
+        }
+    });
+    put("before", "k");
+    const bool applied =
+        bool(eventually(20s, "the message is applied", [&] { return waiting() == "0"; }));
+    migrate_on();
+    // Ends by itself: a `stop` would hide that it does not.
+    running.join();
+    ASSERT_TRUE(applied);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->code, ErrorCode::kMigrationRefused);
+    EXPECT_EQ(ended->advice, Advice::kStop);
+    EXPECT_THAT(ended->message, HasSubstr("migration 99"));
+    put("after", "k");
+    auto late = consumer();
+    EXPECT_EQ(code_of([&] { late.run(); }), ErrorCode::kMigrationRefused);
+    EXPECT_EQ(code_of([&] { late.drain(); }), ErrorCode::kMigrationRefused);
+    EXPECT_EQ(waiting(), "1");
+    EXPECT_THAT(effects(), ElementsAre("before"));
 }
 
 TEST_P(InboxSuite, TwoMembersApplyEachMessageOnceAndKeepTheOrderOfKeys) {

@@ -42,41 +42,29 @@ class KeySession {
     }
 };
 
-struct PgKeySession final : KeySession {
-    explicit PgKeySession(const std::string& url) : pg(url) {}
-    std::vector<Database::Row> query(const std::string& sql) override { return pg.query(sql); }
+template <typename Connection>
+struct KeySessionOn final : KeySession {
+    KeySessionOn(const std::string& where, std::string begin_with)
+        : connection(where), begin_sql(std::move(begin_with)) {}
+    std::vector<Database::Row> query(const std::string& sql) override {
+        return connection.query(sql);
+    }
     IdempotencyClaim claim(const IdempotentRequest& request, const ClaimOptions& options) override {
-        return claim_key(pg.handle(), request, options);
+        return claim_key(connection.handle(), request, options);
     }
     void complete(const IdempotentRequest& request, const IdempotencyClaim& claim,
                   const IdempotentAnswer& answer) override {
-        complete_key(pg.handle(), request, claim, answer);
+        complete_key(connection.handle(), request, claim, answer);
     }
     void release(const IdempotentRequest& request, const IdempotencyClaim& claim) override {
-        release_key(pg.handle(), request, claim);
+        release_key(connection.handle(), request, claim);
     }
-    void begin() override { pg.exec("BEGIN"); }
-    Pg pg;
+    void begin() override { connection.exec(begin_sql); }
+    Connection connection;
+    std::string begin_sql;
 };
-
-struct SqliteKeySession final : KeySession {
-    explicit SqliteKeySession(const std::string& path) : sqlite(path) {
-        sqlite.exec("PRAGMA busy_timeout = 20000");
-    }
-    std::vector<Database::Row> query(const std::string& sql) override { return sqlite.query(sql); }
-    IdempotencyClaim claim(const IdempotentRequest& request, const ClaimOptions& options) override {
-        return claim_key(sqlite.handle(), request, options);
-    }
-    void complete(const IdempotentRequest& request, const IdempotencyClaim& claim,
-                  const IdempotentAnswer& answer) override {
-        complete_key(sqlite.handle(), request, claim, answer);
-    }
-    void release(const IdempotentRequest& request, const IdempotencyClaim& claim) override {
-        release_key(sqlite.handle(), request, claim);
-    }
-    void begin() override { sqlite.exec("BEGIN IMMEDIATE"); }
-    Sqlite sqlite;
-};
+using PgKeySession = KeySessionOn<Pg>;
+using SqliteKeySession = KeySessionOn<Sqlite>;
 
 class IdempotencyKey : public testing::TestWithParam<Backend> {
   protected:
@@ -89,9 +77,11 @@ class IdempotencyKey : public testing::TestWithParam<Backend> {
     }
     std::unique_ptr<KeySession> connect() const {
         if (GetParam() == Backend::kPostgres)
-            return std::make_unique<PgKeySession>(database_->url());
-        return std::make_unique<SqliteKeySession>(
-            static_cast<const SqliteDatabase&>(*database_).path());
+            return std::make_unique<PgKeySession>(database_->url(), "BEGIN");
+        auto session = std::make_unique<SqliteKeySession>(
+            static_cast<const SqliteDatabase&>(*database_).path(), "BEGIN IMMEDIATE");
+        session->exec("PRAGMA busy_timeout = 20000");
+        return session;
     }
     static IdempotentRequest request(std::string_view key = "key-1",
                                      std::string_view body = R"({"amount":1})",
@@ -528,6 +518,105 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsServeAnyLanguage) {
     EXPECT_EQ(repeat[4], "{}");
     EXPECT_EQ(claim(*other, "g")[0], "mismatch");
     EXPECT_EQ(db_->value("SELECT idempotency_complete('u', 'k', 1, 500)"), "f");
+}
+
+class IdempotencyInTwoTrips : public IdempotencyKey {
+  protected:
+    PGconn* connection() { return static_cast<PgKeySession&>(*db_).connection.handle(); }
+    // Claim with BEGIN, completion with COMMIT.
+    IdempotentAnswer work_in_two_trips(const IdempotentRequest& request,
+                                       const ClaimOptions& options = {}) {
+        const auto claim = begin_and_claim_key(connection(), request, options);
+        if (!claim.is_new) {
+            db_->exec("ROLLBACK");
+            return claim.answer;
+        }
+        db_->exec("INSERT INTO effects VALUES ('" + std::string(request.key) + "')");
+        complete_key_and_commit(connection(), request, claim, created());
+        return created();
+    }
+    ErrorInfo error_of(const std::function<void()>& call) {
+        try {
+            call();
+        } catch (const Error& error) {
+            return error.info();
+        }
+        ADD_FAILURE() << "nothing was thrown";
+        return {};
+    }
+    bool is_idle() { return PQtransactionStatus(connection()) == PQTRANS_IDLE; }
+};
+INSTANTIATE_TEST_SUITE_P(Database, IdempotencyInTwoTrips, testing::Values(Backend::kPostgres),
+                         [](const auto& test) { return backend_name(test.param); });
+
+TEST_P(IdempotencyInTwoTrips, ARepeatGetsTheStoredAnswerAndDoesNothing) {
+    EXPECT_EQ(work_in_two_trips(request()).what, What::kFirst);
+    EXPECT_TRUE(is_idle());
+    const IdempotentAnswer repeat = work_in_two_trips(request());
+    EXPECT_EQ(repeat.what, What::kRepeat);
+    EXPECT_EQ(repeat.body, created().body);
+    EXPECT_EQ(repeat.headers, created().headers);
+    EXPECT_EQ(work_in_two_trips(request("key-1", "{}")).status, 422);
+    EXPECT_EQ(effects(), "1");
+    // The one-by-one calls know the same keys.
+    EXPECT_EQ(work(*db_, request()).what, What::kRepeat);
+}
+
+TEST_P(IdempotencyInTwoTrips, ARequestWithoutAKeyIsATransactionLikeAnyOther) {
+    EXPECT_EQ(work_in_two_trips(request("")).what, What::kFirst);
+    EXPECT_EQ(work_in_two_trips(request("")).what, What::kFirst);
+    EXPECT_EQ(effects(), "2");
+    EXPECT_EQ(db_->value("SELECT count(*) FROM outbox_idempotency"), "0");
+}
+
+TEST_P(IdempotencyInTwoTrips, NothingIsCommittedWhereTheClaimIsAnothersByNow) {
+    ClaimOptions leased;
+    leased.lease_ms = 60'000;
+    const auto first = begin_and_claim_key(connection(), request(), leased);
+    db_->exec("COMMIT");
+    db_->exec("UPDATE outbox_idempotency SET lease_until = '-infinity'");
+    db_->begin();
+    EXPECT_TRUE(db_->claim(request(), leased).is_new);
+    db_->exec("COMMIT");
+    db_->begin();
+    db_->exec("INSERT INTO effects VALUES ('late')");
+    const ErrorInfo error =
+        error_of([&] { complete_key_and_commit(connection(), request(), first, created("late")); });
+    EXPECT_EQ(error.code, ErrorCode::kConflict);
+    EXPECT_EQ(error.advice, Advice::kStop);
+    EXPECT_THAT(error.message, HasSubstr("lease"));
+    EXPECT_TRUE(is_idle());
+    EXPECT_EQ(effects(), "0");
+}
+
+TEST_P(IdempotencyInTwoTrips, ADeferredConstraintThatRefusesLeavesNoClaim) {
+    db_->exec(
+        "ALTER TABLE effects ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED; "
+        "INSERT INTO effects VALUES ('key-1')");
+    EXPECT_EQ(error_of([&] { work_in_two_trips(request()); }).backend_code, "23505");
+    EXPECT_TRUE(is_idle());
+    EXPECT_EQ(db_->value("SELECT count(*) FROM outbox_idempotency"), "0");
+    db_->exec("DELETE FROM effects");
+    EXPECT_EQ(work_in_two_trips(request()).what, What::kFirst);
+}
+
+TEST_P(IdempotencyInTwoTrips, BeginsOnlyOnAnIdleConnectionAndLeavesItIdleAfterAnError) {
+    db_->begin();
+    EXPECT_EQ(error_of([&] { begin_and_claim_key(connection(), request()); }).code,
+              ErrorCode::kConflict);
+    db_->exec("ROLLBACK");
+    EXPECT_EQ(
+        error_of([&] { complete_key_and_commit(connection(), request(), {}, created()); }).code,
+        ErrorCode::kNoTransaction);
+    ClaimOptions adopted;
+    adopted.adopted.table = "no_such_table";
+    EXPECT_EQ(error_of([&] { begin_and_claim_key(connection(), request(), adopted); }).code,
+              ErrorCode::kNoSuchTable);
+    EXPECT_TRUE(is_idle());
+    db_->exec("DROP TABLE outbox_idempotency");
+    EXPECT_EQ(error_of([&] { begin_and_claim_key(connection(), request()); }).code,
+              ErrorCode::kNoSuchTable);
+    EXPECT_TRUE(is_idle());
 }
 
 TEST_P(IdempotencyOnPostgres, AKeyThatTheAdoptedColumnsDoNotTakeIsNamed) {

@@ -8,43 +8,92 @@
 namespace outbox::test {
 namespace {
 
-MigrateOptions consumer_side() {
-    MigrateOptions options;
-    options.side = MigrationSide::kConsumer;
-    return options;
-}
-
-class PostgresInbox final : public InboxBackend {
+// What a test or a handler does with a database's own connection. `Owner`: Pg or Sqlite.
+template <typename Owner, typename Handle>
+class SessionOn final : public InboxBackend::Session {
   public:
-    PostgresInbox() {
-        migrate(database_.url(), consumer_side());
-        Pg(database_.url())
-            .exec(
-                "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, "
-                "key text)");
+    using Row = InboxBackend::Row;
+
+    SessionOn(Handle* connection, std::unique_ptr<Owner> owner)
+        : connection_(connection), owner_(std::move(owner)) {}
+
+    std::vector<Row> query(const std::string& sql) override {
+        return Owner::query(connection_, sql);
+    }
+    bool accept(std::string_view consumer, std::string_view id, MessageTime time) override {
+        return outbox::accept(connection_, consumer, id, time);
+    }
+    bool accept(const InboxTable& table, std::string_view consumer, std::string_view id) override {
+        return outbox::accept(connection_, table, consumer, id);
+    }
+    std::vector<bool> accept_batch(std::string_view consumer,
+                                   std::span<const InboxEntry> messages) override {
+        return outbox::accept_batch(connection_, consumer, messages);
+    }
+    SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
+                                   std::int64_t sequence) override {
+        return outbox::accept_sequence(connection_, consumer, key, sequence);
+    }
+    std::optional<std::int64_t> next_offset(std::string_view consumer) override {
+        return outbox::next_offset(connection_, consumer, "t", 3);
+    }
+    bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
+                       std::int64_t next) override {
+        return outbox::accept_offset(connection_, consumer, "t", 3, expected, next);
+    }
+
+  private:
+    Handle* connection_;
+    std::unique_ptr<Owner> owner_;
+};
+
+template <typename Owner, typename Handle>
+class InboxOn : public InboxBackend {
+  public:
+    InboxOn(std::string url, std::string where) : url_(std::move(url)), where_(std::move(where)) {
+        MigrateOptions consumer_side;
+        consumer_side.side = MigrationSide::kConsumer;
+        migrate(url_, consumer_side);
+        Owner(where_).exec(effects_table());
     }
     std::unique_ptr<Session> connect() override {
-        auto owner = std::make_unique<Pg>(database_.url());
-        PGconn* connection = owner->handle();
-        return std::make_unique<PgSession>(connection, std::move(owner));
+        auto owner = std::make_unique<Owner>(where_);
+        Handle* connection = owner->handle();
+        return std::make_unique<SessionOn<Owner, Handle>>(connection, std::move(owner));
     }
+
+  protected:
+    static std::string effects_table() {
+        return std::is_same_v<Owner, Pg>
+                   ? "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, "
+                     "key text)"
+                   : "CREATE TABLE effects (seq INTEGER PRIMARY KEY, id text, key text)";
+    }
+    // The suite's handler for the adapter's.
+    template <typename Applies>
+    static auto on_session(Applies handler) {
+        return [handler = std::move(handler)](Handle* transaction, const auto& what) {
+            SessionOn<Owner, Handle> session(transaction, nullptr);
+            handler(session, what);
+        };
+    }
+
+    const std::string url_;
+    const std::string where_;  // what the test's own connections are made with
+};
+
+class PostgresInbox final : public InboxOn<Pg, PGconn> {
+  public:
+    PostgresInbox() : PostgresInbox(PostgresDatabase().url()) {}
+    explicit PostgresInbox(const std::string& url) : InboxOn(url, url) {}
+
     MailboxConsumer consumer(Handler handler, MailboxOptions options) override {
-        return libpq_mailbox_consumer(
-            database_.url(),
-            [handler = std::move(handler)](PGconn* transaction, const Message& message) {
-                PgSession session(transaction, nullptr);
-                handler(session, message);
-            },
-            std::move(options));
+        return libpq_mailbox_consumer(url_, LibpqHandler(on_session(std::move(handler))),
+                                      std::move(options));
     }
     MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) override {
-        return libpq_mailbox_consumer(
-            database_.url(),
-            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
-                PgSession session(transaction, nullptr);
-                handler(session, messages);
-            },
-            std::move(options));
+        return libpq_mailbox_consumer(url_, LibpqBatchHandler(on_session(std::move(handler))),
+                                      std::move(options));
     }
     std::string raise_floor(const std::string& consumer, std::chrono::hours back) const override {
         return "INSERT INTO outbox_inbox_floor AS f VALUES ('" + consumer +
@@ -56,72 +105,26 @@ class PostgresInbox final : public InboxBackend {
         static PostgresDatabase empty;
         return libpq_mailbox_consumer(empty.url(), [](PGconn*, const Message&) {});
     }
-
-  private:
-    struct PgSession final : Session {
-        PgSession(PGconn* c, std::unique_ptr<Pg> o) : connection(c), owner(std::move(o)) {}
-        std::vector<Row> query(const std::string& sql) override {
-            return Pg::query(connection, sql);
-        }
-        bool accept(std::string_view consumer, std::string_view id, MessageTime time) override {
-            return outbox::accept(connection, consumer, id, time);
-        }
-        bool accept(const InboxTable& table, std::string_view consumer,
-                    std::string_view id) override {
-            return outbox::accept(connection, table, consumer, id);
-        }
-        std::vector<bool> accept_batch(std::string_view consumer,
-                                       std::span<const InboxEntry> messages) override {
-            return outbox::accept_batch(connection, consumer, messages);
-        }
-        SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
-                                       std::int64_t sequence) override {
-            return outbox::accept_sequence(connection, consumer, key, sequence);
-        }
-        std::optional<std::int64_t> next_offset(std::string_view consumer) override {
-            return outbox::next_offset(connection, consumer, "t", 3);
-        }
-        bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
-                           std::int64_t next) override {
-            return outbox::accept_offset(connection, consumer, "t", 3, expected, next);
-        }
-        PGconn* connection;
-        std::unique_ptr<Pg> owner;
-    };
-    PostgresDatabase database_;
 };
 
-class SqliteInbox final : public InboxBackend {
+class SqliteInbox final : public InboxOn<Sqlite, sqlite3> {
   public:
-    SqliteInbox() {
-        migrate(database_.url(), consumer_side());
-        Sqlite(database_.path())
-            .exec("CREATE TABLE effects (seq INTEGER PRIMARY KEY, id text, key text)");
-    }
+    explicit SqliteInbox(
+        std::unique_ptr<SqliteDatabase> database = std::make_unique<SqliteDatabase>())
+        : InboxOn(database->url(), database->path()), database_(std::move(database)) {}
+
     std::unique_ptr<Session> connect() override {
-        auto owner = std::make_unique<Sqlite>(database_.path());
-        owner->exec("PRAGMA busy_timeout = 20000");
-        sqlite3* connection = owner->handle();
-        return std::make_unique<SqliteSession>(connection, std::move(owner));
+        auto session = InboxOn::connect();
+        session->exec("PRAGMA busy_timeout = 20000");
+        return session;
     }
     MailboxConsumer consumer(Handler handler, MailboxOptions options) override {
-        return sqlite_mailbox_consumer(
-            database_.url(),
-            [handler = std::move(handler)](sqlite3* transaction, const Message& message) {
-                SqliteSession session(transaction, nullptr);
-                handler(session, message);
-            },
-            std::move(options));
+        return sqlite_mailbox_consumer(url_, SqliteHandler(on_session(std::move(handler))),
+                                       std::move(options));
     }
     MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) override {
-        return sqlite_mailbox_consumer(
-            database_.url(),
-            [handler = std::move(handler)](sqlite3* transaction,
-                                           std::span<const Message> messages) {
-                SqliteSession session(transaction, nullptr);
-                handler(session, messages);
-            },
-            std::move(options));
+        return sqlite_mailbox_consumer(url_, SqliteBatchHandler(on_session(std::move(handler))),
+                                       std::move(options));
     }
     std::string raise_floor(const std::string& consumer, std::chrono::hours back) const override {
         return "INSERT INTO outbox_inbox_floor VALUES ('" + consumer +
@@ -135,37 +138,7 @@ class SqliteInbox final : public InboxBackend {
     }
 
   private:
-    struct SqliteSession final : Session {
-        SqliteSession(sqlite3* c, std::unique_ptr<Sqlite> o) : connection(c), owner(std::move(o)) {}
-        std::vector<Row> query(const std::string& sql) override {
-            return Sqlite::query(connection, sql);
-        }
-        bool accept(std::string_view consumer, std::string_view id, MessageTime time) override {
-            return outbox::accept(connection, consumer, id, time);
-        }
-        bool accept(const InboxTable& table, std::string_view consumer,
-                    std::string_view id) override {
-            return outbox::accept(connection, table, consumer, id);
-        }
-        std::vector<bool> accept_batch(std::string_view consumer,
-                                       std::span<const InboxEntry> messages) override {
-            return outbox::accept_batch(connection, consumer, messages);
-        }
-        SequenceResult accept_sequence(std::string_view consumer, std::string_view key,
-                                       std::int64_t sequence) override {
-            return outbox::accept_sequence(connection, consumer, key, sequence);
-        }
-        std::optional<std::int64_t> next_offset(std::string_view consumer) override {
-            return outbox::next_offset(connection, consumer, "t", 3);
-        }
-        bool accept_offset(std::string_view consumer, std::optional<std::int64_t> expected,
-                           std::int64_t next) override {
-            return outbox::accept_offset(connection, consumer, "t", 3, expected, next);
-        }
-        sqlite3* connection;
-        std::unique_ptr<Sqlite> owner;
-    };
-    SqliteDatabase database_;
+    std::unique_ptr<SqliteDatabase> database_;
     SqliteDatabase empty_;
 };
 

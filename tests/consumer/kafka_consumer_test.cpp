@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <outbox/adapters/libpq_kafka.h>
+#include <outbox/adapters/sqlite_kafka.h>
 #include <outbox/producer/migrate.h>
 
 #include "tests/consumer/database.h"
@@ -59,19 +60,28 @@ class Writer {
     rd_kafka_t* handle_;
 };
 
-class KafkaConsumerTest : public testing::Test {
+class KafkaConsumerTest : public testing::TestWithParam<Backend> {
   protected:
-    KafkaConsumerTest() : url_(shared_postgres().create_database()) {
+    // What a handler gets, whatever the database: a way to run SQL in the open transaction.
+    using Transaction = std::function<void(const std::string& sql)>;
+    using Handler = std::function<void(const Transaction& transaction, const Message& message)>;
+
+    KafkaConsumerTest() : database_(make_database(GetParam())) {
         static std::atomic<int> topics = 0;
         topic_ = "t-" + std::to_string(::getpid()) + "-" + std::to_string(++topics);
         create_topic(shared_kafka().bootstrap(), topic_, 4);
+        prepare(*database_);
+        db_ = database_->connect();
+    }
+    static void prepare(const Database& database) {
         MigrateOptions side;
         side.side = MigrationSide::kConsumer;
-        migrate(url_, side);
-        db_ = std::make_unique<Pg>(url_);
-        db_->exec(
-            "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, "
-            "key text, payload text, member text)");
+        migrate(database.url(), side);
+        const bool postgres = database.url().starts_with("postgres");
+        database.connect()->exec(
+            std::string("CREATE TABLE effects (seq ") +
+            (postgres ? "bigint GENERATED ALWAYS AS IDENTITY" : "INTEGER PRIMARY KEY") +
+            ", id text, key text, payload text, member text, n bigint)");
     }
     KafkaConsumerOptions options() {
         KafkaConsumerOptions made;
@@ -87,12 +97,40 @@ class KafkaConsumerTest : public testing::Test {
         };
         return made;
     }
-    static void apply(PGconn* transaction, const Message& message) {
-        Pg::query(transaction, "INSERT INTO effects (id, key, payload) VALUES ('" +
-                                   std::string(message.id) + "', '" + std::string(message.key) +
-                                   "', '" + std::string(message.payload) + "')");
+    static KafkaConsumer consumer(const Database& database, Handler handler,
+                                  const KafkaConsumerOptions& options) {
+        if (database.url().starts_with("postgres")) {
+            return libpq_kafka_consumer(
+                database.url(),
+                [handler](PGconn* connection, const Message& message) {
+                    handler([&](const std::string& sql) { Pg::query(connection, sql); }, message);
+                },
+                options);
+        }
+        return sqlite_kafka_consumer(
+            database.url(),
+            [handler](sqlite3* connection, const Message& message) {
+                handler([&](const std::string& sql) { Sqlite::query(connection, sql); }, message);
+            },
+            options);
+    }
+    KafkaConsumer consumer(Handler handler, const KafkaConsumerOptions& options) {
+        return consumer(*database_, std::move(handler), options);
+    }
+    static void apply(const Transaction& transaction, const Message& message) {
+        transaction("INSERT INTO effects (id, key, payload) VALUES ('" + std::string(message.id) +
+                    "', '" + std::string(message.key) + "', '" + std::string(message.payload) +
+                    "')");
     }
     long long effects() { return db_->number("SELECT count(*) FROM effects"); }
+    long long distinct_effects() { return db_->number("SELECT count(DISTINCT id) FROM effects"); }
+    // Effects made after a later one of their key; payloads are numbers that rise in each key.
+    long long out_of_order() {
+        return db_->number(
+            "SELECT count(*) FROM (SELECT CAST(payload AS integer) n, lag(CAST(payload AS "
+            "integer)) OVER (PARTITION BY key ORDER BY seq) before FROM effects) o "
+            "WHERE before > n");
+    }
     std::vector<std::string> ids_of(const std::string& key) {
         std::vector<std::string> out;
         for (const auto& row :
@@ -118,6 +156,7 @@ class KafkaConsumerTest : public testing::Test {
                   } catch (const Error& error) {
                       error_ = error.info();
                   }
+                  ended_ = true;
               }) {}
         ~Running() { stop(); }
         void stop() {
@@ -126,23 +165,34 @@ class KafkaConsumerTest : public testing::Test {
         }
         KafkaConsumer& operator*() { return consumer_; }
         KafkaConsumer* operator->() { return &consumer_; }
+        // After `ended`.
         const std::optional<ErrorInfo>& error() const { return error_; }
+        bool ended() const { return ended_; }
 
       private:
         KafkaConsumer consumer_;
         std::optional<ErrorInfo> error_;
+        std::atomic<bool> ended_ = false;
         std::thread thread_;
     };
 
-    std::string url_;
+    std::unique_ptr<Database> database_;
+    std::unique_ptr<Database::Connection> db_;
     std::string topic_;
-    std::unique_ptr<Pg> db_;
     Writer writer_;
     std::mutex mutex_;
     std::vector<std::pair<What, std::string>> reports_;
 };
 
-TEST_F(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsOffsets) {
+INSTANTIATE_TEST_SUITE_P(Databases, KafkaConsumerTest,
+                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         [](const auto& test) { return backend_name(test.param); });
+
+class KafkaConsumerOnPostgres : public KafkaConsumerTest {};
+INSTANTIATE_TEST_SUITE_P(Database, KafkaConsumerOnPostgres, testing::Values(Backend::kPostgres),
+                         [](const auto& test) { return backend_name(test.param); });
+
+TEST_P(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsOffsets) {
     constexpr int kKeys = 7;
     constexpr int kRecords = 350;
     for (int i = 0; i < kRecords; ++i) {
@@ -152,33 +202,29 @@ TEST_F(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsO
     }
     writer_.flush();
     {
-        Running member(libpq_kafka_consumer(url_, apply, options()));
+        Running member(consumer(apply, options()));
         ASSERT_TRUE(eventually(60s, "all are applied or dropped", [&] {
             return member->counters().applied + member->counters().repeats == kRecords * 6 / 5;
         }));
         EXPECT_EQ(member->counters().repeats, kRecords / 5U);
     }
     EXPECT_EQ(effects(), kRecords);
-    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT payload::int n, lag(payload::int) OVER "
-                          "(PARTITION BY key ORDER BY seq) before FROM effects) o "
-                          "WHERE before > n"),
-              0);
+    EXPECT_EQ(out_of_order(), 0);
     // A second start finds nothing to do: the offsets are the group's.
     writer_.write(topic_, "last", "k-0");
     writer_.flush();
-    Running again(libpq_kafka_consumer(url_, apply, options()));
+    Running again(consumer(apply, options()));
     ASSERT_TRUE(
         eventually(60s, "the last is applied", [&] { return again->counters().applied == 1; }));
     EXPECT_EQ(again->counters().repeats, 0U);
 }
 
-TEST_F(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
+TEST_P(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
     writer_.write(topic_, "id-1", "k", "payload");
     writer_.flush();
     std::atomic<bool> seen = false;
-    Running member(libpq_kafka_consumer(
-        url_,
-        [&](PGconn*, const Message& message) {
+    Running member(consumer(
+        [&](const Transaction&, const Message& message) {
             EXPECT_EQ(message.id, "id-1");
             EXPECT_EQ(message.key, "k");
             EXPECT_EQ(message.topic, topic_);
@@ -191,7 +237,7 @@ TEST_F(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
     EXPECT_TRUE(eventually(30s, "it is handed over", [&] { return seen.load(); }));
 }
 
-TEST_F(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters) {
+TEST_P(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters) {
     for (const char* id : {"poison", "behind"}) writer_.write(topic_, id, "slow");
     writer_.write(topic_, "", "no-id");
     for (int i = 0; i < 20; ++i) {
@@ -199,9 +245,8 @@ TEST_F(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters
     }
     writer_.flush();
     std::atomic<bool> healed = false;
-    Running member(libpq_kafka_consumer(
-        url_,
-        [&](PGconn* transaction, const Message& message) {
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
             apply(transaction, message);
             if (message.id == "poison" && !healed) throw std::runtime_error("no stock");
         },
@@ -219,13 +264,13 @@ TEST_F(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters
                                HasSubstr("no header id")));
     healed = true;
     db_->exec(
-        "UPDATE outbox_inbox_dead_letters SET retry_requested_at = now() "
+        "UPDATE outbox_inbox_dead_letters SET retry_requested_at = CURRENT_TIMESTAMP "
         "WHERE message_id = 'poison'");
     ASSERT_TRUE(eventually(30s, "the dead letter is applied", [&] { return effects() == 22; }));
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
 }
 
-TEST_F(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwice) {
+TEST_P(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwice) {
     constexpr int kRecords = 4'000;
     constexpr int kKeys = 50;
     for (int i = 0; i < kRecords; ++i) {
@@ -236,7 +281,7 @@ TEST_F(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwic
     const auto start = [&](const std::string& name) {
         return std::make_unique<Process>(
             ProcessOptions{.command = {KAFKA_MEMBER, shared_kafka().bootstrap(), "stock", topic_,
-                                       url_, name, "500"}});
+                                       database_->url(), name, "500"}});
     };
     const auto by = [&](const std::string& member) {
         return db_->number("SELECT count(*) FROM effects WHERE member = '" + member + "'");
@@ -245,53 +290,51 @@ TEST_F(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwic
     auto survivor = start("b");
     ASSERT_TRUE(
         eventually(60s, "both apply records", [&] { return by("a") > 50 && by("b") > 50; }));
-    ASSERT_TRUE(eventually(30s, "a transaction of the doomed one is under way", [&] {
-        return db_->number(
-                   "SELECT count(*) FROM pg_stat_activity WHERE datname = "
-                   "current_database() AND state = 'idle in transaction'") > 0;
-    }));
+    if (GetParam() == Backend::kPostgres) {
+        ASSERT_TRUE(eventually(30s, "a transaction of the doomed one is under way", [&] {
+            return db_->number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                       "current_database() AND state = 'idle in transaction'") > 0;
+        }));
+    }
     doomed->kill(SIGKILL);
     ASSERT_TRUE(
         eventually(120s, "the survivor applies the rest", [&] { return effects() >= kRecords; }));
     EXPECT_EQ(survivor->stop(), (ExitStatus{0, 0})) << survivor->stderr_text();
     EXPECT_EQ(effects(), kRecords);
-    EXPECT_EQ(db_->number("SELECT count(DISTINCT id) FROM effects"), kRecords);
-    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT payload::int n, lag(payload::int) OVER "
-                          "(PARTITION BY key ORDER BY seq) before FROM effects) o "
-                          "WHERE before > n"),
-              0);
+    EXPECT_EQ(distinct_effects(), kRecords);
+    EXPECT_EQ(out_of_order(), 0);
 }
 
-TEST_F(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppliedTwice) {
+TEST_P(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppliedTwice) {
     constexpr int kRecords = 2'000;
     for (int i = 0; i < kRecords; ++i) {
         writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % 20));
     }
     writer_.flush();
-    Running first(libpq_kafka_consumer(url_, apply, options()));
+    Running first(consumer(apply, options()));
     ASSERT_TRUE(eventually(60s, "it began", [&] { return first->counters().applied > 100; }));
-    Running second(libpq_kafka_consumer(url_, apply, options()));
+    Running second(consumer(apply, options()));
     ASSERT_TRUE(
         eventually(60s, "the second got partitions", [&] { return reported(What::kActive) >= 2; }));
     first.stop();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == kRecords; }));
     second.stop();
     EXPECT_EQ(effects(), kRecords);
-    EXPECT_EQ(db_->number("SELECT count(DISTINCT id) FROM effects"), kRecords);
+    EXPECT_EQ(distinct_effects(), kRecords);
     EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
 }
 
-TEST_F(KafkaConsumerTest, ASlowHandlerKeepsItsPartitions) {
+TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
     auto slow = options();
     slow.kafka = {{"session.timeout.ms", "6000"}, {"max.poll.interval.ms", "6000"}};
     slow.max_in_flight = 2;
     slow.transaction_size = 1;
     for (int i = 0; i < 6; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
     writer_.flush();
-    Running member(libpq_kafka_consumer(
-        url_,
-        [&](PGconn* transaction, const Message& message) {
-            if (message.id == "id-0") Pg::query(transaction, "SELECT pg_sleep(8)");
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id == "id-0") transaction("SELECT pg_sleep(8)");
             apply(transaction, message);
         },
         slow));
@@ -300,14 +343,13 @@ TEST_F(KafkaConsumerTest, ASlowHandlerKeepsItsPartitions) {
     EXPECT_EQ(reported(What::kStandby), 0);
 }
 
-TEST_F(KafkaConsumerTest, GoesOnWhenTheDatabaseComesBackAndCountsNothing) {
+TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) {
     PostgresServer server;
-    const std::string url = server.create_database();
-    migrate(url);
-    Pg(url).exec("CREATE TABLE effects (id text, key text, payload text)");
+    const PostgresDatabase database(server);
+    prepare(database);
     writer_.write(topic_, "before", "k");
     writer_.flush();
-    Running member(libpq_kafka_consumer(url, apply, options()));
+    Running member(consumer(database, apply, options()));
     ASSERT_TRUE(
         eventually(60s, "the first is applied", [&] { return member->counters().applied == 1; }));
     server.stop(PostgresServer::Stop::kImmediate);
@@ -319,10 +361,10 @@ TEST_F(KafkaConsumerTest, GoesOnWhenTheDatabaseComesBackAndCountsNothing) {
     ASSERT_TRUE(
         eventually(60s, "all are applied", [&] { return member->counters().applied == 51; }));
     EXPECT_EQ(member->counters().failed, 0U);
-    EXPECT_EQ(Pg(url).number("SELECT count(DISTINCT id) FROM effects"), 51);
+    EXPECT_EQ(Pg(database.url()).number("SELECT count(DISTINCT id) FROM effects"), 51);
 }
 
-TEST_F(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
+TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
     auto by_offset = options();
     by_offset.mode = Mode::kOffset;
     by_offset.exactly_once_wire = true;
@@ -334,7 +376,7 @@ TEST_F(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
         auto chosen = by_offset;
         chosen.group = group;
         chosen.consumer = "stock";
-        Running member(libpq_kafka_consumer(url_, apply, chosen));
+        Running member(consumer(apply, chosen));
         EXPECT_TRUE(eventually(60s, "all are applied", [&] { return effects() >= count; }));
     };
     run_until("first", 100);
@@ -347,30 +389,170 @@ TEST_F(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
     EXPECT_EQ(db_->number("SELECT sum(next_offset) FROM outbox_inbox_offsets"), 101);
 }
 
-TEST_F(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) {
+TEST_P(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) {
     auto both = options();
     both.mode = Mode::kInboxAndOffset;
     for (const char* id : {"a", "b", "a", "c", "b"}) writer_.write(topic_, id, "k");
     writer_.flush();
-    Running member(libpq_kafka_consumer(url_, apply, both));
+    Running member(consumer(apply, both));
     ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
         return member->counters().applied + member->counters().repeats == 5;
     }));
     EXPECT_THAT(ids_of("k"), ElementsAre("a", "b", "c"));
 }
 
-TEST_F(KafkaConsumerTest, AHandlerThatSaysStopEndsTheRunWithItsError) {
+TEST_P(KafkaConsumerTest, AHandlerThatSaysStopEndsTheRunWithItsError) {
     writer_.write(topic_, "id-1", "k");
     writer_.flush();
-    Running member(libpq_kafka_consumer(
-        url_,
-        [](PGconn*, const Message&) {
+    Running member(consumer(
+        [](const Transaction&, const Message&) {
             throw Error(ErrorCode::kTableShape, Advice::kStop, "unknown schema version 9");
         },
         options()));
-    ASSERT_TRUE(eventually(60s, "it stopped", [&] { return member.error().has_value(); }));
+    ASSERT_TRUE(eventually(60s, "it stopped", [&] { return member.ended(); }));
+    ASSERT_TRUE(member.error().has_value());
     EXPECT_THAT(member.error()->message, HasSubstr("unknown schema version 9"));
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 0);
+}
+
+// ---- bad input ----
+
+TEST_P(KafkaConsumerTest, WhatCannotBeReadGoesToTheDeadLettersAtOnceAndDelaysNoOther) {
+    writer_.write(topic_, "newer", "k", R"({"schema_version":9})");
+    writer_.write(topic_, "broken", "k", "{");
+    writer_.write(topic_, "behind", "k", "{}");
+    writer_.write(topic_, "other", "o", "{}");
+    writer_.flush();
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            const auto refuse = [](const std::string& why) {
+                throw Error(ErrorCode::kHandlerFailed, Advice::kDeadLetter, why);
+            };
+            if (message.payload == "{") refuse("the payload is not JSON");
+            if (message.payload != "{}") refuse("unknown schema version 9");
+            apply(transaction, message);
+        },
+        options()));
+    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
+        return member->counters().applied == 2 && member->counters().dead == 2;
+    }));
+    EXPECT_THAT(ids_of("k"), ElementsAre("behind"));
+    EXPECT_EQ(member->counters().failed, 2U) << "one attempt each";
+    const auto cause = [&](const std::string& id) {
+        return db_->value("SELECT error FROM outbox_inbox_dead_letters WHERE message_id = '" + id +
+                          "'");
+    };
+    EXPECT_THAT(cause("newer"), HasSubstr("unknown schema version 9"));
+    EXPECT_THAT(cause("broken"), HasSubstr("not JSON"));
+}
+
+TEST_P(KafkaConsumerTest, AKeyOfTenKilobytesIsAKeyAndAnIdOfTenKilobytesIsADeadLetter) {
+    const std::string key(10'240, 'k');
+    for (const char* id : {"a", "b"}) writer_.write(topic_, id, key);
+    writer_.write(topic_, std::string(10'240, 'i'), "long-id");
+    writer_.write(topic_, "poison", key);
+    writer_.flush();
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id == "poison") {
+                throw Error(ErrorCode::kHandlerFailed, Advice::kDeadLetter, "no");
+            }
+            apply(transaction, message);
+        },
+        options()));
+    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
+        return member->counters().applied == 2 && member->counters().dead == 2;
+    }));
+    EXPECT_THAT(ids_of(key), ElementsAre("a", "b"));
+    EXPECT_EQ(db_->value("SELECT key FROM outbox_inbox_dead_letters WHERE message_id = 'poison'"),
+              key);
+    EXPECT_THAT(db_->value("SELECT error FROM outbox_inbox_dead_letters WHERE key = 'long-id'"),
+                testing::AllOf(HasSubstr("OB_INVALID_EVENT"), HasSubstr("10240 bytes"),
+                               HasSubstr("at most 255")));
+}
+
+TEST_P(KafkaConsumerTest, TwoConsumersWithOneNameInDifferentGroupsApplyEachRecordOnceTogether) {
+    constexpr int kRecords = 300;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % 9));
+    }
+    writer_.flush();
+    auto first_options = options();
+    auto second_options = options();
+    first_options.consumer = second_options.consumer = "stock";
+    second_options.group = "of the same name";
+    Running first(consumer(apply, first_options));
+    Running second(consumer(apply, second_options));
+    const auto done = [](Running& member) {
+        return member->counters().applied + member->counters().repeats;
+    };
+    ASSERT_TRUE(eventually(90s, "both have read all",
+                           [&] { return done(first) == kRecords && done(second) == kRecords; }));
+    EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(distinct_effects(), kRecords);
+}
+
+TEST_P(KafkaConsumerTest, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileItRuns) {
+    Running member(consumer(apply, options()));
+    writer_.write(topic_, "before", "k");
+    writer_.flush();
+    ASSERT_TRUE(eventually(60s, "it is applied", [&] { return effects() == 1; }));
+    db_->exec(
+        "INSERT INTO outbox_migrations (side, version, name, checksum) "
+        "VALUES ('consumer', 99, 'of_tomorrow', 'x')");
+    ASSERT_TRUE(eventually(30s, "it ended", [&] { return member.ended(); }));
+    ASSERT_TRUE(member.error().has_value());
+    EXPECT_EQ(member.error()->code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(member.error()->message, HasSubstr("migration 99"));
+    try {
+        consumer(apply, options()).run();
+        ADD_FAILURE() << "it ran";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kMigrationRefused);
+    }
+}
+
+// A commit that a crash of the server undoes must not have moved Kafka's offset.
+TEST_P(KafkaConsumerOnPostgres, CommitsDurablyWhateverTheDatabasesDefault) {
+    db_->exec(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', "
+        "current_database()); END $$");
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message&) {
+            transaction(
+                "INSERT INTO effects (payload) SELECT current_setting('synchronous_commit')");
+        },
+        options()));
+    ASSERT_TRUE(eventually(60s, "it is applied", [&] { return effects() == 1; }));
+    EXPECT_EQ(db_->value("SELECT payload FROM effects"), "on");
+}
+
+TEST_P(KafkaConsumerOnPostgres, UnderSerializableAConflictRunsTheTransactionAgain) {
+    db_->exec("CREATE TABLE counted (n int); INSERT INTO counted VALUES (0)");
+    db_->exec(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = "
+        "serializable', current_database()); END $$");
+    constexpr int kRecords = 60;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i));
+    }
+    writer_.flush();
+    auto singly = options();
+    singly.transaction_size = 1;
+    singly.workers = 4;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            transaction("SELECT n FROM counted");
+            transaction("UPDATE counted SET n = n + 1");
+            apply(transaction, message);
+        },
+        singly));
+    ASSERT_TRUE(eventually(90s, "all are applied", [&] { return effects() == kRecords; }));
+    EXPECT_EQ(db_->number("SELECT n FROM counted"), kRecords);
+    EXPECT_EQ(member->counters().dead, 0U);
 }
 
 TEST(KafkaConsumerOptions, RefusesWhatWouldBreakExactlyOnceAndNamesWhatIsWrong) {

@@ -6,25 +6,55 @@
 #include <iostream>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include <outbox/adapters/libpq_kafka.h>
+#include <outbox/adapters/sqlite_kafka.h>
 
 namespace {
 
 outbox::KafkaConsumer* running = nullptr;
 
-void insert_effect(PGconn* transaction, const outbox::Message& message, const std::string& member) {
-    const std::string id(message.id);
-    const std::string key(message.key);
-    const std::string payload(message.payload);
-    const char* values[] = {id.c_str(), key.c_str(), payload.c_str(), member.c_str()};
-    PGresult* result = PQexecParams(transaction,
-                                    "INSERT INTO effects (id, key, payload, member) "
-                                    "VALUES ($1, $2, $3, $4)",
-                                    4, nullptr, values, nullptr, nullptr, 0);
+constexpr const char* kInsert =
+    "INSERT INTO effects (id, key, payload, member, n) VALUES ($1, $2, $3, $4, CAST($5 AS bigint))";
+
+std::vector<std::string> values_of(const outbox::Message& message, const std::string& member) {
+    return {std::string(message.id), std::string(message.key), std::string(message.payload), member,
+            message.header("n").value_or("0")};
+}
+
+void insert_effect(PGconn* transaction, const std::vector<std::string>& values) {
+    std::vector<const char*> texts;
+    for (const std::string& value : values) texts.push_back(value.c_str());
+    PGresult* result = PQexecParams(transaction, kInsert, static_cast<int>(texts.size()), nullptr,
+                                    texts.data(), nullptr, nullptr, 0);
     const bool ok = PQresultStatus(result) == PGRES_COMMAND_OK;
     PQclear(result);
     if (!ok) throw std::runtime_error(PQerrorMessage(transaction));
+}
+
+void insert_effect(sqlite3* transaction, const std::vector<std::string>& values) {
+    sqlite3_stmt* insert = nullptr;
+    sqlite3_prepare_v2(transaction, kInsert, -1, &insert, nullptr);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        sqlite3_bind_text(insert, static_cast<int>(i) + 1, values[i].data(),
+                          static_cast<int>(values[i].size()), SQLITE_STATIC);
+    }
+    const int code = sqlite3_step(insert);
+    sqlite3_finalize(insert);
+    if (code != SQLITE_DONE) throw std::runtime_error(sqlite3_errmsg(transaction));
+}
+
+outbox::KafkaConsumer consumer(const std::string& url, const std::string& member,
+                               useconds_t pause_us, const outbox::KafkaConsumerOptions& options) {
+    const auto apply = [member, pause_us](auto* transaction, const outbox::Message& message) {
+        insert_effect(transaction, values_of(message, member));
+        if (pause_us > 0) ::usleep(pause_us);
+    };
+    if (url.starts_with("sqlite:")) {
+        return outbox::sqlite_kafka_consumer(url, outbox::SqliteHandler(apply), options);
+    }
+    return outbox::libpq_kafka_consumer(url, outbox::LibpqHandler(apply), options);
 }
 
 }  // namespace
@@ -44,16 +74,10 @@ int main(int argc, char** argv) {
         std::cerr << outbox::describe(report.error) << std::endl;
     };
     try {
-        auto consumer = outbox::libpq_kafka_consumer(
-            argv[4],
-            [&](PGconn* transaction, const outbox::Message& message) {
-                insert_effect(transaction, message, member);
-                if (pause_us > 0) ::usleep(pause_us);
-            },
-            options);
-        running = &consumer;
+        auto made = consumer(argv[4], member, pause_us, options);
+        running = &made;
         std::signal(SIGTERM, [](int) { running->stop(); });
-        consumer.run();
+        made.run();
     } catch (const std::exception& error) {
         std::cerr << error.what() << std::endl;
         return 1;

@@ -97,6 +97,49 @@ TEST_F(LibpqConsumer, TheSqlFunctionAndTheLibraryShareOneInbox) {
     db_.exec("COMMIT");
 }
 
+TEST_F(LibpqConsumer, BeginsAndAcceptsInOneTrip) {
+    const auto take = [&](const std::string& id, MessageTime time = {}) {
+        const bool is_new = begin_and_accept(db_.handle(), "stock", id, time);
+        db_.exec("COMMIT");
+        return is_new;
+    };
+    EXPECT_TRUE(take("id-1"));
+    EXPECT_FALSE(take("id-1"));
+    const auto old = std::chrono::system_clock::now() - 100h;
+    EXPECT_TRUE(take("old", old));
+    EXPECT_FALSE(take("old", old));
+    EXPECT_TRUE(begin_and_accept(db_.handle(), "stock", "rolled back"));
+    db_.exec("ROLLBACK");
+    EXPECT_TRUE(take("rolled back"));
+}
+
+TEST_F(LibpqConsumer, BeginAndAcceptLeavesNoTransactionAfterAnError) {
+    const auto code_of = [&](const std::string& id, MessageTime time = {}) {
+        try {
+            begin_and_accept(db_.handle(), "stock", id, time);
+        } catch (const Error& error) {
+            return error.code();
+        }
+        return ErrorCode::kInternal;
+    };
+    const auto is_idle = [&] { return PQtransactionStatus(db_.handle()) == PQTRANS_IDLE; };
+    EXPECT_EQ(code_of(""), ErrorCode::kInvalidEvent);
+    EXPECT_TRUE(is_idle());
+    EXPECT_EQ(code_of("ahead", std::chrono::system_clock::now() + 100h), ErrorCode::kQuarantined);
+    EXPECT_TRUE(is_idle());
+    EXPECT_EQ(code_of(std::string(10'000, 'x')), ErrorCode::kInvalidEvent);
+    EXPECT_TRUE(is_idle());
+    db_.exec("BEGIN");
+    EXPECT_EQ(code_of("id-1"), ErrorCode::kConflict);
+    db_.exec("ROLLBACK");
+    PQenterPipelineMode(db_.handle());
+    EXPECT_EQ(code_of("id-1"), ErrorCode::kConflict);
+    PQexitPipelineMode(db_.handle());
+    db_.exec("DROP TABLE outbox_inbox");
+    EXPECT_EQ(code_of("id-1"), ErrorCode::kNoSuchTable);
+    EXPECT_TRUE(is_idle());
+}
+
 TEST_F(LibpqConsumer, KeepsTheTimeOfAMessageForRetention) {
     db_.exec("BEGIN");
     const auto time = std::chrono::system_clock::from_time_t(1'700'000'000) + 123'456us;
@@ -262,6 +305,44 @@ TEST_F(LibpqConsumer, AMessageThatEndsItsSessionAgainAndAgainIsGivenUpOn) {
     ASSERT_TRUE(done);
     EXPECT_THAT(effects(), ElementsAre("next"));
     EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "killer");
+}
+
+// The commit of one message and the beginning of the next go together: what becomes of the one must
+// not become of the other.
+TEST_F(LibpqConsumer, AMessageThatCannotBeTakenDoesNotUndoTheOneBefore) {
+    db_.exec(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.message_id = 'refused' THEN RAISE EXCEPTION 'not this one'; END IF; "
+        "RETURN NEW; END $$; "
+        "CREATE TRIGGER refuse BEFORE INSERT ON outbox_inbox FOR EACH ROW EXECUTE FUNCTION "
+        "refuse()");
+    for (const char* id : {"a", "refused", "b"}) put(id, id);
+    auto patient = options();
+    patient.retry_base_ms = patient.retry_max_ms = 60'000;
+    auto member = libpq_mailbox_consumer(url_, apply, patient);
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_THAT(effects(), ElementsAre("a", "b"));
+    EXPECT_EQ(db_.value("SELECT id FROM outbox_mailbox"), "refused");
+    EXPECT_EQ(member.counters().applied, 2U);
+    EXPECT_EQ(member.counters().failed, 1U);
+}
+
+TEST_F(LibpqConsumer, AMessageWhoseTransactionWasBegunIsFreeAgainWhenTheConsumerStops) {
+    put("a");
+    put("b");
+    MailboxConsumer* running = nullptr;
+    auto stops = options();
+    stops.on_report = [&](const ConsumerReport& report) {
+        if (report.what == What::kApplied) running->stop();
+    };
+    auto member = libpq_mailbox_consumer(url_, apply, stops);
+    running = &member;
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("a"));
+    EXPECT_EQ(db_.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                         "AND state LIKE 'idle in transaction%'"),
+              0);
+    EXPECT_EQ(db_.value("SELECT id FROM outbox_mailbox FOR UPDATE NOWAIT"), "b");
 }
 
 TEST_F(LibpqConsumer, AppliesAMessageThatBecomesVisibleBehindALaterPosition) {

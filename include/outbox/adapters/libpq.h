@@ -39,4 +39,8 @@ void lock_keys(pg_conn* transaction, std::span<const std::string> keys);
 /// (`kConflict`).
 [[nodiscard]] UnitOfWork begin_unit_of_work(pg_conn* connection, const EmitOptions& options = {});
 
+/// Takes over the transaction that is open on the connection (`kNoTransaction`): committing and
+/// rolling back are the unit's from here on.
+[[nodiscard]] UnitOfWork join_unit_of_work(pg_conn* transaction, const EmitOptions& options = {});
+
 }  // namespace outbox

@@ -23,13 +23,19 @@ namespace outbox {
 ///
 /// Thread safety: as the connection. Blocks on the database. The connection stays the caller's.
 /// Throws `Error`: `kNoTransaction`/stop when no transaction is open or it has failed already,
-/// `kInvalidEvent`/dead_letter for an empty id, `kConflict`/retry_event (40001 under REPEATABLE
-/// READ or SERIALIZABLE, 40P01): roll back and run the transaction again; `kNoSuchTable`,
-/// `kNoRights`, `kConnectionLost`, `kQueryFailed`.
+/// `kInvalidEvent`/dead_letter for an id that is empty or over 255 bytes, `kConflict`/retry_event
+/// (40001 under REPEATABLE READ or SERIALIZABLE, 40P01): roll back and run the transaction again;
+/// `kNoSuchTable`, `kNoRights`, `kConnectionLost`, `kQueryFailed`.
 bool accept(PGconn* transaction, std::string_view consumer, std::string_view message_id,
             MessageTime message_time = std::nullopt);
 
-/// The same for an inbox table of the application's own. Nothing is known of its retention, so no
+/// BEGIN and `accept` in one round trip, for a loop that takes one message after the other; the
+/// effect and COMMIT follow. `connection` must be idle and not in pipeline mode (`kConflict`/stop).
+/// After an exception no transaction is open. Otherwise as `accept`.
+bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string_view message_id,
+                      MessageTime message_time = std::nullopt);
+
+/// `accept` for an inbox table of the application's own. Nothing is known of its retention, so no
 /// message is quarantined. Throws as above, and `kInvalidEvent`/dead_letter when the id column does
 /// not take the id (not a UUID).
 bool accept(PGconn* transaction, const InboxTable& table, std::string_view consumer,

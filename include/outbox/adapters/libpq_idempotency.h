@@ -23,11 +23,23 @@ namespace outbox {
 IdempotencyClaim claim_key(pg_conn* transaction, const IdempotentRequest& request,
                            const ClaimOptions& options = {});
 
+/// BEGIN and `claim_key` in one round trip. `connection` must be idle and not in pipeline mode
+/// (`kConflict`/stop). A request without a key begins a transaction, too. After an exception no
+/// transaction is open. Otherwise as `claim_key`.
+IdempotencyClaim begin_and_claim_key(pg_conn* connection, const IdempotentRequest& request,
+                                     const ClaimOptions& options = {});
+
 /// Keeps the answer for repeats, in the open transaction; commit follows. Blocks for one statement.
 /// Throws as `claim_key`, and `kConflict`/stop when the lease ran out and another attempt took
 /// over: roll back and answer 409.
 void complete_key(pg_conn* transaction, const IdempotentRequest& request,
                   const IdempotencyClaim& claim, const IdempotentAnswer& answer);
+
+/// `complete_key` and COMMIT in one round trip. Throws as `complete_key`; where the claim was lost,
+/// or a deferred constraint refuses, the transaction is rolled back. `kConnectionLost` means that
+/// the outcome is not known: a repeat of the request tells.
+void complete_key_and_commit(pg_conn* transaction, const IdempotentRequest& request,
+                             const IdempotencyClaim& claim, const IdempotentAnswer& answer);
 
 /// Gives a leased claim back after work that is known to have changed nothing, in the open
 /// transaction. Throws as `claim_key`.

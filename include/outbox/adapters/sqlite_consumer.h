@@ -20,8 +20,9 @@ namespace outbox {
 ///
 /// Thread safety: as the connection. Blocks up to the connection's busy timeout. The connection
 /// stays the caller's. Throws `Error`: `kNoTransaction`/stop when no transaction is open,
-/// `kInvalidEvent`/dead_letter for an empty id, `kConflict`/retry_event when another connection
-/// writes (roll back and run the transaction again), `kNoSuchTable`, `kDiskFull`, `kQueryFailed`.
+/// `kInvalidEvent`/dead_letter for an id that is empty or over 255 bytes, `kConflict`/retry_event
+/// when another connection writes (roll back and run the transaction again), `kNoSuchTable`,
+/// `kDiskFull`, `kQueryFailed`.
 bool accept(sqlite3* transaction, std::string_view consumer, std::string_view message_id,
             MessageTime message_time = std::nullopt);
 

@@ -68,8 +68,8 @@ struct KafkaConsumerOptions {
 /// under way on it have ended; a member that is killed or cut off repeats at most what it had not
 /// committed to Kafka, and the inbox drops it.
 ///
-/// Made by `libpq_kafka_consumer` (outbox/adapters/libpq_kafka.h). Thread safety: `stop`,
-/// `counters` and `lag` from any thread; the rest from one.
+/// Made by `libpq_kafka_consumer` or `sqlite_kafka_consumer` (outbox/adapters/). Thread safety:
+/// `stop`, `counters` and `lag` from any thread; the rest from one.
 class KafkaConsumer {
   public:
     class Impl;

@@ -71,6 +71,10 @@ class UnitOfWork {
     /// known: look for the aggregate or the event before trying again.
     void commit();
 
+    /// Flushes, then has `commit_transaction` end the transaction in place of COMMIT: for what is
+    /// sent together with it. When it throws, the unit is rolled back as far as that is possible.
+    void commit(const std::function<void()>& commit_transaction);
+
     /// Undoes everything, the aggregates in memory excepted. Does nothing after `commit`.
     void rollback() noexcept;
 

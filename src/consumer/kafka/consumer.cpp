@@ -1,10 +1,10 @@
+#include "consumer/kafka/consumer.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
 #include <utility>
-
-#include <outbox/adapters/libpq_kafka.h>
 
 #include "consumer/kafka/worker.h"
 
@@ -107,10 +107,10 @@ std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& optio
 
 class KafkaConsumer::Impl {
   public:
-    Impl(std::string url, LibpqBatchHandler handler, KafkaConsumerOptions options)
+    Impl(std::string url, consumer::kafka::MakeApplier make_applier, KafkaConsumerOptions options)
         : settings_(settings_of(options)),
-          hub_(std::move(options), std::move(url), std::move(handler)),
-          inbox_(hub_.url, hub_.options.consumer, hub_.options.connect_timeout_s) {
+          hub_(std::move(options), std::move(url), std::move(make_applier)),
+          inbox_(hub_.make_applier().store) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }
@@ -123,8 +123,8 @@ class KafkaConsumer::Impl {
     Impl& operator=(const Impl&) = delete;
 
     void run() {
-        inbox_.connect().or_throw();
-        if (!hub_.by_offset()) inbox_.disconnect();
+        inbox_->connect().or_throw();
+        if (!hub_.by_offset()) inbox_->disconnect();
         client_ = Client::open(settings_, events()).value_or_throw();
         client_->subscribe(hub_.options.topics).or_throw();
         for (std::size_t i = 0; i < hub_.options.workers; ++i) {
@@ -137,7 +137,7 @@ class KafkaConsumer::Impl {
         workers_.clear();  // their records must go before the client does
         commit(true);
         client_->close();
-        inbox_.disconnect();
+        inbox_->disconnect();
         if (hub_.fatal) throw Error(*hub_.fatal);
     }
 
@@ -210,7 +210,7 @@ class KafkaConsumer::Impl {
     std::optional<std::int64_t> stored_offset(const TopicPartition& where) {
         constexpr std::int64_t kPauseMs = 200;
         while (!hub_.stop.requested()) {
-            const auto next = inbox_.next_offset(where.topic, where.partition);
+            const auto next = inbox_->next_offset(where.topic, where.partition);
             if (next.ok()) return *next;
             trouble(next.error());
             hub_.stop.wait_ms(kPauseMs);
@@ -288,7 +288,7 @@ class KafkaConsumer::Impl {
 
     std::map<std::string, std::string> settings_;
     Hub hub_;
-    consumer::LibpqInbox inbox_;  // the polling thread's, for offsets
+    std::unique_ptr<consumer::LogStore> inbox_;  // the polling thread's, for offsets
     std::vector<std::unique_ptr<Worker>> workers_;
     Partitions partitions_;
     std::unique_ptr<Client> client_;
@@ -312,35 +312,20 @@ void KafkaConsumer::stop() noexcept {
 }
 
 ConsumerCounters KafkaConsumer::counters() const noexcept {
-    const Hub& hub = impl_->hub();
-    return {.applied = hub.applied.load(),
-            .repeats = hub.repeats.load(),
-            .failed = hub.failed.load(),
-            .dead = hub.dead.load(),
-            .conflicts = hub.conflicts.load()};
+    return impl_->hub().tally.read();
 }
 
 std::int64_t KafkaConsumer::lag() const noexcept {
     return impl_->hub().lag.load();
 }
 
-KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqBatchHandler handler,
-                                   KafkaConsumerOptions options) {
+KafkaConsumer consumer::kafka::make_consumer(
+    const std::string& url, KafkaConsumerOptions options,
+    const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for) {
     options = checked(std::move(options));
-    consumer::check_postgres_url(url);
+    MakeApplier make_applier = applier_for(options);
     return KafkaConsumer(
-        std::make_unique<KafkaConsumer::Impl>(url, std::move(handler), std::move(options)));
-}
-
-KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqHandler handler,
-                                   KafkaConsumerOptions options) {
-    return libpq_kafka_consumer(
-        url,
-        LibpqBatchHandler(
-            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
-                for (const Message& message : messages) handler(transaction, message);
-            }),
-        std::move(options));
+        std::make_unique<KafkaConsumer::Impl>(url, std::move(make_applier), std::move(options)));
 }
 
 }  // namespace outbox

@@ -2,23 +2,34 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 
-#include <outbox/adapters/libpq_kafka.h>
+#include <outbox/consumer/kafka.h>
 
+#include "consumer/applying.h"
 #include "consumer/kafka/partition.h"
+#include "consumer/log_store.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
 
 namespace outbox::consumer::kafka {
 
+/// A session with the database, and the application's handler for its transactions.
+struct Applier {
+    std::unique_ptr<LogStore> store;
+    std::function<void(std::span<const Message>)> handler;
+};
+using MakeApplier = std::function<Applier()>;
+
 /// What the polling thread and the workers share.
 struct Hub {
-    explicit Hub(KafkaConsumerOptions chosen, std::string database, LibpqBatchHandler apply)
-        : options(std::move(chosen)), url(std::move(database)), handler(std::move(apply)) {
+    Hub(KafkaConsumerOptions chosen, std::string database, MakeApplier make)
+        : options(std::move(chosen)), url(std::move(database)), make_applier(std::move(make)) {
         retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts};
     }
 
@@ -44,7 +55,7 @@ struct Hub {
 
     const KafkaConsumerOptions options;
     const std::string url;
-    const LibpqBatchHandler handler;
+    const MakeApplier make_applier;
     core::RetryPolicy retry;
     StopSignal stop;
 
@@ -54,11 +65,7 @@ struct Hub {
     std::size_t in_flight_bytes = 0;
     std::optional<ErrorInfo> fatal;
 
-    std::atomic<std::uint64_t> applied{0};
-    std::atomic<std::uint64_t> repeats{0};
-    std::atomic<std::uint64_t> failed{0};
-    std::atomic<std::uint64_t> dead{0};
-    std::atomic<std::uint64_t> conflicts{0};
+    Tally tally;
     std::atomic<std::int64_t> lag{0};
 
   private:

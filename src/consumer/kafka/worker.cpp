@@ -4,30 +4,12 @@
 #include <chrono>
 #include <utility>
 
-#include "core/utf8.h"
+#include "consumer/message_time.h"
 
 namespace outbox::consumer::kafka {
 namespace {
 
 using What = ConsumerReport::What;
-
-constexpr std::uint32_t kMaxConflicts = 20;    // then the attempt counts
-constexpr std::uint32_t kMaxLostSessions = 3;  // by one record; then they count
-constexpr std::size_t kMaxErrorBytes = 8'000;
-constexpr std::size_t kMaxRetriesAtOnce = 10;
-constexpr std::int64_t kKeepUs = 1'000'000;
-constexpr std::int64_t kReportUs = 5'000'000;
-constexpr core::RetryPolicy kReconnect{100, 5'000, 1};
-
-std::int64_t now_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
-void bump(std::atomic<std::uint64_t>& counter) {
-    counter.fetch_add(1, std::memory_order_relaxed);
-}
 
 std::string place_of(const Record& record) {
     return std::string(record.topic()) + "/" + std::to_string(record.partition()) + "/" +
@@ -43,14 +25,21 @@ std::string lane_of(const Record& record, bool by_offset) {
     return partition + "=" + std::string(record.key());
 }
 
-Message message_of(const spi::EventView& event, std::uint32_t attempt) {
-    return {.id = event.id,
-            .topic = event.topic,
-            .key = event.key,
-            .payload = event.payload,
-            .headers_json = event.headers,
-            .position = event.position,
-            .attempt = attempt};
+// Why a record cannot be told from a repeat of another.
+std::optional<ErrorInfo> id_fault(const Task& task) {
+    const std::string_view id = task.record.id();
+    std::string what;
+    if (id.empty()) {
+        what =
+            "has no header id, so a repeat could not be told from a new one; the relay writes it "
+            "in format raw";
+    } else if (id.size() > kMaxIdBytes) {
+        what = "has a header id of " + std::to_string(id.size()) + " bytes; an id has at most 255";
+    } else {
+        return std::nullopt;
+    }
+    return ErrorInfo{
+        ErrorCode::kInvalidEvent, Advice::kDeadLetter, {}, "the record " + task.place + " " + what};
 }
 
 }  // namespace
@@ -82,9 +71,9 @@ Message Task::message() const {
 Worker::Worker(Hub& hub, bool keeper)
     : hub_(hub),
       keeper_(keeper),
-      inbox_(hub.url, hub.options.consumer, hub.options.connect_timeout_s),
-      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.inbox_retention_s),
-      member_(member_name()) {}
+      applier_(hub.make_applier()),
+      inbox_(*applier_.store),
+      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.inbox_retention_s) {}
 
 void Worker::start() {
     thread_ = std::thread([this] { run(); });
@@ -139,7 +128,7 @@ std::vector<Task> Worker::collect() {
 
 // A failing record is tried alone; what waited behind it goes before what came later.
 bool Worker::collect_due(std::vector<Task>& batch) {
-    const std::int64_t now = now_us();
+    const std::int64_t now = steady_us();
     const auto due = std::find_if(held_.begin(), held_.end(),
                                   [&](const auto& entry) { return entry.second.due_us <= now; });
     if (due == held_.end()) return false;
@@ -168,7 +157,7 @@ void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
     constexpr std::int64_t kMaxWaitUs = 100'000;
     std::int64_t wait_us = kMaxWaitUs;
     for (const auto& [lane, held] : held_) {
-        wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - now_us()));
+        wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - steady_us()));
     }
     news_.wait_for(lock, std::chrono::microseconds(wait_us), [&] { return !queue_.empty(); });
 }
@@ -197,7 +186,7 @@ bool Worker::wait_behind(Task& task) {
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
-        if (hub_.by_id() && task.record.id().empty()) return false;
+        if (hub_.by_id() && id_fault(task)) return false;
         if (hub_.by_offset() && task.partition->expected &&
             task.record.offset() < *task.partition->expected) {
             return false;
@@ -225,10 +214,8 @@ bool Worker::apply_together(std::span<Task> batch) {
     database_is_back();
     if (step) batch.back().partition->expected = step->next;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-        const bool is_new = (*taken)[i] == Taken::kNew;
-        bump(is_new ? hub_.applied : hub_.repeats);
         const Message message = batch[i].message();
-        hub_.say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+        hub_.say(hub_.tally.count((*taken)[i]), {}, &message);
     }
     for (Task& task : batch) finish(task);
     return true;
@@ -239,9 +226,8 @@ void Worker::apply_one(Task task) {
         if (abandoned(task)) return leave(task);
         if (passed_already(task)) return finish(task);
         Attempt attempt = try_once(task);
-        if (!attempt.status.ok() && attempt.status.error().code == ErrorCode::kConflict &&
-            attempt.status.error().advice == Advice::kRetryEvent && ++conflicts < kMaxConflicts) {
-            bump(hub_.conflicts);
+        if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
+            bump(hub_.tally.conflicts);
             hub_.stop.wait_ms(conflicts);
             continue;
         }
@@ -263,12 +249,11 @@ void Worker::apply_one(Task task) {
 
 Worker::Attempt Worker::try_once(Task& task) {
     Attempt attempt;
-    if (hub_.by_id() && task.record.id().empty()) {
-        attempt.status = Status(ErrorCode::kInvalidEvent, Advice::kDeadLetter,
-                                "the record " + task.place +
-                                    " has no header id, so a repeat could not be told from a new "
-                                    "one; the relay writes it in format raw");
-        return attempt;
+    if (hub_.by_id()) {
+        if (auto fault = id_fault(task)) {
+            attempt.status = Status(*std::move(fault));
+            return attempt;
+        }
     }
     const spi::EventView event = task.event();
     const std::optional<OffsetStep> step = step_after(task);
@@ -306,9 +291,7 @@ Worker::Attempt Worker::try_once(Task& task) {
 Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
     const Message message = task.message();
     if (attempt.status.ok()) {
-        const bool is_new = attempt.taken == Taken::kNew;
-        bump(is_new ? hub_.applied : hub_.repeats);
-        hub_.say(is_new ? What::kApplied : What::kRepeat, {}, &message);
+        hub_.say(hub_.tally.count(attempt.taken), {}, &message);
         return Outcome::kDone;
     }
     const ErrorInfo& error = attempt.status.error();
@@ -321,7 +304,7 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
         hub_.say(What::kRetry, error, &message);
         return Outcome::kHold;
     }
-    bump(hub_.failed);
+    bump(hub_.tally.failed);
     ++task.attempts;
     if (error.advice == Advice::kDeadLetter || hub_.retry.exhausted(task.attempts)) {
         return give_up(task, error);
@@ -331,7 +314,7 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
 }
 
 Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
-    const std::string text = to_storable_text(describe(error), kMaxErrorBytes);
+    const std::string text = storable(error);
     const std::optional<OffsetStep> step = step_after(task);
     while (!abandoned(task)) {
         const Status buried =
@@ -339,7 +322,7 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
                         step ? &*step : nullptr);
         if (buried.ok()) {
             if (step) task.partition->expected = step->next;
-            bump(hub_.dead);
+            bump(hub_.tally.dead);
             const Message message = task.message();
             hub_.say(What::kDeadLetter, error, &message);
             return Outcome::kDone;
@@ -368,9 +351,8 @@ bool Worker::passed_already(Task& task) {
         task.record.offset() >= *task.partition->expected) {
         return false;
     }
-    bump(hub_.repeats);
     const Message message = task.message();
-    hub_.say(What::kRepeat, {}, &message);
+    hub_.say(hub_.tally.count(Taken::kRepeat), {}, &message);
     return true;
 }
 
@@ -383,19 +365,8 @@ bool Worker::reload_offset(Task& task) {
     return true;
 }
 
-std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) {
-    std::string what;
-    try {
-        hub_.handler(inbox_.connection(), messages);
-        return std::nullopt;
-    } catch (const Error& error) {
-        return error.info();
-    } catch (const std::exception& error) {
-        what = error.what();
-    } catch (...) {
-        what = "an exception that is no std::exception";
-    }
-    return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, {}, std::move(what)};
+std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) const {
+    return thrown_by([&] { applier_.handler(messages); });
 }
 
 // ---- where a record goes then ----
@@ -421,7 +392,7 @@ void Worker::hold(Task task) {
     --task.partition->in_transaction;
     if (task.partition->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
-    held.due_us = now_us() + hub_.retry.delay_us(++task.tries, random_());
+    held.due_us = steady_us() + hub_.retry.delay_us(++task.tries, random_());
     held.tasks.push_front(std::move(task));
 }
 
@@ -444,22 +415,21 @@ void Worker::database_is_back() {
 // ---- beside the records ----
 
 void Worker::keep() {
-    const std::int64_t now = now_us();
+    const std::int64_t now = steady_us();
     if (now < next_keep_us_) return;
     next_keep_us_ = now + kKeepUs;
-    if (!inbox_.connect().ok()) return;
+    Status status = inbox_.connect();
+    if (status.ok()) status = inbox_.check_version();
+    if (!status.ok()) {
+        if (status.error().advice == Advice::kStop) hub_.fail(status.error());
+        return;
+    }
     retry_dead_letters();
     if (const auto error = janitor_.turn()) hub_.say(What::kPruneFailed, *error);
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     // Figures are worth no error: the next ones replace them.
-    static_cast<void>(inbox_
-                          .report(member_, {.applied = hub_.applied.load(),
-                                            .repeats = hub_.repeats.load(),
-                                            .failed = hub_.failed.load(),
-                                            .dead = hub_.dead.load(),
-                                            .lag = hub_.lag.load()})
-                          .ok());
+    static_cast<void>(inbox_.report(hub_.tally.figures(hub_.lag.load())).ok());
 }
 
 void Worker::retry_dead_letters() {
@@ -477,13 +447,12 @@ void Worker::retry_one(const spi::EventView& letter) {
     if (*taken == Taken::kNew) cause = call_handler({&message, 1});
     if (!cause) {
         if (!inbox_.commit().ok() || *taken != Taken::kNew) return;
-        bump(hub_.applied);
-        hub_.say(What::kApplied, {}, &message);
+        hub_.say(hub_.tally.count(Taken::kNew), {}, &message);
         return;
     }
     if (!inbox_.roll_back(*cause).ok() || cause->advice == Advice::kRetryDestination) return;
-    bump(hub_.failed);
-    const std::string text = to_storable_text(describe(*cause), kMaxErrorBytes);
+    bump(hub_.tally.failed);
+    const std::string text = storable(*cause);
     if (inbox_.bury_again(letter.id, {1, error_code_name(cause->code), text}).ok()) {
         hub_.say(What::kDeadLetter, *cause, &message);
     }

@@ -11,7 +11,6 @@
 
 #include "consumer/janitor.h"
 #include "consumer/kafka/hub.h"
-#include "consumer/libpq_inbox.h"
 
 namespace outbox::consumer::kafka {
 
@@ -78,7 +77,7 @@ class Worker {
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
     bool passed_already(Task& task);
-    std::optional<ErrorInfo> call_handler(std::span<const Message> messages);
+    [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
     bool reload_offset(Task& task);
 
     void finish(Task& task);
@@ -93,9 +92,9 @@ class Worker {
 
     Hub& hub_;
     const bool keeper_;
-    LibpqInbox inbox_;
+    const Applier applier_;
+    LogStore& inbox_;
     Janitor janitor_;
-    std::string member_;
     std::condition_variable news_;
     std::deque<Task> queue_;
     std::unordered_map<std::string, Held> held_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/embedded_sql.h"
+#include "core/sqlstate.h"
 #include "sinks/mailbox/client.h"
 #include "sinks/mailbox/errors.h"
 
@@ -85,18 +86,6 @@ int remaining_ms(Clock::time_point deadline) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     return left > 0 ? static_cast<int>(left) : 0;
-}
-
-// "FATAL:  28P01: ..." -> "28P01": a failed connection tells its state only in the verbose text.
-std::string_view state_in(std::string_view message) {
-    constexpr std::size_t kStateSize = 5;
-    const auto at = message.find(":  ");
-    if (at == std::string_view::npos) return {};
-    const std::string_view rest = message.substr(at + 3);
-    if (rest.size() <= kStateSize || rest[kStateSize] != ':') return {};
-    const std::string_view state = rest.substr(0, kStateSize);
-    constexpr std::string_view kLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return state.find_first_not_of(kLetters) == std::string_view::npos ? state : std::string_view();
 }
 
 class PostgresClient final : public Client {
@@ -256,7 +245,7 @@ class PostgresClient final : public Client {
 
     [[nodiscard]] ErrorInfo connection_error() const {
         const std::string_view message = PQerrorMessage(connection_.get());
-        return postgres_error(state_in(message), where() + ": " + std::string(message));
+        return postgres_error(sqlstate_in(message), where() + ": " + std::string(message));
     }
 
     [[nodiscard]] std::string where() const {

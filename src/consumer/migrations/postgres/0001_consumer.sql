@@ -238,9 +238,11 @@ END
 $$;
 
 -- Keeps the answer for repeats, without headers that belong to one caller's session. False: the
--- claim is not this attempt's any more (its lease ran out and another took over): roll back.
+-- claim is not this attempt's any more (its lease ran out and another took over): roll back. With
+-- `must_hold` that is the error OBK01, so that a COMMIT sent together with it commits nothing.
 CREATE FUNCTION idempotency_complete(scope text, key text, attempt integer, status integer,
-                                     headers json DEFAULT NULL, body bytea DEFAULT NULL)
+                                     headers json DEFAULT NULL, body bytea DEFAULT NULL,
+                                     must_hold boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
@@ -254,6 +256,10 @@ BEGIN
                    WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'))
     WHERE i.scope = idempotency_complete.scope AND i.key = idempotency_complete.key
         AND i.attempt = idempotency_complete.attempt AND i.status IS NULL;
+    IF idempotency_complete.must_hold AND NOT FOUND THEN
+        RAISE EXCEPTION 'OB_CONFLICT: the claim on key % is not attempt %''s any more',
+            idempotency_complete.key, idempotency_complete.attempt USING ERRCODE = 'OBK01';
+    END IF;
     RETURN FOUND;
 END
 $$;

@@ -1,4 +1,4 @@
-#include "consumer/libpq_store.h"
+#include "consumer/libpq_mailbox.h"
 
 #include <unordered_map>
 #include <utility>
@@ -7,6 +7,7 @@
 
 #include "consumer/mailbox_loop.h"
 #include "consumer/message_time.h"
+#include "consumer/one_by_one.h"
 
 namespace outbox::consumer {
 namespace {
@@ -30,11 +31,6 @@ constexpr const char* kFetch =
 constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
     "WHERE mailbox = $1 AND position = ANY ($2::bigint[]) ORDER BY position";
-
-constexpr const char* kFetchRetries =
-    "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
-    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
-    "ORDER BY retry_requested_at LIMIT $2::bigint";
 
 // The effect comes after this: a repeat is known before anything happens.
 constexpr const char* kTake =
@@ -65,11 +61,6 @@ constexpr const char* kTakeAll =
     "SELECT g.position, t.message_id IS NOT NULL FROM gone g "
     "LEFT JOIN taken t ON t.message_id = g.id";
 
-constexpr const char* kTakeRetry =
-    "WITH gone AS (DELETE FROM outbox_inbox_dead_letters WHERE consumer = $1 AND message_id = $2 "
-    "              AND retry_requested_at IS NOT NULL RETURNING 1) "
-    "SELECT count(*), count(*) FROM gone";
-
 constexpr const char* kBury =
     "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
     "              RETURNING id, topic, key, headers, payload), "
@@ -84,91 +75,47 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
-constexpr const char* kBuryAgain =
-    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
-    "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
-    "WHERE consumer = $1 AND message_id = $2";
-
 constexpr const char* kRights =
-    "SELECT 1 WHERE has_table_privilege('outbox_mailbox', 'SELECT') "
-    "AND has_table_privilege('outbox_mailbox', 'DELETE') "
-    "AND has_table_privilege('outbox_inbox', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE')";
+    "AND has_table_privilege('outbox_mailbox', 'SELECT') "
+    "AND has_table_privilege('outbox_mailbox', 'DELETE')";
 
-const LibpqSession::Statement kStatements[] = {
-    {"outbox_hold", kHold, 1},
-    {"outbox_fetch", kFetch, 5},
-    {"outbox_fetch_only", kFetchOnly, 2},
-    {"outbox_retries", kFetchRetries, 2},
-    {"outbox_take", kTake, 4},
-    {"outbox_take_carefully", kTakeCarefully, 4},
-    {"outbox_take_all", kTakeAll, 4},
-    {"outbox_take_retry", kTakeRetry, 2},
-    {"outbox_bury", kBury, 7},
-    {"outbox_bury_again", kBuryAgain, 5},
-    {"outbox_report", kReportFigures, 7},
-};
+constexpr const char* kTaking = "taking a message";
 
-void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
-    const auto copied = [&](int row, int column) {
-        const std::string_view value = cell(rows, row, column);
-        return value.data() == nullptr ? value : out.copy(value);
-    };
-    for (int row = 0; row < PQntuples(rows) && out.bytes() < max_bytes; ++row) {
-        spi::EventView event;
-        event.position = big_endian(cell(rows, row, 0));
-        event.id = copied(row, 1);
-        event.topic = copied(row, 2);
-        event.key = copied(row, 3);
-        event.headers = copied(row, 4);
-        event.payload = copied(row, 5);
-        out.add(event);
-    }
+// Of the two counts that a statement for one message gives.
+Taken taken_of(const PGresult* counts) {
+    if (big_endian(cell(counts, 0, 0)) == 0) return Taken::kGone;
+    return big_endian(cell(counts, 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
 }
 
 }  // namespace
 
-LibpqStore::LibpqStore(std::string url, const MailboxOptions& options)
-    : session_(std::move(url), options.connect_timeout_s, kStatements, kRights),
-      mailbox_(options.mailbox),
-      consumer_(options.consumer) {}
+LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
+    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
+                      {{"outbox_hold", kHold, 1},
+                       {"outbox_fetch", kFetch, 5},
+                       {"outbox_fetch_only", kFetchOnly, 2},
+                       {"outbox_take", kTake, 4},
+                       {"outbox_take_carefully", kTakeCarefully, 4},
+                       {"outbox_take_all", kTakeAll, 4},
+                       {"outbox_bury", kBury, 7}},
+                      kRights),
+      mailbox_(options.mailbox) {}
 
-Status LibpqStore::connect() {
-    if (!session_.sound()) disconnect();
-    return session_.connect();
-}
-
-void LibpqStore::disconnect() {
-    session_.disconnect();
+void LibpqMailbox::disconnect() {
+    LibpqInboxStore::disconnect();
     held_ = false;
 }
 
-Status LibpqStore::commit() {
-    return session_.commit();
-}
-
-Status LibpqStore::roll_back(ErrorInfo& cause) {
-    return session_.roll_back(cause);
-}
-
-Status LibpqStore::report(const Figures& figures) {
-    return report_figures(session_, consumer_, member_name(), figures);
-}
-
-Result<bool> LibpqStore::hold_mailbox() {
+Result<bool> LibpqMailbox::hold_mailbox() {
     if (held_ && session_.connected()) return true;
     const Result<PgResult> result =
         session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
     if (!result.ok()) return result.status();
-    held_ = cell(result->get(), 0, 0) == std::string_view("\x01", 1);
+    held_ = is_true(result->get(), 0, 0);
     return held_;
 }
 
-Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
+Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
     Params params;
     params.text(mailbox_);
     if (!choice.only.empty()) {
@@ -187,36 +134,37 @@ Status LibpqStore::fetch(const Choice& choice, const FetchLimits& limits, spi::E
     return rows.status();
 }
 
-Status LibpqStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
-    Params params;
-    params.text(consumer_).number(static_cast<std::int64_t>(limit));
-    const Result<PgResult> rows =
-        session_.execute("outbox_retries", params, "reading dead letters");
-    if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);
-    return rows.status();
+LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {
+    const auto time_us = message_time_us(message);
+    Take take{
+        may_be_quarantined(time_us, wall_clock_us()) ? "outbox_take_carefully" : "outbox_take", {}};
+    take.params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
+    return take;
 }
 
-Result<Taken> LibpqStore::begin(const spi::EventView& message) {
+Result<Taken> LibpqMailbox::begin(const spi::EventView& message) {
     if (!session_.connected() || !held_) {
         return ErrorInfo{ErrorCode::kConnectionLost,
                          Advice::kRetryDestination,
                          {},
                          "the session ended with the message before; a new one is made"};
     }
-    if (Status status = session_.begin(); !status.ok()) return status;
-    Params params;
-    if (message.position == 0) {
-        params.text(consumer_).text(message.id);
-        return take("outbox_take_retry", params);
-    }
-    const auto time_us = message_time_us(message);
-    params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
-    return take(
-        may_be_quarantined(time_us, wall_clock_us()) ? "outbox_take_carefully" : "outbox_take",
-        params);
+    const Take how = take(message);
+    const auto counts = begin_with(how.statement, how.params, kTaking);
+    if (!counts.ok()) return counts.status();
+    return taken_of(counts->get());
 }
 
-Result<std::vector<Taken>> LibpqStore::begin_all(std::span<const spi::EventView> messages) {
+MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
+    const Take how = take(next);
+    const Step step{how.statement, &how.params};
+    LibpqSession::Turn turn = session_.commit_and_begin_with({&step, 1}, kTaking);
+    if (!turn.begun) return {std::move(turn.committed), {}};
+    if (!turn.begun->ok()) return {std::move(turn.committed), turn.begun->status()};
+    return {std::move(turn.committed), taken_of(turn.begun->value().front().get())};
+}
+
+Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventView> messages) {
     std::vector<std::int64_t> positions;
     std::vector<std::optional<std::int64_t>> times;
     std::unordered_map<std::int64_t, std::size_t> index_of;
@@ -232,47 +180,25 @@ Result<std::vector<Taken>> LibpqStore::begin_all(std::span<const spi::EventView>
     if (!session_.connected() || !held_) {
         return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
     }
-    if (Status status = session_.begin(); !status.ok()) return status;
     Params params;
     params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
     params.untyped(array_literal(times));
-    const Result<PgResult> rows = session_.execute("outbox_take_all", params, "taking messages");
-    if (!rows.ok()) {
-        const Status ended = session_.end_transaction();
-        return ended.ok() ? rows.status() : ended;
-    }
+    const Result<PgResult> rows = begin_with("outbox_take_all", params, "taking messages");
+    if (!rows.ok()) return rows.status();
     std::vector<Taken> taken(messages.size(), Taken::kGone);
     for (int row = 0; row < PQntuples(rows->get()); ++row) {
         taken[index_of.at(big_endian(cell(rows->get(), row, 0)))] =
-            cell(rows->get(), row, 1) == std::string_view("\x01", 1) ? Taken::kNew : Taken::kRepeat;
+            is_true(rows->get(), row, 1) ? Taken::kNew : Taken::kRepeat;
     }
     return taken;
 }
 
-Result<Taken> LibpqStore::take(const char* statement, const Params& params) {
-    const Result<PgResult> counts = session_.execute(statement, params, "taking a message");
-    if (!counts.ok()) {
-        const Status ended = session_.end_transaction();
-        return ended.ok() ? counts.status() : ended;
-    }
-    if (big_endian(cell(counts->get(), 0, 0)) == 0) return Taken::kGone;
-    return big_endian(cell(counts->get(), 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
-}
-
-Status LibpqStore::bury(const spi::EventView& message, const Burial& burial) {
+Status LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
     Params params;
-    if (message.position == 0) {
-        params.text(consumer_).text(message.id);
-    } else {
-        params.text(mailbox_)
-            .number(message.position)
-            .text(consumer_)
-            .number_or_null(message_time_us(message));
-    }
+    params.text(mailbox_).number(message.position).text(consumer_);
+    params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    return session_
-        .execute(message.position == 0 ? "outbox_bury_again" : "outbox_bury", params,
-                 "moving a message to outbox_inbox_dead_letters")
+    return session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters")
         .status();
 }
 
@@ -284,8 +210,8 @@ MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler
                                        MailboxOptions options) {
     options = consumer::checked(std::move(options));
     consumer::check_postgres_url(url);
-    auto store = std::make_unique<consumer::LibpqStore>(url, options);
-    const consumer::LibpqStore& session = *store;
+    auto store = std::make_unique<consumer::LibpqMailbox>(url, options);
+    const consumer::LibpqMailbox& session = *store;
     return consumer::make_mailbox_consumer(
         std::move(store),
         [&session, handler = std::move(handler)](std::span<const Message> messages) {
@@ -297,11 +223,7 @@ MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
                                        MailboxOptions options) {
     return libpq_mailbox_consumer(
-        url,
-        LibpqBatchHandler(
-            [handler = std::move(handler)](PGconn* transaction, std::span<const Message> messages) {
-                for (const Message& message : messages) handler(transaction, message);
-            }),
+        url, LibpqBatchHandler(consumer::one_by_one<PGconn>(std::move(handler))),
         std::move(options));
 }
 

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+namespace outbox::consumer {
+
+/// The highest migration of the consumer's side that this build knows.
+constexpr int kInboxVersion = 1;
+
+/// kMigrationRefused/stop where the database has a later one.
+Status check_inbox_version(std::int64_t version);
+
+/// A message given up on.
+struct Burial {
+    std::uint32_t attempts = 0;
+    std::string_view error_code;
+    std::string_view error;  ///< Valid UTF-8 without NUL.
+};
+
+enum class Taken : std::uint8_t {
+    kNew,     ///< Entered in the inbox: apply it.
+    kRepeat,  ///< The inbox knew it.
+    kGone     ///< The row is not there any more.
+};
+
+/// What a consumer reports of itself in outbox_inbox_stats.
+struct Figures {
+    std::uint64_t applied = 0;
+    std::uint64_t repeats = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t dead = 0;
+    std::optional<std::int64_t> lag;  ///< None: what waits can be seen in the mailbox.
+};
+
+/// "host/pid"
+[[nodiscard]] std::string member_name();
+
+/// One database session with a consumer's inbox and dead letters: what is the same wherever its
+/// messages come from. Used by one thread. A virtual base, so that a database implements this once
+/// for mailboxes and logs.
+///
+/// Advice of errors: retry_destination (the database fails; `connect` makes a new session where one
+/// is needed), retry_event with code kConflict (run the transaction again), other retry_event or
+/// dead_letter (the message is at fault), stop (a person has to act).
+class InboxStore {
+  public:
+    InboxStore() = default;
+    InboxStore(const InboxStore&) = delete;
+    InboxStore& operator=(const InboxStore&) = delete;
+    virtual ~InboxStore() = default;
+
+    /// Makes a session unless there is one, and checks the tables.
+    virtual Status connect() = 0;
+    /// Ends the session, and all that it holds.
+    virtual void disconnect() = 0;
+    /// As `check_inbox_version`: somebody may migrate a running consumer's database.
+    virtual Status check_version() = 0;
+
+    /// Commits. An error when the handler ended the transaction, or ignored an error that had
+    /// ended it. After an error nothing is open.
+    virtual Status commit() = 0;
+    /// Rolls back after the handler threw `cause`, which is replaced by a conflict between
+    /// transactions where the database said that there was one. An error when the session is lost.
+    virtual Status roll_back(ErrorInfo& cause) = 0;
+
+    /// Appends dead letters to be tried once more; their position is 0.
+    virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;
+    /// Begins a transaction and removes one of them: kNew, or kGone.
+    virtual Result<Taken> begin_retry(std::string_view message_id) = 0;
+    /// Keeps a dead letter that failed once more, not to be tried again.
+    virtual Status bury_again(std::string_view message_id, const Burial& burial) = 0;
+
+    /// Writes the figures of this member.
+    virtual Status report(const Figures& figures) = 0;
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <libpq-fe.h>
+#include <string>
+#include <vector>
+
+#include "consumer/inbox_store.h"
+#include "consumer/libpq_session.h"
+
+namespace outbox::consumer {
+
+/// Appends rows of position, id, topic, key, headers, payload, until they reach `max_bytes`.
+void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out);
+
+/// A truth in binary format.
+[[nodiscard]] bool is_true(const PGresult* rows, int row, int column);
+
+/// What a mailbox and a log in PostgreSQL have in common.
+class LibpqInboxStore : public virtual InboxStore {
+  public:
+    [[nodiscard]] PGconn* connection() const { return session_.connection(); }
+
+    Status connect() override;
+    void disconnect() override { session_.disconnect(); }
+    Status check_version() override;
+    Status commit() override { return session_.commit(); }
+    Status roll_back(ErrorInfo& cause) override { return session_.roll_back(cause); }
+    Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> begin_retry(std::string_view message_id) override;
+    Status bury_again(std::string_view message_id, const Burial& burial) override;
+    Status report(const Figures& figures) override;
+
+  protected:
+    /// `more`: the statements of the one; `rights`: of its own tables, "AND has_..." or empty.
+    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
+                    std::vector<LibpqSession::Statement> more, const std::string& rights);
+
+    /// Begins a transaction with one statement.
+    Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);
+
+    LibpqSession session_;
+    const std::string consumer_;
+
+  private:
+    const std::string member_;
+    bool versioned_ = false;  // outbox_migrations is there and may be read
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "consumer/libpq_inbox_store.h"
+#include "consumer/log_store.h"
+
+namespace outbox::consumer {
+
+/// The inbox in PostgreSQL of a consumer of a log.
+class LibpqLog final : public LogStore, public LibpqInboxStore {
+  public:
+    LibpqLog(std::string url, std::string consumer, int connect_timeout_s);
+
+    Status connect() override;
+    Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                     const OffsetStep* step) override;
+    Status bury(const spi::EventView& message, const Burial& burial,
+                const OffsetStep* step) override;
+    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+};
+
+}  // namespace outbox::consumer

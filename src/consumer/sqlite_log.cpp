@@ -1,0 +1,102 @@
+#include "consumer/sqlite_log.h"
+
+#include <utility>
+
+#include "consumer/message_time.h"
+#include "core/utf8.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kMove =
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
+    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
+
+constexpr const char* kFirst =
+    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
+    "SELECT ?1, ?2, ?3, ?5 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
+
+constexpr const char* kNext =
+    "SELECT next_offset FROM outbox_inbox_offsets "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
+
+constexpr const char* kBury =
+    "INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "  retry_requested_at = NULL";
+
+}  // namespace
+
+SqliteLog::SqliteLog(std::string path, std::string consumer, int busy_timeout_s)
+    : SqliteInboxStore(std::move(path), busy_timeout_s, std::move(consumer),
+                       {kMove, kFirst, kNext, kBury}) {}
+
+Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,
+                                            const OffsetStep* step) {
+    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
+    std::vector<Taken> taken(messages.size(), Taken::kNew);
+    Status status;
+    for (std::size_t i = 0; by_id && status.ok() && i < messages.size(); ++i) {
+        status = enter(messages[i], taken[i]);
+    }
+    if (status.ok()) status = move(step);
+    if (status.ok()) return taken;
+    session_.end_transaction();
+    return status;
+}
+
+Status SqliteLog::move(const OffsetStep* step) {
+    if (step == nullptr) return {};
+    Status status = Run(session_, step->expected ? kMove : kFirst)
+                        .text(consumer_)
+                        .text(step->topic)
+                        .number(step->partition)
+                        .number_or_null(step->expected)
+                        .number(step->next)
+                        .finish("moving an offset in outbox_inbox_offsets");
+    if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
+    return status;
+}
+
+Status SqliteLog::bury(const spi::EventView& message, const Burial& burial,
+                       const OffsetStep* step) {
+    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
+    spi::EventView storable = message;
+    const std::string id = to_storable_text(message.id, kMaxIdBytes);
+    storable.id = id;
+    Status status = enter_buried(storable);
+    if (status.ok()) {
+        status = Run(session_, kBury)
+                     .text(consumer_)
+                     .text(storable.id)
+                     .text(message.topic)
+                     .text_or_null(message.key)
+                     .text_or_null(message.headers)
+                     .blob_or_null(message.payload)
+                     .number(burial.attempts)
+                     .text(burial.error_code)
+                     .text(burial.error)
+                     .finish("moving a message to outbox_inbox_dead_letters");
+    }
+    if (status.ok()) status = move(step);
+    if (status.ok()) return session_.commit();
+    session_.end_transaction();
+    return status;
+}
+
+Result<std::optional<std::int64_t>> SqliteLog::next_offset(std::string_view topic, int partition) {
+    if (Status status = connect(); !status.ok()) return status;
+    Run row(session_, kNext);
+    const bool found = row.text(consumer_).text(topic).number(partition).next();
+    if (row.failed()) return session_.error("reading outbox_inbox_offsets");
+    if (!found) return std::optional<std::int64_t>();
+    return std::optional<std::int64_t>(row.integer(0));
+}
+
+}  // namespace outbox::consumer

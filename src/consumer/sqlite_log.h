@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "consumer/log_store.h"
+#include "consumer/sqlite_inbox_store.h"
+
+namespace outbox::consumer {
+
+/// The inbox in an SQLite file of a consumer of a log.
+class SqliteLog final : public LogStore, public SqliteInboxStore {
+  public:
+    SqliteLog(std::string path, std::string consumer, int busy_timeout_s);
+
+    Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                     const OffsetStep* step) override;
+    Status bury(const spi::EventView& message, const Burial& burial,
+                const OffsetStep* step) override;
+    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+
+  private:
+    Status move(const OffsetStep* step);
+};
+
+}  // namespace outbox::consumer

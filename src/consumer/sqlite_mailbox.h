@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <outbox/consumer/mailbox.h>
+
+#include "consumer/mailbox_store.h"
+#include "consumer/sqlite_inbox_store.h"
+
+namespace outbox::consumer {
+
+/// A mailbox in an SQLite file. Held by a lock on one byte of FILE-outbox-mailbox-lease (an open
+/// file description lock: it ends with this object or its process).
+class SqliteMailbox final : public MailboxStore, public SqliteInboxStore {
+  public:
+    SqliteMailbox(std::string path, const MailboxOptions& options);
+    ~SqliteMailbox() override;
+    SqliteMailbox(const SqliteMailbox&) = delete;
+    SqliteMailbox& operator=(const SqliteMailbox&) = delete;
+
+    void disconnect() override { release(); }
+    Result<bool> hold_mailbox() override;
+    Result<bool> may_have_news() override;
+    Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
+    Result<Taken> begin(const spi::EventView& message) override;
+    Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
+    Status bury(const spi::EventView& message, const Burial& burial) override;
+
+  private:
+    void release();
+    Status take(const spi::EventView& message, Taken& taken);
+    Status remove(const spi::EventView& message, bool& was_there);
+    Status bury_in_transaction(const spi::EventView& message, const Burial& burial);
+
+    std::string mailbox_;
+    int lease_fd_ = -1;
+    std::optional<std::int64_t> seen_version_;  // data_version at the last fetch
+};
+
+}  // namespace outbox::consumer

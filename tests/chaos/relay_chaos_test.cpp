@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kDeadline = 60s;
 
-class RelayChaos : public testing::Test {
+// By each mode.
+class RelayChaos : public testing::TestWithParam<const char*> {
   protected:
     RelayChaos() : url_(shared_postgres().create_database()) {
         const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
@@ -29,8 +30,9 @@ class RelayChaos : public testing::Test {
     }
 
     Process relay(const std::string& to = "", std::vector<std::string> more = {}) {
-        std::vector<std::string> command{OUTBOX,    "relay", "--from", url_,
-                                         "--admin", "off",   "--to",   to.empty() ? mailbox() : to};
+        std::vector<std::string> command{
+            OUTBOX,     "relay",   "--from", url_,   "--mode",
+            GetParam(), "--admin", "off",    "--to", to.empty() ? mailbox() : to};
         command.insert(command.end(), more.begin(), more.end());
         return Process({.command = command});
     }
@@ -70,7 +72,7 @@ class RelayChaos : public testing::Test {
     std::string url_;
 };
 
-TEST_F(RelayChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
+TEST_P(RelayChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
     Load load(url_, 20);
     load.start(6);
     std::mt19937 random(1);
@@ -92,7 +94,7 @@ TEST_F(RelayChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
     verify(load);
 }
 
-TEST_F(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
+TEST_P(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
     Load load(url_, 20);
     load.start(4);
     Process first = relay();
@@ -113,7 +115,7 @@ TEST_F(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
     verify(load);
 }
 
-TEST_F(RelayChaos, ARelayPausedPastItsLeaseDoesNoHarmWhenItWakes) {
+TEST_P(RelayChaos, ARelayPausedPastItsLeaseDoesNoHarmWhenItWakes) {
     Load load(url_, 10);
     load.start(4);
     Process first = relay();
@@ -146,7 +148,7 @@ TEST_F(RelayChaos, ARelayPausedPastItsLeaseDoesNoHarmWhenItWakes) {
     verify(load);
 }
 
-TEST_F(RelayChaos, SigtermHandsOverAtOnce) {
+TEST_P(RelayChaos, SigtermHandsOverAtOnce) {
     Load load(url_, 10);
     load.start(4);
     Process first = relay();
@@ -162,7 +164,7 @@ TEST_F(RelayChaos, SigtermHandsOverAtOnce) {
     verify(load);
 }
 
-TEST_F(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
+TEST_P(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
     PostgresServer server;
     url_ = server.create_database();
     ASSERT_EQ(run({.command = {OUTBOX, "migrate", "--db", url_}}).status.code, 0);
@@ -185,7 +187,7 @@ TEST_F(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
     verify(load);
 }
 
-TEST_F(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
+TEST_P(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
     Pg pg(url_);
     pg.exec(
         "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload, topic) "
@@ -208,7 +210,7 @@ TEST_F(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
     relay.stop();
 }
 
-TEST_F(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
+TEST_P(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
     const std::string away =
         "mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
     Load load(url_, 10);
@@ -240,6 +242,9 @@ TEST_F(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
     EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_mailbox"), load.committed() + 1);
     again.stop();
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, RelayChaos, testing::Values("polling", "auto"),
+                         [](const auto& mode) { return std::string(mode.param); });
 
 }  // namespace
 }  // namespace outbox::test

@@ -1,6 +1,7 @@
-// Runs the examples of docs/start.md as a reader would, in their order.
+// Runs the examples of pages as a reader would, in their order.
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <map>
@@ -16,6 +17,7 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::StartsWith;
 
 struct Example {
     std::string language;
@@ -78,7 +80,7 @@ class StartPage : public testing::Test {
         arguments.insert(arguments.end(), {"--admin", "off"});
         Process relay = outbox_.start_relay(arguments);
         EXPECT_TRUE(eventually(60s, "the events are published", [&] {
-            return Pg(shop_).number("SELECT count(*) FROM outbox_events") == 0;
+            return Pg(shop_).number("SELECT count(*) FROM " + table_) == 0;
         }));
         EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
     }
@@ -116,6 +118,7 @@ class StartPage : public testing::Test {
     }
 
     OutboxBinary outbox_;
+    std::string table_ = "outbox_events";
     std::string shop_;
     std::map<std::string, std::string> here_;
     int commands_ = 0;
@@ -152,6 +155,63 @@ TEST_F(StartPage, EveryExampleWorks) {
     EXPECT_EQ(Pg(shop_).value("SELECT message_id FROM outbox_inbox WHERE consumer = 'billing'"),
               "01939d3e-7c00-7aaa-8000-000000000001");
     EXPECT_EQ(Pg(shop_).number("SELECT count(*) FROM outbox_scheduled"), 1);
+}
+
+// A slot that is read by hand stands for Debezium.
+class DebeziumPage : public StartPage {
+  protected:
+    void SetUp() override {
+        StartPage::SetUp();
+        table_ = "outboxevent";
+        Pg(shop_).exec(
+            "CREATE TABLE outboxevent (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, "
+            "aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload jsonb); "
+            "CREATE PUBLICATION dbz_publication FOR TABLE outboxevent");
+        Pg(shop_).exec("SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')");
+        insert("before");
+    }
+    void insert(const std::string& aggregate) {
+        Pg(shop_).exec(
+            "INSERT INTO outboxevent (id, aggregatetype, aggregateid, type, payload) SELECT "
+            "gen_random_uuid(), 'Order', '" +
+            aggregate + "-' || n, 'Made', '{}' FROM generate_series(1, 3) n");
+    }
+    // The text of the inserts that Debezium would send now, in their order.
+    std::string sent() {
+        return Pg(shop_).value(
+            "SELECT string_agg(encode(data, 'escape'), ' ') FROM "
+            "pg_logical_slot_get_binary_changes('debezium', NULL, NULL, 'proto_version', '1', "
+            "'publication_names', 'dbz_publication') WHERE get_byte(data, 0) = ascii('I')");
+    }
+};
+
+TEST_F(DebeziumPage, EveryExampleWorks) {
+    for (const Example& example : examples(DEBEZIUM_PAGE)) {
+        SCOPED_TRACE(example.text);
+        const std::string text = replaced(example.text, here_);
+        if (example.language.empty()) {
+            run_commands(text);
+        } else if (text.find("VALUES") != std::string::npos) {
+            ASSERT_NO_THROW(Pg(shop_).exec(text));
+            insert("behind");
+            const std::string all = sent();
+            EXPECT_LT(all.find("before-3"), all.find("marker"));
+            EXPECT_LT(all.find("marker"), all.find("behind-1"));
+        } else {
+            ASSERT_EQ(example.language, "sql");
+            ASSERT_NO_THROW(Pg(shop_).exec(text));
+        }
+        ++statements_;
+    }
+    EXPECT_EQ(statements_, 6);
+    EXPECT_EQ(Pg(shop_).number("SELECT count(*) FROM pg_replication_slots WHERE database = "
+                               "current_database()"),
+              0);
+    const auto arrived = KafkaReader(shared_kafka().bootstrap(), "outbox.event.Order").read(4, 5s);
+    ASSERT_EQ(arrived.size(), 3U);
+    for (const KafkaRecord& record : arrived) EXPECT_THAT(*record.key, StartsWith("behind-"));
+    EXPECT_EQ(KafkaReader(shared_kafka().bootstrap(), "outbox.event.marker").read(1, 30s).size(),
+              1U);
 }
 
 }  // namespace

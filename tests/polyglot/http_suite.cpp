@@ -25,7 +25,7 @@ std::string body(const std::string& order) {
 
 void PolyglotHttp::SetUp() {
     Polyglot::SetUp();
-    server_.emplace(program_->serve(shop_->url()));
+    server_.emplace(program_->serve(shop->url()));
     ASSERT_TRUE(eventually(60s, "it listens",
                            [&] { return server_->stdout_text().find('\n') != std::string::npos; }));
     const std::string said = server_->stdout_text();
@@ -41,9 +41,9 @@ HttpAnswer PolyglotHttp::post(const std::string& text, const std::string& key,
 }
 
 std::string PolyglotHttp::outcome(const std::string& name) {
-    return Pg(shop_->url())
+    return Pg(shop->url())
                .value("SELECT coalesce(max(version), 0) FROM orders WHERE id = " + literal(name)) +
-           " " + std::to_string(shop_->events_of(name).size());
+           " " + std::to_string(shop->events_of(name).size());
 }
 
 TEST_P(PolyglotHttp, ARepeatedRequestGetsTheFirstAnswerAndHasOneEffect) {
@@ -67,7 +67,7 @@ TEST_P(PolyglotHttp, ARequestThatFailsLeavesItsKeyFree) {
     EXPECT_EQ(unknown.status, 422);
     EXPECT_THAT(unknown.body, HasSubstr("refused"));
     EXPECT_EQ(outcome(name), "0 0");
-    Pg(shop_->url()).exec("INSERT INTO customers VALUES (" + literal(prefix_) + ")");
+    Pg(shop->url()).exec("INSERT INTO customers VALUES (" + literal(prefix_) + ")");
     EXPECT_EQ(post(body(name), name, prefix_).status, 201);
     EXPECT_EQ(outcome(name), "1 1");
 }
@@ -87,7 +87,7 @@ TEST_P(PolyglotHttp, BadRequestsAreAnsweredWithWhatIsWrong) {
 
 TEST_P(PolyglotHttp, ARequestIsAskedToComeAgainWhileTheFirstIsUnderWay) {
     const std::string name = order("1");
-    Pg first(shop_->url());
+    Pg first(shop->url());
     first.exec("BEGIN; SELECT idempotency_claim('alice', " + literal(name) + ", 'x')");
     const HttpAnswer busy = post(body(name), name);
     EXPECT_EQ(busy.status, 409);

@@ -38,7 +38,7 @@ void Polyglot::SetUp() {
 }
 
 void Polyglot::place(const std::string& lines, int exit_code) {
-    const Finished done = run(program_->emit(shop_->url(), lines));
+    const Finished done = run(program_->emit(shop->url(), lines));
     ASSERT_EQ(done.status, (ExitStatus{exit_code, 0})) << done.err;
 }
 
@@ -46,12 +46,12 @@ TEST_P(Polyglot, EventsOfAKeyArriveInTheOrderOfItsTransactions) {
     constexpr int kOrders = 3;
     constexpr int kEach = 30;
     const std::string lines = order_lines(prefix_, kOrders, kEach);
-    Process one(program_->emit(shop_->url(), lines));
-    Process other(program_->emit(shop_->url(), lines));
+    Process one(program_->emit(shop->url(), lines));
+    Process other(program_->emit(shop->url(), lines));
     ASSERT_EQ(one.wait(kDeadline), (ExitStatus{0, 0})) << one.stderr_text();
     ASSERT_EQ(other.wait(kDeadline), (ExitStatus{0, 0})) << other.stderr_text();
 
-    KafkaReader reader(shared_kafka().bootstrap(), shop_->topic());
+    KafkaReader reader(shared_kafka().bootstrap(), shop->topic());
     std::map<std::string, std::vector<int>> versions;
     std::set<std::string> ids;
     std::size_t seen = 0;
@@ -72,37 +72,36 @@ TEST_P(Polyglot, EventsOfAKeyArriveInTheOrderOfItsTransactions) {
 }
 
 TEST_P(Polyglot, WhatFailsLeavesNeitherOrderNorEvent) {
-    Pg database(shop_->url());
+    Pg database(shop->url());
     database.exec("ALTER TABLE outbox_events ADD CONSTRAINT " + GetParam() +
                   "_refused CHECK (aggregate_id <> " + literal(order("event-refused")) +
                   ") NOT VALID");
-    const Finished done = run(
-        program_->emit(shop_->url(), order("commit-fails") + " nobody 5\n" +
-                                         order("event-refused") + " alice 5\n" + order("negative") +
-                                         " alice -5\n" + order("good") + " alice 5\n"));
+    const Finished done = run(program_->emit(
+        shop->url(), order("commit-fails") + " nobody 5\n" + order("event-refused") + " alice 5\n" +
+                         order("negative") + " alice -5\n" + order("good") + " alice 5\n"));
     EXPECT_EQ(done.status, (ExitStatus{1, 0}));
     EXPECT_EQ(done.out, "placed " + order("good") + " 1\n");
     for (const std::string name : {"commit-fails", "event-refused", "negative"}) {
         EXPECT_THAT(done.err, HasSubstr("refused " + order(name)));
-        EXPECT_THAT(shop_->events_of(order(name)), IsEmpty()) << name;
+        EXPECT_THAT(shop->events_of(order(name)), IsEmpty()) << name;
     }
     const auto left = database.query("SELECT id, version, cents FROM orders WHERE id LIKE " +
                                      literal(prefix_ + "%"));
     EXPECT_THAT(left, ElementsAre(Pg::Row{order("good"), "1", "5"}));
-    EXPECT_EQ(shop_->events_of(order("good")).size(), 1U);
+    EXPECT_EQ(shop->events_of(order("good")).size(), 1U);
 }
 
 TEST_P(Polyglot, AppliesEachEventOnceHoweverOftenItComes) {
     constexpr int kEach = 10;
     place(order_lines(prefix_, 2, kEach));
-    const std::string billing = shop_->new_billing();
+    const std::string billing = shop->new_billing();
     const std::string invoices =
         "SELECT count(*) || ' ' || sum(version) || ' ' || sum(cents) FROM invoices WHERE "
         "order_id LIKE " +
         literal(prefix_ + "%");
     const std::string expected = "2 20 110";
     {
-        Process consumer(program_->consume(billing, shop_->topic(), prefix_ + "group"));
+        Process consumer(program_->consume(billing, shop->topic(), prefix_ + "group"));
         ASSERT_TRUE(eventually(kDeadline, "all events are billed",
                                [&] { return Pg(billing).value(invoices) == expected; }));
         EXPECT_TRUE(ends_in_order(consumer)) << consumer.stderr_text();
@@ -112,7 +111,7 @@ TEST_P(Polyglot, AppliesEachEventOnceHoweverOftenItComes) {
     // Another group gets everything again.
     const std::string again = prefix_ + "again";
     {
-        Process consumer(program_->consume(billing, shop_->topic(), again));
+        Process consumer(program_->consume(billing, shop->topic(), again));
         ASSERT_TRUE(eventually(kDeadline, "all events come again", [&] {
             Told seen = told(consumer, prefix_);
             return seen.repeats[order("1")] == one_to(kEach) &&
@@ -124,7 +123,7 @@ TEST_P(Polyglot, AppliesEachEventOnceHoweverOftenItComes) {
     }
     // Its offsets are committed: what it has had does not come a third time.
     place(order("new") + " alice 1\n");
-    Process consumer(program_->consume(billing, shop_->topic(), again));
+    Process consumer(program_->consume(billing, shop->topic(), again));
     ASSERT_TRUE(eventually(kDeadline, "the new event is billed", [&] {
         return told(consumer, prefix_).applied[order("new")] == one_to(1);
     })) << consumer.stdout_text();
@@ -134,14 +133,14 @@ TEST_P(Polyglot, AppliesEachEventOnceHoweverOftenItComes) {
 TEST_P(Polyglot, AnEffectThatFailsIsRolledBackWithItsInboxRowAndTriedAgain) {
     const std::string poison = order("poison");
     place(poison + " alice 7\n");
-    const std::string id = shop_->events_of(poison).at(0);
-    const std::string billing = shop_->new_billing();
+    const std::string id = shop->events_of(poison).at(0);
+    const std::string billing = shop->new_billing();
     Pg database(billing);
     database.exec("ALTER TABLE invoices ADD CONSTRAINT refused CHECK (order_id <> " +
                   literal(poison) + ")");
     const std::string group = prefix_ + "group";
     {
-        Process consumer(program_->consume(billing, shop_->topic(), group));
+        Process consumer(program_->consume(billing, shop->topic(), group));
         const auto ended = consumer.wait(kDeadline);
         ASSERT_TRUE(ended) << "it goes on past a message that it could not apply";
         EXPECT_NE(*ended, (ExitStatus{0, 0}));
@@ -150,7 +149,7 @@ TEST_P(Polyglot, AnEffectThatFailsIsRolledBackWithItsInboxRowAndTriedAgain) {
     EXPECT_EQ(
         database.number("SELECT count(*) FROM outbox_inbox WHERE message_id = " + literal(id)), 0);
     database.exec("ALTER TABLE invoices DROP CONSTRAINT refused");
-    Process consumer(program_->consume(billing, shop_->topic(), group));
+    Process consumer(program_->consume(billing, shop->topic(), group));
     ASSERT_TRUE(eventually(kDeadline, "the message is applied", [&] {
         return told(consumer, prefix_).applied[poison] == one_to(1);
     })) << consumer.stdout_text();
@@ -161,16 +160,16 @@ TEST_P(Polyglot, AnEffectThatFailsIsRolledBackWithItsInboxRowAndTriedAgain) {
 TEST_P(Polyglot, AConsumerThatIsKilledLosesNothingAndAppliesNothingTwice) {
     constexpr int kEach = 50;
     place(order_lines(prefix_, 1, kEach));
-    const std::string billing = shop_->new_billing();
+    const std::string billing = shop->new_billing();
     const std::string version =
         "SELECT coalesce(max(version), 0) FROM invoices WHERE order_id = " + literal(order("1"));
     const std::string group = prefix_ + "group";
-    Process killed(program_->consume(billing, shop_->topic(), group));
+    Process killed(program_->consume(billing, shop->topic(), group));
     ASSERT_TRUE(
         eventually(kDeadline, "it is under way", [&] { return Pg(billing).number(version) > 0; }));
     killed.kill(SIGKILL);
     ASSERT_TRUE(killed.wait(kDeadline));
-    Process consumer(program_->consume(billing, shop_->topic(), group));
+    Process consumer(program_->consume(billing, shop->topic(), group));
     ASSERT_TRUE(eventually(kDeadline, "all events are billed", [&] {
         return Pg(billing).number(version) == kEach;
     })) << consumer.stdout_text();

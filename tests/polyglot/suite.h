@@ -13,8 +13,8 @@ namespace outbox::test {
 // What holds for the program of each language; all share one database of orders and one relay.
 class Polyglot : public testing::TestWithParam<std::string> {
   protected:
-    static void SetUpTestSuite() { shop_ = std::make_unique<Shop>(); }
-    static void TearDownTestSuite() { shop_.reset(); }
+    static void SetUpTestSuite() { shop = std::make_unique<Shop>(); }
+    static void TearDownTestSuite() { shop.reset(); }
 
     void SetUp() override;
 
@@ -23,7 +23,7 @@ class Polyglot : public testing::TestWithParam<std::string> {
 
     void place(const std::string& lines, int exit_code = 0);
 
-    inline static std::unique_ptr<Shop> shop_;
+    inline static std::unique_ptr<Shop> shop;
     std::unique_ptr<Program> program_;
     std::string prefix_;
 };

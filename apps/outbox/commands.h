@@ -18,6 +18,10 @@ int run_dead_show(const runtime::Invocation& invocation);
 int run_dead_retry(const runtime::Invocation& invocation);
 int run_dead_discard(const runtime::Invocation& invocation);
 int run_prune(const runtime::Invocation& invocation);
+int run_saga_list(const runtime::Invocation& invocation);
+int run_saga_show(const runtime::Invocation& invocation);
+int run_saga_resume(const runtime::Invocation& invocation);
+int run_saga_abort(const runtime::Invocation& invocation);
 int run_verify(const runtime::Invocation& invocation);
 
 /// Prints the error to stderr, without secrets, and gives its exit code.

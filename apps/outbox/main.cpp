@@ -32,6 +32,14 @@ int run(const runtime::Invocation& invocation) {
             return run_prune(invocation);
         case runtime::kVerify:
             return run_verify(invocation);
+        case runtime::kSagaList:
+            return run_saga_list(invocation);
+        case runtime::kSagaShow:
+            return run_saga_show(invocation);
+        case runtime::kSagaResume:
+            return run_saga_resume(invocation);
+        case runtime::kSagaAbort:
+            return run_saga_abort(invocation);
         case runtime::kVersion:
             std::cout << "outbox " OUTBOX_VERSION "\n";
             return runtime::kExitOk;

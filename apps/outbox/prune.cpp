@@ -39,7 +39,9 @@ Result<std::optional<PrunedInbox>> prune_inbox(const runtime::SourceConfig& conf
         if (!some.ok()) return some.error();
         total.messages += some->messages;
         total.keys += some->keys;
-        if (some->messages == 0 && some->keys == 0) return std::optional<PrunedInbox>(total);
+        total.sagas += some->sagas;
+        if (some->messages == 0 && some->keys == 0 && some->sagas == 0)
+            return std::optional<PrunedInbox>(total);
     }
 }
 
@@ -48,7 +50,8 @@ int print_removed(const runtime::Invocation& invocation, const spi::Source* sour
     if (invocation.options.flag("json")) {
         std::cout << "{\"removed\": " << rows;
         if (inbox) {
-            std::cout << ", \"inbox\": " << inbox->messages << ", \"keys\": " << inbox->keys;
+            std::cout << ", \"inbox\": " << inbox->messages << ", \"keys\": " << inbox->keys
+                      << ", \"sagas\": " << inbox->sagas;
         }
         std::cout << "}\n";
         return runtime::kExitOk;
@@ -58,6 +61,10 @@ int print_removed(const runtime::Invocation& invocation, const spi::Source* sour
         std::cout << "removed " << with_commas(inbox->messages) << " ids older than "
                   << invocation.options.text("inbox-retention") << " from outbox_inbox and "
                   << with_commas(inbox->keys) << " expired keys from outbox_idempotency\n";
+        if (inbox->sagas > 0) {
+            std::cout << "removed " << with_commas(inbox->sagas)
+                      << " finished sagas and remembered steps\n";
+        }
     }
     return runtime::kExitOk;
 }

@@ -8,6 +8,7 @@
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
+#include "saga/operate.h"
 
 namespace outbox::app {
 namespace {
@@ -25,6 +26,7 @@ struct Report {
     bool has_source = true;  ///< False: this database has the consumer's side only.
     std::vector<ConsumerInfo> consumers;
     std::vector<MailboxInfo> mailboxes;
+    std::vector<SagaCount> sagas;
 };
 
 // Whether the database has a consumer's tables.
@@ -43,11 +45,27 @@ Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report)
     return true;
 }
 
+// Nothing where the database has no table of sagas.
+Status read_sagas(const runtime::SourceConfig& config, Report& report) {
+    auto operations =
+        saga::SagaOperations::open(config.url, static_cast<int>(config.connect_timeout.count()));
+    if (!operations.ok()) return operations.status();
+    const auto there = operations->has_table();
+    if (!there.ok() || !*there) return there.status();
+    auto counts = operations->counts();
+    if (!counts.ok()) return counts.status();
+    report.sagas = std::move(*counts);
+    return {};
+}
+
 Result<Report> read_report(const runtime::SourceConfig& config) {
     Report report;
     auto source = make_source(config);
     if (!source.ok() && source.error().code != ErrorCode::kNoSuchTable) return source.status();
-    const auto consumes = read_consumers(config, report);
+    auto consumes = read_consumers(config, report);
+    if (consumes.ok() && *consumes) {
+        if (Status status = read_sagas(config, report); !status.ok()) consumes = status;
+    }
     if (!source.ok()) {
         if (!consumes.ok() || !*consumes) return source.status();
         report.has_source = false;
@@ -107,6 +125,13 @@ nlohmann::ordered_json json_of(const Report& report) {
                              {"waiting", mailbox.waiting},
                              {"oldest_age_s", mailbox.oldest_age_s}});
     }
+    nlohmann::ordered_json sagas = nlohmann::ordered_json::array();
+    for (const SagaCount& count : report.sagas) {
+        sagas.push_back({{"name", count.name},
+                         {"state", saga_state_name(count.state)},
+                         {"count", count.count},
+                         {"idle_s", count.oldest_s}});
+    }
     return {{"source", report.source},
             {"backlog", report.figures.backlog},
             {"oldest_age_s", report.figures.oldest_age_s},
@@ -122,7 +147,8 @@ nlohmann::ordered_json json_of(const Report& report) {
               {"expires_in_ms", report.lease.expires_in_ms}}},
             {"routes", routes},
             {"consumers", consumers},
-            {"mailboxes", mailboxes}};
+            {"mailboxes", mailboxes},
+            {"sagas", sagas}};
 }
 
 std::string marked(const std::string& text, bool warning, bool critical) {
@@ -216,6 +242,23 @@ void print_consumers(const Report& report) {
     }
 }
 
+void print_sagas(const Report& report) {
+    using Align = TextColumns::Align;
+    if (report.sagas.empty()) return;
+    TextColumns columns({{"SAGA", Align::kLeft},
+                         {"STATE", Align::kLeft},
+                         {"COUNT", Align::kRight},
+                         {"LONGEST IDLE", Align::kRight}});
+    for (const SagaCount& count : report.sagas) {
+        const bool open =
+            count.state != SagaState::kCompleted && count.state != SagaState::kCompensated;
+        columns.add({count.name, std::string(saga_state_name(count.state)),
+                     with_commas(count.count), open ? age_text(count.oldest_s) : "-"});
+    }
+    std::cout << "\n";
+    columns.print(std::cout);
+}
+
 }  // namespace
 
 int run_status(const runtime::Invocation& invocation) {
@@ -234,6 +277,7 @@ int run_status(const runtime::Invocation& invocation) {
             print_line("source", "none: this database has the consumer's side only");
         }
         print_consumers(*status);
+        print_sagas(*status);
     }
     return runtime::kExitOk;
 }

@@ -123,6 +123,7 @@ struct MailboxInfo {
 struct PrunedInbox {
     std::int64_t messages = 0;
     std::int64_t keys = 0;
+    std::int64_t sagas = 0;  ///< Finished ones, and steps that a participant remembered.
 };
 
 /// What an operator asks of a consumer's tables. Works beside running consumers and without them.
@@ -137,8 +138,8 @@ class ConsumerOperations {
     virtual Result<bool> has_tables() = 0;
     virtual Result<std::vector<ConsumerInfo>> consumers() = 0;
     virtual Result<std::vector<MailboxInfo>> mailboxes() = 0;
-    /// Raises the floors and removes ids from before them and expired keys, some thousands of each
-    /// at a time; call until it removes nothing.
+    /// Raises the floors and removes ids from before them, expired keys and old sagas, some
+    /// thousands of each at a time; call until it removes nothing.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
     virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
 

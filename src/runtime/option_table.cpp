@@ -8,7 +8,9 @@ namespace {
 constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
 constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard;
 constexpr std::uint32_t kOperate = kStatus | kDead | kPrune;
-constexpr std::uint32_t kAll = kRelay | kMigrate | kOperate | kVerify;
+constexpr std::uint32_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
+constexpr std::uint32_t kSaga = kManySagas | kSagaShow;
+constexpr std::uint32_t kAll = kRelay | kMigrate | kOperate | kSaga | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
 constexpr std::string_view kRouteGroup = "Destination";
@@ -60,15 +62,16 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
-                "Removes rows that were published longer ago than the retention, in batches of "
-                "1,000. It never removes an unsent or a dead row. Where the database has a "
-                "consumer's tables: ids of messages from before the inbox's retention, after "
-                "raising the floor below which messages are quarantined, and expired "
-                "Idempotency-Keys.",
-                "",
-                "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
-                "--retention 7d --dry-run"},
+    CommandSpec{
+        kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
+        "Removes rows that were published longer ago than the retention, in batches of "
+        "1,000. It never removes an unsent or a dead row. Where the database has a "
+        "consumer's tables: ids of messages from before the inbox's retention, after "
+        "raising the floor below which messages are quarantined, expired Idempotency-Keys, and "
+        "sagas that finished as long ago.",
+        "",
+        "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
+        "--retention 7d --dry-run"},
     CommandSpec{
         kVerify, "verify", "prove that nothing was lost, repeated or reordered",
         "Compares what producers committed with what consumers received and applied. Both are "
@@ -82,6 +85,30 @@ constexpr std::array kCommands{
         "--db sqlite:///var/lib/shop.db\n"
         "outbox verify --produced a.jsonl --effect-db sqlite:///stock.db "
         "--effect-query 'SELECT id FROM effects'"},
+    CommandSpec{kSagaList, "saga list", "list the sagas that a service leads",
+                "Lists sagas, oldest first, with what each waits for and why it does not go on.",
+                "",
+                "outbox saga list --db postgresql://app@localhost/shop --stuck-for 10m\n"
+                "outbox saga list --db postgresql://app@localhost/shop --state stuck --json"},
+    CommandSpec{kSagaShow, "saga show", "show one saga whole",
+                "Shows every step of a saga, its timer, data and dead letters.", "ID",
+                "outbox saga show 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kSagaResume, "saga resume", "have sagas send again what they wait for",
+                "Asks the service to send the awaited command or compensation once more, with "
+                "fresh retries; one stuck at a step that nothing undoes goes on without it.",
+                "ID",
+                "outbox saga resume 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox saga resume --state stuck --dry-run --db postgresql://app@localhost/shop"},
+    CommandSpec{kSagaAbort, "saga abort", "have sagas turn back",
+                "Asks the service to undo what a saga has done, the last step first. One that has "
+                "sent a step that cannot be undone only goes forward.",
+                "ID",
+                "outbox saga abort 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox saga abort --name order --stuck-for 1h --dry-run "
+                "--db postgresql://app@localhost/shop"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };
@@ -100,7 +127,7 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .file_key = "source.url",
                .value = "URL",
-               .commands = kMigrate | kOperate | kVerify,
+               .commands = kMigrate | kOperate | kSaga | kVerify,
                .group = kSourceGroup,
                .help = "database: postgresql://user@host:port/database or sqlite:///path"},
     OptionSpec{.name = "table",
@@ -187,7 +214,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 300,
                .value = "N",
-               .commands = kRelay | kMigrate | kOperate | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
                .group = kSourceGroup,
                .help = "longest wait for a connection to the database"},
     // Destination
@@ -412,6 +439,27 @@ constexpr std::array kOptions{
                .commands = kManyDead,
                .group = kFilterGroup,
                .help = "dead letters that failed with this error, for example OB_RECORD_REFUSED"},
+    OptionSpec{.name = "name",
+               .type = OptionType::kText,
+               .value = "NAME",
+               .commands = kManySagas,
+               .group = kFilterGroup,
+               .help = "sagas of this name"},
+    OptionSpec{.name = "state",
+               .type = OptionType::kChoice,
+               .choices = "running|compensating|stuck|completed|compensated",
+               .value = "STATE",
+               .commands = kManySagas,
+               .group = kFilterGroup,
+               .help = "sagas in this state"},
+    OptionSpec{.name = "stuck-for",
+               .type = OptionType::kDuration,
+               .min = 1,
+               .max = 315'360'000,
+               .value = "TIME",
+               .commands = kManySagas,
+               .group = kFilterGroup,
+               .help = "sagas that are not finished and have made no progress for this long"},
     OptionSpec{.name = "all",
                .type = OptionType::kFlag,
                .commands = kDeadRetry | kDeadDiscard,
@@ -424,12 +472,12 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 100'000,
                .value = "N",
-               .commands = kDeadList,
+               .commands = kDeadList | kSagaList,
                .group = kFilterGroup,
-               .help = "most dead letters listed"},
+               .help = "most dead letters or sagas listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
-               .commands = kDeadRetry | kDeadDiscard | kPrune,
+               .commands = kDeadRetry | kDeadDiscard | kPrune | kSagaResume | kSagaAbort,
                .group = kFilterGroup,
                .help = "only say what would be done"},
     // Migration
@@ -487,7 +535,7 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kOperate | kVerify,
+               .commands = kOperate | kSaga | kVerify,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

@@ -18,6 +18,10 @@ enum Command : std::uint32_t {
     kPrune = 1U << 7,
     kVerify = 1U << 8,
     kVersion = 1U << 9,
+    kSagaList = 1U << 10,
+    kSagaShow = 1U << 11,
+    kSagaResume = 1U << 12,
+    kSagaAbort = 1U << 13,
 };
 
 struct CommandSpec {

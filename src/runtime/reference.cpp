@@ -28,18 +28,31 @@ std::string cell(std::string_view text) {
     return out;
 }
 
-constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
+// Commands of several words that are named together where an option is all of theirs.
+struct Group {
+    std::string_view name;
+    std::uint32_t commands;
+    Command first;
+};
+constexpr Group kGroups[] = {
+    {"dead", kDeadList | kDeadShow | kDeadRetry | kDeadDiscard, kDeadList},
+    {"saga", kSagaList | kSagaShow | kSagaResume | kSagaAbort, kSagaList},
+};
 
 std::string commands_of(const OptionSpec& option) {
     std::string text;
     for (const CommandSpec& command : command_table()) {
         if ((option.commands & command.command) == 0) continue;
-        std::string name(command.name);
-        if ((option.commands & kDead) == kDead && name.starts_with("dead ")) {
-            if (command.command != kDeadList) continue;
-            name = "dead";
+        std::string_view name = command.name;
+        bool named = false;
+        for (const Group& group : kGroups) {
+            if ((group.commands & command.command) == 0) continue;
+            if ((option.commands & group.commands) != group.commands) continue;
+            name = group.name;
+            named = command.command != group.first;
         }
-        text += (text.empty() ? "" : ", ") + name;
+        if (named) continue;
+        text.append(text.empty() ? "" : ", ").append(name);
     }
     return text;
 }

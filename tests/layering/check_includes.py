@@ -21,7 +21,7 @@ ALLOWED = {
     "sinks": {"core", "public"},
     "producer": {"core", "public"},
     "consumer": {"core", "public"},
-    "saga": {"core", "public"},
+    "saga": {"consumer", "core", "public"},
     "relay": {"codec", "core", "public"},
     "runtime": {"relay", "codec", "core", "public"},
     "admin": {"runtime", "relay", "codec", "core", "public"},

@@ -297,3 +297,70 @@ BEGIN
     RETURN removed;
 END
 $$;
+
+-- Sagas that this service leads, beside its business data; each transition is one transaction with
+-- the inbox and the outbox. state says what is awaited, `steps` what was sent and what became of it,
+-- cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
+-- progress for ten minutes:
+--   SELECT saga_id, name, state, step, trouble FROM outbox_saga
+--   WHERE finished_at IS NULL AND updated_at < now() - interval '10 minutes' ORDER BY started_at;
+CREATE TABLE outbox_saga (
+    saga_id     text PRIMARY KEY CHECK (saga_id <> ''),
+    name        text NOT NULL,
+    version     integer NOT NULL,
+    state       text NOT NULL
+        CHECK (state IN ('running', 'compensating', 'stuck', 'completed', 'compensated')),
+    step        text,
+    steps       json NOT NULL,
+    data        text NOT NULL,
+    topic       text NOT NULL,
+    timer       bigint NOT NULL,
+    due_at      timestamptz,
+    cause       text,
+    trouble     text,
+    requested   text CHECK (requested IN ('abort', 'resume')),
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at timestamptz
+) WITH (fillfactor = 50);
+-- On columns that no transition but the last one changes, so that the others stay on their page.
+CREATE INDEX outbox_saga_open ON outbox_saga (started_at) WHERE finished_at IS NULL;
+CREATE INDEX outbox_saga_finished ON outbox_saga (finished_at) WHERE finished_at IS NOT NULL;
+
+-- What a participant has done with the steps of sagas that others lead: done, refused, or undone (a
+-- command that comes after its compensation finds that and does nothing).
+CREATE TABLE outbox_saga_steps (
+    saga_id    text NOT NULL,
+    step       text NOT NULL,
+    state      text NOT NULL CHECK (state IN ('done', 'refused', 'undone')),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (saga_id, step)
+) WITH (fillfactor = 70);
+CREATE INDEX outbox_saga_steps_age ON outbox_saga_steps USING brin (updated_at)
+    WITH (autosummarize = on);
+
+-- Removes sagas that finished, and steps that a participant last changed, longer ago than
+-- `retention`, at most max_rows of each; gives how many. Retention as for inbox_prune; open sagas
+-- stay, so their participants' retention must be longer than a saga can take.
+CREATE FUNCTION saga_prune(retention interval, max_rows integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    sagas bigint;
+    steps bigint;
+BEGIN
+    WITH old AS (
+        SELECT s.ctid FROM outbox_saga s WHERE s.finished_at < clock_timestamp() - retention
+        ORDER BY s.finished_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
+    DELETE FROM outbox_saga s USING old WHERE s.ctid = old.ctid;
+    GET DIAGNOSTICS sagas = ROW_COUNT;
+    WITH old AS (
+        SELECT s.ctid FROM outbox_saga_steps s WHERE s.updated_at < clock_timestamp() - retention
+        LIMIT max_rows FOR UPDATE SKIP LOCKED)
+    DELETE FROM outbox_saga_steps s USING old WHERE s.ctid = old.ctid;
+    GET DIAGNOSTICS steps = ROW_COUNT;
+    RETURN sagas + steps;
+END
+$$;

@@ -1,0 +1,233 @@
+#include "consumer/operator_sql.h"
+
+#include <utility>
+
+#include "consumer/janitor.h"
+#include "consumer/libpq_session.h"
+#include "consumer/message_time.h"
+#include "consumer/sqlite_use.h"
+#include "core/url.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kReading = "reading the consumer's tables";
+constexpr std::int64_t kPruneRows = 10'000;
+constexpr std::int64_t kMicroseconds = 1'000'000;
+
+class PostgresSql final : public Sql {
+  public:
+    static Result<std::unique_ptr<Sql>> open(const std::string& url, int connect_timeout_s) {
+        auto sql = std::unique_ptr<PostgresSql>(new PostgresSql(url, connect_timeout_s));
+        if (Status status = sql->session_.connect(); !status.ok()) return status;
+        return std::unique_ptr<Sql>(std::move(sql));
+    }
+
+    Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
+                     std::int64_t* changed) override {
+        std::vector<const char*> values;
+        for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+        const PgResult result(PQexecParams(session_.connection(), sql.c_str(),
+                                           static_cast<int>(values.size()), nullptr, values.data(),
+                                           nullptr, nullptr, 0));
+        if (!succeeded(result.get())) {
+            return pg_error(session_.connection(), result.get(), kReading);
+        }
+        if (changed != nullptr) *changed = number(std::string(PQcmdTuples(result.get())));
+        Rows rows;
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            rows.push_back(cells_of(result.get(), row));
+        }
+        return rows;
+    }
+
+    // Row by row: a table of effects may be larger than memory.
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        PGconn* connection = session_.connection();
+        Status status = run("BEGIN READ ONLY", {}, nullptr).status();
+        if (!status.ok()) return status;
+        if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
+            return pg_error(connection, nullptr, kReading);
+        }
+        while (const PgResult result{PQgetResult(connection)}) {
+            if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
+                if (status.ok()) status = take(cells_of(result.get(), 0));
+            } else if (!succeeded(result.get()) && status.ok()) {
+                status = pg_error(connection, result.get(), kReading);
+            }
+        }
+        const Status ended = run("ROLLBACK", {}, nullptr).status();
+        return status.ok() ? ended : status;
+    }
+    [[nodiscard]] std::string microseconds(const std::string& column) const override {
+        return "(CASE WHEN isfinite(" + column + ") THEN extract(epoch FROM " + column +
+               ") * 1000000 ELSE 0 END)::bigint";
+    }
+    [[nodiscard]] std::string now() const override { return "clock_timestamp()"; }
+    [[nodiscard]] std::string table_count(const std::string& table) const override {
+        return "SELECT count(to_regclass('" + table + "'))";
+    }
+    [[nodiscard]] std::string payload_text() const override { return "encode(payload, 'escape')"; }
+
+    Result<PrunedInbox> prune(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT inbox_prune($1::bigint * interval '1 second', $2::integer), "
+                "idempotency_prune($2::integer), "
+                "saga_prune($1::bigint * interval '1 second', $2::integer)",
+                {std::to_string(retention_s), std::to_string(kPruneRows)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+
+  private:
+    static Row cells_of(const PGresult* result, int row) {
+        Row cells;
+        for (int column = 0; column < PQnfields(result); ++column) {
+            const std::string_view text = cell(result, row, column);
+            cells.push_back(text.data() == nullptr ? std::nullopt
+                                                   : std::optional<std::string>(text));
+        }
+        return cells;
+    }
+    PostgresSql(const std::string& url, int connect_timeout_s)
+        : session_(url, connect_timeout_s, {}, "SELECT 1") {}
+    LibpqSession session_;
+};
+
+class SqliteSql final : public Sql {
+  public:
+    static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s) {
+        sqlite3* opened = nullptr;
+        const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(opened));
+        if (code != SQLITE_OK) return sqlite_error(opened, "opening " + path);
+        sqlite3_extended_result_codes(opened, 1);
+        sqlite3_busy_timeout(opened, busy_timeout_s * 1000);
+        return std::unique_ptr<Sql>(std::move(sql));
+    }
+
+    Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
+                     std::int64_t* changed) override {
+        try {
+            SqliteUse use(database_.get(), sql, kReading);
+            for (const std::string& parameter : parameters) use.text(parameter);
+            Rows rows;
+            while (use.next()) rows.push_back(cells_of(use));
+            if (changed != nullptr) *changed = sqlite3_changes(database_.get());
+            return rows;
+        } catch (const Error& error) {
+            return error.info();
+        }
+    }
+    [[nodiscard]] std::string microseconds(const std::string& column) const override {
+        return "max(" + column + ", 0)";
+    }
+    [[nodiscard]] std::string now() const override {
+        return "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)";
+    }
+    [[nodiscard]] std::string table_count(const std::string& table) const override {
+        return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
+    }
+    [[nodiscard]] std::string payload_text() const override { return "CAST(payload AS text)"; }
+
+    // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
+    Result<PrunedInbox> prune(std::int64_t retention_s) override {
+        if (retention_s < kLeastRetentionS) {
+            return ErrorInfo{ErrorCode::kConfigInvalid,
+                             Advice::kStop,
+                             {},
+                             "an inbox must be kept for at least two hours"};
+        }
+        const std::string rows = std::to_string(kPruneRows);
+        const std::string now = std::to_string(wall_clock_us());
+        PrunedInbox pruned;
+        Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
+        if (!status.ok()) return status;
+        status = run("INSERT INTO outbox_inbox_floor (consumer, floor) "
+                     "SELECT consumer, min($1 + 0, coalesce((SELECT min(received_at) "
+                     "  FROM outbox_mailbox), $1 + 0)) - $2 * 1000000 "
+                     "FROM (SELECT DISTINCT consumer FROM outbox_inbox) WHERE true "
+                     "ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor "
+                     "WHERE floor < excluded.floor",
+                     {now, std::to_string(retention_s)}, nullptr)
+                     .status();
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_inbox WHERE (consumer, message_id) IN ("
+                         "SELECT i.consumer, i.message_id FROM outbox_inbox i "
+                         "JOIN outbox_inbox_floor f USING (consumer) "
+                         "WHERE i.message_time < f.floor AND i.message_time > -9223372036854775807 "
+                         "LIMIT $1)",
+                         {rows}, &pruned.messages)
+                         .status();
+        }
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_idempotency WHERE rowid IN (SELECT rowid FROM "
+                         "outbox_idempotency WHERE expires_at <= $1 + 0 LIMIT $2)",
+                         {now, rows}, &pruned.keys)
+                         .status();
+        }
+        const std::string before = std::to_string(wall_clock_us() - retention_s * kMicroseconds);
+        std::int64_t steps = 0;
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_saga WHERE rowid IN (SELECT rowid FROM outbox_saga "
+                         "WHERE finished_at < $1 + 0 ORDER BY finished_at LIMIT $2)",
+                         {before, rows}, &pruned.sagas)
+                         .status();
+        }
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_saga_steps WHERE rowid IN (SELECT rowid FROM "
+                         "outbox_saga_steps WHERE updated_at < $1 + 0 LIMIT $2)",
+                         {before, rows}, &steps)
+                         .status();
+        }
+        pruned.sagas += steps;
+        const Status ended = run(status.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
+        if (!status.ok()) return status;
+        if (!ended.ok()) return ended;
+        return pruned;
+    }
+
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        if (Status status = run("PRAGMA query_only = true", {}, nullptr).status(); !status.ok()) {
+            return status;
+        }
+        try {
+            SqliteUse use(database_.get(), query, kReading);
+            while (use.next()) {
+                if (Status status = take(cells_of(use)); !status.ok()) return status;
+            }
+            return {};
+        } catch (const Error& error) {
+            return Status(error.info());
+        }
+    }
+
+  private:
+    static Row cells_of(const SqliteUse& use) {
+        Row cells;
+        for (int column = 0; column < use.columns(); ++column) {
+            cells.push_back(use.is_null(column) ? std::nullopt
+                                                : std::optional<std::string>(use.bytes(column)));
+        }
+        return cells;
+    }
+    explicit SqliteSql(sqlite3* database) : database_(database) {}
+    SqliteConnection database_;
+};
+
+}  // namespace
+
+std::int64_t number(const std::optional<std::string>& cell) {
+    return cell && !cell->empty() ? std::stoll(*cell) : 0;
+}
+
+Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    return parsed->scheme == "sqlite" ? SqliteSql::open(parsed->path, connect_timeout_s)
+                                      : PostgresSql::open(url, connect_timeout_s);
+}
+
+}  // namespace outbox::consumer

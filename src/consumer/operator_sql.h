@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/operations.h"
+
+namespace outbox::consumer {
+
+/// One connection that runs SQL with text parameters and gives text; and what its SQL says
+/// differently. Parameters are $1, $2, ... in the order of their first use.
+class Sql {
+  public:
+    using Row = std::vector<std::optional<std::string>>;
+    using Rows = std::vector<Row>;
+
+    Sql() = default;
+    Sql(const Sql&) = delete;
+    Sql& operator=(const Sql&) = delete;
+    virtual ~Sql() = default;
+
+    /// `changed`: how many rows a change touched.
+    virtual Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
+                             std::int64_t* changed = nullptr) = 0;
+    /// A time column in microseconds since the Unix epoch.
+    [[nodiscard]] virtual std::string microseconds(const std::string& column) const = 0;
+    [[nodiscard]] virtual std::string now() const = 0;
+    /// A query that counts the tables of this name.
+    [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
+    [[nodiscard]] virtual std::string payload_text() const = 0;
+    /// Removes some thousands of old ids, expired keys and finished sagas.
+    virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    /// Hands over the rows of a query that changes nothing, one by one.
+    virtual Status read(const std::string& query,
+                        const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
+};
+
+/// An integer cell; 0 for NULL and for an empty text.
+[[nodiscard]] std::int64_t number(const std::optional<std::string>& cell);
+
+/// Connects to the database of a consumer. Errors as `Operations` of a source.
+Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s);
+
+}  // namespace outbox::consumer

@@ -1,5 +1,6 @@
 #include "tests/conformance/inbox_suite.h"
 
+#include <atomic>
 #include <csignal>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -474,25 +475,28 @@ TEST_P(InboxSuite, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileItRuns) 
             "VALUES ('consumer', 99, 'of_tomorrow', 'x')");
     };
     auto member = consumer();
-    std::optional<ErrorInfo> ended;
+    std::optional<ErrorInfo> error_seen;
+    std::atomic<bool> ended = false;
     std::thread running([&] {
         try {
             member.run();
         } catch (const Error& error) {
-            ended = error.info();
+            error_seen = error.info();
         }
+        ended = true;
     });
     put("before", "k");
     const bool applied =
         bool(eventually(20s, "the message is applied", [&] { return waiting() == "0"; }));
     migrate_on();
-    // Ends by itself: a `stop` would hide that it does not.
+    const bool by_itself = bool(eventually(20s, "the consumer ends", [&] { return ended.load(); }));
+    member.stop();
     running.join();
-    ASSERT_TRUE(applied);
-    ASSERT_TRUE(ended.has_value());
-    EXPECT_EQ(ended->code, ErrorCode::kMigrationRefused);
-    EXPECT_EQ(ended->advice, Advice::kStop);
-    EXPECT_THAT(ended->message, HasSubstr("migration 99"));
+    ASSERT_TRUE(applied && by_itself);
+    ASSERT_TRUE(error_seen.has_value());
+    EXPECT_EQ(error_seen->code, ErrorCode::kMigrationRefused);
+    EXPECT_EQ(error_seen->advice, Advice::kStop);
+    EXPECT_THAT(error_seen->message, HasSubstr("migration 99"));
     put("after", "k");
     auto late = consumer();
     EXPECT_EQ(code_of([&] { late.run(); }), ErrorCode::kMigrationRefused);

@@ -28,8 +28,8 @@ void execute(PGconn* connection, const char* sql, const std::vector<std::string>
 
 // [inbox]
 void reserve_stock(PGconn* connection, const std::string& event_id, const std::string& product) {
-    execute(connection, "BEGIN");
-    if (outbox::accept(connection, "inventory", event_id, outbox::message_time(event_id, {}))) {
+    const auto time = outbox::message_time(event_id, {});
+    if (outbox::begin_and_accept(connection, "inventory", event_id, time)) {
         execute(connection, "UPDATE stock SET reserved = reserved + 1 WHERE product_id = $1",
                 {product});
     }

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <chrono>
+#include <libpq-events.h>
 #include <poll.h>
 #include <string_view>
+#include <unordered_map>
 
 #include <outbox/error.h>
 
@@ -65,6 +67,54 @@ void wait_for_result(PGconn* connection) {
     }
 }
 
+/// Waits for the outcome of what was sent; there is nothing to take after it.
+PgResult take_result(PGconn* connection) {
+    wait_for_result(connection);
+    PgResult result(PQgetResult(connection));
+    const auto status = PQresultStatus(result.get());
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(connection, result.get());
+    while (const PgResult rest{PQgetResult(connection)}) {
+    }
+    return result;
+}
+
+/// The statements that a connection has prepared, by their text. libpq keeps this with the
+/// connection and says when that goes.
+using Prepared = std::unordered_map<std::string, std::string>;
+
+int on_connection_event(PGEventId event, void* info, void*) {
+    if (event == PGEVT_CONNRESET) {
+        const auto* reset = static_cast<PGEventConnReset*>(info);
+        static_cast<Prepared*>(PQinstanceData(reset->conn, on_connection_event))->clear();
+    } else if (event == PGEVT_CONNDESTROY) {
+        const auto* gone = static_cast<PGEventConnDestroy*>(info);
+        const std::unique_ptr<Prepared> last(
+            static_cast<Prepared*>(PQinstanceData(gone->conn, on_connection_event)));
+    }
+    return 1;
+}
+
+Prepared& prepared_on(PGconn* connection) {
+    if (auto* found = static_cast<Prepared*>(PQinstanceData(connection, on_connection_event)))
+        return *found;
+    auto made = std::make_unique<Prepared>();
+    if (PQregisterEventProc(connection, on_connection_event, "orders", nullptr) == 0 ||
+        PQsetInstanceData(connection, on_connection_event, made.get()) == 0)
+        throw outbox::Error(ErrorCode::kInternal, Advice::kStop, "libpq is out of memory");
+    return *made.release();
+}
+
+/// The name of the statement on this connection. Planning one costs as much as running it.
+const std::string& prepare(PGconn* connection, const std::string& sql) {
+    Prepared& prepared = prepared_on(connection);
+    if (const auto found = prepared.find(sql); found != prepared.end()) return found->second;
+    const std::string name = "orders_" + std::to_string(prepared.size() + 1);
+    if (PQsendPrepare(connection, name.c_str(), sql.c_str(), 0, nullptr) == 0)
+        fail(connection, nullptr);
+    take_result(connection);
+    return prepared.emplace(sql, name).first->second;
+}
+
 }  // namespace
 
 Postgres::Postgres(const std::string& url, const char* application) {
@@ -96,15 +146,13 @@ PostgresRows query_postgres(PGconn* connection, const std::string& sql,
                             const std::vector<std::string>& parameters) {
     std::vector<const char*> values;
     for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
-    if (PQsendQueryParams(connection, sql.c_str(), static_cast<int>(values.size()), nullptr,
-                          values.data(), nullptr, nullptr, 0) == 0)
-        fail(connection, nullptr);
-    wait_for_result(connection);
-    const PgResult result(PQgetResult(connection));
-    const auto status = PQresultStatus(result.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail(connection, result.get());
-    while (const PgResult rest{PQgetResult(connection)}) {
-    }
+    const int sent = values.empty()
+                         ? PQsendQuery(connection, sql.c_str())
+                         : PQsendQueryPrepared(connection, prepare(connection, sql).c_str(),
+                                               static_cast<int>(values.size()), values.data(),
+                                               nullptr, nullptr, 0);
+    if (sent == 0) fail(connection, nullptr);
+    const PgResult result = take_result(connection);
     PostgresRows rows(static_cast<std::size_t>(PQntuples(result.get())));
     for (std::size_t row = 0; row < rows.size(); ++row)
         for (int column = 0; column < PQnfields(result.get()); ++column)

@@ -7,6 +7,7 @@
 #include <outbox/adapters/libpq_consumer.h>
 #ifdef ORDERS_WITH_KAFKA
 #include <outbox/adapters/libpq_kafka.h>
+#include <outbox/adapters/sqlite_kafka.h>
 #endif
 #include <outbox/adapters/sqlite_consumer.h>
 #include <outbox/error.h>
@@ -96,8 +97,6 @@ class EventLoop::Impl {
 
     void make_kafka_consumer() {
 #ifdef ORDERS_WITH_KAFKA
-        if (!is_postgres(options_.database_url))
-            refuse("--events kafka:// needs a DATABASE_URL of PostgreSQL");
         outbox::KafkaConsumerOptions options;
         options.brokers = options_.events.substr(kKafka.size());
         options.group = options_.service;
@@ -106,12 +105,21 @@ class EventLoop::Impl {
         options.transaction_size = kTransactionSize;
         if (!options_.instance.empty()) options.kafka["group.instance.id"] = options_.instance;
         options.on_report = [this](const outbox::ConsumerReport& said) { report(said); };
-        kafka_.emplace(outbox::libpq_kafka_consumer(
-            options_.database_url,
-            [this](PGconn* transaction, const outbox::Message& message) {
-                apply(transaction, message);
-            },
-            options));
+        if (is_postgres(options_.database_url)) {
+            kafka_.emplace(outbox::libpq_kafka_consumer(
+                options_.database_url,
+                [this](PGconn* transaction, const outbox::Message& message) {
+                    apply(transaction, message);
+                },
+                options));
+        } else {
+            kafka_.emplace(outbox::sqlite_kafka_consumer(
+                options_.database_url,
+                [this](sqlite3* transaction, const outbox::Message& message) {
+                    apply(transaction, message);
+                },
+                options));
+        }
 #else
         refuse("--events kafka:// needs a build with librdkafka");
 #endif

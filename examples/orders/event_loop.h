@@ -19,7 +19,7 @@ namespace orders {
 struct EventLoopOptions {
     std::string service;              ///< Name of its inbox and of its consumer group.
     std::string database_url;         ///< postgresql://... or sqlite:///path.
-    std::string events = "mailbox:";  ///< Or kafka://host:port,host:port (PostgreSQL only).
+    std::string events = "mailbox:";  ///< Or kafka://host:port,host:port.
     std::string instance;             ///< Kafka: keeps its partitions over a restart.
     std::vector<std::string> topics;  ///< Kafka: what it reads; a mailbox is filled by routes.
     std::size_t workers = 2;          ///< Kafka: transactions at the same time.

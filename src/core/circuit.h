@@ -35,7 +35,10 @@ class Circuit {
     /// while others succeed, so it is the event's own; the circuit stays as it is.
     bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
         if (!counts(position)) return false;
-        if (std::erase(refuted_, position) > 0) return true;  // its next needs new evidence
+        if (std::count(evidence_.begin(), evidence_.end(), position) == kEvidence) {
+            evidence_.erase(std::find(evidence_.begin(), evidence_.end(), position));
+            return true;  // Its next needs new evidence.
+        }
         open(position, now_us, random);
         return false;
     }
@@ -54,9 +57,15 @@ class Circuit {
     void answered(spi::Position position, bool published) {
         if (position == suspect_) suspect_ = 0;
         if (!counts(position)) return;
-        if (published && !culprits_.empty()) {
+        if (published) {
+            // Another event passed where one has failed. Once is no proof: a destination that goes
+            // down may take one more event, and then fail on the same one again.
+            if (failures_ > 0 && opener_ != 0 && position != opener_ &&
+                std::count(evidence_.begin(), evidence_.end(), opener_) < kEvidence) {
+                evidence_.push_back(opener_);
+            }
             std::erase(culprits_, position);
-            refuted_ = culprits_;
+            std::erase(evidence_, position);
         }
         state_ = State::kClosed;
         failures_ = 0;
@@ -72,6 +81,7 @@ class Circuit {
 
   private:
     static constexpr std::size_t kMaxCulprits = 16;
+    static constexpr std::ptrdiff_t kEvidence = 2;
 
     // Outcomes of records sent before the circuit opened prove nothing about now.
     [[nodiscard]] bool counts(spi::Position position) const {
@@ -80,10 +90,18 @@ class Circuit {
     void open(spi::Position culprit, std::int64_t now_us, std::uint64_t random) {
         if (culprit != 0) {
             std::erase(culprits_, culprit);
-            if (culprits_.size() == kMaxCulprits) culprits_.erase(culprits_.begin());
+            if (culprits_.size() == kMaxCulprits) {
+                std::erase(evidence_, culprits_.front());
+                culprits_.erase(culprits_.begin());
+            }
             culprits_.push_back(culprit);
         }
-        refuted_.clear();
+        if (failures_ == 0) {
+            opener_ = culprit;
+        } else if (culprit != opener_) {
+            opener_ = 0;  // An outage, which is nobody's fault.
+            evidence_.clear();
+        }
         ++failures_;
         state_ = State::kOpen;
         until_us_ = now_us + backoff_.delay_us(failures_, random);
@@ -96,7 +114,9 @@ class Circuit {
     spi::Position suspect_ = 0;
     std::optional<spi::Position> probe_;
     std::vector<spi::Position> culprits_;
-    std::vector<spi::Position> refuted_;  // those that have not failed since others succeeded
+    spi::Position opener_ = 0;  // The only one that failed since the circuit opened.
+    // A culprit once for each time that the circuit opened on it and another event passed first.
+    std::vector<spi::Position> evidence_;
 };
 
 }  // namespace outbox::core

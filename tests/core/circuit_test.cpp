@@ -63,32 +63,67 @@ TEST_F(CircuitTest, OutcomesOfRecordsSentBeforeItOpenedDecideNothing) {
 }
 
 TEST_F(CircuitTest, AFailureThatFollowsOneEventWhileOthersSucceedIsItsOwn) {
-    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
-    probe_ok(2);
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        probe_ok(2 + round);
+    }
     EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
     EXPECT_EQ(circuit_.state(), State::kClosed);
 }
 
-TEST_F(CircuitTest, TheNextFailureOfTheSameEventNeedsNewEvidence) {
-    circuit_.failed(1, now_us_, 0);
+TEST_F(CircuitTest, OneSuccessBetweenTwoFailuresIsNoProof) {
+    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
     probe_ok(2);
-    EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
-    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));  // nothing has succeeded since: an outage
+    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
     EXPECT_EQ(circuit_.state(), State::kOpen);
 }
 
-TEST_F(CircuitTest, TellsSeveralEventsAtFaultFromTheDestination) {
-    for (int round = 0; round < 3; ++round) {
-        circuit_.failed(1, now_us_, 0);
-        if (circuit_.state() == State::kOpen) probe_ok(10);
-        circuit_.failed(2, now_us_, 0);
-        if (circuit_.state() == State::kOpen) probe_ok(11);
+TEST_F(CircuitTest, ADestinationThatComesAndGoesBlamesNoEvent) {
+    for (int outage = 0; outage < 5; ++outage) {
+        EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        half_open();
+        circuit_.probing(2);
+        EXPECT_FALSE(circuit_.failed(2, now_us_, 0));
+        probe_ok(10 + outage);
     }
-    circuit_.answered(12, true);
+}
+
+TEST_F(CircuitTest, AnEventThatFailsWhileThereIsNoOtherIsBlamedWhenOthersCome) {
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        for (int i = 0; i < 3; ++i) {
+            half_open();
+            circuit_.probing(1);
+            EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        }
+        probe_ok(2 + round);
+    }
+    EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
+}
+
+TEST_F(CircuitTest, TheNextFailureOfTheSameEventNeedsNewEvidence) {
+    for (int round = 0; round < 2; ++round) {
+        circuit_.failed(1, now_us_, 0);
+        probe_ok(2 + round);
+    }
+    EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
+    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));  // nothing has succeeded since: an outage
+    EXPECT_EQ(circuit_.state(), State::kOpen);
+    probe_ok(4);
+    EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
+}
+
+TEST_F(CircuitTest, TellsSeveralEventsAtFaultFromTheDestination) {
+    for (int round = 0; round < 2; ++round) {
+        for (const spi::Position bad : {1, 2}) {
+            EXPECT_FALSE(circuit_.failed(bad, now_us_, 0));
+            probe_ok(10 + bad);
+        }
+    }
     EXPECT_TRUE(circuit_.failed(1, now_us_, 0));
     EXPECT_TRUE(circuit_.failed(2, now_us_, 0));
     EXPECT_TRUE(circuit_.is_culprit(1));
-    EXPECT_FALSE(circuit_.is_culprit(10));
+    EXPECT_FALSE(circuit_.is_culprit(11));
 }
 
 TEST_F(CircuitTest, AnOutageIsNobodysFault) {

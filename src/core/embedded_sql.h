@@ -17,7 +17,8 @@ struct EmbeddedSql {
 
 /// The text of one file; empty where there is none. "producer/postgres/side_tables.sql" holds what
 /// the relay keeps beside an adopted table, "consumer/postgres/mailbox.sql" the table that the
-/// mailbox sink needs; their statements say IF NOT EXISTS.
+/// mailbox sink needs; their statements say IF NOT EXISTS. "producer/postgres/publication.sql"
+/// makes what the relay's stream needs, if it may.
 [[nodiscard]] std::string_view embedded_sql_text(std::string_view path);
 
 }  // namespace outbox

@@ -3,6 +3,7 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "core/embedded_sql.h"
 #include "core/url.h"
 #include "producer/libpq_errors.h"
 #include "producer/migration_plan.h"
@@ -40,9 +41,16 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload) {
            sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
 }
 
+// In a transaction of its own: what it may leave out must not take tables with it.
+std::string publication(const std::string& quoted_schema) {
+    return prologue(quoted_schema) +
+           std::string(embedded_sql_text("producer/postgres/publication.sql")) + "COMMIT;\n";
+}
+
 class PostgresTarget final : public MigrationTarget {
   public:
-    PostgresTarget(const std::string& url, const MigrateOptions& options) {
+    PostgresTarget(const std::string& url, const MigrateOptions& options)
+        : makes_events_(options.side != MigrationSide::kConsumer), note_(options.note) {
         const std::string timeout = std::to_string(options.connect_timeout.count());
         // What the URL says comes last, so that it wins.
         const std::array<const char*, 5> keys{"connect_timeout", "client_encoding",
@@ -108,9 +116,42 @@ class PostgresTarget final : public MigrationTarget {
         query(body(migration, payload));
     }
     void commit() override { query("COMMIT"); }
-    void finish() override {}
+    void finish() override {
+        if (!makes_events_) return;
+        query(publication(quoted_schema_));
+        if (note_) tell_publication();
+    }
 
   private:
+    // Why the relay could not take events from the log, as far as it depends on no relay.
+    void tell_publication() {
+        const std::string table = quoted_schema_ + ".outbox_events";
+        const PgResult result = query(
+            "SELECT current_setting('wal_level'), "
+            "EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox'), "
+            "EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'outbox' AND "
+            "tablename = 'outbox_events' AND schemaname = " +
+            sql_literal(schema_) + ")");
+        const auto is = [&](int column) { return *PQgetvalue(result.get(), 0, column) == 't'; };
+        if (!is(1)) {
+            note_(
+                "publication outbox is missing, as this role may not make it (CREATE on the "
+                "database, ownership of the table): the relay will poll until an owner runs: "
+                "CREATE PUBLICATION outbox FOR TABLE " +
+                table + " WITH (publish = 'insert')");
+        } else if (!is(2)) {
+            note_("publication outbox is there without " + table +
+                  ": the relay will poll until an owner runs: ALTER PUBLICATION outbox ADD TABLE " +
+                  table);
+        }
+        const std::string wal_level = PQgetvalue(result.get(), 0, 0);
+        if (wal_level != "logical") {
+            note_("wal_level is " + wal_level +
+                  ": the relay will poll until it is raised: ALTER SYSTEM SET wal_level = logical, "
+                  "then restart the server");
+        }
+    }
+
     [[nodiscard]] std::string schema_oid() const {
         return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(schema_) + ")";
     }
@@ -134,6 +175,8 @@ class PostgresTarget final : public MigrationTarget {
     std::string where_;
     std::string schema_;
     std::string quoted_schema_;
+    const bool makes_events_;
+    const std::function<void(std::string_view)> note_;
 };
 
 }  // namespace
@@ -149,6 +192,7 @@ std::string postgres_migration_sql(const MigrateOptions& options) {
         sql += prologue("public") + body(migration, options.payload.value_or(PayloadType::kJsonb)) +
                "COMMIT;\n\n";
     }
+    if (options.side != MigrationSide::kConsumer) sql += publication("public");
     return sql;
 }
 

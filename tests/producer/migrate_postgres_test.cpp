@@ -13,6 +13,7 @@ namespace outbox::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 ErrorInfo migrate_error(const std::string& url, const MigrateOptions& options = {}) {
@@ -160,6 +161,8 @@ TEST_F(MigratePostgres, PrintsWhatItApplies) {
             "SELECT string_agg(side || version || name || checksum, ' ' ORDER BY side, version) "
             "FROM outbox_migrations";
         EXPECT_EQ(printed.value(records), applied.value(records));
+        const std::string published = "SELECT tablename FROM pg_publication_tables";
+        EXPECT_EQ(printed.value(published), applied.value(published));
     }
 }
 
@@ -194,6 +197,67 @@ TEST_F(MigratePostgres, TellsWhichRightIsMissing) {
     const auto error = migrate_error(url);
     EXPECT_EQ(error.code, ErrorCode::kNoRights);
     EXPECT_THAT(error.message, HasSubstr("GRANT CREATE"));
+}
+
+constexpr const char* kPublications =
+    "SELECT string_agg(concat(pubname, ' ', schemaname, '.', tablename, ' ', pubinsert, pubupdate, "
+    "pubdelete, pubtruncate), ', ') FROM pg_publication LEFT JOIN pg_publication_tables "
+    "USING (pubname)";
+
+std::vector<std::string> notes_of(const std::string& url, MigrateOptions options = {}) {
+    std::vector<std::string> notes;
+    options.note = [&](std::string_view note) { notes.emplace_back(note); };
+    migrate(url, options);
+    return notes;
+}
+
+TEST_F(MigratePostgres, MakesAPublicationOfInsertsBesideTheEvents) {
+    EXPECT_THAT(notes_of(url_), IsEmpty());
+    EXPECT_EQ(db_.value(kPublications), "outbox public.outbox_events tfff");
+    EXPECT_THAT(notes_of(url_), IsEmpty());
+    db_.exec("DROP PUBLICATION outbox");
+    EXPECT_THAT(notes_of(url_), IsEmpty());
+    EXPECT_EQ(db_.value(kPublications), "outbox public.outbox_events tfff");
+}
+
+TEST_F(MigratePostgres, MakesNoPublicationForAConsumer) {
+    notes_of(url_, {.side = MigrationSide::kConsumer, .payload = {}});
+    EXPECT_EQ(db_.value(kPublications), "");
+}
+
+TEST_F(MigratePostgres, NotesThePublicationThatItMayNotMake) {
+    const std::string role = "owner_in_" + db_.value("SELECT current_database()");
+    db_.exec("CREATE ROLE " + role + " LOGIN; GRANT CREATE ON SCHEMA public TO " + role);
+    std::string url = url_;
+    url.replace(url.find("postgres@"), 8, role);
+    const auto notes = notes_of(url);
+    ASSERT_EQ(notes.size(), 1U);
+    EXPECT_THAT(notes[0], HasSubstr("publication outbox is missing"));
+    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "outbox_events");
+    // The statement that it names is enough.
+    db_.exec(notes[0].substr(notes[0].find("CREATE PUBLICATION")));
+    EXPECT_EQ(db_.value(kPublications), "outbox public.outbox_events tfff");
+    EXPECT_THAT(notes_of(url), IsEmpty());
+}
+
+TEST_F(MigratePostgres, NotesAPublicationThatIsThereForAnotherTable) {
+    db_.exec("CREATE TABLE other (a int); CREATE PUBLICATION outbox FOR TABLE other");
+    const auto notes = notes_of(url_);
+    ASSERT_EQ(notes.size(), 1U);
+    db_.exec(notes[0].substr(notes[0].find("ALTER PUBLICATION")));
+    EXPECT_THAT(notes_of(url_), IsEmpty());
+}
+
+TEST(MigrateServer, WithoutALogicalLogGetsTablesAndPublicationAndANote) {
+    PostgresServer server;
+    Pg(server.url()).exec("ALTER SYSTEM SET wal_level = replica");
+    server.stop();
+    server.start();
+    const auto notes = notes_of(server.url());
+    ASSERT_EQ(notes.size(), 1U);
+    EXPECT_THAT(notes[0], HasSubstr("wal_level is replica"));
+    EXPECT_THAT(notes[0], HasSubstr("ALTER SYSTEM SET wal_level = logical"));
+    EXPECT_EQ(Pg(server.url()).value(kPublications), "outbox public.outbox_events tfff");
 }
 
 TEST_F(MigratePostgres, TellsWhatIsWrongWithTheUrl) {

@@ -7,11 +7,7 @@
 #include <set>
 #include <thread>
 
-#include <outbox/producer/migrate.h>
-
-#include "sources/postgres/stream.h"
-#include "tests/sources/postgres_support.h"
-#include "tests/support/eventually.h"
+#include "tests/sources/stream_support.h"
 
 namespace outbox::test {
 namespace {
@@ -19,93 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// A reader of the source that is turned by the test's thread.
-class Route {
-  public:
-    explicit Route(spi::Source& source) : reader_(value_of(source.open_reader("default"))) {}
-
-    // The payloads of what one read returns.
-    std::vector<std::string> read(const spi::ReadLimits& limits = kAll) {
-        spi::EventBatch batch;
-        require(reader_->read(limits, batch));
-        if (auto path = reader_->new_path()) {
-            path_ = *path;
-            paths_.push_back(path->path + ": " + path->reason);
-        }
-        std::vector<std::string> payloads;
-        for (const spi::EventView& event : batch.events()) payloads.emplace_back(event.payload);
-        return payloads;
-    }
-
-    // Reads until the stream is joined; what comes meanwhile is kept in `seen`.
-    testing::AssertionResult joins(std::chrono::seconds deadline = 20s) {
-        return eventually(deadline, "the route is on the stream", [&] {
-            const auto now = read();
-            seen.insert(seen.end(), now.begin(), now.end());
-            return path() == "stream";
-        });
-    }
-    // Reads until `count` more events have come, and returns them.
-    std::vector<std::string> next(std::size_t count) {
-        std::vector<std::string> out;
-        EXPECT_TRUE(eventually(20s, "the events come", [&] {
-            static_cast<void>(reader_->wait(1ms));
-            const auto now = read();
-            out.insert(out.end(), now.begin(), now.end());
-            return out.size() >= count;
-        }));
-        return out;
-    }
-
-    [[nodiscard]] const std::string& path() const { return path_.path; }
-    [[nodiscard]] const std::string& reason() const { return path_.reason; }
-    [[nodiscard]] const std::vector<std::string>& paths() const { return paths_; }
-    spi::Reader& reader() { return *reader_; }
-
-    std::vector<std::string> seen;
-
-  private:
-    std::unique_ptr<spi::Reader> reader_;
-    spi::ReadPath path_;
-    std::vector<std::string> paths_;
-};
-
-class Stream : public testing::Test {
-  protected:
-    void SetUp() override { migrate(url_); }
-
-    postgres::PostgresSourceConfig config() const {
-        postgres::PostgresSourceConfig config;
-        config.url = url_;
-        config.mode = postgres::Mode::kStream;
-        return config;
-    }
-
-    static std::string insert(const std::string& payload, const std::string& key = "k") {
-        return "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', '" + key + "', '" +
-               payload + "')";
-    }
-    // Leaves no row; only the stream has the event.
-    static std::string insert_and_delete(const std::string& payload) {
-        return "BEGIN; " + insert(payload) + "; DELETE FROM outbox_events WHERE payload = '" +
-               payload + "'; COMMIT";
-    }
-    std::string slots() {
-        return pg_.value(
-            "SELECT count(*) FROM pg_replication_slots WHERE database = "
-            "current_database()");
-    }
-
-    std::string url_ = shared_postgres().create_database();
-    Pg pg_{url_};
-    std::unique_ptr<spi::Source> source_;
-
-    spi::Source& source() {
-        if (!source_) source_ = value_of(postgres::make_postgres_source(config()));
-        return *source_;
-    }
-};
 
 TEST_F(Stream, ServesARouteThatHasCaughtUp) {
     pg_.exec(insert("1"));
@@ -235,95 +144,6 @@ TEST_F(Stream, IsSharedByRoutesAndBeginsAnewForOneThatCameLater) {
     pg_.exec(insert_and_delete("1"));
     EXPECT_THAT(first.next(1), ElementsAre("1"));
     EXPECT_THAT(second.next(1), ElementsAre("1"));
-}
-
-class StreamRights : public Stream {
-  protected:
-    // A role that may do all that polling needs.
-    void SetUp() override {
-        Stream::SetUp();
-        role_ = "relay_" + std::to_string(roles++);
-        pg_.exec("DROP ROLE IF EXISTS " + role_ + "; CREATE ROLE " + role_ +
-                 " LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_);
-    }
-    postgres::PostgresSourceConfig config_of_role(postgres::Mode mode) const {
-        postgres::PostgresSourceConfig out = config();
-        out.url.replace(out.url.find("postgres@"), 8, role_);
-        out.mode = mode;
-        return out;
-    }
-    std::string role_;
-
-  private:
-    static inline int roles = 0;
-};
-
-TEST_F(StreamRights, AreNamedWithTheStatementsThatGiveThemAndThePathChangesOnceTheyAreGiven) {
-    const auto config = config_of_role(postgres::Mode::kAuto);
-    const auto source = value_of(postgres::make_postgres_source(config));
-    const std::string told = findings(*source);
-    EXPECT_THAT(told, HasSubstr("events: by polling; the stream would need"));
-    EXPECT_THAT(told, HasSubstr("ALTER ROLE \"" + role_ + "\" REPLICATION"));
-    EXPECT_THAT(told, HasSubstr("CREATE PUBLICATION \"outbox\" FOR TABLE "
-                                "\"public\".\"outbox_events\" WITH (publish = 'insert')"));
-    Route route(*source);
-    pg_.exec(insert("1"));
-    EXPECT_THAT(route.next(1), ElementsAre("1"));
-    EXPECT_TRUE(eventually(10s, "the reason is told", [&] {
-        static_cast<void>(route.read());
-        return route.reason().find("ALTER ROLE") != std::string::npos;
-    }));
-    pg_.exec("ALTER ROLE " + role_ +
-             " REPLICATION; CREATE PUBLICATION outbox FOR TABLE "
-             "outbox_events WITH (publish = 'insert')");
-    EXPECT_THAT(findings(*source), HasSubstr("events: by the stream of the log"));
-    EXPECT_TRUE(route.joins());
-    pg_.exec(insert_and_delete("2"));
-    EXPECT_THAT(route.next(1), ElementsAre("2"));
-}
-
-TEST_F(StreamRights, MissingMakeModeStreamRefuseToStart) {
-    const auto source = postgres::make_postgres_source(config_of_role(postgres::Mode::kStream));
-    ASSERT_FALSE(source.ok());
-    EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
-    EXPECT_EQ(source.error().advice, Advice::kStop);
-    EXPECT_THAT(source.error().message, HasSubstr("REPLICATION"));
-    EXPECT_THAT(source.error().message, HasSubstr("mode auto"));
-}
-
-TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
-    pg_.exec("CREATE TABLE other (a int); CREATE PUBLICATION outbox FOR TABLE other");
-    auto mode_auto = config();
-    mode_auto.mode = postgres::Mode::kAuto;
-    const auto source = value_of(postgres::make_postgres_source(mode_auto));
-    const std::string add = "ALTER PUBLICATION \"outbox\" ADD TABLE \"public\".\"outbox_events\"";
-    EXPECT_THAT(findings(*source), HasSubstr(add));
-    Route route(*source);
-    EXPECT_TRUE(eventually(20s, "the reason is told", [&] {
-        static_cast<void>(route.read());
-        return route.reason().find(add) != std::string::npos;
-    }));
-    pg_.exec(add);
-    ASSERT_TRUE(route.joins());
-    pg_.exec("INSERT INTO other VALUES (1)");
-    pg_.exec(insert_and_delete("1"));
-    EXPECT_THAT(route.next(1), ElementsAre("1"));
-}
-
-TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
-    Route route(source());
-    ASSERT_TRUE(route.joins());
-    pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");
-    pg_.exec(insert("1"));
-    EXPECT_THAT(route.next(1), ElementsAre("1"));
-    EXPECT_EQ(route.path(), "polling");
-    EXPECT_THAT(route.reason(), HasSubstr("the publication was changed"));
-    EXPECT_TRUE(eventually(20s, "what it would need is told", [&] {
-        static_cast<void>(route.read());
-        return route.reason().find("ADD TABLE") != std::string::npos;
-    }));
-    pg_.exec("ALTER PUBLICATION outbox ADD TABLE outbox_events");
-    EXPECT_TRUE(route.joins(60s));
 }
 
 // Writers of a key serialise on its row before they insert; everything else is free. The stream is

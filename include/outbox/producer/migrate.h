@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/error.h>
@@ -23,6 +25,9 @@ struct MigrateOptions {
     /// one is refused.
     std::optional<PayloadType> payload;
     std::chrono::seconds connect_timeout{5};
+    /// Told, from within the call, what the database does not allow and nothing fails for, with the
+    /// statement that would allow it. Empty: nobody is told.
+    std::function<void(std::string_view)> note{};
 };
 
 /// One step of the schema's history.
@@ -34,7 +39,8 @@ struct Migration {
 
 /// Brings the database up to this build's tables; does nothing where it is already. Gives the
 /// migrations applied now. Each runs in a transaction of its own and is recorded there, so that an
-/// interrupted run is continued by the next.
+/// interrupted run is continued by the next. On PostgreSQL the publication `outbox` is made beside
+/// `outbox_events`, too, where the role may: with it the relay can take events from the log.
 ///
 /// `url`: postgresql://... (PostgreSQL 14 or newer, tables go to the current schema) or
 /// sqlite:///path (the file is made if it is not there, and put into WAL mode).

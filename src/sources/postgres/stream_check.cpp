@@ -1,5 +1,8 @@
 #include "sources/postgres/stream_check.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "sources/postgres/stream_table.h"
 
 namespace outbox::postgres {
@@ -7,28 +10,26 @@ namespace {
 
 // By way of to_jsonb, as older servers lack some of the columns.
 constexpr const char* kPublicationSql =
-    "SELECT p.pubinsert, p.pubviaroot, "
+    "SELECT p.pubinsert, p.pubupdate OR p.pubdelete OR p.pubtruncate, p.pubviaroot, "
     "coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's', "
-    "t.tablename IS NOT NULL, to_jsonb(t) ->> 'rowfilter', "
-    "p.puballtables OR to_jsonb(t) ->> 'attnames' IS NULL OR NOT EXISTS ("
+    "t.tablename IS NOT NULL, to_jsonb(t) ->> 'rowfilter' IS NULL AND "
+    "(p.puballtables OR to_jsonb(t) ->> 'attnames' IS NULL OR NOT EXISTS ("
     "SELECT FROM pg_attribute a WHERE a.attrelid = $2::text::regclass AND a.attnum > 0 "
     "AND NOT a.attisdropped AND a.attgenerated = '' "
-    "AND NOT (to_jsonb(t) -> 'attnames') ? a.attname::text) "
-    "FROM pg_publication p LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname "
+    "AND NOT (to_jsonb(t) -> 'attnames') ? a.attname::text)), "
+    "pg_has_role(c.relowner, 'USAGE') AND has_database_privilege(current_database(), 'CREATE'), "
+    "p.pubname IS NULL "
+    "FROM pg_class c LEFT JOIN pg_publication p ON p.pubname = $1 "
+    "LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname "
     "AND t.schemaname = $3 AND t.tablename = $4 "
-    "WHERE p.pubname = $1";
+    "WHERE c.oid = $2::text::regclass";
 
-// One that is there may serve others, too: it is for its owner to change.
-constexpr const char* kMayPublish =
-    "SELECT pg_has_role(c.relowner, 'USAGE') AND "
-    "has_database_privilege(current_database(), 'CREATE') AND "
-    "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = $1) "
-    "FROM pg_class c WHERE c.oid = $2::text::regclass";
-
-// A stream of the log is a standby to the server when its application_name is listed.
-bool counts_as_standby(std::string_view names) {
-    return names.find('*') != std::string_view::npos ||
-           names.find(kStreamApplicationName) != std::string_view::npos;
+// A stream of the log is a standby to the server when its application_name is listed, in any case.
+bool counts_as_standby(std::string names) {
+    std::transform(names.begin(), names.end(), names.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return names.find('*') != std::string::npos ||
+           names.find(kStreamApplicationName) != std::string::npos;
 }
 
 std::string options_of(const StreamTable& stream) {
@@ -40,7 +41,10 @@ std::string options_of(const StreamTable& stream) {
 Status look_at_server(Connection& connection, StreamVerdict& out) {
     Result<Rows> rows = connection.query(
         "SELECT current_setting('wal_level'), "
-        "(SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), "
+        // Amazon RDS gives the right by membership in place of the attribute.
+        "(SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user) OR "
+        "EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_replication' "
+        "AND pg_has_role(oid, 'USAGE')), "
         "current_setting('max_replication_slots')::int - "
         "(SELECT count(*) FROM pg_replication_slots), "
         "current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_stat_replication), "
@@ -65,7 +69,7 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
             "no WAL sender is free; ALTER SYSTEM SET max_wal_senders to a higher number and "
             "restart the server");
     }
-    if (counts_as_standby(rows->text(0, 5))) {
+    if (counts_as_standby(rows->string(0, 5))) {
         out.obstacles.push_back(
             "synchronous_standby_names is '" + rows->string(0, 5) +
             "', by which the relay would pass for a standby that has the data; name the standbys "
@@ -73,6 +77,52 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
     }
     if (rows->boolean(0, 4)) out.obstacles.emplace_back("the server is a standby");
     return {};
+}
+
+// What keeps the publication from showing every insert into the table, and nothing else.
+struct Gap {
+    std::string why;        // empty: nothing does
+    std::string sql;        // that closes it
+    bool may_make = false;  // it is missing, and this user may run that
+};
+
+Result<Gap> publication_gap(Connection& connection, const Table& table, const StreamTable& stream) {
+    Result<Rows> rows = connection.query(
+        kPublicationSql,
+        Params().text(kPublication).text(table.sql).text(table.schema).text(table.name));
+    if (!rows.ok()) return rows.status();
+    if (rows->empty()) {
+        return ErrorInfo{ErrorCode::kNoSuchTable, Advice::kStop, "42P01",
+                         "table " + table.sql + " is gone"};
+    }
+    const std::string name = quote_identifier(kPublication);
+    const std::string what = "publication " + name;
+    if (rows->boolean(0, 7)) {
+        return Gap{what + " is missing",
+                   "CREATE PUBLICATION " + name + " FOR TABLE " + table.sql + " WITH (" +
+                       options_of(stream) + ")",
+                   rows->boolean(0, 6)};
+    }
+    // One that is there may serve others, too: it is for its owner to change.
+    const std::string set = "ALTER PUBLICATION " + name + " SET (" + options_of(stream) + ")";
+    const std::string add = "ALTER PUBLICATION " + name + " ADD TABLE " + table.sql;
+    if (!rows->boolean(0, 0)) return Gap{what + " publishes no inserts", set};
+    if (rows->boolean(0, 1)) {
+        return Gap{what + " publishes more than inserts, so that removals would be decoded, too",
+                   set};
+    }
+    if (!rows->boolean(0, 2) && stream.needs_partition_root) {
+        return Gap{what + " publishes partitions in place of their table", set};
+    }
+    if (!rows->boolean(0, 3) && stream.needs_generated_columns) {
+        return Gap{what + " publishes no generated columns", set};
+    }
+    if (!rows->boolean(0, 4)) return Gap{what + " does not have the table", add};
+    if (!rows->boolean(0, 5)) {
+        return Gap{what + " shows only a part of the table's rows or columns",
+                   "ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; " + add};
+    }
+    return Gap{};
 }
 
 }  // namespace
@@ -83,38 +133,16 @@ std::string StreamVerdict::text() const {
     return out;
 }
 
-Result<std::string> publication_sql(Connection& connection, const Table& table,
-                                    const StreamTable& stream) {
-    Result<Rows> rows = connection.query(
-        kPublicationSql,
-        Params().text(kPublication).text(table.sql).text(table.schema).text(table.name));
-    if (!rows.ok()) return rows.status();
-    const std::string name = quote_identifier(kPublication);
-    if (rows->empty()) {
-        return "CREATE PUBLICATION " + name + " FOR TABLE " + table.sql + " WITH (" +
-               options_of(stream) + ")";
-    }
-    const bool options = rows->boolean(0, 0) &&
-                         (rows->boolean(0, 1) || !stream.needs_partition_root) &&
-                         (rows->boolean(0, 2) || !stream.needs_generated_columns);
-    if (!options) return "ALTER PUBLICATION " + name + " SET (" + options_of(stream) + ")";
-    if (!rows->boolean(0, 3)) return "ALTER PUBLICATION " + name + " ADD TABLE " + table.sql;
-    // It shows a part of the rows or of their columns: an owner's decision to be changed by hand.
-    if (rows->text(0, 4).data() != nullptr || !rows->boolean(0, 5)) {
-        return "ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; ALTER PUBLICATION " +
-               name + " ADD TABLE " + table.sql;
-    }
-    return std::string();
-}
-
 Result<std::string> look_at_running_stream(Connection& connection, const Table& table,
                                            const StreamTable& stream) {
-    Result<std::string> sql = publication_sql(connection, table, stream);
-    if (!sql.ok()) return sql;
-    if (!sql->empty()) return "the publication was changed; it would need: " + *sql;
+    const Result<Gap> gap = publication_gap(connection, table, stream);
+    if (!gap.ok()) return gap.status();
+    if (!gap->why.empty()) {
+        return "the publication was changed: " + gap->why + "; have an owner run: " + gap->sql;
+    }
     Result<Rows> rows = connection.query("SHOW synchronous_standby_names");
     if (!rows.ok()) return rows.status();
-    if (!counts_as_standby(rows->text(0, 0))) return std::string();
+    if (!counts_as_standby(rows->string(0, 0))) return std::string();
     return "synchronous_standby_names is now '" + rows->string(0, 0) + "'";
 }
 
@@ -126,17 +154,12 @@ Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,
     verdict.table = std::move(*stream);
     verdict.obstacles = verdict.table.obstacles;
     if (Status status = look_at_server(connection, verdict); !status.ok()) return status;
-    Result<std::string> sql = publication_sql(connection, table, verdict.table);
-    if (!sql.ok()) return sql.status();
-    verdict.publication_sql = std::move(*sql);
-    if (verdict.publication_sql.empty()) return verdict;
-    Result<Rows> may = connection.query(kMayPublish, Params().text(kPublication).text(table.sql));
-    if (!may.ok()) return may.status();
-    if (!may->boolean(0, 0)) {
-        verdict.obstacles.push_back(
-            "publication \"" + std::string(kPublication) +
-            "\" does not show every insert into the table; have an owner run: " +
-            verdict.publication_sql);
+    Result<Gap> gap = publication_gap(connection, table, verdict.table);
+    if (!gap.ok()) return gap.status();
+    if (gap->may_make) {
+        verdict.publication_sql = std::move(gap->sql);
+    } else if (!gap->why.empty()) {
+        verdict.obstacles.push_back(gap->why + "; have an owner run: " + gap->sql);
     }
     return verdict;
 }
@@ -150,12 +173,11 @@ Result<StreamVerdict> prepare_stream(Connection& connection, const Table& table,
     // Another relay may make it at the same time: what counts is what there is then.
     const Status made = connection.execute(verdict->publication_sql);
     verdict = look_at_stream(connection, table, config);
-    if (!verdict.ok() || verdict->publication_sql.empty() || !verdict->obstacles.empty()) {
-        return verdict;
+    if (verdict.ok() && !verdict->publication_sql.empty()) {
+        verdict->obstacles.push_back("the publication cannot be made" +
+                                     (made.ok() ? std::string() : ": " + made.error().message) +
+                                     "; have an owner run: " + verdict->publication_sql);
     }
-    verdict->obstacles.push_back("the publication cannot be changed" +
-                                 (made.ok() ? std::string() : ": " + made.error().message) +
-                                 "; have an owner run: " + verdict->publication_sql);
     return verdict;
 }
 

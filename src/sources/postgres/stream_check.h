@@ -19,7 +19,7 @@ struct StreamVerdict {
     StreamTable table;
     /// Why not, each with the statement that would change it; empty: they can.
     std::vector<std::string> obstacles;
-    /// The publication has to be made or changed first, by this statement; empty: it fits.
+    /// Makes the publication, which is missing and which this user may make; empty: it fits.
     std::string publication_sql;
 
     [[nodiscard]] std::string text() const;  ///< The obstacles on one line.
@@ -36,9 +36,5 @@ Result<StreamVerdict> prepare_stream(Connection& connection, const Table& table,
 /// Why a stream that runs must not go on; empty: it may. To be asked now and then.
 Result<std::string> look_at_running_stream(Connection& connection, const Table& table,
                                            const StreamTable& stream);
-
-/// The statement that makes the publication show every insert into the table; empty: it does.
-Result<std::string> publication_sql(Connection& connection, const Table& table,
-                                    const StreamTable& stream);
 
 }  // namespace outbox::postgres

@@ -58,7 +58,8 @@ struct Field {
 /// What a replication connection is called, whatever the URL says.
 inline constexpr const char* kStreamApplicationName = "outbox_stream";
 
-/// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered.
+/// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered,
+/// which its `statement_timeout` makes it do within a minute, or `limit_waits` is over.
 class Connection {
   public:
     enum class Kind : std::uint8_t { kPlain, kReplication };
@@ -96,14 +97,23 @@ class Connection {
     /// Cancels what `start_*` began and drops the rows that still come.
     Status stop();
 
+    /// From now on a call fails that waits longer than `max_wait` for something from the server, or
+    /// until `stop`, a descriptor, can be read. The connection is of no use then.
+    void limit_waits(std::chrono::milliseconds max_wait, int stop = -1);
+
     [[nodiscard]] bool usable() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
     [[nodiscard]] int client_backend_pid() const;
     [[nodiscard]] std::string user() const;
     [[nodiscard]] std::string database() const;
 
-    /// For `ReplicationStream`, which speaks the replication protocol on it.
+    /// For `ReplicationStream`, which speaks the replication protocol on it. The answer may be of
+    /// any kind; null: the connection broke.
     [[nodiscard]] pg_conn* handle() const { return connection_.get(); }
+    Rows answer_to(const std::string& command);
+    Result<Rows> command(const std::string& command) { return checked(answer_to(command)); }
+    /// The last result of what was sent, if it was; the beginning of a COPY counts as one.
+    Rows collect(int sent);
     /// The server's error in `result`, or what broke the connection (null).
     [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
 
@@ -117,12 +127,18 @@ class Connection {
     enum class Stream : std::uint8_t { kNone, kRows, kCopy };
 
     explicit Connection(pg_conn* connection) : connection_(connection) {}
-    Result<Rows> checked(pg_result* result) const;
+    Result<Rows> checked(Rows rows) const;
+    bool wait_for_input();
+    Rows next_result();
+    int take_copy_row();
     Status end_stream();
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
 
     std::unique_ptr<pg_conn, Finish> connection_;
+    std::chrono::milliseconds max_wait_{};
+    int stop_ = -1;
+    bool silent_ = false;  // a wait was over before something came
     Stream stream_ = Stream::kNone;
     bool copy_header_ = false;
     std::optional<Rows> row_;

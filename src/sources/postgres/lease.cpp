@@ -21,6 +21,7 @@ constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 milliseco
 PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table)
     : source_(table.source), session_(config, [](Connection& connection) {
           // Longer waits would outlast the lease.
+          connection.limit_waits(std::chrono::seconds(5));
           return connection.execute("SET statement_timeout = '3s'; SET lock_timeout = '2s'");
       }) {}
 

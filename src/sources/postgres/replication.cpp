@@ -1,7 +1,9 @@
 #include "sources/postgres/replication.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <libpq-fe.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -12,14 +14,15 @@ namespace outbox::postgres {
 namespace {
 
 // A relay that hangs or whose host vanished keeps no log longer than this, also when it is gone
-// while the server still waits for other transactions to make its slot. That wait itself is not
-// to be cut short.
+// while the server still waits for other transactions to make its slot: it looks whether we are
+// there. That wait itself is not to be cut short.
 constexpr const char* kSession =
     "SET wal_sender_timeout = '10s'; SET client_connection_check_interval = '2s'; SET "
     "statement_timeout = 0; SET lock_timeout = 0; "
     "SET idle_in_transaction_session_timeout = 0";
 
 constexpr std::chrono::milliseconds kLongWait{1000};
+constexpr std::chrono::seconds kAnswerWait{10};
 
 ErrorInfo unexpected(const char* what) {
     return {ErrorCode::kQueryFailed,
@@ -48,24 +51,52 @@ void Wakeup::clear() {
     static_cast<void>(!read(descriptor_, &count, sizeof count));
 }
 
+// Lines of timeline, end, reason with tabs between them.
+std::optional<Lsn> end_of_timeline(std::string_view history, std::int64_t timeline) {
+    while (!history.empty()) {
+        const std::string_view line = history.substr(0, history.find('\n'));
+        history.remove_prefix(std::min(history.size(), line.size() + 1));
+        std::int64_t id = 0;
+        const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), id);
+        if (error != std::errc() || id != timeline) continue;
+        const std::string_view rest = line.substr(static_cast<std::size_t>(end - line.data()));
+        const auto from = rest.find_first_not_of('\t');
+        if (from == std::string_view::npos) return std::nullopt;
+        const std::string_view lsn = rest.substr(from);
+        return pgoutput::parse_lsn(lsn.substr(0, lsn.find('\t')));
+    }
+    return std::nullopt;
+}
+
 void ReplicationStream::FreeMessage::operator()(char* bytes) const {
     PQfreemem(bytes);
 }
 
-Result<ReplicationStream> ReplicationStream::open(const std::string& url, int timeout_s) {
+Result<ReplicationStream> ReplicationStream::open(const std::string& url, int timeout_s, int stop) {
     Result<Connection> connection =
         Connection::open(url, timeout_s, Connection::Kind::kReplication);
     if (!connection.ok()) return connection.status();
+    connection->limit_waits(kAnswerWait, stop);
     if (Status status = connection->execute(kSession); !status.ok()) return status;
     return ReplicationStream(std::move(*connection));
 }
 
 Result<ServerIdentity> ReplicationStream::identify() {
-    const Rows rows(PQexec(connection_.handle(), "IDENTIFY_SYSTEM"));
-    if (PQresultStatus(rows.get()) != PGRES_TUPLES_OK) return connection_.error_of(rows.get());
-    if (rows.size() != 1) return unexpected("IDENTIFY_SYSTEM");
-    return ServerIdentity{rows.string(0, 0), rows.integer(0, 1),
-                          pgoutput::parse_lsn(rows.text(0, 2)).value_or(0)};
+    const Result<Rows> rows = connection_.command("IDENTIFY_SYSTEM");
+    if (!rows.ok()) return rows.status();
+    if (rows->size() != 1) return unexpected("IDENTIFY_SYSTEM");
+    return ServerIdentity{rows->string(0, 0), rows->integer(0, 1),
+                          pgoutput::parse_lsn(rows->text(0, 2)).value_or(0)};
+}
+
+Result<std::string> ReplicationStream::history() {
+    const Result<ServerIdentity> server = identify();
+    if (!server.ok()) return server.status();
+    if (server->timeline <= 1) return std::string();
+    Result<Rows> rows = connection_.command("TIMELINE_HISTORY " + std::to_string(server->timeline));
+    if (!rows.ok()) return rows.status();
+    if (rows->size() != 1) return unexpected("TIMELINE_HISTORY");
+    return rows->string(0, 1);
 }
 
 Status ReplicationStream::send_create_slot(const std::string& name) {
@@ -84,21 +115,11 @@ bool ReplicationStream::answered(Wakeup& wakeup, Status& status) {
 }
 
 Result<ReplicationStream::Slot> ReplicationStream::take_slot() {
-    const Rows rows(PQgetResult(connection_.handle()));
-    const Rows end(PQgetResult(connection_.handle()));
+    const Rows rows = connection_.collect(1);
     if (PQresultStatus(rows.get()) != PGRES_TUPLES_OK) return connection_.error_of(rows.get());
-    if (rows.size() != 1 || end.get() != nullptr) return unexpected("CREATE_REPLICATION_SLOT");
+    if (rows.size() != 1) return unexpected("CREATE_REPLICATION_SLOT");
     return Slot{rows.string(0, 0), rows.string(0, 2),
                 pgoutput::parse_lsn(rows.text(0, 1)).value_or(0)};
-}
-
-ErrorInfo ReplicationStream::cancel() {
-    std::array<char, 256> reason{};
-    if (PGcancel* request = PQgetCancel(connection_.handle()); request != nullptr) {
-        PQcancel(request, reason.data(), static_cast<int>(reason.size()));
-        PQfreeCancel(request);
-    }
-    return {ErrorCode::kInternal, Advice::kStop, {}, "told to stop"};
 }
 
 Status ReplicationStream::start(const Slot& slot, const std::string& publication) {
@@ -106,7 +127,7 @@ Status ReplicationStream::start(const Slot& slot, const std::string& publication
                                 " LOGICAL " + pgoutput::format_lsn(slot.start) +
                                 " (proto_version '1', binary 'true', publication_names " +
                                 quote_literal(quote_identifier(publication)) + ")";
-    const Rows rows(PQexec(connection_.handle(), command.c_str()));
+    const Rows rows = connection_.answer_to(command);
     if (PQresultStatus(rows.get()) != PGRES_COPY_BOTH) return connection_.error_of(rows.get());
     return {};
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,14 +39,20 @@ struct ServerIdentity {
     Lsn lsn = 0;
 };
 
+/// Where a timeline ended, by the history file of a later one; none where it is not part of it.
+[[nodiscard]] std::optional<Lsn> end_of_timeline(std::string_view history, std::int64_t timeline);
+
 /// A replication connection with a temporary logical slot: the server forgets the slot, and the
 /// log that it kept for it, when the connection ends. Used by one thread; calls block as told.
 class ReplicationStream {
   public:
-    /// Blocks up to the connect timeout.
-    static Result<ReplicationStream> open(const std::string& url, int timeout_s);
+    /// Blocks up to the connect timeout. The other calls block up to 10 s, or until `stop`, a
+    /// descriptor, can be read.
+    static Result<ReplicationStream> open(const std::string& url, int timeout_s, int stop = -1);
 
     Result<ServerIdentity> identify();
+    /// The history file of the server's timeline; empty for the first one.
+    Result<std::string> history();
 
     struct Slot {
         std::string name;
@@ -59,7 +66,7 @@ class ReplicationStream {
     Result<Slot> create_slot(const std::string& name, Wakeup& wakeup, Stop stop) {
         Status status = send_create_slot(name);
         while (status.ok() && !answered(wakeup, status)) {
-            if (stop()) return cancel();
+            if (stop()) return told_to_stop();
         }
         return status.ok() ? take_slot() : Result<Slot>(status);
     }
@@ -89,7 +96,9 @@ class ReplicationStream {
     Status send_create_slot(const std::string& name);
     bool answered(Wakeup& wakeup, Status& status);
     Result<Slot> take_slot();
-    ErrorInfo cancel();
+    static ErrorInfo told_to_stop() {
+        return {ErrorCode::kInternal, Advice::kStop, {}, "told to stop"};
+    }
 
     Connection connection_;
     std::unique_ptr<char, FreeMessage> message_;

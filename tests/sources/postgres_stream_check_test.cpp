@@ -119,7 +119,8 @@ TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
 
 TEST_F(Stream, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
     const bool has_parts = pg_.number("SHOW server_version_num") >= 150000;
-    for (const char* part : {"outbox_events WHERE (position > 5)", "outbox_events (position, id)"}) {
+    for (const char* part :
+         {"outbox_events WHERE (position > 5)", "outbox_events (position, id)"}) {
         const std::string change = "ALTER PUBLICATION outbox SET TABLE " + std::string(part);
         if (!has_parts) {
             EXPECT_THROW(pg_.exec(change), std::runtime_error);
@@ -153,6 +154,57 @@ TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
     }));
     pg_.exec("ALTER PUBLICATION outbox ADD TABLE outbox_events");
     EXPECT_TRUE(route.joins(60s));
+}
+
+// To the server a stream of the log is a standby as good as any, where the names let it.
+class StreamBesideStandbys : public testing::Test {
+  protected:
+    void SetUp() override { migrate(url_); }
+    void name_standbys(const std::string& names) {
+        pg_.exec("ALTER SYSTEM SET synchronous_standby_names = '" + names + "'");
+        pg_.exec("SELECT pg_reload_conf()");
+        ASSERT_TRUE(eventually(10s, "the names are in force", [&] {
+            return Pg(url_).value("SHOW synchronous_standby_names") == names;
+        }));
+    }
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.mode = postgres::Mode::kStream;
+        return config;
+    }
+
+    PostgresServer server_;
+    std::string url_ = server_.url();
+    Pg pg_{url_};
+};
+
+TEST_F(StreamBesideStandbys, IsRefusedWhereItWouldPassForOne) {
+    for (const char* names :
+         {"*", "FIRST 1 (berlin, *)", "outbox_stream", "ANY 1 (Outbox_Stream)"}) {
+        name_standbys(names);
+        const auto source = postgres::make_postgres_source(config());
+        ASSERT_FALSE(source.ok()) << names;
+        EXPECT_THAT(source.error().message,
+                    HasSubstr("ALTER SYSTEM SET synchronous_standby_names"));
+    }
+    name_standbys("FIRST 1 (berlin, bonn)");
+    EXPECT_TRUE(postgres::make_postgres_source(config()).ok());
+}
+
+TEST_F(StreamBesideStandbys, IsLeftWhenItComesToPassForOne) {
+    const auto source = value_of(postgres::make_postgres_source(config()));
+    Route route(*source);
+    ASSERT_TRUE(route.joins());
+    name_standbys("*");
+    EXPECT_TRUE(eventually(20s, "the route polls", [&] {
+        static_cast<void>(route.read());
+        return route.path() == "polling";
+    }));
+    EXPECT_THAT(route.reason(), HasSubstr("synchronous_standby_names"));
+    EXPECT_TRUE(eventually(10s, "the server has no standby that is none", [&] {
+        return pg_.value("SELECT count(*) FROM pg_stat_replication") == "0";
+    }));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "sources/postgres/stream.h"
 
 #include <algorithm>
-#include <unistd.h>
 #include <utility>
 
 #include "sources/postgres/stream_check.h"
@@ -11,16 +10,12 @@ namespace {
 
 constexpr std::size_t kMaxFreshBytes = std::size_t{256} << 10;
 
-constexpr std::chrono::milliseconds kBackoffMin{500};
-constexpr std::chrono::milliseconds kBackoffMax{30'000};
 constexpr std::chrono::milliseconds kGather{1'000};  // for all routes to want the stream
-constexpr std::chrono::milliseconds kAnswer{3'000};  // for them to read in its snapshot
 constexpr std::chrono::milliseconds kConfirmEvery{1'000};
 constexpr std::chrono::milliseconds kAskAfter{500};  // of silence, whether the server lives
 constexpr std::chrono::milliseconds kStalledAfter{1'000};
 constexpr std::chrono::milliseconds kSilenceMax{10'000};  // and then it does not
-constexpr std::chrono::seconds kRenewEvery{10};
-constexpr std::chrono::seconds kGoodAfter{5};  // a stream of this age forgives earlier failures
+constexpr std::chrono::seconds kGoodAfter{1};  // a stream of this age forgives earlier failures
 
 std::int64_t wall_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -28,8 +23,8 @@ std::int64_t wall_us() {
         .count();
 }
 
-// The table's oid in an Insert message.
-std::uint32_t relation_of(std::string_view message) {
+// The oid that an Insert, a Relation and a Type begin with.
+std::uint32_t oid_of(std::string_view message) {
     if (message.size() < 5) return 0;
     std::uint32_t oid = 0;
     for (std::size_t i = 1; i <= 4; ++i) {
@@ -38,49 +33,7 @@ std::uint32_t relation_of(std::string_view message) {
     return oid;
 }
 
-Status ended(const char* why) {
-    return {ErrorCode::kConnectionLost, Advice::kRetryDestination, why};
-}
-
 }  // namespace
-
-void StreamQueue::add(std::string_view message) {
-    bytes_.insert(bytes_.end(), message.begin(), message.end());
-    ends_.push_back(bytes_.size());
-}
-
-void StreamQueue::append(const StreamQueue& other) {
-    const std::size_t shift = bytes_.size() - other.begin_;
-    bytes_.insert(bytes_.end(), other.bytes_.begin() + static_cast<std::ptrdiff_t>(other.begin_),
-                  other.bytes_.end());
-    for (std::size_t i = other.next_; i < other.ends_.size(); ++i) {
-        ends_.push_back(other.ends_[i] + shift);
-    }
-}
-
-std::string_view StreamQueue::front() const {
-    if (empty()) return {};
-    return {bytes_.data() + begin_, ends_[next_] - begin_};
-}
-
-void StreamQueue::pop() {
-    begin_ = ends_[next_++];
-    if (empty()) clear();
-}
-
-void StreamQueue::clear() {
-    bytes_.clear();
-    ends_.clear();
-    next_ = 0;
-    begin_ = 0;
-}
-
-void StreamQueue::swap(StreamQueue& other) noexcept {
-    bytes_.swap(other.bytes_);
-    ends_.swap(other.ends_);
-    std::swap(next_, other.next_);
-    std::swap(begin_, other.begin_);
-}
 
 StreamHub::StreamHub(PostgresSourceConfig config, Table table, Identity& identity)
     : config_(std::move(config)), table_(std::move(table)), identity_(identity) {}
@@ -91,7 +44,9 @@ StreamHub::~StreamHub() {
         stop_ = true;
     }
     changed_.notify_all();
+    stopped_.ring();
     wakeup_.ring();
+    admission_wakeup_.ring();
     if (thread_.joinable()) thread_.join();
 }
 
@@ -100,101 +55,16 @@ std::string StreamHub::reason() const {
     return reason_;
 }
 
-void StreamHub::add(Subscription& subscription) {
-    const std::scoped_lock lock(mutex_);
-    subscriptions_.push_back(&subscription);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-}
-
-void StreamHub::remove(Subscription& subscription) {
-    {
-        const std::scoped_lock lock(mutex_);
-        std::erase(subscriptions_, &subscription);
-    }
-    changed_.notify_all();
-    wakeup_.ring();
-}
-
-void StreamHub::want(Subscription& subscription) {
-    {
-        const std::scoped_lock lock(mutex_);
-        if (subscription.wants_) return;
-        subscription.wants_ = true;
-    }
-    changed_.notify_all();
-    wakeup_.ring();
-}
-
-std::optional<StreamHub::Offer> StreamHub::offer(Subscription& subscription) {
-    const std::scoped_lock lock(mutex_);
-    return subscription.offered_ ? offer_ : std::nullopt;
-}
-
-bool StreamHub::answer(Subscription& subscription, const Offer& offer, bool join) {
-    bool joined = false;
-    {
-        const std::scoped_lock lock(mutex_);
-        if (!subscription.offered_ || !offer_ || offer_->generation != offer.generation) {
-            return false;
-        }
-        subscription.offered_ = false;
-        subscription.wants_ = false;
-        subscription.queue_.clear();
-        subscription.state_ = join ? State::kOn : State::kOff;
-        subscription.generation_ = offer.generation;
-        joined = join;
-    }
-    changed_.notify_all();
-    return joined;
-}
-
-StreamHub::State StreamHub::take(Subscription& subscription, StreamQueue& empty) {
-    const std::scoped_lock lock(mutex_);
-    const State state = subscription.state_;
-    if (state == State::kOn) {
-        empty.swap(subscription.queue_);
-    } else {
-        subscription.queue_ = StreamQueue();
-        subscription.state_ = State::kOff;
-    }
-    return state;
-}
-
-void StreamHub::leave(Subscription& subscription) {
-    {
-        const std::scoped_lock lock(mutex_);
-        subscription.state_ = State::kOff;
-        subscription.queue_ = StreamQueue();
-    }
-    wakeup_.ring();
-}
-
-bool StreamHub::wait(Subscription& subscription, std::chrono::milliseconds max_wait) {
-    std::unique_lock lock(mutex_);
-    return subscription.something_.wait_for(lock, max_wait, [&] {
-        return subscription.state_ != State::kOn || !subscription.queue_.empty();
-    });
-}
-
-bool StreamHub::stopping() const {
-    const std::scoped_lock lock(mutex_);
-    return stop_ || subscriptions_.empty();
-}
-
-bool StreamHub::wanted() const {
-    return std::any_of(subscriptions_.begin(), subscriptions_.end(),
-                       [](const Subscription* s) { return s->wants_; });
-}
-
 void StreamHub::run() {
     while (wait_until_wanted()) {
-        const Clock::time_point began = Clock::now();
+        began_ = Clock::time_point::max();
         const Status why = serve();
-        end_generation(why);
+        end_admission();
+        end_stream(why);
         const Clock::time_point now = Clock::now();
-        if (now - began >= kGoodAfter) backoff_ = {};
-        backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
-        next_try_ = now + backoff_;
+        // Where routes left it, each has its own patience before it wants the stream again.
+        if (why.ok() || (began_ < now && now - began_ >= kGoodAfter)) tries_.succeeded();
+        if (!why.ok()) tries_.failed(now);
     }
 }
 
@@ -206,7 +76,7 @@ bool StreamHub::wait_until_wanted() {
         return std::all_of(subscriptions_.begin(), subscriptions_.end(),
                            [](const Subscription* s) { return s->wants_; });
     };
-    changed_.wait_until(lock, next_try_, [&] { return stop_; });
+    changed_.wait_until(lock, tries_.next(), [&] { return stop_; });
     changed_.wait_for(lock, kGather, [&] { return stop_ || all(); });
     return !stop_;
 }
@@ -214,6 +84,7 @@ bool StreamHub::wait_until_wanted() {
 Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table() const {
     Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    connection->limit_waits(kSilenceMax, stopped_.descriptor());
     Result<StreamVerdict> verdict = prepare_stream(*connection, table_, config_);
     if (!verdict.ok()) return verdict.status();
     if (!verdict->obstacles.empty()) {
@@ -222,56 +93,29 @@ Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table() const {
     return std::make_shared<const StreamTable>(std::move(verdict->table));
 }
 
-// One generation of the stream, from its slot to its end.
+// One stream, from its slot to its end. Ok: no route is on it any more.
 Status StreamHub::serve() {
-    auto table = describe_table();
+    const auto table = describe_table();
     if (!table.ok()) return table.status();
     table_oid_ = (*table)->oid;
-    Result<ReplicationStream> stream =
-        ReplicationStream::open(config_.url, config_.connect_timeout_s);
+    begin_joining();
+    ReplicationStream::Slot slot;
+    Result<ReplicationStream> stream = open_stream(slot, wakeup_, [this] { return stopping(); });
     if (!stream.ok()) return stream.status();
-    if (Status same = identity_.check(*stream); !same.ok()) return same;
-    const std::string name =
-        "outbox_" + std::to_string(getpid()) + "_" + std::to_string(generation_ + 1);
-    Result<ReplicationStream::Slot> slot =
-        stream->create_slot(name, wakeup_, [this] { return stopping(); });
-    if (!slot.ok()) return slot.status();
-    if (Status status = offer_to_routes(*slot, *table); !status.ok()) return status;
-    if (Status status = stream->start(*slot, kPublication); !status.ok()) return status;
-    return pump(*stream, slot->start);
+    if (!offer_to_routes(slot, *table)) return {};
+    if (Status status = stream->start(slot, kPublication); !status.ok()) return status;
+    received_.store(slot.start, std::memory_order_relaxed);
+    return pump(*stream, *table);
 }
 
-// While routes read in the slot's snapshot, nothing may be sent on its connection.
-Status StreamHub::offer_to_routes(const ReplicationStream::Slot& slot,
-                                  std::shared_ptr<const StreamTable> table) {
-    std::unique_lock lock(mutex_);
-    offer_ = Offer{++generation_, slot.snapshot, std::move(table)};
-    for (Subscription* subscription : subscriptions_) {
-        subscription->offered_ = subscription->wants_;
-    }
-    changed_.wait_for(lock, kAnswer, [&] {
-        return stop_ || std::none_of(subscriptions_.begin(), subscriptions_.end(),
-                                     [](const Subscription* s) { return s->offered_; });
-    });
-    offer_.reset();
-    bool joined = false;
-    for (Subscription* subscription : subscriptions_) {
-        subscription->offered_ = false;
-        joined = joined || subscription->state_ == State::kOn;
-    }
-    if (!joined) return ended("no route has caught up with the table");
-    reason_.clear();
-    return {};
-}
-
-Status StreamHub::pump(ReplicationStream& stream, Lsn start) {
+Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table) {
     fresh_.clear();
-    received_ = start;
-    const Clock::time_point began = Clock::now();
-    heard_ = began;
-    confirmed_ = began;
+    began_ = Clock::now();
+    heard_ = began_;
+    confirmed_ = began_;
     bool asked = false;
-    while (goes_on(began)) {
+    while (goes_on()) {
+        admit_late(table);
         bool any = false;
         if (Status status = drain(stream, any); !status.ok()) return status;
         const Clock::time_point now = Clock::now();
@@ -281,7 +125,11 @@ Status StreamHub::pump(ReplicationStream& stream, Lsn start) {
         }
         const auto silence = now - heard_;
         stalled_.store(silence >= kStalledAfter, std::memory_order_relaxed);
-        if (silence >= kSilenceMax) return ended("the server is silent");
+        if (silence >= kSilenceMax) {
+            return {
+                ErrorCode::kConnectionLost, Advice::kRetryDestination,
+                "the server sent nothing for " + std::to_string(kSilenceMax.count() / 1000) + " s"};
+        }
         const bool ask = !asked && silence >= kAskAfter;
         if (ask || now - confirmed_ >= kConfirmEvery) {
             asked = asked || ask;
@@ -290,18 +138,13 @@ Status StreamHub::pump(ReplicationStream& stream, Lsn start) {
         if (any) continue;
         if (Status status = stream.wait(wakeup_, kAskAfter / 2); !status.ok()) return status;
     }
-    const std::scoped_lock lock(mutex_);
-    return wanted() ? ended("the stream begins anew for a route that caught up") : Status();
+    return {};
 }
 
-// A route that caught up again gets a stream by a new one for all, but not too often.
-bool StreamHub::goes_on(Clock::time_point began) const {
+bool StreamHub::goes_on() const {
     const std::scoped_lock lock(mutex_);
-    if (stop_ || std::none_of(subscriptions_.begin(), subscriptions_.end(),
-                              [](const Subscription* s) { return s->state_ == State::kOn; })) {
-        return false;
-    }
-    return !wanted() || Clock::now() - began < kRenewEvery;
+    return !stop_ && std::any_of(subscriptions_.begin(), subscriptions_.end(),
+                                 [](const Subscription* s) { return s->state_ == State::kOn; });
 }
 
 // All that has come by now, in portions, so that keepalives are answered meanwhile.
@@ -322,7 +165,8 @@ Status StreamHub::drain(ReplicationStream& stream, bool& any) {
 Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes) {
     pgoutput::Envelope envelope;
     if (Status status = pgoutput::parse_envelope(bytes, envelope); !status.ok()) return status;
-    received_ = std::max(received_, envelope.keepalive ? envelope.end_lsn : envelope.start_lsn);
+    const Lsn reached = envelope.keepalive ? envelope.end_lsn : envelope.start_lsn;
+    received_.store(std::max(received(), reached), std::memory_order_relaxed);
     if (envelope.keepalive) {
         return envelope.reply_requested ? confirm(stream, false) : Status();
     }
@@ -332,10 +176,11 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
         case 'R':
         case 'Y':
             fresh_.add(message);
+            fresh_descriptions_.emplace_back(message);
             break;
         case 'I':
             // Another table of the publication costs the routes nothing.
-            if (relation_of(message) == table_oid_) fresh_.add(message);
+            if (oid_of(message) == table_oid_) fresh_.add(message);
             break;
         default:
             break;
@@ -346,8 +191,14 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
 void StreamHub::hand_out() {
     if (fresh_.empty()) return;
     const std::scoped_lock lock(mutex_);
+    for (std::string& message : fresh_descriptions_) {
+        const bool of_table = message.front() == 'R';
+        descriptions_[{of_table, oid_of(message)}] = std::move(message);
+    }
+    fresh_descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {
-        if (subscription->state_ != State::kOn) continue;
+        const State state = subscription->state_;
+        if (state != State::kOn && state != State::kJoining) continue;
         if (subscription->queue_.bytes() + fresh_.bytes() > kMaxQueueBytes) {
             subscription->state_ = State::kBehind;
             subscription->queue_ = StreamQueue();
@@ -362,23 +213,28 @@ void StreamHub::hand_out() {
 // What was read needs not be kept for us: the table has it, too.
 Status StreamHub::confirm(ReplicationStream& stream, bool request_reply) {
     confirmed_ = Clock::now();
-    const auto update =
-        pgoutput::status_update(received_, received_, received_, wall_us(), request_reply);
+    const Lsn read = received();
+    const auto update = pgoutput::status_update(read, read, read, wall_us(), request_reply);
     return stream.send({update.data(), update.size()});
 }
 
-void StreamHub::end_generation(const Status& why) {
+void StreamHub::end_stream(const Status& why) {
+    if (!why.ok()) tell(why);
     const std::scoped_lock lock(mutex_);
-    if (!why.ok()) {
-        reason_ = describe(why.error());
-        endings_.fetch_add(1, std::memory_order_release);
-    }
-    offer_.reset();
+    descriptions_.clear();
+    fresh_descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {
         subscription->offered_ = false;
+        if (subscription->state_ == State::kJoining) subscription->state_ = State::kOff;
         if (subscription->state_ == State::kOn) subscription->state_ = State::kLost;
         subscription->something_.notify_one();
     }
+}
+
+void StreamHub::tell(const Status& why) {
+    const std::scoped_lock lock(mutex_);
+    reason_ = describe(why.error());
+    endings_.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace outbox::postgres

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -20,37 +24,40 @@
 #include "sources/postgres/pgoutput.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/row_decoder.h"
+#include "sources/postgres/stream_queue.h"
 #include "sources/postgres/table.h"
 
 namespace outbox::postgres {
 
-/// Messages of the stream, one behind the other.
-class StreamQueue {
+/// How long to wait before the next try: longer after each failure, not at all after none.
+class Backoff {
   public:
-    void add(std::string_view message);
-    void append(const StreamQueue& other);
-    /// The next message, valid until the next change; null `data()`: none is left.
-    [[nodiscard]] std::string_view front() const;
-    void pop();
-    [[nodiscard]] bool empty() const { return next_ == ends_.size(); }
-    [[nodiscard]] std::size_t bytes() const { return bytes_.size() - begin_; }
-    void clear();
-    void swap(StreamQueue& other) noexcept;
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds kMin{200};
+    static constexpr std::chrono::milliseconds kMax{10'000};
+
+    void succeeded() {
+        wait_ = {};
+        next_ = {};
+    }
+    void failed(Clock::time_point now) {
+        wait_ = std::clamp(wait_ * 2, kMin, kMax);
+        next_ = now + wait_;
+    }
+    [[nodiscard]] Clock::time_point next() const { return next_; }
 
   private:
-    std::vector<char> bytes_;
-    std::vector<std::size_t> ends_;
-    std::size_t next_ = 0;
-    std::size_t begin_ = 0;  // of the next message
+    Clock::time_point next_{};
+    std::chrono::milliseconds wait_{};
 };
 
 /// The one stream of the log of a relay process: a temporary slot, read by one thread, whose
 /// messages go to the queues of the routes that have joined. It starts when a route wants it and
 /// ends when none does.
 ///
-/// A stream serves only those routes that joined at its beginning, in the slot's own snapshot. One
-/// that comes later, or could not keep up, waits for the next generation, which then begins anew
-/// for all: the routes read the table meanwhile, which is right at any moment.
+/// A route joins in the snapshot of a slot, which shows what the stream will not bring it: that of
+/// the stream's own slot at its beginning, or later that of another one, made for the snapshot
+/// alone while the route's queue already fills. What both have the route drops by position.
 ///
 /// Thread-safe.
 class StreamHub {
@@ -66,16 +73,17 @@ class StreamHub {
     StreamHub& operator=(const StreamHub&) = delete;
 
     struct Offer {
-        std::uint64_t generation = 0;
+        std::uint64_t number = 0;
         std::string snapshot;  ///< For SET TRANSACTION SNAPSHOT; shows all that will not come.
         /// What the rows are decoded by. Shared by the routes and the hub; nobody changes it.
         std::shared_ptr<const StreamTable> table;
     };
     enum class State : std::uint8_t {
-        kOff,     ///< Does not take part.
-        kOn,      ///< Gets all that was committed since the snapshot it joined in.
-        kBehind,  ///< Its queue overflowed.
-        kLost,    ///< The stream ended.
+        kOff,      ///< Does not take part.
+        kJoining,  ///< Its queue fills; it is being offered a snapshot.
+        kOn,       ///< Gets all that was committed since the snapshot it joined in.
+        kBehind,   ///< Its queue overflowed.
+        kLost,     ///< The stream ended.
     };
 
     /// One route's part in it. Used by one thread; must not outlive the hub.
@@ -108,7 +116,6 @@ class StreamHub {
         State state_ = State::kOff;
         bool wants_ = false;
         bool offered_ = false;
-        std::uint64_t generation_ = 0;
         StreamQueue queue_;
         std::condition_variable something_;
     };
@@ -117,10 +124,13 @@ class StreamHub {
     [[nodiscard]] std::string reason() const;
     /// Rises when `reason` may have changed.
     [[nodiscard]] std::uint64_t endings() const { return endings_.load(std::memory_order_acquire); }
+    /// How far the log was read.
+    [[nodiscard]] Lsn received() const { return received_.load(std::memory_order_relaxed); }
 
   private:
     using Clock = std::chrono::steady_clock;
 
+    // What subscriptions do.
     void add(Subscription& subscription);
     void remove(Subscription& subscription);
     void want(Subscription& subscription);
@@ -130,46 +140,70 @@ class StreamHub {
     void leave(Subscription& subscription);
     bool wait(Subscription& subscription, std::chrono::milliseconds max_wait);
 
+    // The thread of the stream.
     void run();
     bool wait_until_wanted();
     Status serve();
     Result<std::shared_ptr<const StreamTable>> describe_table() const;
-    Status offer_to_routes(const ReplicationStream::Slot& slot,
-                           std::shared_ptr<const StreamTable> table);
-    Status pump(ReplicationStream& stream, Lsn start);
+    Status pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table);
     Status drain(ReplicationStream& stream, bool& any);
     Status take_message(ReplicationStream& stream, std::string_view bytes);
     void hand_out();
     Status confirm(ReplicationStream& stream, bool request_reply);
+    [[nodiscard]] bool goes_on() const;
+    void end_stream(const Status& why);
+
+    // Joining: of that thread, or of one beside it for routes that come later.
+    void begin_joining();
+    Result<ReplicationStream> open_stream(ReplicationStream::Slot& slot, Wakeup& wakeup,
+                                          const std::function<bool()>& stop);
+    bool offer_to_routes(const ReplicationStream::Slot& slot,
+                         std::shared_ptr<const StreamTable> table);
+    void end_joining();
+    void admit_late(const std::shared_ptr<const StreamTable>& table);
+    Status admit(std::shared_ptr<const StreamTable> table);
+    [[nodiscard]] bool admission_to_end() const;
+    void end_admission();
+
     [[nodiscard]] bool stopping() const;
     [[nodiscard]] bool wanted() const;  // with the mutex held
-    [[nodiscard]] bool goes_on(Clock::time_point began) const;
-    void end_generation(const Status& why);
+    void tell(const Status& why);
 
     const PostgresSourceConfig config_;
     const Table table_;
     Identity& identity_;
     Wakeup wakeup_;
+    Wakeup admission_wakeup_;
+    Wakeup stopped_;  // rings once, and is not cleared
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::vector<Subscription*> subscriptions_;
-    std::uint64_t generation_ = 0;
+    std::uint64_t offers_ = 0;
     std::optional<Offer> offer_;
+    // The newest description of each type and table that was handed out, types first: a route that
+    // comes later has not seen them. By kind and oid.
+    std::map<std::pair<bool, std::uint32_t>, std::string> descriptions_;
     std::string reason_ = "no stream was begun yet";
     bool stop_ = false;
+    bool end_admission_ = false;    // it is to end
+    bool admission_ended_ = false;  // and did
+    Backoff admissions_;
     std::atomic<bool> stalled_{false};
     std::atomic<std::uint64_t> endings_{0};
+    std::atomic<std::uint64_t> slots_{0};  // made so far, for their names
+    std::atomic<Lsn> received_{0};
 
-    // Of the thread.
+    // Of the stream's thread.
     std::uint32_t table_oid_ = 0;
     StreamQueue fresh_;  // read and not yet handed out
-    Lsn received_ = 0;
+    std::vector<std::string> fresh_descriptions_;
     Clock::time_point heard_{};
     Clock::time_point confirmed_{};
-    Clock::time_point next_try_{};
-    std::chrono::milliseconds backoff_{};
+    Clock::time_point began_{};
+    Backoff tries_;
 
+    std::thread admission_;
     std::thread thread_;
 };
 

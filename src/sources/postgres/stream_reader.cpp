@@ -24,40 +24,39 @@ StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& tabl
 }
 
 Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    if (state_.path() == core::StreamState::Path::kStream) {
+    if (on_stream()) {
         // Positions that begin anew would pass for rows that were seen.
         if (Status status = table_.look_at_table(); !status.ok()) return status;
         if (Status status = look_at_stream(); !status.ok()) return status;
     }
-    if (state_.path() == core::StreamState::Path::kStream) {
-        if (Status status = read_stream(limits, out); !status.ok()) return status;
+    // First, so that a stream that fills each batch cannot keep the holes open.
+    if (state_.table_due(now_us(), table_.has_holes(), subscription_.stalled())) {
+        if (Status status = read_table(limits, out); !status.ok()) return status;
     }
-    const bool room = out.size() < limits.max_events && out.bytes() < limits.max_bytes;
-    if (!room || !state_.table_due(now_us(), table_.has_holes(), subscription_.stalled())) {
-        return {};
-    }
-    return read_table(limits, out);
+    if (on_stream()) read_stream(limits, out);
+    return {};
 }
 
 Status StreamReader::read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    if (state_.path() == core::StreamState::Path::kTable) {
-        if (const auto offer = subscription_.offer()) return join(*offer, limits, out);
+    if (!on_stream()) {
+        if (const auto offer = subscription_.offer()) {
+            join(*offer, limits, out);
+            return {};
+        }
     }
-    const std::size_t before = out.size();
-    if (Status status = table_.read(limits, out); !status.ok()) {
-        return out.size() > 0 && before > 0 ? Status() : status;
-    }
+    if (Status status = table_.read(limits, out); !status.ok()) return status;
     state_.table_read(now_us(), table_.at_end());
     if (state_.wants_stream(now_us())) subscription_.want();
-    if (state_.path() == core::StreamState::Path::kTable && hub_.endings() != endings_) {
+    if (!on_stream() && hub_.endings() != endings_) {
         endings_ = hub_.endings();
         tell("polling", hub_.reason());
     }
     return {};
 }
 
-Status StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& limits,
-                          spi::EventBatch& out) {
+// An offer may have run out, and a database that is away shows with the next read.
+void StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& limits,
+                        spi::EventBatch& out) {
     bool complete = false;
     Status status;
     if (table_.may_advance()) status = table_.read_snapshot(offer.snapshot, limits, out, complete);
@@ -68,11 +67,12 @@ Status StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& 
         looked_ = std::chrono::steady_clock::now();
         state_.joined(now_us());
         tell("stream", {});
+    } else if (status.ok() && !complete) {
+        state_.left(now_us(), Why::kBehind);
+        tell("polling", "more was written while the route joined than it takes at once");
     } else {
-        state_.left(now_us(), status.ok() && !complete ? Why::kBehind : Why::kLost);
+        state_.left(now_us(), Why::kLost);
     }
-    // The offer may have run out, and a database that is away shows with the next read.
-    return {};
 }
 
 // A publication that no longer shows the table ends a stream without a word.
@@ -88,7 +88,7 @@ Status StreamReader::look_at_stream() {
     return {};
 }
 
-Status StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& out) {
+void StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& out) {
     while (out.size() < limits.max_events && out.bytes() < limits.max_bytes) {
         if (queue_.empty()) {
             switch (subscription_.take(queue_)) {
@@ -96,26 +96,25 @@ Status StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch&
                     break;
                 case StreamHub::State::kBehind:
                     leave(Why::kBehind, "the route is behind");
-                    return {};
+                    return;
                 default:
                     endings_ = hub_.endings();
                     leave(Why::kLost, hub_.reason());
-                    return {};
+                    return;
             }
-            if (queue_.empty()) return {};
+            if (queue_.empty()) return;
         }
         if (Status status = take_message(queue_.front(), out); !status.ok()) {
             // What cannot be decoded would come again: the wait for the next stream grows.
             leave(Why::kBehind, describe(status.error()));
-            return {};
+            return;
         }
         queue_.pop();
         if (!table_.may_advance()) {
             leave(Why::kBehind, "too many positions wait for transactions that are open");
-            return {};
+            return;
         }
     }
-    return {};
 }
 
 Status StreamReader::take_message(std::string_view bytes, spi::EventBatch& out) {
@@ -151,7 +150,7 @@ void StreamReader::rewind() {
 }
 
 spi::Reader::Waited StreamReader::wait(std::chrono::milliseconds max_wait) {
-    if (state_.path() != core::StreamState::Path::kStream) return Waited::kCannot;
+    if (!on_stream()) return Waited::kCannot;
     if (!queue_.empty() || subscription_.wait(max_wait)) return Waited::kReady;
     return Waited::kTime;
 }

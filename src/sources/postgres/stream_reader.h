@@ -34,8 +34,11 @@ class StreamReader final : public spi::Reader {
     using Why = core::StreamState::Why;
 
     Status read_table(const spi::ReadLimits& limits, spi::EventBatch& out);
-    Status join(const StreamHub::Offer& offer, const spi::ReadLimits& limits, spi::EventBatch& out);
-    Status read_stream(const spi::ReadLimits& limits, spi::EventBatch& out);
+    [[nodiscard]] bool on_stream() const {
+        return state_.path() == core::StreamState::Path::kStream;
+    }
+    void join(const StreamHub::Offer& offer, const spi::ReadLimits& limits, spi::EventBatch& out);
+    void read_stream(const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_message(std::string_view bytes, spi::EventBatch& out);
     Status look_at_stream();
     void leave(Why why, std::string reason);
@@ -49,7 +52,7 @@ class StreamReader final : public spi::Reader {
     pgoutput::Message message_;
     std::shared_ptr<const StreamTable> stream_table_;  // shared with the other routes, unchanged
     std::chrono::steady_clock::time_point looked_{};   // at the publication
-    std::optional<RowDecoder> decoder_;                // of the generation that was joined
+    std::optional<RowDecoder> decoder_;                // of the stream that was joined
     std::uint64_t endings_;                            // of the stream that have been told
     spi::ReadPath path_;
     bool path_is_new_ = false;

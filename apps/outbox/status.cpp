@@ -104,6 +104,8 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"failing", route.failing},
                           {"dead", route.dead},
                           {"circuit", route.circuit},
+                          {"path", route.path},
+                          {"path_reason", redact(route.path_reason)},
                           {"rate_per_s", route.rate_per_s},
                           {"last_error", redact(route.last_error)},
                           {"updated_at", time_text(route.updated_at_us)}});
@@ -198,15 +200,22 @@ void print_routes(const Report& report) {
                          {"FAILING", Align::kRight},
                          {"DEAD", Align::kRight},
                          {"CIRCUIT", Align::kLeft},
+                         {"READS BY", Align::kLeft},
                          {"LAST ERROR", Align::kLeft}});
     for (const RouteInfo& route : report.routes) {
         columns.add({route.name, with_commas(route.published_total),
                      with_commas(std::llround(route.rate_per_s)), with_commas(route.failing),
                      with_commas(route.dead), route.circuit.empty() ? "-" : route.circuit,
+                     route.path.empty() ? "-" : route.path,
                      shortened(redact(route.last_error), kErrorColumns)});
     }
     std::cout << "\n";
     columns.print(std::cout);
+    for (const RouteInfo& route : report.routes) {
+        if (route.path_reason.empty()) continue;
+        std::cout << "route " << route.name << " reads by " << route.path << ": "
+                  << redact(route.path_reason) << "\n";
+    }
 }
 
 void print_consumers(const Report& report) {

@@ -33,6 +33,8 @@ struct RouteInfo {
     std::string circuit;       ///< Empty: not reported yet.
     std::string last_error;
     double rate_per_s = 0;
+    std::string path;  ///< Where events come from, "polling" or "stream"; empty as `circuit`.
+    std::string path_reason;  ///< Why not from the stream; empty where there is nothing to say.
     std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
 };
 

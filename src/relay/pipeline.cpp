@@ -51,6 +51,7 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
         failing_before_.emplace(std::move(id), std::move(delivery));
     }
     block_keys(inheritance.dead_keys);
+    deps_.stats.begin_path();
 }
 
 Status Pipeline::step() {
@@ -606,6 +607,7 @@ void Pipeline::report() {
     stats.waiting.store(static_cast<std::int64_t>(lanes_.waiting()), kRelaxed);
     stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
     stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
+    stats.stream_lag_bytes.store(deps_.reader.lag_bytes(), kRelaxed);
 }
 
 void Pipeline::note_path() {

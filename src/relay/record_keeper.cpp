@@ -205,10 +205,14 @@ Status RecordKeeper::save_figures(std::int64_t now_us) {
         const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
         const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
         const double rate = static_cast<double>(published - told.published) / seconds;
-        if (dead == told.dead && circuit == told.circuit && rate == told.rate) continue;
+        spi::ReadPath path = stats.path();
+        if (dead == told.dead && circuit == told.circuit && rate == told.rate &&
+            path == told.path) {
+            continue;
+        }
         figures.push_back({routes_[route].name, published - told.published, dead - told.dead,
-                           circuit, stats.last_error(), rate});
-        told = {published, dead, circuit, rate};
+                           circuit, stats.last_error(), rate, path});
+        told = {published, dead, circuit, rate, std::move(path)};
     }
     last_figures_us_ = now_us;
     if (figures.empty()) return {};

@@ -85,6 +85,7 @@ class RecordKeeper {
         std::uint64_t dead = 0;
         std::string circuit;
         double rate = 0;
+        spi::ReadPath path;
     };
     std::vector<Told> told_;
     mutable std::mutex figures_mutex_;

@@ -77,6 +77,8 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     if (!opened.ok()) {
         lease_.release();
         if (opened.error().code == ErrorCode::kServerChanged) {
+            // A term as far as `tell_ghosts` goes.
+            if (follows_own(epoch)) epoch_.store(epoch, std::memory_order_relaxed);
             server_changed(opened.error());
             return {};
         }
@@ -86,6 +88,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         return {};
     }
     Term& term = **opened;
+    tell_ghosts(epoch);
     epoch_.store(epoch, std::memory_order_relaxed);
     leading_.store(true, std::memory_order_relaxed);
     term.start();
@@ -133,6 +136,23 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
 
 void Relay::server_changed(const ErrorInfo& error) {
     notify_({Note::Level::kWarning, "server_changed", {{"error", describe(error)}}});
+}
+
+// Where another relay led meanwhile, what it published and removed would pass for lost.
+void Relay::tell_ghosts(std::uint64_t epoch) {
+    constexpr std::size_t kMaxNamed = 20;
+    const auto ghosts = source_.ghosts();
+    if (!ghosts.ok() || ghosts->empty() || !follows_own(epoch)) return;
+    std::string ids;
+    for (std::size_t i = 0; i < std::min(ghosts->size(), kMaxNamed); ++i) {
+        ids += (i == 0 ? "" : ",") + (*ghosts)[i].id;
+    }
+    notify_({Note::Level::kError,
+             "ghosts",
+             {{"count", std::to_string(ghosts->size())},
+              {"positions", std::to_string(ghosts->front().position) + "-" +
+                                std::to_string(ghosts->back().position)},
+              {"ids", ids}}});
 }
 
 void Relay::database_away(const ErrorInfo& error) {

@@ -51,6 +51,11 @@ class Relay {
 
   private:
     Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
+    void tell_ghosts(std::uint64_t epoch);
+    /// Nobody else held the lease since this relay's last term.
+    [[nodiscard]] bool follows_own(std::uint64_t epoch) const {
+        return epoch <= epoch_.load(std::memory_order_relaxed) + 1;
+    }
     void database_away(const ErrorInfo& error);
     void server_changed(const ErrorInfo& error);
     void database_back();

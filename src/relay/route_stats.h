@@ -57,6 +57,10 @@ struct RouteStats {
     std::atomic<int> circuit{0};  ///< core::Circuit::State.
     std::atomic<std::int64_t> last_step_us{0};
     std::array<std::atomic<std::uint64_t>, kErrorCodes> errors{};
+    std::atomic<bool> on_stream{false};          ///< Events come from the database's log.
+    std::atomic<std::uint64_t> stream_joins{0};  ///< Times that began,
+    std::atomic<std::uint64_t> stream_falls{0};  ///< and ended while the route went on.
+    std::atomic<std::int64_t> stream_lag_bytes{0};
     LatencyHistogram latency;
 
     void error(const ErrorInfo& info) {
@@ -68,7 +72,17 @@ struct RouteStats {
         const std::scoped_lock lock(mutex_);
         return last_error_;
     }
+    /// A route begins, with the table: it did not fall back to it.
+    void begin_path() {
+        on_stream.store(false, std::memory_order_relaxed);
+        const std::scoped_lock lock(mutex_);
+        path_ = kTable;
+    }
     void set_path(const spi::ReadPath& path) {
+        const bool stream = path.path == "stream";
+        if (on_stream.exchange(stream, std::memory_order_relaxed) != stream) {
+            (stream ? stream_joins : stream_falls).fetch_add(1, std::memory_order_relaxed);
+        }
         const std::scoped_lock lock(mutex_);
         path_ = path;
     }
@@ -78,9 +92,11 @@ struct RouteStats {
     }
 
   private:
+    static inline const spi::ReadPath kTable{"polling", {}};
+
     mutable std::mutex mutex_;
     std::string last_error_;
-    spi::ReadPath path_{"polling", {}};
+    spi::ReadPath path_ = kTable;
 };
 
 }  // namespace outbox::relay

@@ -80,7 +80,7 @@ TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {
 
 TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
     emit("orders", "k1");
-    Process running = relay();
+    Process running = relay({"--mode", "auto"});
     ASSERT_TRUE(eventually(30s, "the route's figures are in the database", [&] {
         const json status = result({"status"});
         return status["lease"]["held"] == true && !status["routes"].empty() &&
@@ -93,10 +93,27 @@ TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
                 HasSubstr(":" + std::to_string(running.pid())));
     EXPECT_EQ(status["routes"][0]["name"], "default");
     EXPECT_EQ(status["routes"][0]["circuit"], "closed");
+    EXPECT_TRUE(eventually(30s, "the route reads by the stream",
+                           [&] { return result({"status"})["routes"][0]["path"] == "stream"; }));
+    EXPECT_EQ(result({"status"})["routes"][0]["path_reason"], "");
+    EXPECT_THAT(outbox_.run({"status", "--db", url_}).out, HasSubstr("stream"));
     running.kill(SIGKILL);
     ASSERT_TRUE(running.wait(10s));
     EXPECT_TRUE(eventually(10s, "status shows that the relay is gone",
                            [&] { return result({"status"})["lease"]["held"] == false; }));
+}
+
+TEST_F(Operate, StatusTellsWhyARoutePolls) {
+    database_->exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
+    Process running = relay({"--mode", "auto"});
+    EXPECT_TRUE(eventually(30s, "the reason is in the database", [&] {
+        const json status = result({"status"});
+        return !status["routes"].empty() && status["routes"][0]["path"] == "polling" &&
+               status["routes"][0]["path_reason"].get<std::string>().find(
+                   "ALTER PUBLICATION \"outbox\" SET (publish = 'insert')") != std::string::npos;
+    }));
+    EXPECT_THAT(outbox_.run({"status", "--db", url_}).out,
+                HasSubstr("route default reads by polling: "));
 }
 
 TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {

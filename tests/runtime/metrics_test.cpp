@@ -33,6 +33,32 @@ TEST(Metrics, ShowFiguresOfTheTableAndOfEachRoute) {
     EXPECT_THAT(page, HasSubstr("# TYPE outbox_publish_latency_seconds histogram"));
 }
 
+TEST(Metrics, TellWhereARouteReadsAndHowOftenThatChanged) {
+    relay::RouteStats stats;
+    stats.begin_path();
+    stats.set_path({"polling", "catching up"});
+    stats.set_path({"stream", ""});
+    stats.set_path({"polling", "the stream was cut"});
+    stats.set_path({"polling", "no slot is free"});
+    stats.set_path({"stream", ""});
+    stats.stream_lag_bytes = 4096;
+    MetricsSnapshot snapshot;
+    snapshot.source = "t";
+    snapshot.routes.push_back({"r", &stats});
+    const auto line = [](const std::string& name, int value) {
+        return name + "{source=\"t\",route=\"r\"} " + std::to_string(value) + "\n";
+    };
+    std::string page = render_metrics(snapshot);
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream", 1)));
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream_joins_total", 2)));
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream_falls_back_total", 1)));
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream_lag_bytes", 4096)));
+    stats.begin_path();  // a new term, which fell back from nothing
+    page = render_metrics(snapshot);
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream", 0)));
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream_falls_back_total", 1)));
+}
+
 TEST(Metrics, LimitTheNumberOfRouteLabels) {
     relay::RouteStats stats;
     stats.published = 1;

@@ -172,6 +172,49 @@ TEST_P(IdentityOfTheSource, APromotedServerEndsTheTermAndNoneOfItsRemovalsIsAppl
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
 }
 
+TEST_P(IdentityOfTheSource, EventsThatAFailoverLostAfterTheyWerePublishedAreNamed) {
+    server_.stop();
+    copy_data(folder_ / "standby");
+    std::ofstream(folder_ / "standby/standby.signal").close();
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+    pg().exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '2' "
+        "FROM generate_series(1, 3)");
+    std::vector<spi::Position> lost;
+    std::vector<std::string> ids;
+    ASSERT_TRUE(eventually(20s, "the next events come", [&] {
+        for (const spi::EventView& event : relay.read()) {
+            lost.push_back(event.position);
+            ids.emplace_back(event.id);
+        }
+        return lost.size() == 3;
+    }));
+    relay.publish({1, 2});  // that the standby has, with their rows
+    relay.publish(lost);
+    server_.stop(PostgresServer::Stop::kImmediate);
+    replace_data(folder_ / "standby");
+    ASSERT_EQ(
+        std::system(("chown postgres " + (server_.data() / "standby.signal").string()).c_str()), 0);
+    server_.start();
+    pg().exec("SELECT pg_promote()");
+    EXPECT_EQ(end_of_term(relay).code, ErrorCode::kServerChanged);
+    // Another event has a lost one's position by now.
+    pg().exec(
+        "SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), 10); "
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '3')");
+    const auto next_term = value_of(relay.source().open_recorder());
+    const auto ghosts = value_of(relay.source().ghosts());
+    ASSERT_EQ(ghosts.size(), 3U);
+    for (std::size_t i = 0; i < ghosts.size(); ++i) {
+        EXPECT_EQ(ghosts[i].position, lost[i]);
+        EXPECT_EQ(ghosts[i].id, ids[i]);
+    }
+    EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+}
+
 TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     server_.stop();
     copy_data(folder_ / "backup");

@@ -360,7 +360,8 @@ TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
     const auto lease = value_of(source->open_lease());
     const auto epoch = value_of(lease->acquire("me", 600s));
     const auto recorder = value_of(source->open_recorder());
-    const std::vector<spi::RouteFigures> figures{{"default", 10, 2, "open", "down", 12.5}};
+    const std::vector<spi::RouteFigures> figures{
+        {"default", 10, 2, "open", "down", 12.5, {"polling", "why"}}};
     ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
     ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
     const LeaseInfo info = value_of(operations_->lease());
@@ -375,6 +376,8 @@ TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
     EXPECT_EQ(routes[0].circuit, "open");
     EXPECT_EQ(routes[0].last_error, "down");
     EXPECT_EQ(routes[0].rate_per_s, 12.5);
+    EXPECT_EQ(routes[0].path, "polling");
+    EXPECT_EQ(routes[0].path_reason, "why");
 }
 
 }  // namespace

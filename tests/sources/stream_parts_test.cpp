@@ -1,10 +1,56 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sources/postgres/published.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/stream.h"
 
 namespace outbox::postgres {
 namespace {
+
+using testing::IsEmpty;
+
+std::string positions(const std::vector<spi::Ghost>& ghosts) {
+    std::string out;
+    for (const spi::Ghost& ghost : ghosts) {
+        out += std::to_string(ghost.position) + ghost.id + " ";
+    }
+    return out;
+}
+
+TEST(Published, NamesWhatWasRemovedBehindAPlaceInTheLog) {
+    Published published;
+    for (const spi::Position position : {3, 1, 2, 4}) published.returned(position, "a");
+    published.finished(std::vector<spi::Position>{1, 2}, 100);
+    published.finished(std::vector<spi::Position>{3}, 101);
+    EXPECT_EQ(positions(published.removed_behind(100)), "3a ");
+    EXPECT_EQ(positions(published.removed_behind(99)), "1a 2a 3a ");
+    EXPECT_THAT(published.removed_behind(101), IsEmpty());
+}
+
+TEST(Published, KeepsTheFirstWordOnARemovalThatIsTriedAgain) {
+    Published published;
+    published.returned(1, "a");
+    published.finished(std::vector<spi::Position>{1}, 100);
+    published.finished(std::vector<spi::Position>{1}, 200);
+    EXPECT_THAT(published.removed_behind(100), IsEmpty());
+    published.returned(1, "a");  // by another route
+    EXPECT_EQ(positions(published.removed_behind(99)), "1a ");
+    published.returned(1, "b");  // another event
+    EXPECT_THAT(published.removed_behind(0), IsEmpty());
+}
+
+TEST(Published, ForgetsTheOldest) {
+    Published published;
+    const auto count = static_cast<spi::Position>(Published::kMax);
+    for (spi::Position p = 1; p <= count + 5; ++p) {
+        published.returned(p, "a");
+        published.finished(std::vector<spi::Position>{p}, 7);
+    }
+    const auto kept = published.removed_behind(0);
+    ASSERT_EQ(kept.size(), Published::kMax);
+    EXPECT_EQ(kept.front().position, 6);
+}
 
 TEST(Timelines, EndWhereTheHistoryOfALaterOneSays) {
     const char* history =

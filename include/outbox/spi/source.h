@@ -25,6 +25,8 @@ struct ReadLimits {
 struct ReadPath {
     std::string path;    ///< "polling" or "stream".
     std::string reason;  ///< Why it is not the faster one; empty where it is.
+
+    friend bool operator==(const ReadPath&, const ReadPath&) = default;
 };
 
 /// One route's view of the unfinished rows. Used by one thread; calls block on the database.
@@ -63,6 +65,10 @@ class Reader {
 
     /// Where events come from, if that changed since the last call.
     virtual std::optional<ReadPath> new_path() { return std::nullopt; }
+
+    /// Bytes of the database's log that were written and not read yet, at most some seconds ago; 0
+    /// while events do not come from it.
+    [[nodiscard]] virtual std::int64_t lag_bytes() const { return 0; }
 };
 
 /// A failing event's state, kept so that a restarted relay goes on where it was.
@@ -120,6 +126,7 @@ struct RouteFigures {
     std::string circuit;          ///< "closed", "open", "half_open".
     std::string last_error;       ///< Empty: none since the start.
     double rate_per_s = 0;        ///< Events published per second, over the last seconds.
+    ReadPath path;                ///< Where the route's events come from now.
 };
 
 /// Writes outcomes. Used by one thread; calls block on the database until the commit is durable.
@@ -191,6 +198,12 @@ class LeaseStore {
     virtual Status release(std::uint64_t epoch) = 0;
 };
 
+/// An event that was published and that the database does not know (any more).
+struct Ghost {
+    Position position = 0;
+    std::string id;  ///< Empty: not known.
+};
+
 /// One line of what `relay --check` found.
 struct Finding {
     bool problem = false;  ///< True: the relay cannot run like this.
@@ -215,6 +228,11 @@ class Source {
     virtual Result<std::unique_ptr<Reader>> open_reader(const std::string& route) = 0;
     virtual Result<std::unique_ptr<Recorder>> open_recorder() = 0;
     virtual Result<std::unique_ptr<LeaseStore>> open_lease() = 0;
+
+    /// Published events that the database lost since, as a standby was promoted that had not
+    /// received them, or an older state restored; those that this process published and removed
+    /// last. To be asked when a term begins; tells of each change once.
+    virtual Result<std::vector<Ghost>> ghosts() { return std::vector<Ghost>{}; }
 
     /// What a relay would meet here: rights, columns, indexes, order promised or not.
     virtual Result<std::vector<Finding>> check() = 0;

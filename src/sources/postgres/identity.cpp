@@ -97,18 +97,24 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
     }
     system_id_ = server.system_id;
     if (timeline_ != 0 && server.timeline != timeline_) {
-        return {ErrorCode::kServerChanged, Advice::kStop,
-                "the server is on timeline " + std::to_string(server.timeline) + " and was on " +
-                    std::to_string(timeline_) + ": a standby was promoted, or a backup restored"};
+        return changed("the server is on timeline " + std::to_string(server.timeline) +
+                       " and was on " + std::to_string(timeline_) +
+                       ": a standby was promoted, or a backup restored");
     }
     if (server.lsn < before.lsn) {
-        return {ErrorCode::kServerChanged, Advice::kStop,
-                "the server's log ends at " + pgoutput::format_lsn(server.lsn) + " and reached " +
-                    pgoutput::format_lsn(before.lsn) + " before: an older state was restored"};
+        return changed("the server's log ends at " + pgoutput::format_lsn(server.lsn) +
+                       " and reached " + pgoutput::format_lsn(before.lsn) +
+                       " before: an older state was restored");
     }
     timeline_ = server.timeline;
     known_.lsn = std::max(known_.lsn, server.lsn);
     return {};
+}
+
+// With the mutex held.
+Status Identity::changed(std::string message) {
+    left_timeline_ = timeline_;
+    return {ErrorCode::kServerChanged, Advice::kStop, std::move(message)};
 }
 
 Status Identity::check_table(Connection& connection) {
@@ -144,6 +150,34 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
 void Identity::reached(spi::Position position) {
     const std::scoped_lock lock(mutex_);
     known_.reached = std::max(known_.reached, position);
+}
+
+void Identity::returned(const spi::EventBatch& batch, std::size_t first) {
+    const std::scoped_lock lock(mutex_);
+    for (const spi::EventView& event : std::span(batch.events()).subspan(first)) {
+        published_.returned(event.position, event.id);
+    }
+}
+
+void Identity::finished(std::span<const spi::Position> positions, Lsn log_end) {
+    const std::scoped_lock lock(mutex_);
+    published_.finished(positions, log_end);
+}
+
+std::int64_t Identity::left_timeline() const {
+    const std::scoped_lock lock(mutex_);
+    return left_timeline_;
+}
+
+std::vector<spi::Ghost> Identity::removed_behind(Lsn lsn) const {
+    const std::scoped_lock lock(mutex_);
+    return published_.removed_behind(lsn);
+}
+
+void Identity::forget_change() {
+    const std::scoped_lock lock(mutex_);
+    left_timeline_ = 0;
+    published_ = {};
 }
 
 std::string Identity::life() const {

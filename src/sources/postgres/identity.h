@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
 #include "sources/postgres/client.h"
+#include "sources/postgres/published.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/table.h"
 
@@ -38,6 +41,19 @@ class Identity {
 
     /// The highest position that was read.
     void reached(spi::Position position);
+    /// Events of `batch` from `first` on are about to be returned.
+    void returned(const spi::EventBatch& batch, std::size_t first);
+    /// These are finished everywhere, and their rows about to be removed.
+    void finished(std::span<const spi::Position> positions, Lsn log_end);
+
+    /// The timeline of the server that this one has taken the place of; 0: of none.
+    [[nodiscard]] std::int64_t left_timeline() const;
+    /// See `Published`.
+    [[nodiscard]] std::vector<spi::Ghost> removed_behind(Lsn lsn) const;
+    void forget_change();
+
+    /// Where the log ended when the server was asked last.
+    [[nodiscard]] Lsn log_end() const { return known().lsn; }
     /// What `life_of` says where the term's positions mean the term's events.
     [[nodiscard]] std::string life() const;
 
@@ -49,6 +65,7 @@ class Identity {
     };
     [[nodiscard]] Known known() const;
     Status compare(const ServerIdentity& server, const Known& before);
+    Status changed(std::string message);
     Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
 
     const Table table_;
@@ -60,6 +77,8 @@ class Identity {
     bool changed_ = false;       // which was told
     std::string life_;
     Known known_;
+    std::int64_t left_timeline_ = 0;
+    Published published_;
 };
 
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,

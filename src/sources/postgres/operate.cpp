@@ -124,6 +124,8 @@ class PostgresOperations final : public Operations {
                 "published_total, sum(dead_total)::bigint AS dead_total, "
                 "(array_agg(circuit ORDER BY updated_at DESC))[1] AS circuit, "
                 "(array_agg(last_error ORDER BY updated_at DESC))[1] AS last_error, "
+                "(array_agg(path ORDER BY updated_at DESC))[1] AS path, "
+                "(array_agg(path_reason ORDER BY updated_at DESC))[1] AS path_reason, "
                 "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
                 "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
                 "FROM outbox_route_stats WHERE " +
@@ -133,7 +135,8 @@ class PostgresOperations final : public Operations {
                 "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
                 "coalesce(" +
                 epoch_us("s.updated_at") +
-                ", 0) FROM stats s FULL JOIN failing f USING (route) FULL JOIN dead d USING "
+                ", 0), coalesce(s.path, ''), coalesce(s.path_reason, '') FROM stats s FULL JOIN "
+                "failing f USING (route) FULL JOIN dead d USING "
                 "(route) ORDER BY route",
             Params().text(table_));
         if (!rows.ok()) return rows.status();
@@ -149,6 +152,8 @@ class PostgresOperations final : public Operations {
             route.last_error = rows->string(row, 6);
             route.rate_per_s = std::strtod(rows->string(row, 7).c_str(), nullptr);
             route.updated_at_us = rows->integer(row, 8);
+            route.path = rows->string(row, 9);
+            route.path_reason = rows->string(row, 10);
             routes.push_back(std::move(route));
         }
         return routes;

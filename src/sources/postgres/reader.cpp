@@ -237,6 +237,7 @@ Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& 
 
 Status PositionReader::read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
                                      spi::EventBatch& out, bool& complete) {
+    const std::size_t events_before = out.size();
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     Status status = (*connection)
@@ -247,6 +248,7 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
     if (status.ok()) status = read_rows(**connection, limits, out, complete);
     if (status.ok()) {
         for (const spi::Position position : seen_) mark_.saw(position);
+        identity_.returned(out, events_before);
         out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
         if (Status ended = (*connection)->execute("COMMIT"); ended.ok()) return status;
     }
@@ -271,6 +273,7 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
     } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
              out.bytes() < limits.max_bytes);
     if (!status.ok()) session_.drop();
+    identity_.returned(out, events_before);
     // What was read before the error is read; the error comes again with the next call.
     return out.size() > events_before ? Status() : status;
 }

@@ -1,7 +1,5 @@
 #include "sources/postgres/recorder.h"
 
-#include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "sources/postgres/decode.h"
@@ -10,8 +8,8 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2000;
-constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
 constexpr const char* kPublished = "outbox_published";
+constexpr const char* kLogEnd = "outbox_log_end";
 
 ErrorInfo lease_lost(const Table& table, std::uint64_t epoch) {
     return {ErrorCode::kLeaseLost,
@@ -63,14 +61,6 @@ std::string multirange(const std::vector<spi::PositionRange>& ranges) {
     return out + '}';
 }
 
-std::string any_of_conditions(const Table& table) {
-    std::string out;
-    for (const std::string& condition : unfinished_conditions(table)) {
-        out += (out.empty() ? "(" : " OR ") + condition;
-    }
-    return out + ")";
-}
-
 std::string make_move_due_sql(const Table& table) {
     const std::string columns =
         "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
@@ -104,7 +94,9 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
               if (Status same = identity_.check(connection); !same.ok()) return same;
           }
           const Statement published = writer_.published({}, {});
-          return connection.prepare(kPublished, published.sql, published.params);
+          Status status = connection.prepare(kPublished, published.sql, published.params);
+          if (!status.ok()) return status;
+          return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
       }) {
     if (table_.by_position) removals_.emplace(table_, identity_);
 }
@@ -289,6 +281,19 @@ Result<std::size_t> PostgresRecorder::retry_removals() {
     return left;
 }
 
+// For the day when the server turns out to have lost them.
+Status PostgresRecorder::note_finished(Connection& connection,
+                                       std::span<const spi::Position> positions) {
+    if (!removals_) return {};
+    const Result<Rows> rows = connection.query_prepared(kLogEnd, {});
+    // They were published, whatever the answer.
+    identity_.finished(positions, rows.ok() && !rows->empty()
+                                      ? pgoutput::parse_lsn(rows->text(0, 0)).value_or(0)
+                                      : identity_.log_end());
+    if (!rows.ok()) session_.drop();
+    return rows.status();
+}
+
 Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
     if (removals_ && removals_->full()) {
@@ -308,6 +313,7 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     }
     std::vector<Statement> statements;
     if (!batch.published.empty()) {
+        if (status = note_finished(**connection, batch.published); !status.ok()) return status;
         const TableWriter::Keys keys = keys_of(batch.published);
         statements.push_back(writer_.published(keys, identity_.life()));
         statements.back().prepared = kPublished;
@@ -384,99 +390,6 @@ Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) 
     return rows->integer(0, 0);
 }
 
-Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string_view route) {
-    Result<Rows> rows = query(
-        "SELECT event_id, position, key, attempts, "
-        "(extract(epoch FROM next_attempt_at) * 1000000)::bigint, error_code, last_error "
-        "FROM outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
-        Params().text(table_.source).text(route));
-    if (!rows.ok()) return rows.status();
-    std::vector<spi::Delivery> deliveries;
-    for (int row = 0; row < rows->size(); ++row) {
-        spi::Delivery delivery;
-        delivery.route = route;
-        delivery.event_id = rows->string(row, 0);
-        delivery.position = rows->integer(row, 1);
-        delivery.key = rows->string(row, 2);
-        delivery.attempts = static_cast<std::uint32_t>(rows->integer(row, 3));
-        delivery.next_attempt_us = rows->integer(row, 4);
-        delivery.error_code = rows->string(row, 5);
-        delivery.error = rows->string(row, 6);
-        deliveries.push_back(std::move(delivery));
-    }
-    return deliveries;
-}
-
-Result<std::vector<spi::PositionRange>> PostgresRecorder::load_ledger(std::string_view route) {
-    Result<Rows> rows = query(
-        "SELECT lower(r), upper(r) - 1 FROM outbox_ledger, unnest(ranges) AS r "
-        "WHERE source = $1 AND route = $2 ORDER BY 1",
-        Params().text(table_.source).text(route));
-    if (!rows.ok()) return rows.status();
-    std::vector<spi::PositionRange> ranges;
-    for (int row = 0; row < rows->size(); ++row) {
-        ranges.push_back({rows->integer(row, 0), rows->integer(row, 1)});
-    }
-    return ranges;
-}
-
-Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::string_view route,
-                                                                         std::size_t limit) {
-    Result<Rows> rows = query(
-        "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
-        "metadata, tenant_id, schema_id, schema_version, "
-        "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
-        "error_code, error FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
-        "AND retry_requested_at IS NOT NULL ORDER BY dead_id LIMIT $3",
-        Params().text(table_.source).text(route).integer(static_cast<std::int64_t>(limit)));
-    if (!rows.ok()) return rows.status();
-    std::vector<spi::DeadLetter> letters(static_cast<std::size_t>(rows->size()));
-    for (int row = 0; row < rows->size(); ++row) {
-        spi::DeadLetter& letter = letters[static_cast<std::size_t>(row)];
-        const auto copy = [&](int column) {
-            const std::string_view text = rows->text(row, column);
-            return text.data() == nullptr ? text : letter.event.copy(text);
-        };
-        letter.dead_id = rows->integer(row, 0);
-        letter.route = route;
-        letter.position = rows->integer(row, 1);
-        letter.attempts = static_cast<std::uint32_t>(rows->integer(row, 16));
-        letter.error_code = rows->string(row, 17);
-        letter.error = rows->string(row, 18);
-        spi::EventView event;
-        event.position = letter.position;
-        event.id = copy(2);
-        event.aggregate_type = copy(3);
-        event.aggregate_id = copy(4);
-        event.event_type = copy(5);
-        if (const std::string_view payload = rows->text(row, 6); payload.data() != nullptr) {
-            event.payload = letter.event.copy(decode_bytea(payload));
-        }
-        event.headers = copy(7);
-        event.metadata = copy(8);
-        event.tenant_id = copy(9);
-        event.schema_id = copy(10);
-        event.schema_version = copy(11);
-        event.occurred_at_us = rows->integer(row, 12);
-        event.topic = copy(13);
-        event.key = copy(14);
-        event.routing_key = copy(15);
-        letter.event.add(event);
-    }
-    return letters;
-}
-
-Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_view route) {
-    Result<Rows> rows = query(
-        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM outbox_dead_letters "
-        "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
-        Params().text(table_.source).text(route));
-    if (!rows.ok()) return rows.status();
-    std::vector<std::string> keys;
-    for (int row = 0; row < rows->size(); ++row) keys.push_back(rows->string(row, 0));
-    return keys;
-}
-
 Status PostgresRecorder::save_figures(std::uint64_t epoch,
                                       std::span<const spi::RouteFigures> figures) {
     if (figures.empty()) return {};
@@ -487,12 +400,14 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
         const std::string error = clean_text(figure.last_error);
         statements.push_back(
             {"INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "
-             "circuit, last_error, rate_per_s) VALUES ($1, $2, $3, $4, $5, nullif($6, ''), "
-             "$7::text::double precision) ON CONFLICT (source, route) DO UPDATE SET "
+             "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
+             "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) DO "
+             "UPDATE SET "
              "published_total = s.published_total + excluded.published_total, "
              "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
              "last_error = coalesce(excluded.last_error, s.last_error), "
-             "rate_per_s = excluded.rate_per_s, updated_at = clock_timestamp()",
+             "rate_per_s = excluded.rate_per_s, path = excluded.path, "
+             "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
              Params()
                  .text(table_.source)
                  .text(figure.route)
@@ -500,60 +415,13 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
                  .integer(static_cast<std::int64_t>(figure.dead))
                  .text(figure.circuit)
                  .text(error)
-                 .text(std::to_string(figure.rate_per_s))});
+                 .text(std::to_string(figure.rate_per_s))
+                 .text(figure.path.path)
+                 .text(clean_text(figure.path.reason))});
     }
     Status status = commit(**connection, epoch, true, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
     return status;
-}
-
-// One branch for each state, so that the owner's partial index serves it.
-Result<spi::Recorder::Stats> PostgresRecorder::stats() {
-    const std::string from = " FROM " + table_.sql + " t WHERE ";
-    std::string count;
-    std::string oldest;
-    for (const std::string& condition : unfinished_conditions(table_)) {
-        const std::string where = from + condition + tenants_;
-        count +=
-            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
-                                            std::to_string(kCountLimit + 1) + ") x)");
-        if (!table_.has("occurred_at")) continue;
-        oldest += (oldest.empty() ? "" : ", ") +
-                  ("(SELECT " + table_.quoted("occurred_at") + "::timestamptz" + where +
-                   " ORDER BY " + order_by(table_) + " LIMIT 1)");
-    }
-    const std::string age =
-        oldest.empty() ? "0"
-                       : "coalesce(greatest(extract(epoch FROM clock_timestamp() - least(" +
-                             oldest + ")), 0), 0)";
-    const std::string scheduled =
-        table_.has_scheduled
-            ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
-            : "0";
-    const std::string side = table_.has_side_tables
-                                 ? "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
-                                   "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), "
-                                 : "0 * length($1::text), 0, ";
-    Result<Rows> rows =
-        query("SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
-              Params().text(table_.source));
-    if (!rows.ok()) return rows.status();
-    Stats stats;
-    stats.backlog = rows->integer(0, 0);
-    stats.oldest_age_s = static_cast<double>(rows->integer(0, 1)) / 1000.0;
-    stats.failing = rows->integer(0, 2);
-    stats.dead = rows->integer(0, 3);
-    stats.scheduled = rows->integer(0, 4);
-    if (stats.backlog <= kCountLimit) return stats;
-    Result<Rows> plan = query("EXPLAIN SELECT 1" + from + any_of_conditions(table_) + tenants_, {});
-    if (!plan.ok()) return plan.status();
-    const std::string line = plan->string(0, 0);
-    if (const auto at = line.find("rows="); at != std::string::npos) {
-        std::int64_t estimate = 0;
-        std::from_chars(line.data() + at + 5, line.data() + line.size(), estimate);
-        stats.backlog = std::max(stats.backlog, estimate);
-    }
-    return stats;
 }
 
 }  // namespace outbox::postgres

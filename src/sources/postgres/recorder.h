@@ -77,6 +77,7 @@ class PostgresRecorder final : public spi::Recorder {
     [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
     [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
     [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
+    Status note_finished(Connection& connection, std::span<const spi::Position> positions);
     Status learn_failing(Connection& connection, std::uint64_t epoch);
     void forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out);
     void forget_dead(const TableWriter::Keys& keys, std::vector<Statement>& out) const;

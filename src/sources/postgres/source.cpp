@@ -4,6 +4,7 @@
 
 #include "sources/position_map.h"
 #include "sources/postgres/check.h"
+#include "sources/postgres/ghosts.h"
 #include "sources/postgres/lease.h"
 #include "sources/postgres/reader.h"
 #include "sources/postgres/recorder.h"
@@ -57,6 +58,10 @@ class PostgresSource final : public spi::Source {
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
         return std::unique_ptr<spi::LeaseStore>(new PostgresLease(config_, table_));
+    }
+
+    Result<std::vector<spi::Ghost>> ghosts() override {
+        return find_ghosts(config_, table_, identity_);
     }
 
     Result<std::vector<spi::Finding>> check() override {

@@ -19,7 +19,11 @@ std::int64_t now_us() {
 
 StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table,
                            Identity& identity, StreamHub& hub)
-    : table_(config, table, identity), hub_(hub), subscription_(hub), endings_(hub.endings()) {
+    : identity_(identity),
+      table_(config, table, identity),
+      hub_(hub),
+      subscription_(hub),
+      endings_(hub.endings()) {
     tell("polling", "catching up");
 }
 
@@ -33,7 +37,10 @@ Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     if (state_.table_due(now_us(), table_.has_holes(), subscription_.stalled())) {
         if (Status status = read_table(limits, out); !status.ok()) return status;
     }
-    if (on_stream()) read_stream(limits, out);
+    if (!on_stream()) return {};
+    const std::size_t from_table = out.size();
+    read_stream(limits, out);
+    identity_.returned(out, from_table);
     return {};
 }
 
@@ -89,6 +96,9 @@ Status StreamReader::look_at_stream() {
 }
 
 void StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    const Lsn end = identity_.log_end();
+    const Lsn received = hub_.received();
+    lag_bytes_ = end > received ? static_cast<std::int64_t>(end - received) : 0;
     while (out.size() < limits.max_events && out.bytes() < limits.max_bytes) {
         if (queue_.empty()) {
             switch (subscription_.take(queue_)) {
@@ -136,6 +146,7 @@ void StreamReader::leave(Why why, std::string reason) {
     subscription_.leave();
     endings_ = hub_.endings();
     queue_ = StreamQueue();
+    lag_bytes_ = 0;
     state_.left(now_us(), why);
     tell("polling", std::move(reason));
 }

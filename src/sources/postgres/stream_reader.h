@@ -29,6 +29,7 @@ class StreamReader final : public spi::Reader {
     void rewind() override;
     Waited wait(std::chrono::milliseconds max_wait) override;
     [[nodiscard]] std::optional<spi::ReadPath> new_path() override;
+    [[nodiscard]] std::int64_t lag_bytes() const override { return lag_bytes_; }
 
   private:
     using Why = core::StreamState::Why;
@@ -44,6 +45,7 @@ class StreamReader final : public spi::Reader {
     void leave(Why why, std::string reason);
     void tell(std::string_view path, std::string reason);
 
+    Identity& identity_;
     PositionReader table_;
     StreamHub& hub_;
     StreamHub::Subscription subscription_;
@@ -54,6 +56,7 @@ class StreamReader final : public spi::Reader {
     std::chrono::steady_clock::time_point looked_{};   // at the publication
     std::optional<RowDecoder> decoder_;                // of the stream that was joined
     std::uint64_t endings_;                            // of the stream that have been told
+    std::int64_t lag_bytes_ = 0;
     spi::ReadPath path_;
     bool path_is_new_ = false;
 };

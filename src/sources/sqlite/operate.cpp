@@ -108,18 +108,21 @@ class SqliteOperations final : public Operations {
         Statement rows(
             *database_,
             "SELECT route, sum(published), sum(dead_total), sum(failing), sum(dead), "
-            "max(circuit), max(last_error), sum(rate), max(updated) FROM ("
+            "max(circuit), max(last_error), sum(rate), max(updated), max(path), max(path_reason) "
+            "FROM ("
             "SELECT route, sum(published_total) AS published, sum(dead_total) AS dead_total, "
-            "0 AS failing, 0 AS dead, circuit, last_error, sum(CASE WHEN updated_at > ?2 THEN "
+            "0 AS failing, 0 AS dead, circuit, last_error, path, path_reason, sum(CASE WHEN "
+            "updated_at > ?2 THEN "
             "rate_per_s ELSE 0 END) AS rate, max(updated_at) AS updated FROM outbox_route_stats "
             "WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, 0, 0 FROM outbox_delivery "
+                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, NULL, NULL, 0, 0 FROM "
+                "outbox_delivery "
                 "WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, 0, 0 FROM "
+                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, NULL, NULL, 0, 0 FROM "
                 "outbox_dead_letters "
                 "WHERE " +
                 of_table + " GROUP BY route) GROUP BY route ORDER BY route");
@@ -136,6 +139,8 @@ class SqliteOperations final : public Operations {
             route.last_error = rows.string(6);
             route.rate_per_s = rows.number(7);
             route.updated_at_us = rows.integer(8);
+            route.path = rows.string(9);
+            route.path_reason = rows.string(10);
             routes.push_back(std::move(route));
         }
         if (Status status = rows.status(); !status.ok()) return status;

@@ -73,6 +73,8 @@ CREATE TABLE IF NOT EXISTS outbox_route_stats (
     published_total bigint NOT NULL DEFAULT 0,
     dead_total      bigint NOT NULL DEFAULT 0,
     circuit         text NOT NULL DEFAULT 'closed',
+    path            text NOT NULL DEFAULT 'polling',
+    path_reason     text NOT NULL DEFAULT '',
     last_error      text,
     rate_per_s      double precision NOT NULL DEFAULT 0,
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),

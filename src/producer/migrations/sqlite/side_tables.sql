@@ -75,6 +75,8 @@ CREATE TABLE IF NOT EXISTS outbox_route_stats (
     published_total integer NOT NULL DEFAULT 0,
     dead_total      integer NOT NULL DEFAULT 0,
     circuit         text NOT NULL DEFAULT 'closed',
+    path            text NOT NULL DEFAULT 'polling',
+    path_reason     text NOT NULL DEFAULT '',
     last_error      text,
     rate_per_s      real NOT NULL DEFAULT 0,
     updated_at      integer NOT NULL,

@@ -22,7 +22,7 @@ struct SourceConfig {
     std::string table = "outbox_events";
     TableMapping mapping;
     std::string after_publish;         ///< "delete", "mark" or "": by the table's shape.
-    std::string mode = "polling";      ///< "auto", "stream" or "polling".
+    std::string mode = "auto";         ///< "auto", "stream" or "polling".
     std::vector<std::string> tenants;  ///< Empty: all.
     std::string default_tenant = "default";
     std::chrono::seconds connect_timeout{5};

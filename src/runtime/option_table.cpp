@@ -198,7 +198,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "mode",
                .type = OptionType::kChoice,
                .file_key = "source.mode",
-               .fallback = "polling",
+               .fallback = "auto",
                .choices = "auto|stream|polling",
                .value = "MODE",
                .commands = kRelay,

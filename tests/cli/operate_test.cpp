@@ -80,7 +80,7 @@ TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {
 
 TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
     emit("orders", "k1");
-    Process running = relay({"--mode", "auto"});
+    Process running = relay();
     ASSERT_TRUE(eventually(30s, "the route's figures are in the database", [&] {
         const json status = result({"status"});
         return status["lease"]["held"] == true && !status["routes"].empty() &&
@@ -105,7 +105,7 @@ TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
 
 TEST_F(Operate, StatusTellsWhyARoutePolls) {
     database_->exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
-    Process running = relay({"--mode", "auto"});
+    Process running = relay();
     EXPECT_TRUE(eventually(30s, "the reason is in the database", [&] {
         const json status = result({"status"});
         return !status["routes"].empty() && status["routes"][0]["path"] == "polling" &&

@@ -25,6 +25,7 @@ class Holes : public testing::Test {
     postgres::PostgresSourceConfig config() const {
         postgres::PostgresSourceConfig config;
         config.url = url_;
+        config.mode = postgres::Mode::kPolling;
         return config;
     }
 
@@ -125,6 +126,7 @@ TEST(HolesOfACrash, StayOpenForAPreparedTransactionThatSurvivedIt) {
     migrate(url);
     postgres::PostgresSourceConfig config;
     config.url = url;
+    config.mode = postgres::Mode::kPolling;
     Relay relay(config);
     const auto insert = [](const char* payload) {
         return std::string("INSERT INTO outbox_events (topic, payload) VALUES ('t', '") + payload +

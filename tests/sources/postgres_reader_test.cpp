@@ -26,6 +26,7 @@ class NativeTable : public testing::Test {
     postgres::PostgresSourceConfig config() const {
         postgres::PostgresSourceConfig config;
         config.url = url_;
+        config.mode = postgres::Mode::kPolling;
         return config;
     }
 

@@ -31,7 +31,7 @@ struct PostgresSourceConfig {
     int connect_timeout_s = 5;
     /// Make the side tables that are missing.
     bool make_side_tables = true;
-    Mode mode = Mode::kPolling;
+    Mode mode = Mode::kAuto;
 };
 
 }  // namespace outbox::postgres

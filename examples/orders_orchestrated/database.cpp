@@ -8,7 +8,7 @@
 namespace orchestrated {
 namespace {
 
-constexpr int kBusyTimeoutMs = 5'000;
+constexpr int kBusyTimeoutMs = 20'000;
 
 [[noreturn]] void fail(bool again, const std::string& message) {
     throw outbox::Error(again ? outbox::ErrorCode::kConflict : outbox::ErrorCode::kQueryFailed,

@@ -8,7 +8,8 @@ import re
 import sys
 
 DEFINITION = re.compile(
-    r"^(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)", re.MULTILINE)
+    r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)"
+    r"\(\s*(\w+),\s*(\w+)", re.MULTILINE)
 NAMED = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
 
 

@@ -43,9 +43,9 @@ class MemoryStore final : public saga::Store {
     }
     bool change_step(std::string_view saga_id, std::string_view step, std::string_view from,
                      std::string_view to) override {
-        std::string& state = database_.steps[{std::string(saga_id), std::string(step)}];
-        if (state != from) return false;
-        state = to;
+        const auto found = database_.steps.find({std::string(saga_id), std::string(step)});
+        if (found == database_.steps.end() || found->second != from) return false;
+        found->second = to;
         return true;
     }
     std::string emit(const Event& event, const EmitOptions&) override {

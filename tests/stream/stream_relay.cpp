@@ -187,6 +187,11 @@ void StreamRelay::expect_promises(const Load& load, long long max_repeats) {
     const Result<core::Verdict> verdict = verifier.finish();
     ASSERT_TRUE(verdict.ok());
     EXPECT_EQ(verdict->lost, 0);
+    for (const core::VerifyFault& fault : verifier.faults()) {
+        ADD_FAILURE() << "fault " << static_cast<int>(fault.kind) << ": event " << fault.id
+                      << ", key " << fault.key << ", n " << fault.n << "; the database is at n = "
+                      << Pg(url_).value("SELECT n FROM load_rows WHERE key = '" + fault.key + "'");
+    }
     EXPECT_EQ(verdict->ghosts, 0);
     EXPECT_EQ(verdict->out_of_order, 0);
     EXPECT_LE(verdict->repeats, max_repeats);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <thread>
 
 namespace outbox::postgres {
 namespace {
@@ -11,6 +12,8 @@ constexpr auto kHoleSettles = std::chrono::milliseconds(2);    // most late comm
 constexpr auto kWritersEvery = std::chrono::milliseconds(20);  // between two looks at pg_locks
 constexpr auto kLookBelowEvery = std::chrono::seconds(45);
 constexpr auto kLookAtTableEvery = std::chrono::seconds(1);
+constexpr auto kSettlesWithin = std::chrono::seconds(1);  // less than an offer is held open
+constexpr auto kSettleLook = std::chrono::milliseconds(1);
 constexpr std::size_t kMaxClosedKept = 10'000;
 constexpr std::int64_t kMaxLookBelow = 20'000;
 constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
@@ -235,6 +238,31 @@ Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& 
     return {};
 }
 
+// An exported snapshot shows what the log says is committed. A transaction whose commit is in the
+// log and not yet in pg_xact would pass for one that was rolled back, for this read and, by a hint
+// on its rows, for ever. It holds the lock on its id until it has ended.
+Status PositionReader::wait_until_settled(Connection& connection) {
+    const auto deadline = Clock::now() + kSettlesWithin;
+    for (;;) {
+        Result<Rows> rows = connection.query(
+            "WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snap, "
+            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS top), "
+            // The ids of pg_locks lack their upper half.
+            "alive AS MATERIALIZED (SELECT top + ((transactionid::text::bigint - top % 4294967296 "
+            "+ 6442450944) % 4294967296 - 2147483648) AS id FROM pg_locks, s "
+            "WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted) "
+            "SELECT EXISTS (SELECT FROM alive, s WHERE "
+            "pg_visible_in_snapshot(id::text::xid8, snap))");
+        if (!rows.ok()) return rows.status();
+        if (!rows->boolean(0, 0)) return {};
+        if (Clock::now() >= deadline) {
+            return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
+                    "transactions that have committed by the log have not ended"};
+        }
+        std::this_thread::sleep_for(kSettleLook);
+    }
+}
+
 Status PositionReader::read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
                                      spi::EventBatch& out, bool& complete) {
     const std::size_t events_before = out.size();
@@ -245,6 +273,7 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
                             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
                             "SET TRANSACTION SNAPSHOT " +
                             quote_literal(snapshot));
+    if (status.ok()) status = wait_until_settled(**connection);
     if (status.ok()) status = read_rows(**connection, limits, out, complete);
     if (status.ok()) {
         for (const spi::Position position : seen_) mark_.saw(position);

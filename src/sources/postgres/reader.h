@@ -63,6 +63,7 @@ class PositionReader final : public spi::Reader {
 
     Status prepare(Connection& connection);
     Status look_after_holes(Connection& connection);
+    Status wait_until_settled(Connection& connection);
     Status look_below_mark(Connection& connection);
     Status start(Connection& connection, std::size_t limit);
     Status read_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,

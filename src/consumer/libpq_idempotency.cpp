@@ -3,7 +3,7 @@
 #include <outbox/adapters/libpq_idempotency.h>
 
 #include "consumer/idempotency_answers.h"
-#include "consumer/libpq_transaction.h"
+#include "consumer/libpq_prepared.h"
 
 namespace outbox {
 namespace {
@@ -19,6 +19,8 @@ constexpr const char* kComplete =
 constexpr const char* kLeaseLostState = "OBK01";
 constexpr const char* kCompleteStrictly =
     "SELECT idempotency_complete($1, $2, $3::integer, $4::integer, $5::json, $6, true)";
+constexpr consumer::Kept kKeptClaim{"outbox_claim_1", kClaim};
+constexpr consumer::Kept kKeptComplete{"outbox_complete_1", kCompleteStrictly};
 constexpr const char* kRelease = "SELECT idempotency_release($1, $2, $3::integer)";
 
 consumer::PgResult run(PGconn* transaction, const consumer::Params& params, const char* sql) {
@@ -90,6 +92,18 @@ struct Completing {
     consumer::Params params;
 };
 
+consumer::PgResult begun_with_claim(PGconn* connection, const consumer::Params& params) {
+    while (true) {
+        const consumer::Step steps[] = {{"BEGIN", nullptr, false},
+                                        consumer::step_of(connection, kKeptClaim, params)};
+        try {
+            return consumer::begun(connection, steps, kDoing);
+        } catch (const Error& error) {
+            if (!consumer::must_send_sql(connection, error.info())) throw;
+        }
+    }
+}
+
 IdempotencyClaim without_key() {
     return {.is_new = true, .attempt = 0, .answer = {}};
 }
@@ -143,8 +157,9 @@ IdempotencyClaim begin_and_claim_key(PGconn* connection, const IdempotentRequest
         return without_key();
     }
     const Claiming claiming(request, options);
-    const consumer::Step steps[] = {{"BEGIN", nullptr, false}, {kClaim, &claiming.params, false}};
-    const consumer::PgResult row = consumer::begun(connection, steps, kDoing);
+    consumer::keep(connection, kKeptClaim);
+    consumer::keep(connection, kKeptComplete);
+    const consumer::PgResult row = begun_with_claim(connection, claiming.params);
     try {
         return claim_in(row, connection, request, options);
     } catch (...) {
@@ -167,8 +182,9 @@ void complete_key_and_commit(PGconn* transaction, const IdempotentRequest& reque
                              const IdempotencyClaim& claim, const IdempotentAnswer& answer) {
     consumer::require_transaction(transaction, "complete_key_and_commit");
     const Completing completing(request, claim, answer);
-    const consumer::Step steps[] = {{kCompleteStrictly, &completing.params, false},
-                                    {"COMMIT", nullptr, false}};
+    const consumer::Step steps[] = {
+        consumer::step_of(transaction, kKeptComplete, completing.params),
+        {"COMMIT", nullptr, false}};
     const std::span<const consumer::Step> all(steps);
     const consumer::StepResults results =
         consumer::run_together(transaction, claim.attempt == 0 ? all.subspan(1) : all, kDoing);
@@ -177,6 +193,8 @@ void complete_key_and_commit(PGconn* transaction, const IdempotentRequest& reque
         const consumer::PgResult ended(PQexec(transaction, "ROLLBACK"));
     }
     if (results.error->backend_code == kLeaseLostState) consumer::throw_lease_lost(request);
+    // This one has failed; the next is sent otherwise.
+    static_cast<void>(consumer::must_send_sql(transaction, *results.error));
     throw Error(*results.error);
 }
 

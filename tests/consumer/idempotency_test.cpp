@@ -368,7 +368,7 @@ TEST_P(IdempotencyKey, AWaitingRequestRunsNoWorkAndGetsTheAnswerInTheEnd) {
 
 TEST(IdempotencyGate, WaitsUpToItsBoundThenAnswers409WithRetryAfter) {
     IdempotencyOptions options;
-    options.wait_ms = 30;
+    options.wait_ms = 500;
     Idempotency gate(options);
     int tries = 0;
     const IdempotentRequest request{.scope = "u", .key = "k", .operation = {}, .body = {}};
@@ -560,6 +560,17 @@ TEST_P(IdempotencyInTwoTrips, ARepeatGetsTheStoredAnswerAndDoesNothing) {
     EXPECT_EQ(effects(), "1");
     // The one-by-one calls know the same keys.
     EXPECT_EQ(work(*db_, request()).what, What::kRepeat);
+}
+
+TEST_P(IdempotencyInTwoTrips, GoesOnWhereTheSessionForgetsItsPreparedStatements) {
+    EXPECT_EQ(work_in_two_trips(request("a")).what, What::kFirst);
+    EXPECT_EQ(db_->value("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outbox%'"),
+              "2");
+    db_->exec("DISCARD ALL");
+    EXPECT_EQ(work_in_two_trips(request("b")).what, What::kFirst);
+    EXPECT_EQ(work_in_two_trips(request("b")).what, What::kRepeat);
+    EXPECT_TRUE(is_idle());
+    EXPECT_EQ(effects(), "2");
 }
 
 TEST_P(IdempotencyInTwoTrips, ARequestWithoutAKeyIsATransactionLikeAnyOther) {

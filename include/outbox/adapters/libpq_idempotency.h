@@ -23,9 +23,10 @@ namespace outbox {
 IdempotencyClaim claim_key(pg_conn* transaction, const IdempotentRequest& request,
                            const ClaimOptions& options = {});
 
-/// BEGIN and `claim_key` in one round trip. `connection` must be idle and not in pipeline mode
-/// (`kConflict`/stop). A request without a key begins a transaction, too. After an exception no
-/// transaction is open. Otherwise as `claim_key`.
+/// BEGIN and `claim_key` in one round trip, with statements that the connection keeps prepared
+/// (behind PgBouncer in transaction mode use `claim_key` and `complete_key`). `connection` must be
+/// idle and not in pipeline mode (`kConflict`/stop). A request without a key begins a transaction,
+/// too. After an exception no transaction is open. Otherwise as `claim_key`.
 IdempotencyClaim begin_and_claim_key(pg_conn* connection, const IdempotentRequest& request,
                                      const ClaimOptions& options = {});
 

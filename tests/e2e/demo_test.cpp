@@ -17,7 +17,7 @@ constexpr const char* kProofs =
     "\nlost 0, ghosts 0, out of order 0, repeats applied 0, dead letters 1 ";
 
 ProcessOptions demo(const TemporaryFolder& folder, const std::vector<std::string>& arguments = {}) {
-    std::vector<std::string> command{"/usr/bin/python3", DEMO, PROGRAMS};
+    std::vector<std::string> command{"/usr/bin/python3", "-B", DEMO, PROGRAMS};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return {.command = command, .environment = {{"TMPDIR", folder.path().string()}}};
 }

@@ -9,7 +9,7 @@
 #include "service_journals.h"
 #include "transaction.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's name
 class App;
 }
 

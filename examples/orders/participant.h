@@ -6,10 +6,6 @@
 
 #include "event_loop.h"
 
-namespace CLI {
-class App;
-}
-
 namespace orders {
 
 /// A service that acts on events and tells others by events.

@@ -27,8 +27,8 @@ class LoggedTable {
           connection_(value_of(postgres::Connection::open(url, 5))),
           table_(value_of(postgres::resolve_table(connection_, config))),
           slot_("decoder_" + pg_.value("SELECT current_database()")) {
-        pg_.exec("CREATE PUBLICATION outbox FOR TABLE " + table_.sql +
-                 " WITH (publish = 'insert', publish_via_partition_root = true)");
+        pg_.exec("DROP PUBLICATION IF EXISTS outbox; CREATE PUBLICATION outbox FOR TABLE " +
+                 table_.sql + " WITH (publish = 'insert', publish_via_partition_root = true)");
         pg_.exec("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')");
     }
     ~LoggedTable() {

@@ -155,10 +155,10 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
     EXPECT_TRUE(recorder->stats().ok());
     auto lease = value_of(source->open_lease());
     EXPECT_TRUE(value_of(lease->acquire("poor", std::chrono::seconds(5))));
-    source.reset();
     reader.reset();
     recorder.reset();
     lease.reset();
+    source.reset();
     pg.exec("DROP OWNED BY poor_relay; DROP ROLE poor_relay");
 }
 

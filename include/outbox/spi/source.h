@@ -210,7 +210,8 @@ struct Finding {
     std::string text;      ///< What was found, and the remedy where there is one.
 };
 
-/// A database with an outbox table. Thread-safe: each `open_*` result has a connection of its own.
+/// A database with an outbox table. Thread-safe: each `open_*` result has a connection of its own,
+/// and must not outlive the source.
 class Source {
   public:
     Source() = default;

@@ -41,7 +41,8 @@ Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t from_table = out.size();
     read_stream(limits, out);
     identity_.returned(out, from_table);
-    return {};
+    // A stream that ended gives way to the table at once.
+    return !on_stream() && out.empty() ? read_table(limits, out) : Status();
 }
 
 Status StreamReader::read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {

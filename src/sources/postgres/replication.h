@@ -63,7 +63,7 @@ class ReplicationStream {
     /// or until `stop` says so, which is asked now and then and after each ring of `wakeup`. Then,
     /// as after every error, the connection is of no use any more.
     template <typename Stop>
-    Result<Slot> create_slot(const std::string& name, Wakeup& wakeup, Stop stop) {
+    Result<Slot> create_slot(const std::string& name, Wakeup& wakeup, const Stop& stop) {
         Status status = send_create_slot(name);
         while (status.ok() && !answered(wakeup, status)) {
             if (stop()) return told_to_stop();

@@ -3,7 +3,9 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "sources/postgres/client.h"
 #include "tests/sources/postgres_support.h"
+#include "tests/support/eventually.h"
 
 namespace outbox::test {
 namespace {
@@ -76,6 +78,24 @@ TEST(PostgresErrors, MissingDatabaseIsNamed) {
     EXPECT_EQ(error.code, ErrorCode::kNoSuchDatabase);
     EXPECT_EQ(error.advice, Advice::kStop);
     EXPECT_THAT(error.message, HasSubstr("createdb no_such_shop"));
+}
+
+TEST(PostgresErrors, ASessionThatTheServerEndedInMidTransactionIsMadeAgain) {
+    const std::string url = shared_postgres().create_database();
+    auto connection = value_of(postgres::Connection::open(url, 5));
+    // A relay that is stopped in a transaction would keep the one that stands by waiting.
+    EXPECT_EQ(value_of(connection.query("SHOW idle_in_transaction_session_timeout")).text(0, 0),
+              "5s");
+    const auto pid = value_of(connection.query("SELECT pg_backend_pid()::text")).string(0, 0);
+    value_of(connection.query("SET idle_in_transaction_session_timeout = 50"));
+    value_of(connection.query("BEGIN"));
+    Pg pg(url);
+    ASSERT_TRUE(eventually(std::chrono::seconds(30), "the session is ended", [&] {
+        return pg.number("SELECT count(*) FROM pg_stat_activity WHERE pid = " + pid) == 0;
+    }));
+    const ErrorInfo error = connection.query("COMMIT").error();
+    EXPECT_EQ(error.code, ErrorCode::kConnectionLost) << error.message;
+    EXPECT_EQ(error.advice, Advice::kRetryDestination);
 }
 
 TEST(PostgresErrors, MissingTableSaysHowToCreateIt) {

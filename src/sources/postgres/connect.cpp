@@ -15,12 +15,14 @@ constexpr std::chrono::seconds kMaxWait{65};
 
 // Plans must not depend on when statistics were taken last: a cached plan made while the table was
 // empty would read it from end to end for ever.
+// A relay that is stopped in the middle of a transaction holds its locks for no longer than a lease
+// lasts: they keep the one that stands by waiting.
 constexpr const char* kSession =
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET jit = off; SET enable_seqscan = off; "
     "SET max_parallel_workers_per_gather = 0; "
     "SET standard_conforming_strings = on; SET client_min_messages = error; "
     "SET default_transaction_isolation = 'read committed'; SET statement_timeout = '60s'; "
-    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '60s'; "
+    "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; "
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local')";
 

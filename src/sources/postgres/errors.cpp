@@ -42,6 +42,8 @@ constexpr std::array kRules{
     Rule{"57014", ErrorCode::kQueryFailed, kDestination,
          "the statement took longer than statement_timeout; outbox relay --check names a missing "
          "index"},
+    Rule{"25P03", ErrorCode::kConnectionLost, kDestination, "it is made again"},
+    Rule{"25P04", ErrorCode::kConnectionLost, kDestination, "it is made again"},
     Rule{"57P", ErrorCode::kConnectionLost, kDestination, "the server is stopping or starting"},
     Rule{"08", ErrorCode::kConnectionLost, kDestination, "check the server and the network"},
     Rule{"53", ErrorCode::kQueryFailed, kDestination, "the database server is short of resources"},

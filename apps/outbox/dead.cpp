@@ -31,16 +31,6 @@ bool is_empty(const DeadFilter& filter) {
            filter.key.empty() && filter.error_code.empty();
 }
 
-ordered_json text_or_null(const std::string& text) {
-    return text.empty() ? ordered_json() : ordered_json(text);
-}
-
-// JSON text as JSON, else as a string.
-ordered_json json_or_text(const std::string& text) {
-    auto parsed = ordered_json::parse(text, nullptr, false);
-    return parsed.is_discarded() ? ordered_json(text) : parsed;
-}
-
 ordered_json json_of(const DeadInfo& dead, bool whole) {
     ordered_json out{{"id", dead.id},
                      {"dead_id", dead.dead_id},
@@ -68,10 +58,6 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
     return out;
 }
 
-void print_json(const ordered_json& value) {
-    std::cout << value.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
-}
-
 void print_table(const std::vector<DeadInfo>& letters) {
     constexpr std::size_t kErrorColumns = 60;
     using Align = TextColumns::Align;
@@ -91,13 +77,6 @@ void print_table(const std::vector<DeadInfo>& letters) {
                      shortened(dead.error_code + ": " + redact(dead.error), kErrorColumns)});
     }
     columns.print(std::cout);
-}
-
-void print_field(std::string_view name, const std::string& text) {
-    if (text.empty()) return;
-    std::string label(name);
-    label.resize(16, ' ');
-    std::cout << label << text << "\n";
 }
 
 void print_whole(const DeadInfo& dead) {
@@ -200,10 +179,7 @@ int run_dead_list(const runtime::Invocation& invocation) {
     print_table(*letters);
     const auto total = (*operations)->count_dead(filter);
     if (!total.ok()) return report(total.error());
-    if (*total > static_cast<std::int64_t>(letters->size())) {
-        std::cout << "\nthe oldest " << letters->size() << " of " << with_commas(*total)
-                  << "; see more with --limit\n";
-    }
+    print_rest(letters->size(), *total);
     return runtime::kExitOk;
 }
 

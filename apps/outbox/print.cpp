@@ -4,10 +4,15 @@
 #include <cstdlib>
 #include <ctime>
 #include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <unistd.h>
 
 namespace outbox::app {
+
+using nlohmann::ordered_json;
+
 namespace {
 
 // Characters on the screen: bytes that do not continue a UTF-8 sequence.
@@ -115,6 +120,32 @@ std::string shortened(std::string_view text, std::size_t max_columns) {
         ++end;
     }
     return line.substr(0, end) + "…";
+}
+
+void print_field(std::string_view name, const std::string& text) {
+    if (text.empty()) return;
+    std::string label(name);
+    label.resize(16, ' ');
+    std::cout << label << text << "\n";
+}
+
+void print_rest(std::size_t shown, std::int64_t total) {
+    if (total <= static_cast<std::int64_t>(shown)) return;
+    std::cout << "\nthe oldest " << shown << " of " << with_commas(total)
+              << "; see more with --limit\n";
+}
+
+ordered_json text_or_null(const std::string& text) {
+    return text.empty() ? ordered_json() : ordered_json(text);
+}
+
+ordered_json json_or_text(const std::string& text) {
+    auto parsed = ordered_json::parse(text, nullptr, false);
+    return parsed.is_discarded() ? ordered_json(text) : parsed;
+}
+
+void print_json(const ordered_json& value) {
+    std::cout << value.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
 }
 
 }  // namespace outbox::app

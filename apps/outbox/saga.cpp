@@ -58,16 +58,6 @@ Result<SagaOperations> open(const runtime::Invocation& invocation) {
     return operations;
 }
 
-ordered_json text_or_null(const std::string& text) {
-    return text.empty() ? ordered_json() : ordered_json(text);
-}
-
-// JSON text as JSON, else as a string.
-ordered_json json_or_text(const std::string& text) {
-    auto parsed = ordered_json::parse(text, nullptr, false);
-    return parsed.is_discarded() ? ordered_json(text) : parsed;
-}
-
 // What an operator wants to know first: why it does not go on, else why it turned back.
 std::string why(const SagaInfo& info) {
     if (!info.instance.trouble.empty()) return info.instance.trouble;
@@ -100,10 +90,6 @@ ordered_json json_of(const SagaInfo& info, bool whole) {
     return out;
 }
 
-void print_json(const ordered_json& value) {
-    std::cout << value.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
-}
-
 std::string state_text(SagaState state) {
     const Colour colour = state == SagaState::kStuck          ? Colour::kRed
                           : state == SagaState::kCompensating ? Colour::kYellow
@@ -131,13 +117,6 @@ void print_table(const std::vector<SagaInfo>& sagas) {
              info.requested.empty() ? "-" : info.requested, shortened(why(info), kWhyColumns)});
     }
     columns.print(std::cout);
-}
-
-void print_field(std::string_view name, const std::string& text) {
-    if (text.empty()) return;
-    std::string label(name);
-    label.resize(16, ' ');
-    std::cout << label << text << "\n";
 }
 
 void print_whole(const SagaInfo& info) {
@@ -245,10 +224,7 @@ int run_saga_list(const runtime::Invocation& invocation) {
     print_table(*sagas);
     const auto total = operations->count(filter);
     if (!total.ok()) return report(total.error());
-    if (*total > static_cast<std::int64_t>(sagas->size())) {
-        std::cout << "\nthe oldest " << sagas->size() << " of " << with_commas(*total)
-                  << "; see more with --limit\n";
-    }
+    print_rest(sagas->size(), *total);
     return runtime::kExitOk;
 }
 

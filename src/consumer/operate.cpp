@@ -18,15 +18,15 @@ class InboxDeadLetters final : public DeadLetters {
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t /*after_dead_id*/,
                                        std::size_t limit, bool with_payload) override {
-        Where where = where_of(filter);
+        const Where where = where_of(filter);
         const auto rows = sql_.run(
             "SELECT message_id, topic, key, headers, headers ->> 'type', attempts, error_code, "
             "error, " +
                 sql_.microseconds("died_at") + ", " + sql_.microseconds("retry_requested_at") +
                 ", payload IS NULL, " + (with_payload ? sql_.payload_text() : "NULL") +
-                " FROM outbox_inbox_dead_letters" + where.sql +
+                " FROM outbox_inbox_dead_letters" + where.sql() +
                 " ORDER BY died_at, message_id LIMIT " + std::to_string(limit),
-            where.parameters);
+            where.parameters());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> out;
         for (const Sql::Row& row : *rows) {
@@ -48,9 +48,9 @@ class InboxDeadLetters final : public DeadLetters {
         return out;
     }
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
-        Where where = where_of(filter);
-        const auto rows = sql_.run("SELECT count(*) FROM outbox_inbox_dead_letters" + where.sql,
-                                   where.parameters);
+        const Where where = where_of(filter);
+        const auto rows = sql_.run("SELECT count(*) FROM outbox_inbox_dead_letters" + where.sql(),
+                                   where.parameters());
         if (!rows.ok()) return rows.status();
         return number((*rows)[0][0]);
     }
@@ -63,32 +63,19 @@ class InboxDeadLetters final : public DeadLetters {
     }
 
   private:
-    struct Where {
-        std::string sql;
-        std::vector<std::string> parameters;
-    };
     [[nodiscard]] Where where_of(const DeadFilter& filter) const {
-        Where where{" WHERE consumer = $1", {consumer_}};
-        const auto add = [&](const std::string& value) {
-            where.parameters.push_back(value);
-            return "$" + std::to_string(where.parameters.size());
-        };
-        if (!filter.ids.empty()) {
-            std::string list;
-            for (const std::string& id : filter.ids) list += (list.empty() ? "" : ", ") + add(id);
-            where.sql += " AND message_id IN (" + list + ")";
-        }
-        if (!filter.key.empty()) where.sql += " AND key = " + add(filter.key);
-        if (!filter.error_code.empty()) where.sql += " AND error_code = " + add(filter.error_code);
-        if (!filter.event_type.empty()) {
-            where.sql += " AND headers ->> 'type' = " + add(filter.event_type);
-        }
+        Where where;
+        where.in("consumer", {consumer_});
+        where.in("message_id", filter.ids);
+        where.equals("key", filter.key);
+        where.equals("error_code", filter.error_code);
+        where.equals("headers ->> 'type'", filter.event_type);
         return where;
     }
     Result<std::int64_t> change(const std::string& what, const DeadFilter& filter) {
-        Where where = where_of(filter);
+        const Where where = where_of(filter);
         std::int64_t changed = 0;
-        const auto rows = sql_.run(what + where.sql, where.parameters, &changed);
+        const auto rows = sql_.run(what + where.sql(), where.parameters(), &changed);
         if (!rows.ok()) return rows.status();
         return changed;
     }

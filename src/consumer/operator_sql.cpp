@@ -219,6 +219,22 @@ class SqliteSql final : public Sql {
 
 }  // namespace
 
+void Where::in(const std::string& column, const std::vector<std::string>& values) {
+    if (values.empty()) return;
+    std::string list;
+    for (const std::string& value : values) list += (list.empty() ? "" : ", ") + add(value);
+    also(column + " IN (" + list + ")");
+}
+
+void Where::equals(const std::string& column, const std::string& value) {
+    if (!value.empty()) also(column + " = " + add(value));
+}
+
+std::string Where::add(const std::string& value) {
+    parameters_.push_back(value);
+    return "$" + std::to_string(parameters_.size());
+}
+
 std::int64_t number(const std::optional<std::string>& cell) {
     return cell && !cell->empty() ? std::stoll(*cell) : 0;
 }

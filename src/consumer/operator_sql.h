@@ -39,6 +39,26 @@ class Sql {
                         const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
 };
 
+/// The condition of a statement with its parameters.
+class Where {
+  public:
+    /// `column` is one of `values`; of no values: says nothing.
+    void in(const std::string& column, const std::vector<std::string>& values);
+    /// `column` is `value`; of an empty one: says nothing.
+    void equals(const std::string& column, const std::string& value);
+    /// Without a parameter.
+    void also(const std::string& condition) { sql_ += " AND " + condition; }
+
+    [[nodiscard]] const std::string& sql() const { return sql_; }
+    [[nodiscard]] const std::vector<std::string>& parameters() const { return parameters_; }
+
+  private:
+    std::string add(const std::string& value);
+
+    std::string sql_ = " WHERE true";
+    std::vector<std::string> parameters_;
+};
+
 /// An integer cell; 0 for NULL and for an empty text.
 [[nodiscard]] std::int64_t number(const std::optional<std::string>& cell);
 

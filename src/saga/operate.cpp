@@ -92,30 +92,22 @@ Result<bool> SagaOperations::has_table() {
     return number((*rows)[0][0]) > 0;
 }
 
-SagaOperations::Where SagaOperations::where_of(const SagaFilter& filter) const {
-    Where where{" WHERE true", {}};
-    const auto add = [&](const std::string& value) {
-        where.parameters.push_back(value);
-        return "$" + std::to_string(where.parameters.size());
-    };
-    if (!filter.ids.empty()) {
-        std::string list;
-        for (const std::string& id : filter.ids) list += (list.empty() ? "" : ", ") + add(id);
-        where.sql += " AND s.saga_id IN (" + list + ")";
-    }
-    if (!filter.name.empty()) where.sql += " AND s.name = " + add(filter.name);
-    if (!filter.state.empty()) where.sql += " AND s.state = " + add(filter.state);
+consumer::Where SagaOperations::where_of(const SagaFilter& filter) const {
+    consumer::Where where;
+    where.in("s.saga_id", filter.ids);
+    where.equals("s.name", filter.name);
+    where.equals("s.state", filter.state);
     if (filter.stuck_for_s > 0) {
-        where.sql += " AND s.finished_at IS NULL AND " + sql_->microseconds("s.updated_at") +
-                     " <= " + sql_->microseconds(sql_->now()) + " - " +
-                     std::to_string(filter.stuck_for_s * kMicroseconds);
+        where.also("s.finished_at IS NULL AND " + sql_->microseconds("s.updated_at") +
+                   " <= " + sql_->microseconds(sql_->now()) + " - " +
+                   std::to_string(filter.stuck_for_s * kMicroseconds));
     }
     return where;
 }
 
 Result<std::vector<SagaInfo>> SagaOperations::sagas(const SagaFilter& filter, std::size_t limit,
                                                     bool with_data) {
-    const Where where = where_of(filter);
+    const consumer::Where where = where_of(filter);
     const auto rows = sql_->run(
         "SELECT s.saga_id, s.name, s.version, s.state, s.steps, s.timer, s.cause, s.trouble, "
         "s.topic, s.requested, " +
@@ -126,9 +118,9 @@ Result<std::vector<SagaInfo>> SagaOperations::sagas(const SagaFilter& filter, st
             "   WHERE d.headers ->> 'saga_id' = s.saga_id), "
             "(SELECT d.error_code || ': ' || d.error FROM outbox_inbox_dead_letters d "
             " WHERE d.headers ->> 'saga_id' = s.saga_id ORDER BY d.died_at DESC LIMIT 1), " +
-            (with_data ? "s.data" : "NULL") + " FROM outbox_saga s" + where.sql +
+            (with_data ? "s.data" : "NULL") + " FROM outbox_saga s" + where.sql() +
             " ORDER BY s.started_at, s.saga_id LIMIT " + std::to_string(limit),
-        where.parameters);
+        where.parameters());
     if (!rows.ok()) return rows.status();
     try {
         std::vector<SagaInfo> sagas;
@@ -140,8 +132,9 @@ Result<std::vector<SagaInfo>> SagaOperations::sagas(const SagaFilter& filter, st
 }
 
 Result<std::int64_t> SagaOperations::count(const SagaFilter& filter) {
-    const Where where = where_of(filter);
-    const auto rows = sql_->run("SELECT count(*) FROM outbox_saga s" + where.sql, where.parameters);
+    const consumer::Where where = where_of(filter);
+    const auto rows =
+        sql_->run("SELECT count(*) FROM outbox_saga s" + where.sql(), where.parameters());
     if (!rows.ok()) return rows.status();
     return number((*rows)[0][0]);
 }

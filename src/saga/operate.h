@@ -56,11 +56,7 @@ class SagaOperations {
 
   private:
     explicit SagaOperations(std::unique_ptr<consumer::Sql> sql) : sql_(std::move(sql)) {}
-    struct Where {
-        std::string sql;
-        std::vector<std::string> parameters;
-    };
-    [[nodiscard]] Where where_of(const SagaFilter& filter) const;
+    [[nodiscard]] consumer::Where where_of(const SagaFilter& filter) const;
 
     std::unique_ptr<consumer::Sql> sql_;
 };

@@ -20,6 +20,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <outbox/adapters/libpq.h>
@@ -62,6 +63,10 @@ void run(PGconn* connection, const char* sql) {
 void run(PGconn* connection, const char* name, const std::vector<const char*>& values) {
     check(connection, PQexecPrepared(connection, name, static_cast<int>(values.size()),
                                      values.data(), nullptr, nullptr, 0));
+}
+
+void prepare(PGconn* connection, const char* name, const char* sql) {
+    check(connection, PQprepare(connection, name, sql, 0, nullptr));
 }
 
 double seconds(const std::function<void()>& work) {
@@ -195,10 +200,6 @@ double order_us(PGconn* connection, int count, bool with_key) {
     return took * 1e6 / count;
 }
 
-void prepare(PGconn* connection, const char* name, const char* sql) {
-    check(connection, PQprepare(connection, name, sql, 0, nullptr));
-}
-
 double peak_mb() {
     std::ifstream status("/proc/self/status");
     for (std::string word; status >> word;) {
@@ -248,12 +249,12 @@ double drain_one_by_one(const char* url, PGconn* connection, int count) {
     outbox::MailboxOptions options;
     options.mailbox = "bench";
     auto consumer = outbox::libpq_mailbox_consumer(
-        url, outbox::LibpqHandler([](PGconn* transaction, const outbox::Message& message) {
-            const std::string which = item(static_cast<int>(message.position));
-            const char* values[] = {which.c_str()};
-            check(transaction,
-                  PQexecParams(transaction, kUpdateOne, 1, nullptr, values, nullptr, nullptr, 0));
-        }),
+        url,
+        outbox::LibpqHandler(
+            [is_prepared = false](PGconn* transaction, const outbox::Message& message) mutable {
+                if (!std::exchange(is_prepared, true)) prepare(transaction, "one", kUpdateOne);
+                run(transaction, "one", {item(static_cast<int>(message.position)).c_str()});
+            }),
         options);
     consumer.drain();  // connects
     fill_mailbox(connection, count);

@@ -3,6 +3,7 @@
 
 #include <outbox/adapters/libpq_consumer.h>
 
+#include "consumer/libpq_prepared.h"
 #include "consumer/libpq_transaction.h"
 #include "consumer/message_time.h"
 
@@ -21,6 +22,9 @@ constexpr const char* kAccept =
 // Looks at the floor first.
 constexpr const char* kAcceptCarefully =
     "SELECT inbox_accept($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
+
+constexpr consumer::Kept kKeptAccept{"outbox_accept", kAccept};
+constexpr consumer::Kept kKeptAcceptCarefully{"outbox_accept_carefully", kAcceptCarefully};
 
 // In one order everywhere, so that two batches with the same ids do not wait for each other.
 constexpr const char* kAcceptBatch =
@@ -132,8 +136,9 @@ bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string
                       MessageTime message_time) {
     consumer::require_idle(connection, "begin_and_accept");
     const Entry entry(consumer, {message_id, message_time}, consumer::wall_clock_us());
-    const consumer::Step steps[] = {{"BEGIN", nullptr, false}, {entry.sql(), &entry.params, false}};
-    return entry.is_new(consumer::begun(connection, steps, kEntering));
+    const consumer::Kept& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
+    consumer::keep(connection, statement);
+    return entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
 }
 
 bool accept(PGconn* transaction, const InboxTable& table, std::string_view consumer,

@@ -92,18 +92,6 @@ struct Completing {
     consumer::Params params;
 };
 
-consumer::PgResult begun_with_claim(PGconn* connection, const consumer::Params& params) {
-    while (true) {
-        const consumer::Step steps[] = {{"BEGIN", nullptr, false},
-                                        consumer::step_of(connection, kKeptClaim, params)};
-        try {
-            return consumer::begun(connection, steps, kDoing);
-        } catch (const Error& error) {
-            if (!consumer::must_send_sql(connection, error.info())) throw;
-        }
-    }
-}
-
 IdempotencyClaim without_key() {
     return {.is_new = true, .attempt = 0, .answer = {}};
 }
@@ -159,7 +147,8 @@ IdempotencyClaim begin_and_claim_key(PGconn* connection, const IdempotentRequest
     const Claiming claiming(request, options);
     consumer::keep(connection, kKeptClaim);
     consumer::keep(connection, kKeptComplete);
-    const consumer::PgResult row = begun_with_claim(connection, claiming.params);
+    const consumer::PgResult row =
+        consumer::begun_with(connection, kKeptClaim, claiming.params, kDoing);
     try {
         return claim_in(row, connection, request, options);
     } catch (...) {

@@ -16,7 +16,7 @@ constexpr const char* kHold =
     "SELECT pg_try_advisory_lock(hashtextextended('outbox_mailbox ' || $1, "
     "'outbox_mailbox'::regclass::oid::bigint))";
 
-// What is present, never what lies behind a remembered position. The sum stops at the size limit;
+// What is present. The sum stops at the size limit;
 // octet_length does not read a payload that is stored out of line.
 constexpr const char* kFetch =
     "SELECT position, id, topic, key, headers::text, payload FROM ("
@@ -24,7 +24,7 @@ constexpr const char* kFetch =
     "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
     "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
     "    WHERE mailbox = $1 AND (coalesce(key, '') = '' OR key <> ALL ($2::text[])) "
-    "      AND position <> ALL ($3::bigint[]) "
+    "      AND position <> ALL ($3::bigint[]) AND position >= $6::bigint "
     "    ORDER BY position LIMIT $4::bigint) w) b "
     "WHERE before < $5::bigint ORDER BY position";
 
@@ -92,7 +92,7 @@ Taken taken_of(const PGresult* counts) {
 LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
     : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
                       {{"outbox_hold", kHold, 1},
-                       {"outbox_fetch", kFetch, 5},
+                       {"outbox_fetch", kFetch, 6},
                        {"outbox_fetch_only", kFetchOnly, 2},
                        {"outbox_take", kTake, 4},
                        {"outbox_take_carefully", kTakeCarefully, 4},
@@ -128,7 +128,8 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
     params.untyped(array_literal(choice.without_keys))
         .untyped(array_literal(choice.without_positions))
         .number(static_cast<std::int64_t>(limits.max_messages))
-        .number(static_cast<std::int64_t>(limits.max_bytes));
+        .number(static_cast<std::int64_t>(limits.max_bytes))
+        .number(choice.from);
     const Result<PgResult> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
     if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
     return rows.status();

@@ -73,4 +73,16 @@ bool must_send_sql(PGconn* connection, const ErrorInfo& error) {
     return true;
 }
 
+PgResult begun_with(PGconn* connection, const Kept& statement, const Params& params,
+                    const char* doing) {
+    while (true) {
+        const Step steps[] = {{"BEGIN", nullptr, false}, step_of(connection, statement, params)};
+        try {
+            return begun(connection, steps, doing);
+        } catch (const Error& error) {
+            if (!must_send_sql(connection, error.info())) throw;
+        }
+    }
+}
+
 }  // namespace outbox::consumer

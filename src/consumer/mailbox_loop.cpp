@@ -86,15 +86,21 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
         if (!*news) return pass;
     }
     look_again_ = true;
-    bool complete = false;
-    if (Status status = read(complete); !status.ok()) return status;
+    Look look;
+    if (Status status = read(look); !status.ok()) return status;
+    const std::int64_t from = std::exchange(from_, 0);
     if (Status status = go_through(batch_, pass); !status.ok()) return status;
-    look_again_ = !complete;
+    look_again_ = !look.complete;
+    // In a backlog the next look spares itself the places of what is gone. Never past a message
+    // that waits: those behind it would overtake it.
+    if (!look.chose && failing_.empty() && !stop_.requested()) {
+        from_ = batch_.empty() ? from : batch_.events().back().position + 1;
+    }
     return pass;
 }
 
 // With too many failing messages only those that are due are read, so that none is added.
-Status MailboxLoop::read(bool& complete) {
+Status MailboxLoop::read(Look& look) {
     const bool only_due = failing_.size() >= options_.max_failing_keys;
     const std::int64_t now = steady_us();
     Choice choice;
@@ -109,11 +115,23 @@ Status MailboxLoop::read(bool& complete) {
         }
     }
     if (only_due) choice.only = asked;
+    look.chose = only_due || !choice.without_keys.empty() || !choice.without_positions.empty();
+    if (look.chose || now >= next_whole_look_us_) from_ = 0;
     batch_.clear();
-    Status status = store_->fetch(choice, {options_.batch_size, kMaxBatchBytes}, batch_);
+    const FetchLimits limits{options_.batch_size, kMaxBatchBytes};
+    Status status;
+    if (from_ > 0) {
+        choice.from = from_;
+        status = store_->fetch(choice, limits, batch_);
+        if (status.ok() && batch_.empty()) from_ = choice.from = 0;
+    }
+    if (from_ == 0) {
+        next_whole_look_us_ = now + kKeepUs;
+        status = store_->fetch(choice, limits, batch_);
+    }
     const bool all_read =
         batch_.bytes() < kMaxBatchBytes && (only_due || batch_.size() < options_.batch_size);
-    complete = all_read && !only_due;
+    look.complete = all_read && !only_due && from_ == 0;
     if (status.ok()) forget_missing(asked, all_read);
     return status;
 }

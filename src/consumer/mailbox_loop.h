@@ -65,10 +65,16 @@ class MailboxLoop {
         bool active = false;    // this member holds the mailbox
     };
 
+    /// What `read` has seen.
+    struct Look {
+        bool complete = false;  // nothing more is present
+        bool chose = false;     // it left messages out: some wait
+    };
+
     Result<Pass> pass();
     Status go_through(const spi::EventBatch& batch, Pass& pass);
     Status look_around(Pass& pass);
-    Status read(bool& complete);
+    Status read(Look& look);
     void forget_missing(const std::vector<std::int64_t>& asked, bool all_read);
 
     bool deal_with_all(std::span<const spi::EventView> events, Pass& pass);
@@ -105,6 +111,8 @@ class MailboxLoop {
     std::mt19937_64 random_{std::random_device{}()};
 
     spi::EventBatch batch_;
+    std::int64_t from_ = 0;  // all that stood below was dealt with; only a late commit stands there
+    std::int64_t next_whole_look_us_ = 0;
     std::unordered_map<std::string, Failing> failing_;
     std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;

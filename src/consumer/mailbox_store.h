@@ -15,7 +15,9 @@ namespace outbox::consumer {
 struct Choice {
     std::vector<std::string> without_keys;        ///< They wait for a failing message.
     std::vector<std::int64_t> without_positions;  ///< Failing messages without key.
-    std::vector<std::int64_t> only;               ///< If not empty: these, whatever stands above.
+    /// Nothing that `fetch` would choose stands below: a store may spare itself the look there.
+    std::int64_t from = 0;
+    std::vector<std::int64_t> only;  ///< If not empty: these, whatever stands above.
 };
 
 struct FetchLimits {

@@ -1,5 +1,6 @@
 #include "tests/conformance/inbox_suite.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <sys/prctl.h>
@@ -414,6 +415,28 @@ TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsAFailure) {
         eventually(10s, "it is given up on", [&] { return (done += member.drain()) == 1; }));
     EXPECT_THAT(value("SELECT error FROM outbox_inbox_dead_letters"),
                 HasSubstr("must neither commit nor roll back"));
+}
+
+TEST_P(InboxSuite, NothingOvertakesAFailingMessageInABacklog) {
+    constexpr std::size_t kMessages = 60;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        put("m" + std::to_string(100 + i), i % 4 == 0 ? "slow" : "k" + std::to_string(i));
+    }
+    auto options = quick_retries();
+    options.batch_size = 3;
+    std::vector<std::string> of_slow;
+    auto member = consumer(
+        [&](Session&, const Message& message) {
+            if (message.key != "slow") return;
+            if (of_slow.size() % 3 == 0 && message.attempt < 3) throw std::runtime_error("later");
+            of_slow.emplace_back(message.id);
+        },
+        options);
+    std::size_t done = 0;
+    ASSERT_TRUE(
+        eventually(20s, "all are applied", [&] { return (done += member.drain()) == kMessages; }));
+    EXPECT_EQ(of_slow.size(), kMessages / 4);
+    EXPECT_TRUE(std::is_sorted(of_slow.begin(), of_slow.end())) << testing::PrintToString(of_slow);
 }
 
 TEST_P(InboxSuite, ManyFailingKeysAreBoundedAndAllEndInDeadLetters) {

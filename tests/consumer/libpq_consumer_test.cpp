@@ -357,6 +357,23 @@ TEST_F(LibpqConsumer, AppliesAMessageThatBecomesVisibleBehindALaterPosition) {
     EXPECT_THAT(effects(), ElementsAre("early", "late"));
 }
 
+TEST_F(LibpqConsumer, AMessageThatBecomesVisibleBelowABacklogIsAppliedWhileItIsWorkedOff) {
+    Pg slow_writer(url_);
+    slow_writer.exec("BEGIN");
+    slow_writer.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('late', 't', 'x')");
+    for (int i = 0; i < 10; ++i) put("m" + std::to_string(i));
+    auto a_few_at_a_time = options();
+    a_few_at_a_time.batch_size = 2;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            if (message.id == "m5") slow_writer.exec("COMMIT");
+        },
+        a_few_at_a_time);
+    EXPECT_EQ(member.drain(), 11U);
+}
+
 TEST_F(LibpqConsumer, AStandbyTakesOverWhenTheHoldersSessionEnds) {
     auto holder = libpq_mailbox_consumer(url_, apply, options());
     auto standby = libpq_mailbox_consumer(url_, apply, options());

@@ -82,7 +82,7 @@ ConsumerCounters Tally::read() const {
             .conflicts = conflicts.load(std::memory_order_relaxed)};
 }
 
-Figures Tally::figures(std::optional<std::int64_t> lag) const {
+Figures Tally::figures(std::int64_t lag) const {
     const ConsumerCounters seen = read();
     return {.applied = seen.applied,
             .repeats = seen.repeats,

@@ -51,7 +51,7 @@ struct Tally {
     /// A message whose transaction is committed; what to report.
     ConsumerReport::What count(Taken taken);
     [[nodiscard]] ConsumerCounters read() const;
-    [[nodiscard]] Figures figures(std::optional<std::int64_t> lag) const;
+    [[nodiscard]] Figures figures(std::int64_t lag) const;
 };
 
 inline void bump(std::atomic<std::uint64_t>& counter) {

@@ -36,7 +36,9 @@ struct Figures {
     std::uint64_t repeats = 0;
     std::uint64_t failed = 0;
     std::uint64_t dead = 0;
-    std::optional<std::int64_t> lag;  ///< None: what waits can be seen in the mailbox.
+    std::int64_t lag = 0;  ///< Messages that wait for this member.
+
+    bool operator==(const Figures&) const = default;
 };
 
 /// "host/pid"

@@ -142,7 +142,7 @@ Status LibpqInboxStore::report(const Figures& figures) {
     params.number(static_cast<std::int64_t>(figures.repeats));
     params.number(static_cast<std::int64_t>(figures.failed));
     params.number(static_cast<std::int64_t>(figures.dead));
-    params.number_or_null(figures.lag);
+    params.number(figures.lag);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");
     if (succeeded(result.get())) return {};

@@ -16,6 +16,9 @@ constexpr const char* kHold =
     "SELECT pg_try_advisory_lock(hashtextextended('outbox_mailbox ' || $1, "
     "'outbox_mailbox'::regclass::oid::bigint))";
 
+constexpr const char* kWaiting =
+    "SELECT count(*) FROM (SELECT FROM outbox_mailbox WHERE mailbox = $1 LIMIT $2::bigint) w";
+
 // What is present. The sum stops at the size limit;
 // octet_length does not read a payload that is stored out of line.
 constexpr const char* kFetch =
@@ -92,6 +95,7 @@ Taken taken_of(const PGresult* counts) {
 LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
     : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
                       {{"outbox_hold", kHold, 1},
+                       {"outbox_waiting", kWaiting, 2},
                        {"outbox_fetch", kFetch, 6},
                        {"outbox_fetch_only", kFetchOnly, 2},
                        {"outbox_take", kTake, 4},
@@ -113,6 +117,13 @@ Result<bool> LibpqMailbox::hold_mailbox() {
     if (!result.ok()) return result.status();
     held_ = is_true(result->get(), 0, 0);
     return held_;
+}
+
+Result<std::int64_t> LibpqMailbox::waiting(std::int64_t most) {
+    const Result<PgResult> count = session_.execute(
+        "outbox_waiting", Params().text(mailbox_).number(most), "counting the mailbox");
+    if (!count.ok()) return count.status();
+    return big_endian(cell(count->get(), 0, 0));
 }
 
 Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {

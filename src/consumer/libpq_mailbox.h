@@ -18,6 +18,7 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
     void disconnect() override;
     Result<bool> hold_mailbox() override;
     Result<bool> may_have_news() override { return true; }
+    Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;

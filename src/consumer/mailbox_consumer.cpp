@@ -28,6 +28,9 @@ void MailboxConsumer::stop() noexcept {
 ConsumerCounters MailboxConsumer::counters() const noexcept {
     return impl_->counters();
 }
+std::int64_t MailboxConsumer::lag() const noexcept {
+    return impl_->lag();
+}
 
 namespace consumer {
 namespace {

@@ -8,6 +8,7 @@
 namespace outbox::consumer {
 namespace {
 
+constexpr std::int64_t kMaxCounted = 100'000;  // waiting messages
 constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
 
 // An event without a key waits alone, so it has a name of its own.
@@ -415,11 +416,11 @@ void MailboxLoop::report_figures() {
     const std::int64_t now = steady_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
-    const Figures seen = tally_.figures(std::nullopt);
-    const std::uint64_t sum = seen.applied + seen.repeats + seen.failed + seen.dead;
-    if (sum == reported_sum_) return;
+    if (const auto waiting = store_->waiting(kMaxCounted); waiting.ok()) lag_ = *waiting;
+    const Figures seen = tally_.figures(lag_);
+    if (seen == reported_) return;
     // Figures are worth no error: the next ones replace them.
-    if (store_->report(seen).ok()) reported_sum_ = sum;
+    if (store_->report(seen).ok()) reported_ = seen;
 }
 
 void MailboxLoop::wait_after(const Pass& pass) {
@@ -452,6 +453,7 @@ void MailboxLoop::now_up(bool active) {
     }
     if (active_ == active) return;
     active_ = active;
+    if (!active) lag_ = 0;
     say(active ? What::kActive : What::kStandby);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +37,7 @@ class MailboxLoop {
     std::size_t drain();
     void stop() noexcept { stop_.request(); }
     [[nodiscard]] ConsumerCounters counters() const noexcept { return tally_.read(); }
+    [[nodiscard]] std::int64_t lag() const noexcept { return lag_.load(); }
 
   private:
     using What = ConsumerReport::What;
@@ -116,7 +118,8 @@ class MailboxLoop {
     std::unordered_map<std::string, Failing> failing_;
     std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;
-    std::uint64_t reported_sum_ = 0;
+    Figures reported_;
+    std::atomic<std::int64_t> lag_{0};
     std::int64_t idle_ms_ = 0;
     bool look_again_ = true;  // more may be present than was read
     std::optional<bool> active_;

@@ -35,6 +35,9 @@ class MailboxStore : public virtual InboxStore {
     /// False: nothing can have arrived since the last `fetch`.
     virtual Result<bool> may_have_news() = 0;
 
+    /// How many messages are present; it stops counting at `most`.
+    virtual Result<std::int64_t> waiting(std::int64_t most) = 0;
+
     /// Appends the messages that are present, in position order.
     virtual Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) = 0;
 

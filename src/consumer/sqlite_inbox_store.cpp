@@ -112,7 +112,7 @@ Status SqliteInboxStore::report(const Figures& figures) {
     report.text(consumer_).text(member_).number(static_cast<std::int64_t>(figures.applied));
     report.number(static_cast<std::int64_t>(figures.repeats));
     report.number(static_cast<std::int64_t>(figures.failed));
-    report.number(static_cast<std::int64_t>(figures.dead)).number_or_null(figures.lag);
+    report.number(static_cast<std::int64_t>(figures.dead)).number(figures.lag);
     return report.finish("writing outbox_inbox_stats");
 }
 

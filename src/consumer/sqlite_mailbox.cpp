@@ -19,6 +19,9 @@ constexpr const char* kLeaseSuffix = "-outbox-mailbox-lease";
 
 constexpr const char* kDataVersion = "PRAGMA data_version";
 
+constexpr const char* kWaiting =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox_mailbox WHERE mailbox = ?1 LIMIT ?2)";
+
 // What is present, never what lies behind a remembered position.
 constexpr const char* kFetch =
     "SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
@@ -79,7 +82,7 @@ std::string json_array(const std::vector<std::int64_t>& numbers) {
 
 SqliteMailbox::SqliteMailbox(std::string path, const MailboxOptions& options)
     : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
-                       {kDataVersion, kFetch, kFetchOnly, kTake, kBury}),
+                       {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}),
       mailbox_(options.mailbox) {}
 
 SqliteMailbox::~SqliteMailbox() {
@@ -126,6 +129,13 @@ Result<bool> SqliteMailbox::may_have_news() {
     Run version(session_, kDataVersion);
     if (!version.next()) return session_.error("looking for new messages");
     return version.integer(0) != *seen_version_;
+}
+
+Result<std::int64_t> SqliteMailbox::waiting(std::int64_t most) {
+    Run count(session_, kWaiting);
+    count.text(mailbox_).number(most);
+    if (!count.next()) return session_.error("counting the mailbox");
+    return count.integer(0);
 }
 
 Status SqliteMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {

@@ -22,6 +22,7 @@ class SqliteMailbox final : public MailboxStore, public SqliteInboxStore {
     void disconnect() override { release(); }
     Result<bool> hold_mailbox() override;
     Result<bool> may_have_news() override;
+    Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;

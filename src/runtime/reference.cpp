@@ -237,12 +237,15 @@ std::string errors_page() {
 }
 
 std::string metrics_page() {
-    std::string out = "# Metrics of the relay\n\n" + std::string(kGenerated) +
-                      "Served by `outbox relay` at `/metrics` in Prometheus' text format. Every "
-                      "metric has the label `source`,\nthe outbox table; `route` has at most " +
-                      std::to_string(kMaxRouteLabels) +
-                      " values.\n\n| name | type | more labels | meaning |\n"
-                      "| --- | --- | --- | --- |\n";
+    std::string out =
+        "# Metrics of the relay\n\n" + std::string(kGenerated) +
+        "Served by `outbox relay` at `/metrics` in Prometheus' text format. Every "
+        "metric has the label `source`,\nthe outbox table; `route` has at most " +
+        std::to_string(kMaxRouteLabels) +
+        " values. A service shows those of its consumers (`outbox_inbox_…`,\n"
+        "[Receiving](../receiving.md)) and sagas (`outbox_sagas`, "
+        "[Sagas](../sagas.md)) on a page of its own.\n\n| name | type | more labels | meaning |\n"
+        "| --- | --- | --- | --- |\n";
     for (const MetricSpec& metric : metric_table()) {
         out += "| " + code(metric.name) + " | " + std::string(metric.type) + " | " +
                std::string(metric.labels) + " | " + std::string(metric.help) + " |\n";

@@ -92,6 +92,21 @@ TEST_P(InboxSuite, TellsItsFiguresInPrometheusFormat) {
                 testing::Not(testing::HasSubstr("outbox_inbox_lag")));
 }
 
+TEST_P(InboxSuite, TellsHowManyMessagesWait) {
+    for (const char* id : {"a", "b", "c"}) put(id, "k");
+    MailboxOptions options;
+    options.retry_base_ms = options.retry_max_ms = 60'000;
+    auto member = consumer(
+        [](InboxBackend::Session&, const Message&) { throw std::runtime_error("no stock"); },
+        options);
+    std::thread running([&] { member.run(); });
+    EXPECT_TRUE(eventually(10s, "all are counted", [&] { return member.lag() == 3; }));
+    EXPECT_TRUE(eventually(10s, "the figures are reported",
+                           [&] { return value("SELECT lag FROM outbox_inbox_stats") == "3"; }));
+    member.stop();
+    running.join();
+}
+
 // ---- sequence ----
 
 TEST_P(InboxSuite, ASequenceTakesTheNextNumberDropsRepeatsAndNamesGaps) {

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Commits wait for a standby that is away: the stream has their rows, the table does not show them.
+// Commits wait for a standby that is away: the log has their rows, the table does not show them.
 class Ahead : public testing::Test {
   protected:
     void SetUp() override {
@@ -43,17 +43,25 @@ class Ahead : public testing::Test {
     static void drain(Pg& pg) {
         while (PGresult* result = PQgetResult(pg.handle())) PQclear(result);
     }
-    // Begins an insert whose commit hangs, and returns its event as the stream brings it.
-    spi::EventView hanging_event() {
+    // Begins an insert whose commit hangs; the position of its event.
+    spi::Position hanging_event() {
         PQsendQuery(writer_.handle(),
                     "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
-        std::vector<spi::EventView> events;
-        EXPECT_TRUE(eventually(20s, "the stream brings the event", [&] {
-            events = relay_->read();
-            return !events.empty();
+        EXPECT_TRUE(eventually(20s, "the commit waits for the standby", [&] {
+            return pg_.number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1;
         }));
         EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 0);
-        return events.at(0);
+        return pg_.number("SELECT last_value FROM outbox_events_position_seq");
+    }
+    // What comes within this time.
+    std::vector<spi::Position> read_for(std::chrono::milliseconds time) {
+        std::vector<spi::Position> out;
+        const auto end = std::chrono::steady_clock::now() + time;
+        while (std::chrono::steady_clock::now() < end) {
+            for (const spi::EventView& event : relay_->read()) out.push_back(event.position);
+        }
+        return out;
     }
 
     PostgresServer server_;
@@ -63,9 +71,41 @@ class Ahead : public testing::Test {
     std::unique_ptr<Relay> relay_;
 };
 
+// Who gets the event may ask its sender about it at once.
+TEST_F(Ahead, TheStreamBringsAnEventWhenItCanBeSeen) {
+    const spi::Position position = hanging_event();
+    EXPECT_THAT(read_for(300ms), testing::IsEmpty());
+    wait_for_standby("");
+    std::vector<spi::Position> read;
+    EXPECT_TRUE(eventually(20s, "the event comes", [&] {
+        for (const spi::EventView& event : relay_->read()) {
+            read.push_back(event.position);
+            EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_events"), 1);
+        }
+        return !read.empty();
+    }));
+    EXPECT_THAT(read, testing::ElementsAre(position));
+}
+
+TEST_F(Ahead, ACommitThatIsNotSeenForLongHoldsNoOtherEventBack) {
+    hanging_event();
+    pg_.exec(
+        "SET synchronous_commit = local; "
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'other', '1')");
+    std::vector<spi::Position> read;
+    EXPECT_TRUE(eventually(20s, "the other event comes", [&] {
+        for (const spi::EventView& event : relay_->read()) read.push_back(event.position);
+        return !read.empty();
+    }));
+    EXPECT_THAT(read, testing::ElementsAre(2));
+    const auto path = relay_->reader().new_path();
+    ASSERT_TRUE(path);
+    EXPECT_EQ(path->path, "polling");
+    EXPECT_THAT(path->reason, testing::HasSubstr("does it wait for a synchronous standby"));
+}
+
 TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
-    const spi::EventView event = hanging_event();
-    relay_->publish({event.position});
+    relay_->publish({hanging_event()});
     EXPECT_EQ(value_of(relay_->recorder().retry_removals()), 1U);
     // Its writer lives, so that looking in vain proves nothing.
     for (int i = 0; i < 10; ++i) {
@@ -80,18 +120,17 @@ TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
 }
 
 TEST_F(Ahead, ARowThatIsFetchedIsNotTakenForGone) {
-    const spi::EventView event = hanging_event();
+    const spi::Position position = hanging_event();
     spi::EventBatch batch;
     for (int i = 0; i < 10; ++i) {
-        const Status status = relay_->reader().fetch({&event.position, 1}, batch);
+        const Status status = relay_->reader().fetch({&position, 1}, batch);
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
         EXPECT_TRUE(batch.empty());
     }
     wait_for_standby("");
-    EXPECT_TRUE(eventually(20s, "the row is fetched", [&] {
-        return relay_->reader().fetch({&event.position, 1}, batch).ok();
-    }));
+    EXPECT_TRUE(eventually(20s, "the row is fetched",
+                           [&] { return relay_->reader().fetch({&position, 1}, batch).ok(); }));
     EXPECT_EQ(batch.size(), 1U);
 }
 

@@ -4,6 +4,7 @@
 #include "sources/postgres/published.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/stream.h"
+#include "sources/postgres/visibility.h"
 
 namespace outbox::postgres {
 namespace {
@@ -75,6 +76,30 @@ TEST(Backoff, GrowsWithEachFailureUpToItsLimitAndEndsWithSuccess) {
     EXPECT_EQ(backoff.next(), now + Backoff::kMax);
     backoff.succeeded();
     EXPECT_LE(backoff.next(), now);
+}
+
+TEST(SnapshotBounds, ShowsWhatHasEnded) {
+    const auto snapshot = SnapshotBounds::parse("10:20:12,15");
+    ASSERT_TRUE(snapshot);
+    for (const std::uint32_t ended : {3U, 9U, 10U, 14U, 19U}) EXPECT_TRUE(snapshot->shows(ended));
+    for (const std::uint32_t running : {12U, 15U, 20U, 21U}) EXPECT_FALSE(snapshot->shows(running));
+}
+
+TEST(SnapshotBounds, KnowsAnIdByItsLowHalfAcrossEpochs) {
+    const auto snapshot = SnapshotBounds::parse("4294967290:4294967300:4294967295");
+    ASSERT_TRUE(snapshot);
+    EXPECT_TRUE(snapshot->shows(4294967290U));
+    EXPECT_FALSE(snapshot->shows(4294967295U));
+    EXPECT_TRUE(snapshot->shows(3U));
+    EXPECT_FALSE(snapshot->shows(4U));
+    EXPECT_FALSE(snapshot->shows(100U));
+}
+
+TEST(SnapshotBounds, RefusesWhatIsNoSnapshot) {
+    EXPECT_TRUE(SnapshotBounds::parse("10:10:"));
+    for (const char* text : {"", "10", "x:1:", "1:2:3,,4", "1:2:x", "1;2:3"}) {
+        EXPECT_FALSE(SnapshotBounds::parse(text)) << text;
+    }
 }
 
 }  // namespace

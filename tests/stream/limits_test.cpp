@@ -201,5 +201,31 @@ TEST_F(StreamLimits, ASenderThatIsSilentIsReplacedAndMeanwhileTheTableIsRead) {
     expect_done(2);
 }
 
+TEST_F(StreamLimits, AServerThatHangsIsWaitedForAndItsStreamGoesOnOrIsJoinedAnew) {
+    start_to("null:");
+    ASSERT_TRUE(streams());
+    Pg writer(url_);
+    for (int round = 1; round <= 2; ++round) {
+        server_.pause();
+        ASSERT_TRUE(eventually(kDeadline, "the relay no longer leads", [&] {
+            return relay_->stderr_text().find("event=lease_lost") != std::string::npos ||
+                   relay_->stderr_text().find("event=database_away") != std::string::npos;
+        }));
+        server_.resume();
+        writer.exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '{}')");
+        ASSERT_TRUE(publishes(round));
+    }
+    expect_done(2);
+}
+
+TEST_F(StreamLimits, ARelayBeforeAServerThatHangsEndsWhenItIsTold) {
+    start_to("null:");
+    ASSERT_TRUE(streams());
+    server_.pause();
+    const ExitStatus ended = relay_->stop(60s);
+    server_.resume();
+    EXPECT_EQ(ended.signal, 0) << "it had to be killed";
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -83,7 +83,7 @@ struct ConsumerCounters {
 /// throughput divide the work into several mailboxes, by route. With PgBouncer use session mode.
 ///
 /// Made by `libpq_mailbox_consumer` or `sqlite_mailbox_consumer` (outbox/adapters/).
-/// Thread safety: `stop` and `counters` from any thread; the rest from one.
+/// Thread safety: `stop`, `counters` and `lag` from any thread; the rest from one.
 class MailboxConsumer {
   public:
     class Impl;
@@ -108,6 +108,10 @@ class MailboxConsumer {
     void stop() noexcept;
 
     [[nodiscard]] ConsumerCounters counters() const noexcept;
+
+    /// Messages in the mailbox, waiting ones included, as `run` counted them in the last 5 s; it
+    /// counts up to 100,000. 0 for a standby.
+    [[nodiscard]] std::int64_t lag() const noexcept;
 
   private:
     std::unique_ptr<Impl> impl_;

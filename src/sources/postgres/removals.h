@@ -14,8 +14,8 @@
 
 namespace outbox::postgres {
 
-/// Removals that hit fewer rows than they named. The stream may bring a row before it is visible in
-/// the table: then it is removed again and again, until it is hit or proved gone. Used by one
+/// Removals that hit fewer rows than they named: removed again and again, until each is hit or
+/// proved gone, so that no row that becomes visible late is left. Used by one
 /// thread; only for tables with positions.
 class Removals {
   public:

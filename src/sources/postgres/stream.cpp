@@ -15,6 +15,7 @@ constexpr std::chrono::milliseconds kGather{1'000};  // for all routes to want t
 // A commit may be a message of its own: without a rest each wakes three threads, and at 5,000 a
 // second the slowest percent waits five times as long for a core.
 constexpr std::chrono::milliseconds kPortionEvery{1};
+constexpr std::chrono::milliseconds kHeldMax{1'000};  // then the table shows what is visible
 constexpr std::chrono::milliseconds kConfirmEvery{1'000};
 constexpr std::chrono::milliseconds kAskAfter{500};  // of silence, whether the server lives
 constexpr std::chrono::milliseconds kStalledAfter{1'000};
@@ -27,14 +28,23 @@ std::int64_t wall_us() {
         .count();
 }
 
+std::uint32_t number_at(std::string_view message, std::size_t at) {
+    if (message.size() < at + 4) return 0;
+    std::uint32_t number = 0;
+    for (std::size_t i = at; i < at + 4; ++i) {
+        number = (number << 8U) | static_cast<unsigned char>(message[i]);
+    }
+    return number;
+}
+
 // The oid that an Insert, a Relation and a Type begin with.
 std::uint32_t oid_of(std::string_view message) {
-    if (message.size() < 5) return 0;
-    std::uint32_t oid = 0;
-    for (std::size_t i = 1; i <= 4; ++i) {
-        oid = (oid << 8U) | static_cast<unsigned char>(message[i]);
-    }
-    return oid;
+    return number_at(message, 1);
+}
+
+// Of a Begin: behind the LSN and the time of the commit.
+std::uint32_t xid_of(std::string_view message) {
+    return number_at(message, 1 + 8 + 8);
 }
 
 }  // namespace
@@ -85,11 +95,20 @@ bool StreamHub::wait_until_wanted() {
     return !stop_;
 }
 
-Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table() const {
+void StreamHub::Portion::clear() {
+    messages.clear();
+    descriptions.clear();
+    xids.clear();
+}
+
+Result<Connection> StreamHub::open_connection() const {
     Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
-    if (!connection.ok()) return connection.status();
-    connection->limit_waits(kSilenceMax, stopped_.descriptor());
-    Result<StreamVerdict> verdict = prepare_stream(*connection, table_, config_);
+    if (connection.ok()) connection->limit_waits(kSilenceMax, stopped_.descriptor());
+    return connection;
+}
+
+Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table(Connection& connection) const {
+    Result<StreamVerdict> verdict = prepare_stream(connection, table_, config_);
     if (!verdict.ok()) return verdict.status();
     if (!verdict->obstacles.empty()) {
         return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryDestination, {}, verdict->text()};
@@ -99,8 +118,11 @@ Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table() const {
 
 // One stream, from its slot to its end. Ok: no route is on it any more.
 Status StreamHub::serve() {
-    const auto table = describe_table();
+    Result<Connection> connection = open_connection();
+    if (!connection.ok()) return connection.status();
+    const auto table = describe_table(*connection);
     if (!table.ok()) return table.status();
+    Visibility visibility(*std::move(connection));
     table_oid_ = (*table)->oid;
     begin_joining();
     ReplicationStream::Slot slot;
@@ -109,11 +131,13 @@ Status StreamHub::serve() {
     if (!offer_to_routes(slot, *table)) return {};
     if (Status status = stream->start(slot, kPublication); !status.ok()) return status;
     received_.store(slot.start, std::memory_order_relaxed);
-    return pump(*stream, *table);
+    return pump(*stream, *table, visibility);
 }
 
-Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table) {
+Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table,
+                       Visibility& visibility) {
     fresh_.clear();
+    held_.clear();
     began_ = Clock::now();
     heard_ = began_;
     confirmed_ = began_;
@@ -122,6 +146,7 @@ Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const St
         admit_late(table);
         bool any = false;
         if (Status status = drain(stream, any); !status.ok()) return status;
+        if (Status status = hand_out_what_is_visible(visibility); !status.ok()) return status;
         const Clock::time_point now = Clock::now();
         if (any) {
             heard_ = now;
@@ -139,7 +164,7 @@ Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const St
             asked = asked || ask;
             if (Status status = confirm(stream, ask); !status.ok()) return status;
         }
-        if (any) {
+        if (any || !held_.messages.empty()) {
             std::this_thread::sleep_until(now + kPortionEvery);
             continue;
         }
@@ -158,14 +183,13 @@ bool StreamHub::goes_on() const {
 Status StreamHub::drain(ReplicationStream& stream, bool& any) {
     std::string_view bytes;
     Status status;
-    while (fresh_.bytes() < kMaxFreshBytes) {
+    while (fresh_.messages.bytes() < kMaxFreshBytes) {
         const auto next = stream.next(bytes, status);
         if (next == ReplicationStream::Next::kEnded) return status;
         if (next == ReplicationStream::Next::kNothing) break;
         any = true;
         if (status = take_message(stream, bytes); !status.ok()) return status;
     }
-    hand_out();
     return {};
 }
 
@@ -180,14 +204,19 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
     const std::string_view message = envelope.message;
     if (message.empty()) return {};
     switch (message.front()) {
+        case 'B':
+            xid_ = xid_of(message);
+            break;
         case 'R':
         case 'Y':
-            fresh_.add(message);
-            fresh_descriptions_.emplace_back(message);
+            fresh_.messages.add(message);
+            fresh_.descriptions.emplace_back(message);
             break;
         case 'I':
             // Another table of the publication costs the routes nothing.
-            if (oid_of(message) == table_oid_) fresh_.add(message);
+            if (oid_of(message) != table_oid_) break;
+            fresh_.messages.add(message);
+            if (fresh_.xids.empty() || fresh_.xids.back() != xid_) fresh_.xids.push_back(xid_);
             break;
         default:
             break;
@@ -195,26 +224,46 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
     return {};
 }
 
-void StreamHub::hand_out() {
-    if (fresh_.empty()) return;
+// One portion after the other, so that what is asked for does not grow while it is waited for.
+Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
+    if (held_.messages.empty()) {
+        if (fresh_.messages.empty()) return {};
+        std::swap(held_, fresh_);
+        held_since_ = Clock::now();
+    }
+    if (!held_.xids.empty()) {
+        const Result<bool> visible = visibility.all_visible(held_.xids);
+        if (!visible.ok()) return visible.status();
+        if (!*visible && Clock::now() - held_since_ < kHeldMax) return {};
+        if (!*visible) {
+            return {ErrorCode::kUnsupported, Advice::kRetryDestination,
+                    "a commit is in the log and not visible since " +
+                        std::to_string(kHeldMax.count() / 1000) +
+                        " s: does it wait for a synchronous standby?"};
+        }
+    }
+    hand_out(held_);
+    return {};
+}
+
+void StreamHub::hand_out(Portion& portion) {
     const std::scoped_lock lock(mutex_);
-    for (std::string& message : fresh_descriptions_) {
+    for (std::string& message : portion.descriptions) {
         const bool of_table = message.front() == 'R';
         descriptions_[{of_table, oid_of(message)}] = std::move(message);
     }
-    fresh_descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {
         const State state = subscription->state_;
         if (state != State::kOn && state != State::kJoining) continue;
-        if (subscription->queue_.bytes() + fresh_.bytes() > kMaxQueueBytes) {
+        if (subscription->queue_.bytes() + portion.messages.bytes() > kMaxQueueBytes) {
             subscription->state_ = State::kBehind;
             subscription->queue_ = StreamQueue();
         } else {
-            subscription->queue_.append(fresh_);
+            subscription->queue_.append(portion.messages);
         }
         subscription->something_.notify_one();
     }
-    fresh_.clear();
+    portion.clear();
 }
 
 // What was read needs not be kept for us: the table has it, too.
@@ -229,7 +278,6 @@ void StreamHub::end_stream(const Status& why) {
     if (!why.ok()) tell(why);
     const std::scoped_lock lock(mutex_);
     descriptions_.clear();
-    fresh_descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {
         subscription->offered_ = false;
         if (subscription->state_ == State::kJoining) subscription->state_ = State::kOff;

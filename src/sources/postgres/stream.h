@@ -26,6 +26,7 @@
 #include "sources/postgres/row_decoder.h"
 #include "sources/postgres/stream_queue.h"
 #include "sources/postgres/table.h"
+#include "sources/postgres/visibility.h"
 
 namespace outbox::postgres {
 
@@ -130,6 +131,15 @@ class StreamHub {
   private:
     using Clock = std::chrono::steady_clock;
 
+    /// What came together: Inserts of our table, and descriptions.
+    struct Portion {
+        StreamQueue messages;
+        std::vector<std::string> descriptions;
+        std::vector<std::uint32_t> xids;  // of the transactions with rows in it
+
+        void clear();
+    };
+
     // What subscriptions do.
     void add(Subscription& subscription);
     void remove(Subscription& subscription);
@@ -144,11 +154,14 @@ class StreamHub {
     void run();
     bool wait_until_wanted();
     Status serve();
-    Result<std::shared_ptr<const StreamTable>> describe_table() const;
-    Status pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table);
+    Result<Connection> open_connection() const;
+    Result<std::shared_ptr<const StreamTable>> describe_table(Connection& connection) const;
+    Status pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table,
+                Visibility& visibility);
     Status drain(ReplicationStream& stream, bool& any);
     Status take_message(ReplicationStream& stream, std::string_view bytes);
-    void hand_out();
+    Status hand_out_what_is_visible(Visibility& visibility);
+    void hand_out(Portion& portion);
     Status confirm(ReplicationStream& stream, bool request_reply);
     [[nodiscard]] bool goes_on() const;
     void end_stream(const Status& why);
@@ -196,8 +209,10 @@ class StreamHub {
 
     // Of the stream's thread.
     std::uint32_t table_oid_ = 0;
-    StreamQueue fresh_;  // read and not yet handed out
-    std::vector<std::string> fresh_descriptions_;
+    std::uint32_t xid_ = 0;  // of the transaction that is being read
+    Portion fresh_;          // read
+    Portion held_;           // read before, and not all visible yet
+    Clock::time_point held_since_{};
     Clock::time_point heard_{};
     Clock::time_point confirmed_{};
     Clock::time_point began_{};

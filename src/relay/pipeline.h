@@ -61,6 +61,9 @@ class Pipeline {
     [[nodiscard]] bool drained() const { return lanes_.in_flight() == 0; }
 
   private:
+    // A destination is asked at least this often whether it is back, or what is missing there.
+    static constexpr std::int64_t kCircuitMaxMs = 5'000;
+
     struct Held {
         spi::EventBatch batch;
         std::uint32_t live = 0;  // events that hold a slot

@@ -1,0 +1,188 @@
+// What becomes of an event that a sink has answered for.
+#include <utility>
+
+#include "relay/pipeline.h"
+
+namespace outbox::relay {
+namespace {
+
+// What is stored beside the error's code, which therefore is not a part of it.
+std::string detail_of(const ErrorInfo& error) {
+    return error.backend_code.empty() ? error.message
+                                      : "(" + error.backend_code + ") " + error.message;
+}
+
+}  // namespace
+
+void Pipeline::wait_for_missing(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    deps_.stats.error(error);
+    circuit_.answered(work.position, false);
+    const std::int64_t wait_us =
+        core::RetryPolicy{kCircuitMaxMs, kCircuitMaxMs, 0}.delay_us(1, random_());
+    if (told_missing_.insert(work.position).second) {
+        const spi::EventView& event = event_of(slot);
+        if (noted_missing_.insert(error.message).second) {
+            deps_.notify({Note::Level::kWarning,
+                          "destination_missing",
+                          {{"route", route_.name}, {"error", describe(error)}}});
+        }
+        outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
+                                    std::string(event.order_key()), work.attempts,
+                                    deps_.clock.wall_us() + wait_us,
+                                    std::string(error_code_name(error.code)), detail_of(error)});
+    }
+    lanes_.block(slot, work.attempts, deps_.clock.boot_us() + wait_us, true);
+}
+
+void Pipeline::no_longer_missing(Position position) {
+    told_missing_.erase(position);
+    if (told_missing_.empty()) noted_missing_.clear();
+}
+
+void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
+    const core::Work work = lanes_.work(slot);
+    deps_.stats.latency.add_us(wall_us - event_of(slot).occurred_at_us);
+    if (work.position < 0) {
+        outcomes_.redelivered.push_back(-work.position);
+        redelivering_.erase(-work.position);
+        redelivery_attempts_.erase(-work.position);
+    } else {
+        outcomes_.finished.push_back(work.position);
+        ++unrecorded_;
+        if (!told_missing_.empty()) no_longer_missing(work.position);
+    }
+    circuit_.answered(work.position, true);
+    lanes_.acknowledge(slot);
+    let_go(work.batch, 1);
+    deps_.stats.published.store(deps_.stats.published.load(std::memory_order_relaxed) + 1,
+                                std::memory_order_relaxed);
+}
+
+void Pipeline::fail(core::SlotId slot, const ErrorInfo& error, bool suspect) {
+    const Position position = lanes_.work(slot).position;
+    const bool failed_again = circuit_.is_culprit(position) && position > 0 &&
+                              circuit_.state() == core::Circuit::State::kHalfOpen;
+    const Advice advice = judge(position, error, suspect);
+    if (advice == Advice::kRetryDestination && failed_again && !suspect) {
+        // Its key gives up its memory, so that others can be read and show whose fault it is.
+        deps_.stats.error(error);
+        lanes_.block(slot, lanes_.work(slot).attempts, circuit_.opens_until_us(), false);
+        release_waiting();
+        return;
+    }
+    settle(slot, advice, error);
+}
+
+// Whose fault a failure is: the event's or the destination's.
+Advice Pipeline::judge(Position position, const ErrorInfo& error, bool suspect) {
+    const std::int64_t now_us = deps_.clock.boot_us();
+    if (suspect) {
+        circuit_.suspected(position, now_us, random_());
+        return Advice::kRetryDestination;
+    }
+    if (error.advice == Advice::kRetryDestination) {
+        const bool its_own = circuit_.failed(position, now_us, random_());
+        return its_own ? Advice::kRetryEvent : Advice::kRetryDestination;
+    }
+    if (error.advice != Advice::kStop) circuit_.answered(position, false);
+    return error.advice;
+}
+
+void Pipeline::settle(core::SlotId slot, Advice advice, const ErrorInfo& error) {
+    deps_.stats.error(error);
+    switch (advice) {
+        case Advice::kStop:
+            if (fatal_.ok()) fatal_ = error;
+            lanes_.requeue(slot);
+            break;
+        case Advice::kRetryDestination:
+            lanes_.requeue(slot);
+            break;
+        case Advice::kRetryEvent:
+            retry_later(slot, error);
+            break;
+        case Advice::kDeadLetter:
+            give_up(slot, error);
+            break;
+    }
+    release_waiting();
+}
+
+void Pipeline::retry_later(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    const std::uint32_t attempts = work.attempts + 1;
+    if (work.position < 0) {
+        redelivery_failed(slot, error, options_.retry.exhausted(attempts));
+        return;
+    }
+    if (options_.retry.exhausted(attempts)) {
+        give_up(slot, error);
+        return;
+    }
+    const spi::EventView& event = event_of(slot);
+    const std::int64_t delay_us = options_.retry.delay_us(attempts, random_());
+    outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
+                                std::string(event.order_key()), attempts,
+                                deps_.clock.wall_us() + delay_us,
+                                std::string(error_code_name(error.code)), detail_of(error)});
+    lanes_.block(slot, attempts, deps_.clock.boot_us() + delay_us,
+                 error.advice != Advice::kRetryDestination);
+}
+
+void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
+    const core::Work work = lanes_.work(slot);
+    if (work.position < 0) {
+        redelivery_failed(slot, error, true);
+        return;
+    }
+    const spi::EventView& event = event_of(slot);
+    deps_.notify({Note::Level::kWarning,
+                  "dead_letter",
+                  {{"route", route_.name},
+                   {"id", std::string(event.id)},
+                   {"attempts", std::to_string(work.attempts + 1)},
+                   {"error", describe(error)}}});
+    spi::DeadLetter letter;
+    letter.route = route_.name;
+    letter.position = work.position;
+    letter.attempts = work.attempts + 1;
+    letter.error_code = error_code_name(error.code);
+    letter.error = detail_of(error);
+    letter.event.add_copy(event);
+    const core::LaneKey key = lanes_.key(slot);
+    if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
+        if (blocked_keys_.insert(key).second) lanes_.hold_key(key);
+        dying_keys_.insert(key);
+    }
+    no_longer_missing(work.position);
+    outcomes_.dead.push_back(std::move(letter));
+    outcomes_.dead_lanes.push_back(key);
+    outcomes_.finished.push_back(work.position);
+    ++unrecorded_;
+    lanes_.hold(slot);
+    let_go(work.batch, 1);
+}
+
+void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
+    const core::Work work = lanes_.work(slot);
+    const std::int64_t dead_id = -work.position;
+    redelivering_.erase(dead_id);
+    if (for_good) {
+        redelivery_attempts_.erase(dead_id);
+        outcomes_.failed_again.push_back({route_.name,
+                                          dead_id,
+                                          std::string(event_of(slot).id),
+                                          {},
+                                          work.attempts + 1,
+                                          0,
+                                          std::string(error_code_name(error.code)),
+                                          detail_of(error)});
+    } else {
+        redelivery_attempts_[dead_id] = work.attempts + 1;
+    }
+    lanes_.acknowledge(slot);
+    let_go(work.batch, 1);
+}
+
+}  // namespace outbox::relay

@@ -1,7 +1,9 @@
 #include "relay/relay.h"
 
 #include <atomic>
+#include <chrono>
 #include <iostream>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@ using runtime::LogLevel;
 using runtime::RelayConfig;
 
 constexpr std::chrono::milliseconds kSignalLook{100};
+constexpr std::chrono::seconds kAfterGrace{5};  // to record the last outcomes and free the lease
 
 std::string owner_name() {
     char host[256] = "unknown";
@@ -179,23 +182,32 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
     return std::unique_ptr<admin::AdminServer>();
 }
 
-// Runs the relay on a thread of its own until a signal or its own end.
-Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals) {
+// Nothing is lost by it: what is not recorded is sent again.
+[[noreturn]] void kill_own_process(const runtime::LogFields& why) {
+    runtime::log(LogLevel::kWarn, "killed", why);
+    std::_Exit(runtime::kExitFailed);
+}
+
+// Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
+// server which has stopped answering may take longer than the grace: then the process ends without.
+Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
+                        std::chrono::milliseconds grace) {
+    using Clock = std::chrono::steady_clock;
     Status result;
     std::atomic<bool> ended{false};
     std::jthread thread([&](const std::stop_token& stop) {
         result = relay.run(stop);
         ended.store(true);
     });
-    bool asked = false;
+    std::optional<Clock::time_point> until;
     while (!ended.load()) {
         const auto signal = signals.wait(kSignalLook);
-        if (!signal) continue;
-        if (asked) {
-            runtime::log(LogLevel::kWarn, "killed", {{"signal", std::to_string(*signal)}});
-            std::_Exit(runtime::kExitFailed);
+        if (until && Clock::now() >= *until) {
+            kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
         }
-        asked = true;
+        if (!signal) continue;
+        if (until) kill_own_process({{"signal", std::to_string(*signal)}});
+        until = Clock::now() + grace + kAfterGrace;
         runtime::log(LogLevel::kInfo, "stop_requested", {{"signal", std::to_string(*signal)}});
         thread.request_stop();
     }
@@ -228,7 +240,8 @@ int run_relay(const runtime::Invocation& invocation) {
     }
     runtime::log(LogLevel::kInfo, "started",
                  {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
-    const Status status = run_until_signal(relay, signals);
+    const Status status =
+        run_until_signal(relay, signals, std::chrono::milliseconds(options.shutdown_grace_ms));
     if (status.ok()) {
         runtime::log(LogLevel::kInfo, "stopped");
         return runtime::kExitOk;

@@ -18,14 +18,6 @@ struct DestroyList {
 };
 using List = std::unique_ptr<rd_kafka_topic_partition_list_t, DestroyList>;
 
-List list_of(const std::vector<TopicPartition>& partitions) {
-    List list(rd_kafka_topic_partition_list_new(static_cast<int>(partitions.size())));
-    for (const TopicPartition& where : partitions) {
-        rd_kafka_topic_partition_list_add(list.get(), where.topic.c_str(), where.partition);
-    }
-    return list;
-}
-
 std::vector<TopicPartition> partitions_of(const rd_kafka_topic_partition_list_t* list) {
     std::vector<TopicPartition> out;
     for (int i = 0; i < list->cnt; ++i) {
@@ -137,12 +129,14 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                          std::string("making a Kafka consumer: ") + redact(error)};
     }
     rd_kafka_poll_set_consumer(client->handle_);
+    client->records_ = rd_kafka_queue_new(client->handle_);
     return client;
 }
 
 Client::~Client() {
     if (handle_ == nullptr) return;
     close();
+    if (records_ != nullptr) rd_kafka_queue_destroy(records_);
     rd_kafka_destroy(handle_);
 }
 
@@ -158,8 +152,7 @@ Status Client::subscribe(const std::vector<std::string>& topics) {
             rd_kafka_err2name(code)};
 }
 
-std::optional<Record> Client::poll(int timeout_ms) {
-    rd_kafka_message_t* message = rd_kafka_consumer_poll(handle_, timeout_ms);
+std::optional<Record> Client::record_of(rd_kafka_message_t* message) {
     if (message == nullptr) return std::nullopt;
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) return Record(message);
     const Record owner(message);
@@ -170,12 +163,20 @@ std::optional<Record> Client::poll(int timeout_ms) {
     return std::nullopt;
 }
 
-void Client::pause(const std::vector<TopicPartition>& partitions) {
-    if (!partitions.empty()) rd_kafka_pause_partitions(handle_, list_of(partitions).get());
+std::optional<Record> Client::serve(int timeout_ms) {
+    return record_of(rd_kafka_consumer_poll(handle_, timeout_ms));
 }
 
-void Client::resume(const std::vector<TopicPartition>& partitions) {
-    if (!partitions.empty()) rd_kafka_resume_partitions(handle_, list_of(partitions).get());
+std::optional<Record> Client::poll(int timeout_ms) {
+    return record_of(rd_kafka_consume_queue(records_, timeout_ms));
+}
+
+void Client::forward(const TopicPartition& where) {
+    rd_kafka_queue_t* queue =
+        rd_kafka_queue_get_partition(handle_, where.topic.c_str(), where.partition);
+    if (queue == nullptr) return;
+    rd_kafka_queue_forward(queue, records_);
+    rd_kafka_queue_destroy(queue);
 }
 
 void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait) {
@@ -216,6 +217,7 @@ void Client::rebalance(int error, rd_kafka_topic_partition_list_s* list) {
     const std::vector<TopicPartition> partitions = partitions_of(list);
     rd_kafka_error_t* failure = nullptr;
     if (error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        for (const TopicPartition& where : partitions) forward(where);
         const auto starts = events_.given(partitions);
         for (std::size_t i = 0; i < partitions.size(); ++i) {
             if (starts[i]) list->elems[i].offset = *starts[i];

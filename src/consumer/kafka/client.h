@@ -12,6 +12,7 @@
 #include <outbox/spi/event_batch.h>
 
 struct rd_kafka_s;
+struct rd_kafka_queue_s;
 struct rd_kafka_message_s;               // NOLINT(readability-identifier-naming)
 struct rd_kafka_topic_partition_list_s;  // NOLINT(readability-identifier-naming)
 
@@ -74,11 +75,12 @@ class Client {
     Client& operator=(const Client&) = delete;
 
     Status subscribe(const std::vector<std::string>& topics);
+    /// Answers the group for up to `timeout_ms`, or until there is something to say in
+    /// `GroupEvents`. To be called all the time, also while no record is wanted: a member that does
+    /// not is put out. Gives a record where its partition has none of the queue below.
+    std::optional<Record> serve(int timeout_ms);
     /// The next record, waiting up to `timeout_ms`.
     std::optional<Record> poll(int timeout_ms);
-    /// Stops and resumes the delivery of records; the group sees no difference.
-    void pause(const std::vector<TopicPartition>& partitions);
-    void resume(const std::vector<TopicPartition>& partitions);
     /// Commits offsets to the group. `wait`: until the broker has them.
     void commit(const std::vector<PlacedOffset>& offsets, bool wait);
     /// The end of the partition as far as it is known from fetching.
@@ -88,6 +90,8 @@ class Client {
 
   private:
     explicit Client(GroupEvents events) : events_(std::move(events)) {}
+    std::optional<Record> record_of(rd_kafka_message_s* message);
+    void forward(const TopicPartition& where);
     void rebalance(int error, rd_kafka_topic_partition_list_s* list);
     static void on_rebalance(rd_kafka_s* handle, int error, rd_kafka_topic_partition_list_s* list,
                              void* client);
@@ -95,6 +99,9 @@ class Client {
 
     GroupEvents events_;
     rd_kafka_s* handle_ = nullptr;
+    // Records come by a queue of their own, so that they can wait while the group is answered.
+    // Pausing the partitions instead costs a second each time.
+    rd_kafka_queue_s* records_ = nullptr;
     bool closed_ = false;
 };
 

@@ -25,6 +25,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr int kPollMs = 50;
+constexpr int kFullMs = 2;
 constexpr milliseconds kLagInterval{1'000};
 
 ErrorInfo invalid(std::string message) {
@@ -82,8 +83,10 @@ std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& optio
                                "isolation.level"};
     std::map<std::string, std::string> settings{
         {"auto.offset.reset", "earliest"},
-        // Beside what is in flight; the broker's own limit of a partition's fetch stands.
-        {"queued.max.messages.kbytes", "16384"},
+        // Beside what is in flight; the broker's own limit of a partition's fetch stands. Counted
+        // without what librdkafka keeps for each record, about 500 bytes.
+        {"queued.max.messages.kbytes", "8192"},
+        {"fetch.max.bytes", "4194304"},
     };
     for (const auto& [name, value] : options.kafka) {
         if (std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end()) {
@@ -148,8 +151,11 @@ class KafkaConsumer::Impl {
     using Partitions = std::map<TopicPartition, std::shared_ptr<Partition>>;
 
     void turn() {
-        keep_within_limits();
-        if (std::optional<Record> record = client_->poll(kPollMs)) dispatch(*std::move(record));
+        // A slow handler keeps its partitions: records wait then, the group does not.
+        const bool full = is_full();
+        std::optional<Record> record = client_->serve(full ? kFullMs : 0);
+        if (!record && !full) record = client_->poll(kPollMs);
+        if (record) dispatch(*std::move(record));
         const auto now = steady_clock::now();
         if (now >= next_commit_) {
             next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
@@ -161,21 +167,14 @@ class KafkaConsumer::Impl {
         }
     }
 
-    // Reading pauses, polling does not: a slow handler keeps its partitions.
-    void keep_within_limits() {
+    // From the limit on, until half of it is finished.
+    bool is_full() {
         const auto& options = hub_.options;
-        bool full = false;
-        bool room = false;
-        {
-            const std::lock_guard lock(hub_.mutex);
-            full = hub_.in_flight >= options.max_in_flight ||
-                   hub_.in_flight_bytes >= options.max_in_flight_bytes;
-            room = hub_.in_flight <= options.max_in_flight / 2 &&
-                   hub_.in_flight_bytes <= options.max_in_flight_bytes / 2;
-        }
-        if (full && !paused_) client_->pause(places());
-        if (room && paused_) client_->resume(places());
-        paused_ = full || (paused_ && !room);
+        const std::lock_guard lock(hub_.mutex);
+        const std::size_t part = full_ ? 2 : 1;
+        full_ = hub_.in_flight >= options.max_in_flight / part + (full_ ? 1 : 0) ||
+                hub_.in_flight_bytes >= options.max_in_flight_bytes / part + (full_ ? 1 : 0);
+        return full_;
     }
 
     void dispatch(Record record) {
@@ -201,7 +200,6 @@ class KafkaConsumer::Impl {
             starts.push_back(partition->expected);
             partitions_[where] = std::move(partition);
         }
-        paused_ = false;  // new ones are not paused; the next turn pauses all if it must
         last_trouble_.clear();
         if (!given.empty()) hub_.say(What::kActive);
         return starts;
@@ -280,19 +278,13 @@ class KafkaConsumer::Impl {
         hub_.lag.store(lag);
     }
 
-    [[nodiscard]] std::vector<TopicPartition> places() const {
-        std::vector<TopicPartition> out;
-        for (const auto& [where, partition] : partitions_) out.push_back(where);
-        return out;
-    }
-
     std::map<std::string, std::string> settings_;
     Hub hub_;
     std::unique_ptr<consumer::LogStore> inbox_;  // the polling thread's, for offsets
     std::vector<std::unique_ptr<Worker>> workers_;
     Partitions partitions_;
     std::unique_ptr<Client> client_;
-    bool paused_ = false;
+    bool full_ = false;
     std::string last_trouble_;
     steady_clock::time_point next_commit_;
     steady_clock::time_point next_lag_;

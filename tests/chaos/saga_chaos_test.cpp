@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -69,14 +70,20 @@ class Customers {
         }
     }
 
+    // None: the service was killed; whether the order was taken is not known.
+    std::optional<HttpAnswer> ask_once(const std::string& target, const std::string& body,
+                                       const std::string& headers) const {
+        try {
+            return http(port_, "POST", target, body, headers);
+        } catch (const std::runtime_error&) {
+            return std::nullopt;
+        }
+    }
+
     HttpAnswer ask(const std::string& target, const std::string& body, const std::string& headers) {
         while (true) {
-            try {
-                HttpAnswer answer = http(port_, "POST", target, body, headers);
-                if (answer.status != 503) return answer;
-            } catch (const std::runtime_error&) {
-                // Killed; whether the order was taken is not known.
-            }
+            const auto answer = ask_once(target, body, headers);
+            if (answer && answer->status != 503) return *answer;
             ++sent_again_;
             std::this_thread::sleep_for(20ms);
         }

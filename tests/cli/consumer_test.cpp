@@ -42,7 +42,7 @@ class ConsumerCommands : public testing::TestWithParam<Backend> {
         db_->exec("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES ('" + id +
                   "', 'order-events', 'k-" + id + "', '{\"type\":\"OrderCreated\"}', '{\"a\":1}')");
     }
-    MailboxConsumer consumer(std::function<bool(std::string_view id)> fails) {
+    MailboxConsumer consumer(const std::function<bool(std::string_view id)>& fails) {
         MailboxOptions options;
         options.consumer = "stock";
         options.max_attempts = 1;

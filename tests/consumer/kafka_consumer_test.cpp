@@ -97,7 +97,7 @@ class KafkaConsumerTest : public testing::TestWithParam<Backend> {
         };
         return made;
     }
-    static KafkaConsumer consumer(const Database& database, Handler handler,
+    static KafkaConsumer consumer(const Database& database, const Handler& handler,
                                   const KafkaConsumerOptions& options) {
         if (database.url().starts_with("postgres")) {
             return libpq_kafka_consumer(
@@ -114,8 +114,8 @@ class KafkaConsumerTest : public testing::TestWithParam<Backend> {
             },
             options);
     }
-    KafkaConsumer consumer(Handler handler, const KafkaConsumerOptions& options) {
-        return consumer(*database_, std::move(handler), options);
+    KafkaConsumer consumer(const Handler& handler, const KafkaConsumerOptions& options) {
+        return consumer(*database_, handler, options);
     }
     static void apply(const Transaction& transaction, const Message& message) {
         transaction("INSERT INTO effects (id, key, payload) VALUES ('" + std::string(message.id) +

@@ -33,6 +33,15 @@ struct Context {
     const bool& vanished;
 };
 
+// A slot waits for the transactions that are open when it is made.
+struct Slot {
+    std::set<Database::TransactionId> waits_for;
+    int cuts = 0;
+    bool made = false;
+    std::size_t start = 0;  // in the log
+    std::map<Position, SimEvent> snapshot;
+};
+
 /// Reads like the reader of PostgreSQL: the real read mark and the real choice between table and
 /// stream, over a table that hides what is not visible and a log that does not.
 class SimReader final : public spi::Reader {
@@ -52,7 +61,7 @@ class SimReader final : public spi::Reader {
         return {};
     }
     Status fetch(std::span<const Position> positions, spi::EventBatch& out) override {
-        const Status first = fetch_visible(positions, out);
+        Status first = fetch_visible(positions, out);
         if (!first.ok() || out.size() == positions.size() ||
             c_.settings.fault == Fault::kMissingIsGone) {
             return first;
@@ -84,15 +93,6 @@ class SimReader final : public spi::Reader {
     void rewind() override { mark_.reset(); }
 
   private:
-    // A slot waits for the transactions that are open when it is made.
-    struct Slot {
-        std::set<Database::TransactionId> waits_for;
-        int cuts = 0;
-        bool made = false;
-        std::size_t start = 0;  // in the log
-        std::map<Position, SimEvent> snapshot;
-    };
-
     [[nodiscard]] bool on_stream() const {
         return state_.path() == core::StreamState::Path::kStream;
     }
@@ -176,7 +176,7 @@ class SimReader final : public spi::Reader {
     Status read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {
         std::vector<SimEvent> found;
         bool complete = false;
-        const Status read = c_.wire.call([&]() -> Status {
+        Status read = c_.wire.call([&]() -> Status {
             found = look(c_.database.rows(), limits, complete);
             return {};
         });
@@ -205,7 +205,7 @@ class SimReader final : public spi::Reader {
     }
     Status fetch_visible(std::span<const Position> positions, spi::EventBatch& out) {
         std::vector<SimEvent> found;
-        const Status read = c_.wire.call([&]() -> Status {
+        Status read = c_.wire.call([&]() -> Status {
             found.clear();
             for (const Position position : positions) {
                 const auto row = c_.database.rows().find(position);

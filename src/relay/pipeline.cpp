@@ -391,9 +391,6 @@ void Pipeline::collect(std::int64_t now_us) {
     release_waiting();
 }
 
-// Mostly an operator forgot a topic: every event of it would be a dead letter before anybody can
-// make it. So its events wait, whatever it takes; that is recorded once for each event and logged
-// once for each topic.
 // With nothing under way only the reader can end the wait early, and reading follows at once.
 bool Pipeline::may_wait_for_events(std::int64_t now_us) const {
     return lanes_.in_flight() == 0 && !read_failed_ && fatal_.ok() && may_read() &&

@@ -14,6 +14,9 @@ std::string detail_of(const ErrorInfo& error) {
 
 }  // namespace
 
+// Mostly an operator forgot a topic: every event of it would be a dead letter before anybody can
+// make it. So its events wait, whatever it takes; that is recorded once for each event and logged
+// once for each topic.
 void Pipeline::wait_for_missing(core::SlotId slot, const ErrorInfo& error) {
     const core::Work work = lanes_.work(slot);
     deps_.stats.error(error);

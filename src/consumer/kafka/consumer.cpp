@@ -170,10 +170,12 @@ class KafkaConsumer::Impl {
     // From the limit on, until half of it is finished.
     bool is_full() {
         const auto& options = hub_.options;
+        const auto reached = [this](std::size_t amount, std::size_t most) {
+            return full_ ? amount > most / 2 : amount >= most;
+        };
         const std::lock_guard lock(hub_.mutex);
-        const std::size_t part = full_ ? 2 : 1;
-        full_ = hub_.in_flight >= options.max_in_flight / part + (full_ ? 1 : 0) ||
-                hub_.in_flight_bytes >= options.max_in_flight_bytes / part + (full_ ? 1 : 0);
+        full_ = reached(hub_.in_flight, options.max_in_flight) ||
+                reached(hub_.in_flight_bytes, options.max_in_flight_bytes);
         return full_;
     }
 

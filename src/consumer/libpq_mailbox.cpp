@@ -110,13 +110,13 @@ void LibpqMailbox::disconnect() {
     held_ = false;
 }
 
-Result<bool> LibpqMailbox::hold_mailbox() {
-    if (held_ && session_.connected()) return true;
+Result<Hold> LibpqMailbox::hold_mailbox() {
+    if (held_ && session_.connected()) return Hold::kStill;
     const Result<PgResult> result =
         session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
     if (!result.ok()) return result.status();
     held_ = is_true(result->get(), 0, 0);
-    return held_;
+    return held_ ? Hold::kNew : Hold::kNo;
 }
 
 Result<std::int64_t> LibpqMailbox::waiting(std::int64_t most) {

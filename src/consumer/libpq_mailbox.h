@@ -16,7 +16,7 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
     LibpqMailbox(std::string url, const MailboxOptions& options);
 
     void disconnect() override;
-    Result<bool> hold_mailbox() override;
+    Result<Hold> hold_mailbox() override;
     Result<bool> may_have_news() override { return true; }
     Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;

@@ -71,9 +71,11 @@ std::size_t MailboxLoop::drain() {
 Result<MailboxLoop::Pass> MailboxLoop::pass() {
     Pass pass;
     if (Status status = store_->connect(); !status.ok()) return status;
-    const Result<bool> held = store_->hold_mailbox();
+    const Result<Hold> held = store_->hold_mailbox();
     if (!held.ok()) return held.status();
-    pass.active = *held;
+    pass.active = *held != Hold::kNo;
+    // Another member may have left a failing message behind below.
+    if (*held != Hold::kStill) from_ = 0;
     if (!pass.active) {
         look_again_ = true;
         return pass;

@@ -20,6 +20,12 @@ struct Choice {
     std::vector<std::int64_t> only;  ///< If not empty: these, whatever stands above.
 };
 
+enum class Hold : std::uint8_t {
+    kNo,    ///< Another member has it.
+    kNew,   ///< From now on.
+    kStill  ///< Since an earlier call, without a break.
+};
+
 struct FetchLimits {
     std::size_t max_messages = 0;
     std::size_t max_bytes = 0;  ///< Reading stops after the message that reaches this.
@@ -29,8 +35,8 @@ struct FetchLimits {
 /// Messages travel as events: id, topic, key, headers, payload, position.
 class MailboxStore : public virtual InboxStore {
   public:
-    /// True: this session holds the mailbox, now or already.
-    virtual Result<bool> hold_mailbox() = 0;
+    /// Whether this session holds the mailbox.
+    virtual Result<Hold> hold_mailbox() = 0;
 
     /// False: nothing can have arrived since the last `fetch`.
     virtual Result<bool> may_have_news() = 0;

@@ -95,8 +95,8 @@ void SqliteMailbox::release() {
     if (lease_fd_ >= 0) ::close(std::exchange(lease_fd_, -1));
 }
 
-Result<bool> SqliteMailbox::hold_mailbox() {
-    if (lease_fd_ >= 0) return true;
+Result<Hold> SqliteMailbox::hold_mailbox() {
+    if (lease_fd_ >= 0) return Hold::kStill;
     const std::string path = session_.path() + kLeaseSuffix;
     const auto refused = [&] {
         return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, std::to_string(errno),
@@ -115,12 +115,12 @@ Result<bool> SqliteMailbox::hold_mailbox() {
     range.l_len = 1;
     if (::fcntl(fd, F_OFD_SETLK, &range) == 0) {
         lease_fd_ = fd;
-        return true;
+        return Hold::kNew;
     }
     const bool taken = errno == EAGAIN || errno == EACCES;
     const ErrorInfo why = refused();
     ::close(fd);
-    if (taken) return false;
+    if (taken) return Hold::kNo;
     return why;
 }
 

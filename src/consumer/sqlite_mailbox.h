@@ -20,7 +20,7 @@ class SqliteMailbox final : public MailboxStore, public SqliteInboxStore {
     SqliteMailbox& operator=(const SqliteMailbox&) = delete;
 
     void disconnect() override { release(); }
-    Result<bool> hold_mailbox() override;
+    Result<Hold> hold_mailbox() override;
     Result<bool> may_have_news() override;
     Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;

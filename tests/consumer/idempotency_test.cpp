@@ -520,6 +520,28 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsServeAnyLanguage) {
     EXPECT_EQ(db_->value("SELECT idempotency_complete('u', 'k', 1, 500)"), "f");
 }
 
+TEST_P(IdempotencyOnPostgres, TheSqlFunctionsSeeThroughEscapesInTheNameOfAHeader) {
+    db_->begin();
+    db_->exec("SELECT idempotency_claim('u', 'k', 'f')");
+    db_->exec("SELECT idempotency_complete('u', 'k', 1, 200, '{\"set\\u002dcookie\":\"s\"}')");
+    EXPECT_EQ(db_->value("SELECT headers IS NULL FROM idempotency_claim('u', 'k', 'f')"), "t");
+    db_->exec("COMMIT");
+}
+
+TEST_P(IdempotencyOnPostgres, PruningReadsOnlyWhatHasExpired) {
+    db_->exec(
+        "INSERT INTO outbox_idempotency (scope, key, fingerprint, expires_at) SELECT 'u', 'k' || n, "
+        "'f', now() + (n - 5.5) * interval '1 hour' FROM generate_series(1, 5000) n");
+    db_->exec("ANALYZE outbox_idempotency");
+    db_->begin();
+    EXPECT_EQ(db_->value("SELECT idempotency_prune()"), "5");
+    EXPECT_LT(std::stoi(db_->value("SELECT seq_tup_read + idx_tup_fetch FROM "
+                                   "pg_stat_xact_user_tables WHERE relname = "
+                                   "'outbox_idempotency'")),
+              100);
+    db_->exec("COMMIT");
+}
+
 class IdempotencyInTwoTrips : public IdempotencyKey {
   protected:
     PGconn* connection() { return static_cast<PgKeySession&>(*db_).connection.handle(); }

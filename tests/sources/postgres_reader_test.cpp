@@ -217,5 +217,32 @@ TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanne
     EXPECT_EQ(pg_.number("SELECT seq_tup_read" + scans), 0);
 }
 
+// A relay looks ten times a second: what is not due yet must cost it nothing.
+TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (id, topic, payload, available_at) "
+        "SELECT gen_random_uuid(), 't', '1', now() + n * interval '1 minute' "
+        "FROM generate_series(1, 5000) n");
+    pg_.exec("ANALYZE outbox_scheduled");
+    const std::string read_so_far =
+        "SELECT pg_stat_get_tuples_returned('outbox_scheduled'::regclass) + "
+        "pg_stat_get_tuples_returned('outbox_scheduled_pkey'::regclass)";
+    const long long before = Pg(url_).number(read_so_far);
+    {
+        Relay relay(config());
+        for (int look = 0; look < 10; ++look) {
+            EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 0U);
+        }
+        pg_.exec("UPDATE outbox_scheduled SET available_at = now() WHERE available_at < "
+                 "now() + interval '90 seconds'");
+        EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 1U);
+    }
+    // A session tells its counts when it ends; those of the UPDATE are in it, too.
+    pg_ = Pg(url_);
+    ASSERT_TRUE(eventually(10s, "the sessions have told what they read",
+                           [&] { return Pg(url_).number(read_so_far) > before; }));
+    EXPECT_LT(Pg(url_).number(read_so_far) - before, 1'000);
+}
+
 }  // namespace
 }  // namespace outbox::test

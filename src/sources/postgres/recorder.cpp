@@ -69,7 +69,7 @@ std::string make_move_due_sql(const Table& table) {
     return "WITH fence AS (SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE), "
            "due AS (DELETE FROM " +
            scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
-           " WHERE available_at <= clock_timestamp() AND EXISTS (SELECT FROM fence) "
+           " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
            "ORDER BY available_at, schedule_id LIMIT $3) d WHERE s.available_at = d.available_at "
            "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " +
            table.sql + " (" + columns + ") SELECT " + columns +

@@ -172,7 +172,7 @@ std::string TableWriter::prunable_rows() const {
                   id + ", " + quote_literal(table_.id_prefix()) + " || " + id + "))"
             : " AND $2::text IS NOT NULL";
     return " FROM " + table_.sql + " t WHERE " + finished + " AND " + time +
-           " < clock_timestamp() - $1 * interval '1 second'" + not_dead;
+           " < statement_timestamp() - $1 * interval '1 second'" + not_dead;
 }
 
 std::string TableWriter::prune_sql() const {

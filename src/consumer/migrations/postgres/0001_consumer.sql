@@ -192,36 +192,43 @@ AS $$
 DECLARE
     known outbox_idempotency%ROWTYPE;
 BEGIN
-    -- An answer is final: it is read without the lock, so that repeats do not hinder each other.
-    SELECT * INTO known FROM outbox_idempotency i
-    WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
-        AND i.status IS NOT NULL AND i.expires_at > clock_timestamp();
-    IF NOT FOUND THEN
-        IF NOT pg_try_advisory_xact_lock(
-                hashtextextended(idempotency_claim.scope || E'\x1f' || idempotency_claim.key,
-                                 'outbox_idempotency'::regclass::oid::bigint)) THEN
-            idempotency_claim.state := 'running';
-            RETURN;
-        END IF;
-        INSERT INTO outbox_idempotency AS i (scope, key, fingerprint, lease_until, expires_at)
+    IF pg_try_advisory_xact_lock(
+            hashtextextended(idempotency_claim.scope || E'\x1f' || idempotency_claim.key,
+                             'outbox_idempotency'::regclass::oid::bigint)) THEN
+        INSERT INTO outbox_idempotency (scope, key, fingerprint, lease_until, expires_at)
         VALUES (idempotency_claim.scope, idempotency_claim.key, idempotency_claim.fingerprint,
                 clock_timestamp() + idempotency_claim.lease,
                 clock_timestamp() + idempotency_claim.retention)
-        ON CONFLICT (scope, key) DO UPDATE SET
-            attempt = CASE WHEN i.expires_at <= clock_timestamp() THEN 1 ELSE i.attempt + 1 END,
-            fingerprint = excluded.fingerprint, lease_until = excluded.lease_until,
+        ON CONFLICT (scope, key) DO NOTHING;
+        IF FOUND THEN
+            idempotency_claim.state := 'new';
+            idempotency_claim.attempt := 1;
+            RETURN;
+        END IF;
+        UPDATE outbox_idempotency i
+        SET attempt = CASE WHEN i.expires_at <= clock_timestamp() THEN 1 ELSE i.attempt + 1 END,
+            fingerprint = idempotency_claim.fingerprint,
+            lease_until = clock_timestamp() + idempotency_claim.lease,
             status = NULL, headers = NULL, body = NULL,
-            created_at = excluded.created_at, expires_at = excluded.expires_at
-        WHERE i.expires_at <= clock_timestamp()
-            OR (i.status IS NULL AND i.lease_until <= clock_timestamp()
-                AND i.fingerprint = excluded.fingerprint)
+            created_at = clock_timestamp(),
+            expires_at = clock_timestamp() + idempotency_claim.retention
+        WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
+            AND (i.expires_at <= clock_timestamp()
+                OR (i.status IS NULL AND i.lease_until <= clock_timestamp()
+                    AND i.fingerprint = idempotency_claim.fingerprint))
         RETURNING i.attempt INTO idempotency_claim.attempt;
         IF FOUND THEN
             idempotency_claim.state := 'new';
             RETURN;
         END IF;
-        SELECT * INTO known FROM outbox_idempotency i
-        WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key;
+    END IF;
+    -- Who does not get the lock may still find an answer: repeats do not hinder each other.
+    SELECT * INTO known FROM outbox_idempotency i
+    WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
+        AND i.expires_at > clock_timestamp();
+    IF NOT FOUND THEN
+        idempotency_claim.state := 'running';
+        RETURN;
     END IF;
     idempotency_claim.attempt := known.attempt;
     IF known.fingerprint <> idempotency_claim.fingerprint THEN
@@ -249,11 +256,16 @@ SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+    -- A backslash may hide a letter of a name. Few answers pay for the long way.
+    IF headers::text ~* 'set-cookie|authorization|\\' THEN
+        idempotency_complete.headers := (
+            SELECT json_object_agg(h.key, h.value)
+            FROM json_each_text(idempotency_complete.headers) h
+            WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
+    END IF;
     UPDATE outbox_idempotency i
-    SET status = idempotency_complete.status, body = idempotency_complete.body, lease_until = NULL,
-        headers = (SELECT json_object_agg(h.key, h.value)
-                   FROM json_each_text(idempotency_complete.headers) h
-                   WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'))
+    SET status = idempotency_complete.status, headers = idempotency_complete.headers,
+        body = idempotency_complete.body, lease_until = NULL
     WHERE i.scope = idempotency_complete.scope AND i.key = idempotency_complete.key
         AND i.attempt = idempotency_complete.attempt AND i.status IS NULL;
     IF idempotency_complete.must_hold AND NOT FOUND THEN
@@ -290,7 +302,7 @@ DECLARE
     removed bigint;
 BEGIN
     WITH old AS (
-        SELECT i.ctid FROM outbox_idempotency i WHERE i.expires_at <= clock_timestamp()
+        SELECT i.ctid FROM outbox_idempotency i WHERE i.expires_at <= statement_timestamp()
         ORDER BY i.expires_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
     DELETE FROM outbox_idempotency i USING old WHERE i.ctid = old.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;
@@ -352,12 +364,12 @@ DECLARE
     steps bigint;
 BEGIN
     WITH old AS (
-        SELECT s.ctid FROM outbox_saga s WHERE s.finished_at < clock_timestamp() - retention
+        SELECT s.ctid FROM outbox_saga s WHERE s.finished_at < statement_timestamp() - retention
         ORDER BY s.finished_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
     DELETE FROM outbox_saga s USING old WHERE s.ctid = old.ctid;
     GET DIAGNOSTICS sagas = ROW_COUNT;
     WITH old AS (
-        SELECT s.ctid FROM outbox_saga_steps s WHERE s.updated_at < clock_timestamp() - retention
+        SELECT s.ctid FROM outbox_saga_steps s WHERE s.updated_at < statement_timestamp() - retention
         LIMIT max_rows FOR UPDATE SKIP LOCKED)
     DELETE FROM outbox_saga_steps s USING old WHERE s.ctid = old.ctid;
     GET DIAGNOSTICS steps = ROW_COUNT;

@@ -530,7 +530,8 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsSeeThroughEscapesInTheNameOfAHeader
 
 TEST_P(IdempotencyOnPostgres, PruningReadsOnlyWhatHasExpired) {
     db_->exec(
-        "INSERT INTO outbox_idempotency (scope, key, fingerprint, expires_at) SELECT 'u', 'k' || n, "
+        "INSERT INTO outbox_idempotency (scope, key, fingerprint, expires_at) SELECT 'u', 'k' || "
+        "n, "
         "'f', now() + (n - 5.5) * interval '1 hour' FROM generate_series(1, 5000) n");
     db_->exec("ANALYZE outbox_idempotency");
     db_->begin();

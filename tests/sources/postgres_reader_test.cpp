@@ -233,8 +233,9 @@ TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {
         for (int look = 0; look < 10; ++look) {
             EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 0U);
         }
-        pg_.exec("UPDATE outbox_scheduled SET available_at = now() WHERE available_at < "
-                 "now() + interval '90 seconds'");
+        pg_.exec(
+            "UPDATE outbox_scheduled SET available_at = now() WHERE available_at < "
+            "now() + interval '90 seconds'");
         EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 1U);
     }
     // A session tells its counts when it ends; those of the UPDATE are in it, too.

@@ -392,6 +392,30 @@ TEST_F(LibpqConsumer, AStandbyTakesOverWhenTheHoldersSessionEnds) {
     EXPECT_THAT(effects(), ElementsAre("a", "b"));
 }
 
+// What it did not read again as holder may have changed while another was, or nobody.
+TEST_F(LibpqConsumer, AMemberThatHoldsTheMailboxAnewReadsItFromItsBeginning) {
+    Pg slow_writer(url_);
+    slow_writer.exec("BEGIN");
+    slow_writer.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('late', 't', 'k')");
+    put("first", "a");
+    put("behind", "k");
+    auto one_at_a_time = options();
+    one_at_a_time.batch_size = 1;
+    bool held = true;
+    one_at_a_time.on_report = [&](const ConsumerReport& report) {
+        if (report.what != What::kApplied || !held) return;
+        held = false;
+        db_.exec(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE application_name = 'outbox consumer' AND datname = current_database()");
+        slow_writer.exec("COMMIT");
+    };
+    auto member = libpq_mailbox_consumer(url_, apply, one_at_a_time);
+    EXPECT_THROW(member.drain(), Error) << "its session is gone";
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_THAT(effects(), ElementsAre("first", "late", "behind"));
+}
+
 TEST_F(LibpqConsumer, DifferentMailboxesAreHeldByDifferentMembers) {
     auto other = options();
     other.mailbox = "other";

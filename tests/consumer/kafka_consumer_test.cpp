@@ -349,6 +349,29 @@ TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
     EXPECT_EQ(reported(What::kStandby), 0);
 }
 
+// What came while the first was in hand makes the next transactions: no more than may be in flight.
+TEST_P(KafkaConsumerOnPostgres, TakesNoMoreThanMayBeInFlight) {
+    auto narrow = options();
+    narrow.max_in_flight = 4;
+    narrow.transaction_size = 50;
+    for (int i = 0; i < 60; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
+    writer_.flush();
+    std::size_t most = 0;
+    Running member(libpq_kafka_consumer(
+        database_->url(),
+        LibpqBatchHandler([&](PGconn* connection, std::span<const Message> messages) {
+            most = std::max(most, messages.size());
+            if (messages.front().id == "id-0") Pg::query(connection, "SELECT pg_sleep(2)");
+            for (const Message& message : messages) {
+                apply([&](const std::string& sql) { Pg::query(connection, sql); }, message);
+            }
+        }),
+        narrow));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 60; }));
+    member.stop();
+    EXPECT_LE(most, 4U);
+}
+
 TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) {
     PostgresServer server;
     const PostgresDatabase database(server);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -68,7 +69,7 @@ class Running {
             routes.push_back(std::move(route));
         }
         relay_ = std::make_unique<Relay>(*source_, std::move(routes), quick_options(owner), clock_,
-                                         [](const Note&) {});
+                                         [this](const Note& note) { keep(note); });
         thread_ =
             std::jthread([this](const std::stop_token& stop) { result_ = relay_->run(stop); });
     }
@@ -78,8 +79,23 @@ class Running {
         return result_;
     }
     Relay& relay() { return *relay_; }
+    // The fields of what it has said of this, in order.
+    std::vector<std::map<std::string, std::string>> said(const std::string& what) const {
+        const std::scoped_lock lock(mutex_);
+        const auto found = said_.find(what);
+        if (found == said_.end()) return {};
+        return found->second;
+    }
 
   private:
+    void keep(const Note& note) {
+        const std::scoped_lock lock(mutex_);
+        auto& fields = said_[note.what].emplace_back();
+        for (const auto& [name, value] : note.fields) fields.emplace(name, value);
+    }
+
+    mutable std::mutex mutex_;
+    std::map<std::string, std::vector<std::map<std::string, std::string>>> said_;
     SystemClock clock_;
     std::unique_ptr<spi::Source> source_;
     std::unique_ptr<Relay> relay_;
@@ -169,6 +185,31 @@ TEST_F(RelayTest, ALostLeaseEndsOneTermAndTheOtherRelayGoesOn) {
     EXPECT_TRUE(first.stop().ok());
     EXPECT_TRUE(second.stop().ok());
     expect_complete_and_ordered(*destination_);
+}
+
+TEST_F(RelayTest, NamesPublishedEventsThatTheDatabaseLost) {
+    Running running(table_, {destination_}, "a");
+    ASSERT_TRUE(eventually(kDeadline, "a leads", [&] { return running.relay().health().leading; }));
+    table_.set_ghosts({{7, "e7"}, {9, "e9"}});
+    table_.drop_lease();
+    ASSERT_TRUE(eventually(kDeadline, "it tells", [&] { return !running.said("ghosts").empty(); }));
+    EXPECT_TRUE(running.stop().ok());
+    const auto told = running.said("ghosts").front();
+    EXPECT_EQ(told.at("count"), "2");
+    EXPECT_EQ(told.at("positions"), "7-9");
+    EXPECT_EQ(told.at("ids"), "e7,e9");
+}
+
+TEST_F(RelayTest, TakesNothingForLostThatAnotherRelayMayHavePublishedAndRemoved) {
+    Running running(table_, {destination_}, "a");
+    ASSERT_TRUE(eventually(kDeadline, "a leads", [&] { return running.relay().health().leading; }));
+    table_.set_ghosts({{7, "e7"}});
+    table_.let_another_lead();
+    ASSERT_TRUE(eventually(kDeadline, "a leads again", [&] {
+        return running.said("lease_acquired").size() == 2 && running.relay().health().leading;
+    }));
+    EXPECT_TRUE(running.stop().ok());
+    EXPECT_TRUE(running.said("ghosts").empty());
 }
 
 TEST_F(RelayTest, SurvivesTheLossOfTheDatabase) {

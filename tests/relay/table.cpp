@@ -42,6 +42,17 @@ void Table::drop_lease() {
     owner_.clear();
 }
 
+void Table::let_another_lead() {
+    const std::scoped_lock lock(mutex_);
+    owner_.clear();
+    ++epoch_;
+}
+
+void Table::set_ghosts(std::vector<spi::Ghost> ghosts) {
+    const std::scoped_lock lock(mutex_);
+    ghosts_ = std::move(ghosts);
+}
+
 class TableReader final : public spi::Reader {
   public:
     explicit TableReader(Table& table) : table_(table) {}
@@ -169,7 +180,7 @@ class TableLease final : public spi::LeaseStore {
     Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
-        if (epoch != table_.epoch_) return false;
+        if (epoch != table_.epoch_ || table_.owner_.empty()) return false;
         table_.lease_until_ = std::chrono::steady_clock::now() + ttl;
         return true;
     }
@@ -183,8 +194,6 @@ class TableLease final : public spi::LeaseStore {
   private:
     Table& table_;
 };
-
-namespace {
 
 class TableSource final : public spi::Source {
   public:
@@ -201,12 +210,14 @@ class TableSource final : public spi::Source {
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<TableLease>(table_));
     }
     Result<std::vector<spi::Finding>> check() override { return std::vector<spi::Finding>{}; }
+    Result<std::vector<spi::Ghost>> ghosts() override {
+        const std::scoped_lock lock(table_.mutex_);
+        return table_.ghosts_;
+    }
 
   private:
     Table& table_;
 };
-
-}  // namespace
 
 std::unique_ptr<spi::Source> Table::connect() {
     return std::make_unique<TableSource>(*this);

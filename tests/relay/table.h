@@ -29,6 +29,10 @@ class Table {
     void set_away(bool away) { away_ = away; }
     /// The lease's holder is forgotten, as if its backend were gone.
     void drop_lease();
+    /// The same, and another relay had a term since.
+    void let_another_lead();
+    /// What the database is found to have lost from now on.
+    void set_ghosts(std::vector<spi::Ghost> ghosts);
 
     std::unique_ptr<spi::Source> connect();
 
@@ -36,6 +40,7 @@ class Table {
     friend class TableReader;
     friend class TableRecorder;
     friend class TableLease;
+    friend class TableSource;
 
     struct Row {
         std::string id;
@@ -51,6 +56,7 @@ class Table {
     std::map<std::string, std::vector<spi::PositionRange>> ledgers_;
     std::map<std::pair<std::string, spi::Position>, spi::Delivery> deliveries_;
     std::map<std::pair<std::string, spi::Position>, std::string> dead_;  // to the event's key
+    std::vector<spi::Ghost> ghosts_;
     std::string owner_;
     std::uint64_t epoch_ = 0;
     std::chrono::steady_clock::time_point lease_until_;

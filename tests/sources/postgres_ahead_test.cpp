@@ -104,6 +104,41 @@ TEST_F(Ahead, ACommitThatIsNotSeenForLongHoldsNoOtherEventBack) {
     EXPECT_THAT(path->reason, testing::HasSubstr("does it wait for a synchronous standby"));
 }
 
+// A new slot is made in two phases, each of which waits for the transactions it finds. One that
+// commits by the log in the second is shown by the snapshot, whether or not it has ended. (The
+// newest minor releases wait for it themselves.)
+TEST_F(Ahead, ASnapshotIsNotReadBeforeAllThatItShowsHasEnded) {
+    const auto is_waited_for = [&](const std::string& xid) {
+        return eventually(20s, "the new slot waits for " + xid, [&] {
+            relay_->read();
+            return Pg(url_).value(
+                       "SELECT count(*) FROM pg_locks WHERE NOT granted AND "
+                       "transactionid::text = '" +
+                       xid + "'") == "1";
+        });
+    };
+    Pg first_phase(url_);
+    Pg second_phase(url_);
+    first_phase.exec("BEGIN");
+    const std::string first_xid = first_phase.value("SELECT pg_current_xact_id()");
+    pg_.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_replication");
+    ASSERT_TRUE(is_waited_for(first_xid));
+    second_phase.exec("BEGIN");
+    const std::string second_xid = second_phase.value("SELECT pg_current_xact_id()");
+    first_phase.exec("ROLLBACK");
+    ASSERT_TRUE(is_waited_for(second_xid));
+    const spi::Position position = hanging_event();
+    second_phase.exec("ROLLBACK");
+    EXPECT_THAT(read_for(1'500ms), testing::IsEmpty());
+    wait_for_standby("");
+    std::vector<spi::Position> read;
+    EXPECT_TRUE(eventually(20s, "the event comes", [&] {
+        for (const spi::EventView& event : relay_->read()) read.push_back(event.position);
+        return !read.empty();
+    }));
+    EXPECT_THAT(read, testing::ElementsAre(position));
+}
+
 TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
     relay_->publish({hanging_event()});
     EXPECT_EQ(value_of(relay_->recorder().retry_removals()), 1U);

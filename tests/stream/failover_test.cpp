@@ -80,6 +80,7 @@ TEST_F(StreamFailover, AnAsynchronousStandbyThatIsPromotedIsJoinedAndItsNewEvent
     emit(221, 420);
     ASSERT_TRUE(delivers_all());
     EXPECT_TRUE(tells("event=server_changed"));
+    EXPECT_TRUE(tells("event=ghosts count=200"));
     EXPECT_GT(count_in_log("timeline"), 0);
     ASSERT_TRUE(joins());
     emit(421, 440);
@@ -102,6 +103,7 @@ TEST_F(StreamFailover, ASynchronousStandbyThatIsPromotedUnderLoadLosesNothing) {
     load.stop();
     ASSERT_TRUE(delivers_all());
     EXPECT_TRUE(tells("event=server_changed"));
+    EXPECT_EQ(count_in_log("event=ghosts"), 0);
     stop_relay();
     expect_promises(load, kMaxUnrecorded);
 }

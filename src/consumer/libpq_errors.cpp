@@ -1,6 +1,5 @@
 #include "consumer/libpq_errors.h"
 
-#include <algorithm>
 #include <array>
 
 #include "core/url.h"
@@ -47,13 +46,6 @@ constexpr std::array kRules{
          "target_session_attrs=read-write"},
 };
 
-std::string one_line(std::string_view message) {
-    std::string out = redact(message);
-    while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-    std::replace(out.begin(), out.end(), '\n', ' ');
-    return out;
-}
-
 }  // namespace
 
 bool succeeded(const PGresult* result) {
@@ -62,7 +54,7 @@ bool succeeded(const PGresult* result) {
 }
 
 ErrorInfo pg_error(std::string_view sqlstate, std::string_view message, const std::string& doing) {
-    const std::string text = doing + ": " + one_line(message);
+    const std::string text = doing + ": " + redacted_line(message);
     if (sqlstate.empty()) {
         return {ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, text};
     }

@@ -157,6 +157,21 @@ std::string redact(std::string_view text) {
     return out;
 }
 
+std::string redacted_line(std::string_view text) {
+    constexpr std::string_view kBlanks = " \n\r\t";
+    std::string line;
+    for (const char c : redact(text)) {
+        const bool blank = kBlanks.find(c) != std::string_view::npos;
+        if (!blank) {
+            line += c;
+        } else if (!line.empty() && line.back() != ' ') {
+            line += ' ';
+        }
+    }
+    if (line.ends_with(' ')) line.pop_back();
+    return line;
+}
+
 bool holds_secret(std::string_view text) {
     return redact(text) != text;
 }

@@ -31,6 +31,9 @@ struct Url {
 /// "***". Whatever prints a URL or an error of a client library prints it through this.
 [[nodiscard]] std::string redact(std::string_view text);
 
+/// What a client library says, in one line: redacted, white space between words a single blank.
+[[nodiscard]] std::string redacted_line(std::string_view text);
+
 /// True when `redact` would change the text: it holds a secret.
 [[nodiscard]] bool holds_secret(std::string_view text);
 

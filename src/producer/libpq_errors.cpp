@@ -1,6 +1,5 @@
 #include "producer/libpq_errors.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -47,13 +46,6 @@ constexpr std::array<StateMeaning, 18> kMeanings{{
     {"57", ErrorCode::kConnectionLost, Advice::kRetryDestination, "Run the transaction again."},
 }};
 
-std::string one_line(std::string_view text) {
-    std::string line;
-    for (const char c : text) line += c == '\n' ? ' ' : c;
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    return line;
-}
-
 std::string_view field(const PGresult* result, int code) {
     const char* text = PQresultErrorField(result, code);
     return text != nullptr ? std::string_view(text) : std::string_view();
@@ -76,11 +68,11 @@ ErrorInfo statement_error(PGconn* connection, const PGresult* result, const std:
         const bool lost = PQstatus(connection) == CONNECTION_BAD;
         return {lost ? ErrorCode::kConnectionLost : ErrorCode::kQueryFailed,
                 lost ? Advice::kRetryDestination : Advice::kStop, state,
-                doing + ": " + redact(one_line(PQerrorMessage(connection)))};
+                doing + ": " + redacted_line(PQerrorMessage(connection))};
     }
-    std::string message = doing + ": " + one_line(field(result, PG_DIAG_MESSAGE_PRIMARY));
+    std::string message = doing + ": " + redacted_line(field(result, PG_DIAG_MESSAGE_PRIMARY));
     const auto hint = field(result, PG_DIAG_MESSAGE_HINT);
-    if (!hint.empty()) message += ". " + one_line(hint);
+    if (!hint.empty()) message += ". " + redacted_line(hint);
     for (const StateMeaning& meaning : kMeanings) {
         if (!state.starts_with(meaning.state)) continue;
         if (!meaning.remedy.empty()) message += ". " + std::string(meaning.remedy);
@@ -90,19 +82,19 @@ ErrorInfo statement_error(PGconn* connection, const PGresult* result, const std:
 }
 
 ErrorInfo connect_error(PGconn* connection, const std::string& url) {
-    const std::string reason = redact(one_line(PQerrorMessage(connection)));
+    const std::string reason = redacted_line(PQerrorMessage(connection));
     const std::string where = "cannot connect to " + redact(url) + ": " + reason;
     if (contains(reason, "authentication failed") || contains(reason, "no password supplied") ||
         contains(reason, "pg_hba.conf")) {
         return {ErrorCode::kAuthFailed, Advice::kStop, "",
-                where + ". Check user, password and pg_hba.conf."};
+                where + "; check user, password and pg_hba.conf"};
     }
     if (contains(reason, "database \"") && contains(reason, "does not exist")) {
         return {ErrorCode::kNoSuchDatabase, Advice::kStop, "",
-                where + ". Create it, or correct the URL."};
+                where + "; create it, or correct the URL"};
     }
     return {ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
-            where + ". Check that the server runs and that host and port are right."};
+            where + "; check that the server runs and that host and port are right"};
 }
 
 }  // namespace outbox::producer

@@ -44,6 +44,12 @@ TEST(Redact, HidesPasswordsOfUrlsAndOfConnectionStrings) {
     EXPECT_EQ(redact("sasl.oauthbearer.client.secret=x y"), "sasl.oauthbearer.client.secret=*** y");
 }
 
+TEST(RedactedLine, IsOneLineWithoutSecrets) {
+    EXPECT_EQ(redacted_line("refused\n\tIs it there,\r\n  password=s3cret ?\n"),
+              "refused Is it there, password=*** ?");
+    EXPECT_EQ(redacted_line(" \n"), "");
+}
+
 TEST(Redact, HidesTheWholePasswordThatHoldsSeparators) {
     EXPECT_EQ(redact("postgresql://app:p/w@x@db/shop"), "postgresql://app:***@db/shop");
 }

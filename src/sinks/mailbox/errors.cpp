@@ -55,16 +55,10 @@ constexpr std::array kPostgresRules{
                  "target_session_attrs=read-write"},
 };
 
-std::string one_line(std::string_view message) {
-    std::string out = redact(message);
-    while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-    std::replace(out.begin(), out.end(), '\n', ' ');
-    return out;
-}
-
 ErrorInfo make(ErrorCode code, Advice advice, std::string backend_code, std::string_view message,
                std::string_view remedy) {
-    return {code, advice, std::move(backend_code), one_line(message) + "; " + std::string(remedy)};
+    return {code, advice, std::move(backend_code),
+            redacted_line(message) + "; " + std::string(remedy)};
 }
 
 }  // namespace

@@ -79,10 +79,8 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     if (message.find("invalid ") != std::string::npos && PQsocket(connection) < 0) {
         return url_error(message);
     }
-    std::string reason = redact(message);
-    while (!reason.empty() && reason.back() == '\n') reason.pop_back();
-    for (char& c : reason) c = c == '\n' || c == '\t' ? ' ' : c;
-    if (timed_out) reason = "no answer within " + std::to_string(timeout_s) + " s";
+    const std::string reason =
+        timed_out ? "no answer within " + std::to_string(timeout_s) + " s" : redacted_line(message);
     return {ErrorCode::kConnectFailed,
             Advice::kRetryDestination,
             {},

@@ -66,13 +66,6 @@ std::string fill_in(std::string_view text, const ErrorContext& context) {
     return out;
 }
 
-std::string one_line(std::string_view message) {
-    std::string out = redact(message);
-    while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-    std::replace(out.begin(), out.end(), '\n', ' ');
-    return out;
-}
-
 }  // namespace
 
 ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
@@ -81,12 +74,12 @@ ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
         return {ErrorCode::kConnectionLost,
                 kDestination,
                 {},
-                "the connection to PostgreSQL at " + context.host + " broke: " + one_line(message) +
-                    "; it is made again"};
+                "the connection to PostgreSQL at " + context.host +
+                    " broke: " + redacted_line(message) + "; it is made again"};
     }
     const auto rule = std::find_if(kRules.begin(), kRules.end(),
                                    [&](const Rule& r) { return sqlstate.starts_with(r.state); });
-    ErrorInfo error{ErrorCode::kQueryFailed, kStop, std::string(sqlstate), one_line(message)};
+    ErrorInfo error{ErrorCode::kQueryFailed, kStop, std::string(sqlstate), redacted_line(message)};
     if (rule == kRules.end()) return error;
     error.code = rule->code;
     error.advice = rule->advice;

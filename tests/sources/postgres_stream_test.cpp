@@ -7,6 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "sources/postgres/pgoutput.h"
+#include "sources/postgres/replication.h"
 #include "tests/sources/stream_support.h"
 
 namespace outbox::test {
@@ -25,6 +27,41 @@ TEST_F(Stream, ServesARouteThatHasCaughtUp) {
     pg_.exec(insert("3"));
     EXPECT_THAT(route.next(2), ElementsAre("2", "3"));
     EXPECT_EQ(slots(), "1");
+}
+
+// The server would tell of each flush of its log, whatever it brings.
+TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
+    auto stream = value_of(postgres::ReplicationStream::open(url_, 5));
+    postgres::Wakeup wakeup;
+    const auto slot =
+        value_of(stream.create_slot("outbox_of_this_test", wakeup, [] { return false; }));
+    require(stream.start(slot, "outbox"));
+    int keepalives = 0;
+    const auto server_has_sent = [&](postgres::Lsn place) {
+        return eventually(20s, "the server has sent all", [&] {
+            require(stream.confirm(slot.start, true));
+            require(stream.wait(wakeup, 50ms));
+            postgres::Lsn sent = 0;
+            std::string_view bytes;
+            Status status;
+            while (stream.next(bytes, status) == postgres::ReplicationStream::Next::kMessage) {
+                postgres::pgoutput::Envelope envelope;
+                require(postgres::pgoutput::parse_envelope(bytes, envelope));
+                if (!envelope.keepalive) continue;
+                ++keepalives;
+                sent = envelope.end_lsn;
+            }
+            require(status);
+            return sent >= place;
+        });
+    };
+    ASSERT_TRUE(server_has_sent(slot.start));
+    pg_.exec("CREATE TABLE others (n int)");
+    keepalives = 0;
+    for (int i = 0; i < 300; ++i) pg_.exec("INSERT INTO others VALUES (1)");
+    const auto end = postgres::pgoutput::parse_lsn(pg_.value("SELECT pg_current_wal_flush_lsn()"));
+    ASSERT_TRUE(server_has_sent(end.value()));
+    EXPECT_LT(keepalives, 30);
 }
 
 TEST_F(Stream, EndsWithItsLastReader) {

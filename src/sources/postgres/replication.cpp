@@ -24,6 +24,12 @@ constexpr const char* kSession =
 constexpr std::chrono::milliseconds kLongWait{1000};
 constexpr std::chrono::seconds kAnswerWait{10};
 
+std::int64_t wall_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
 ErrorInfo unexpected(const char* what) {
     return {ErrorCode::kQueryFailed,
             Advice::kRetryDestination,
@@ -159,10 +165,12 @@ Status ReplicationStream::wait(Wakeup& wakeup, std::chrono::milliseconds max_wai
     return {};
 }
 
-Status ReplicationStream::send(std::string_view message) {
-    if (PQputCopyData(connection_.handle(), message.data(), static_cast<int>(message.size())) !=
-            1 ||
-        PQflush(connection_.handle()) < 0) {
+Status ReplicationStream::confirm(Lsn read, bool request_reply) {
+    const auto update =
+        pgoutput::status_update(read + kWrittenAhead, read, read, wall_us(), request_reply);
+    PGconn* const server = connection_.handle();
+    if (PQputCopyData(server, update.data(), static_cast<int>(update.size())) != 1 ||
+        PQflush(server) < 0) {
         return connection_.error_of(nullptr);
     }
     return {};

@@ -82,8 +82,13 @@ class ReplicationStream {
     /// Waits until something comes, `wakeup` rings or the time is over.
     Status wait(Wakeup& wakeup, std::chrono::milliseconds max_wait);
 
-    /// Sends one CopyData message.
-    Status send(std::string_view message);
+    /// Tells the server that nothing before `read` needs to be kept for this stream;
+    /// `request_reply`: and asks whether it lives. In `pg_stat_replication` the stream's
+    /// `write_lsn` is `kWrittenAhead` ahead from then on: the server sends a keepalive at each
+    /// flush of the log, and another before it sleeps, to whoever has not written all that it has
+    /// sent.
+    Status confirm(Lsn read, bool request_reply);
+    static constexpr Lsn kWrittenAhead = Lsn{1} << 30U;
 
     [[nodiscard]] int server_version() const { return connection_.server_version(); }
 

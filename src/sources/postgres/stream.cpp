@@ -22,12 +22,6 @@ constexpr std::chrono::milliseconds kStalledAfter{1'000};
 constexpr std::chrono::milliseconds kSilenceMax{10'000};  // and then it does not
 constexpr std::chrono::seconds kGoodAfter{1};  // a stream of this age forgives earlier failures
 
-std::int64_t wall_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-}
-
 std::uint32_t number_at(std::string_view message, std::size_t at) {
     if (message.size() < at + 4) return 0;
     std::uint32_t number = 0;
@@ -269,9 +263,7 @@ void StreamHub::hand_out(Portion& portion) {
 // What was read needs not be kept for us: the table has it, too.
 Status StreamHub::confirm(ReplicationStream& stream, bool request_reply) {
     confirmed_ = Clock::now();
-    const Lsn read = received();
-    const auto update = pgoutput::status_update(read, read, read, wall_us(), request_reply);
-    return stream.send({update.data(), update.size()});
+    return stream.confirm(received(), request_reply);
 }
 
 void StreamHub::end_stream(const Status& why) {

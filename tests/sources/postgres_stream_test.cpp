@@ -62,6 +62,27 @@ TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
     const auto end = postgres::pgoutput::parse_lsn(pg_.value("SELECT pg_current_wal_flush_lsn()"));
     ASSERT_TRUE(server_has_sent(end.value()));
     EXPECT_LT(keepalives, 30);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM pg_stat_replication WHERE flush_lsn > sent_lsn OR "
+                         "replay_lsn > sent_lsn"),
+              0);
+}
+
+// The server's own question would come after five seconds, the stream's after half a second of
+// silence.
+TEST_F(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec(insert("0"));
+    const std::string confirmed =
+        "SELECT count(*) FROM pg_replication_slots WHERE active AND "
+        "confirmed_flush_lsn >= '" +
+        pg_.value("SELECT pg_current_wal_flush_lsn()") + "'";
+    int more = 0;
+    while (more < 60 && pg_.number(confirmed) == 0) {
+        std::this_thread::sleep_for(50ms);
+        pg_.exec(insert(std::to_string(++more)));
+    }
+    EXPECT_LT(more, 60);
 }
 
 TEST_F(Stream, EndsWithItsLastReader) {

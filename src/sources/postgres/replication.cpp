@@ -24,6 +24,11 @@ constexpr const char* kSession =
 constexpr std::chrono::milliseconds kLongWait{1000};
 constexpr std::chrono::seconds kAnswerWait{10};
 
+// How far ahead of what was read write_lsn is reported: to a client that has not written all that
+// it was sent, a logical WAL sender sends two keepalives for each flush of the log. Nobody else
+// looks at what a client that is no standby has written.
+constexpr Lsn kWrittenAhead = Lsn{1} << 30U;
+
 std::int64_t wall_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(
                std::chrono::system_clock::now().time_since_epoch())

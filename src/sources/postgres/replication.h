@@ -83,12 +83,9 @@ class ReplicationStream {
     Status wait(Wakeup& wakeup, std::chrono::milliseconds max_wait);
 
     /// Tells the server that nothing before `read` needs to be kept for this stream;
-    /// `request_reply`: and asks whether it lives. In `pg_stat_replication` the stream's
-    /// `write_lsn` is `kWrittenAhead` ahead from then on: the server sends a keepalive at each
-    /// flush of the log, and another before it sleeps, to whoever has not written all that it has
-    /// sent.
+    /// `request_reply`: and asks whether it lives. From then on the server sends no keepalive of
+    /// its own accord at each flush of its log, and shows the stream's write_lsn ahead of `read`.
     Status confirm(Lsn read, bool request_reply);
-    static constexpr Lsn kWrittenAhead = Lsn{1} << 30U;
 
     [[nodiscard]] int server_version() const { return connection_.server_version(); }
 

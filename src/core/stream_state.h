@@ -22,7 +22,8 @@ class StreamState {
     /// without.
     static constexpr std::int64_t kHolesEveryUs = 1'000'000;
     static constexpr std::int64_t kNetEveryUs = 30'000'000;
-    /// And while the stream stands still, as it does when the server decodes a large transaction.
+    /// And while the stream stands still, as it does when the server decodes a large transaction:
+    /// at once where the last read left something.
     static constexpr std::int64_t kStalledEveryUs = 100'000;
 
     enum class Path : std::uint8_t { kTable, kStream };
@@ -31,6 +32,7 @@ class StreamState {
     /// The table was read. `complete`: nothing is left in it that was not returned.
     void table_read(std::int64_t now_us, bool complete) {
         read_us_ = now_us;
+        complete_ = complete;
         if (!complete) {
             caught_up_us_ = kNot;
         } else if (caught_up_us_ == kNot) {
@@ -40,7 +42,7 @@ class StreamState {
 
     /// The table has to be read now.
     [[nodiscard]] bool table_due(std::int64_t now_us, bool holes, bool stalled) const {
-        if (path_ == Path::kTable) return true;
+        if (path_ == Path::kTable || (stalled && !complete_)) return true;
         return now_us - read_us_ >=
                (stalled ? kStalledEveryUs : (holes ? kHolesEveryUs : kNetEveryUs));
     }
@@ -55,6 +57,7 @@ class StreamState {
         path_ = Path::kStream;
         joined_us_ = now_us;
         read_us_ = now_us;
+        complete_ = true;
     }
 
     enum class Why : std::uint8_t {
@@ -77,6 +80,7 @@ class StreamState {
     std::int64_t patience_us_ = kCaughtUpUs;
     std::int64_t joined_us_ = 0;
     std::int64_t read_us_ = 0;
+    bool complete_ = false;
 };
 
 }  // namespace outbox::core

@@ -41,6 +41,9 @@ TEST(StreamState, ReadsTheTableOnTheStreamOnlyForHolesAStandstillAndAsANet) {
     EXPECT_TRUE(state.table_due(StreamState::kHolesEveryUs, true, false));
     EXPECT_TRUE(state.table_due(StreamState::kStalledEveryUs, false, true));
     EXPECT_TRUE(state.table_due(StreamState::kNetEveryUs, false, false));
+    state.table_read(StreamState::kNetEveryUs, false);
+    EXPECT_TRUE(state.table_due(StreamState::kNetEveryUs + 1, false, true));
+    EXPECT_FALSE(state.table_due(StreamState::kNetEveryUs + 1, false, false));
     state.table_read(StreamState::kNetEveryUs, true);
     EXPECT_FALSE(state.table_due(StreamState::kNetEveryUs + 1, true, true));
 }

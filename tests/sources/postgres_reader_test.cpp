@@ -48,6 +48,34 @@ std::size_t resident_bytes() {
     return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
+    pg_.exec(
+        "DROP VIEW outbox_status; "
+        "ALTER TABLE outbox_events DROP CONSTRAINT outbox_payload_size");
+    Relay relay(config());
+    const auto read = [&] {
+        std::vector<std::string> payloads;
+        for (const spi::EventView& event : relay.read()) {
+            payloads.push_back(std::string(event.key) + std::string(event.payload));
+        }
+        return payloads;
+    };
+    const auto insert = [&] {
+        pg_.exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '{\"a\": 1}')");
+    };
+    insert();
+    EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
+    for (const char* change : {"key TYPE varchar(100)", "payload TYPE json", "payload TYPE text",
+                               "payload TYPE jsonb "
+                               "USING payload::jsonb",
+                               "occurred_at TYPE timestamp"}) {
+        SCOPED_TRACE(change);
+        pg_.exec(std::string("ALTER TABLE outbox_events ALTER ") + change);
+        insert();
+        EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
+    }
+}
+
 TEST_F(NativeTable, ReadsLargeRowsWithinTheLimitOfBytes) {
     pg_.exec(
         "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(repeat(md5(n::text), "

@@ -175,6 +175,8 @@ TEST_F(StreamBadInput, AMessageThatIsDamagedOnItsWayIsToldAndItsEventComesFromTh
         {"bytes behind its end", [](std::string& insert) { insert += "more"; }},
         {"too many columns", [](std::string& insert) { insert[6] = '\x7f'; }},
         {"a length beyond its end", [](std::string& insert) { insert[9] = '\x7f'; }},
+        {"cut before its table", [](std::string& insert) { insert.resize(3); }},
+        {"another kind of message", [](std::string& insert) { insert[0] = '?'; }},
         {"another kind of row", [](std::string& insert) { insert[5] = 'K'; }},
     };
     int emitted = 0;

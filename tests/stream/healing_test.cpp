@@ -196,6 +196,24 @@ TEST_F(StreamHealing, TheSlotOfARelayThatHangsIsGoneAfterTheSendersTimeout) {
     expect_promises(load, kMaxUnrecorded);
 }
 
+// The slot is made after that; wal_sender_timeout does not count before the stream begins.
+TEST_F(StreamHealing, TheSlotOfARelayThatHangsWhileItJoinsIsGone) {
+    use(shared_postgres());
+    Pg open(url_);
+    open.exec("BEGIN; SELECT pg_current_xact_id()");
+    start();
+    ASSERT_TRUE(eventually(kDeadline, "a slot is being made", [&] { return slots() == 1; }));
+    relay().kill(SIGSTOP);
+    open.exec("COMMIT");
+    EXPECT_TRUE(eventually(kDeadline, "the slot is gone", [&] { return slots() == 0; }));
+    relay().kill(SIGCONT);
+    EXPECT_TRUE(joins());
+    emit(1, 10);
+    ASSERT_TRUE(delivers_all());
+    stop_relay();
+    expect_numbers(10, 0);
+}
+
 TEST_F(StreamHealing, ATableWhosePositionsBeginAnewStopsTheRelayWithTheRemedy) {
     use(shared_postgres());
     start();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <thread>
 
 namespace outbox::postgres {
@@ -29,18 +28,6 @@ std::string array_literal(std::span<const std::int64_t> values) {
         out += std::to_string(value);
     }
     return out + "}'";
-}
-
-// Of `positions` those that are not among the events of `batch` from `first` on.
-std::vector<spi::Position> not_in(const spi::EventBatch& batch, std::size_t first,
-                                  std::span<const spi::Position> positions) {
-    std::set<spi::Position> found;
-    for (std::size_t i = first; i < batch.size(); ++i) found.insert(batch.events()[i].position);
-    std::vector<spi::Position> out;
-    for (const spi::Position position : positions) {
-        if (!found.contains(position)) out.push_back(position);
-    }
-    return out;
 }
 
 }  // namespace
@@ -78,7 +65,6 @@ std::string PositionReader::rows_sql(const std::string& mark, const std::string&
 
 Status PositionReader::prepare(Connection& connection) {
     mark_.forget_writers();
-    absence_.forget_writers();
     identity_.reached(top_);
     if (Status same = identity_.check(connection); !same.ok()) return same;
     const std::string position = "t." + quote_identifier(table_.position);
@@ -323,39 +309,6 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
     out.events().resize(events_before);
     session_.drop();
     return status;
-}
-
-Status PositionReader::fetch_streamed(std::span<const spi::Position> positions,
-                                      spi::EventBatch& out) {
-    const std::size_t events_before = out.size();
-    if (Status status = fetch(positions, out); !status.ok()) return status;
-    if (out.size() - events_before == positions.size()) return {};
-    if (!std::equal(positions.begin(), positions.end(), looked_for_.begin(), looked_for_.end())) {
-        looked_for_.assign(positions.begin(), positions.end());
-        absence_ = core::Absence();
-        gone_.clear();
-    }
-    std::vector<spi::Position> missing = not_in(out, events_before, positions);
-    std::erase_if(missing, [this](spi::Position p) { return gone_.contains(p); });
-    absence_.add(missing);
-    // A second look, with the writers known, is proof where none is at work.
-    out.events().resize(events_before);
-    const Result<Connection*> connection = session_.get();
-    if (!connection.ok()) return connection.status();
-    const auto writers = writers_.ask(**connection);
-    if (!writers.ok()) return writers.status();
-    absence_.writers_now(*writers);
-    if (Status status = fetch(positions, out); !status.ok()) return status;
-    std::vector<spi::Position> found;
-    for (std::size_t i = events_before; i < out.size(); ++i) {
-        found.push_back(out.events()[i].position);
-    }
-    for (const spi::Position position : absence_.looked(found)) gone_.insert(position);
-    if (absence_.empty()) return {};
-    out.events().resize(events_before);
-    return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
-            "position " + std::to_string(absence_.positions().front()) + " of " + table_.sql +
-                " is not visible yet: its commit may wait for a standby; it is tried again"};
 }
 
 void PositionReader::rewind() {

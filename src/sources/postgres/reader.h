@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <set>
 #include <string>
 #include <vector>
 
 #include <outbox/spi/source.h>
 
-#include "core/absence.h"
 #include "core/ledger.h"
 #include "core/read_mark.h"
 #include "sources/postgres/config.h"
@@ -38,10 +36,6 @@ class PositionReader final : public spi::Reader {
     /// left unread. It may be older than the last read and so proves nothing about holes.
     Status read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
                          spi::EventBatch& out, bool& complete);
-
-    /// Like `fetch`, of rows that the stream may have brought: one that is missing may not be
-    /// visible yet, which is an error until it is there or proved gone.
-    Status fetch_streamed(std::span<const spi::Position> positions, spi::EventBatch& out);
 
     /// The last read left nothing.
     [[nodiscard]] bool at_end() const { return at_end_; }
@@ -82,10 +76,7 @@ class PositionReader final : public spi::Reader {
     const RowLayout layout_;
     Session session_;
     core::ReadMark mark_;
-    core::Absence absence_;  // of rows that `fetch_streamed` misses
-    std::vector<spi::Position> looked_for_;
-    std::set<spi::Position> gone_;  // of those, the ones that never will be there
-    core::Ledger closed_;           // the newest closed holes, for the look below the mark
+    core::Ledger closed_;  // the newest closed holes, for the look below the mark
     RowSize row_size_;
     bool full_ = false;    // the last statement returned all that it might
     bool at_end_ = false;  // and this one did not: nothing is left

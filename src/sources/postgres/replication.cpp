@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kSession =
     "SET wal_sender_timeout = '10s'; SET client_connection_check_interval = '2s'; SET "
     "statement_timeout = 0; SET lock_timeout = 0; "
-    "SET idle_in_transaction_session_timeout = 0";
+    // From the slot to its start its snapshot is open, and wal_sender_timeout does not count yet.
+    "SET idle_in_transaction_session_timeout = '10s'";
 
 constexpr std::chrono::milliseconds kLongWait{1000};
 constexpr std::chrono::seconds kAnswerWait{10};
@@ -145,7 +146,11 @@ Status ReplicationStream::start(const Slot& slot, const std::string& publication
 
 ReplicationStream::Next ReplicationStream::next(std::string_view& message, Status& status) {
     char* bytes = nullptr;
-    const int size = PQgetCopyData(connection_.handle(), &bytes, 1);
+    int size = PQgetCopyData(connection_.handle(), &bytes, 1);
+    // One fill of libpq's buffer, or with TLS one message of the server, is not all there is.
+    if (size == 0 && PQconsumeInput(connection_.handle()) != 0) {
+        size = PQgetCopyData(connection_.handle(), &bytes, 1);
+    }
     message_.reset(bytes);
     if (size > 0) {
         message = {bytes, static_cast<std::size_t>(size)};

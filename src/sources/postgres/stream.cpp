@@ -22,23 +22,14 @@ constexpr std::chrono::milliseconds kStalledAfter{1'000};
 constexpr std::chrono::milliseconds kSilenceMax{10'000};  // and then it does not
 constexpr std::chrono::seconds kGoodAfter{1};  // a stream of this age forgives earlier failures
 
-std::uint32_t number_at(std::string_view message, std::size_t at) {
-    if (message.size() < at + 4) return 0;
-    std::uint32_t number = 0;
-    for (std::size_t i = at; i < at + 4; ++i) {
-        number = (number << 8U) | static_cast<unsigned char>(message[i]);
-    }
-    return number;
-}
+constexpr std::size_t kWithOid = 1 + 4;
 
-// The oid that an Insert, a Relation and a Type begin with.
+// The oid that an Insert, a Relation and a Type begin with; of at least `kWithOid` bytes.
 std::uint32_t oid_of(std::string_view message) {
-    return number_at(message, 1);
-}
-
-// Of a Begin: behind the LSN and the time of the commit.
-std::uint32_t xid_of(std::string_view message) {
-    return number_at(message, 1 + 8 + 8);
+    std::uint32_t oid = 0;
+    for (const char byte : message.substr(1, 4))
+        oid = (oid << 8U) | static_cast<unsigned char>(byte);
+    return oid;
 }
 
 }  // namespace
@@ -196,26 +187,26 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
         return envelope.reply_requested ? confirm(stream, false) : Status();
     }
     const std::string_view message = envelope.message;
-    if (message.empty()) return {};
-    switch (message.front()) {
-        case 'B':
-            xid_ = xid_of(message);
-            break;
-        case 'R':
-        case 'Y':
-            fresh_.messages.add(message);
-            fresh_.descriptions.emplace_back(message);
-            break;
-        case 'I':
-            // Another table of the publication costs the routes nothing.
-            if (oid_of(message) != table_oid_) break;
-            fresh_.messages.add(message);
-            if (fresh_.xids.empty() || fresh_.xids.back() != xid_) fresh_.xids.push_back(xid_);
-            break;
-        default:
-            break;
+    if (message.starts_with('I') && message.size() >= kWithOid) {
+        take_insert(message);
+        return {};
+    }
+    if (Status status = pgoutput::parse_message(message, parsed_); !status.ok()) return status;
+    if (parsed_.kind == pgoutput::Kind::kBegin) {
+        xid_ = parsed_.xid;
+    } else if (parsed_.kind == pgoutput::Kind::kRelation || parsed_.kind == pgoutput::Kind::kType) {
+        fresh_.messages.add(message);
+        fresh_.descriptions.emplace_back(message);
     }
     return {};
+}
+
+// The routes decode it.
+void StreamHub::take_insert(std::string_view message) {
+    // Another table of the publication costs them nothing.
+    if (oid_of(message) != table_oid_) return;
+    fresh_.messages.add(message);
+    if (fresh_.xids.empty() || fresh_.xids.back() != xid_) fresh_.xids.push_back(xid_);
 }
 
 // One portion after the other, so that what is asked for does not grow while it is waited for.

@@ -160,6 +160,7 @@ class StreamHub {
                 Visibility& visibility);
     Status drain(ReplicationStream& stream, bool& any);
     Status take_message(ReplicationStream& stream, std::string_view bytes);
+    void take_insert(std::string_view message);
     Status hand_out_what_is_visible(Visibility& visibility);
     void hand_out(Portion& portion);
     Status confirm(ReplicationStream& stream, bool request_reply);
@@ -209,6 +210,7 @@ class StreamHub {
 
     // Of the stream's thread.
     std::uint32_t table_oid_ = 0;
+    pgoutput::Message parsed_;
     std::uint32_t xid_ = 0;  // of the transaction that is being read
     Portion fresh_;          // read
     Portion held_;           // read before, and not all visible yet

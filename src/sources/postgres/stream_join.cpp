@@ -9,6 +9,8 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswer{3'000};  // for routes to read in an offered snapshot
+// A stream that begins does not wait longer for the others once a route is on it: they join later.
+constexpr std::chrono::milliseconds kOthersAnswer{500};
 
 }  // namespace
 
@@ -129,22 +131,29 @@ bool StreamHub::offer_to_routes(const ReplicationStream::Slot& slot,
     for (Subscription* subscription : subscriptions_) {
         subscription->offered_ = subscription->state_ == State::kJoining;
     }
-    changed_.wait_for(lock, kAnswer, [&] {
+    const auto answered = [&] {
         return stop_ || end_admission_ ||
                std::none_of(subscriptions_.begin(), subscriptions_.end(),
                             [](const Subscription* s) { return s->offered_; });
-    });
+    };
+    const auto one_is_on = [&] {
+        return std::any_of(subscriptions_.begin(), subscriptions_.end(),
+                           [](const Subscription* s) { return s->state_ == State::kOn; });
+    };
+    const bool begins = !one_is_on();
+    changed_.wait_for(lock, kAnswer, [&] { return answered() || (begins && one_is_on()); });
+    if (begins) changed_.wait_for(lock, kOthersAnswer, answered);
     end_joining();
-    const bool joined = std::any_of(subscriptions_.begin(), subscriptions_.end(),
-                                    [](const Subscription* s) { return s->state_ == State::kOn; });
-    if (joined) reason_.clear();
-    return joined;
+    if (one_is_on()) reason_.clear();
+    return one_is_on();
 }
 
-// With the mutex held.
+// With the mutex held. Who has not answered reads nothing now, and wants the stream again when it
+// does: until then no slot is made for it.
 void StreamHub::end_joining() {
     offer_.reset();
     for (Subscription* subscription : subscriptions_) {
+        if (subscription->offered_) subscription->wants_ = false;
         subscription->offered_ = false;
         if (subscription->state_ != State::kJoining) continue;
         subscription->state_ = State::kOff;

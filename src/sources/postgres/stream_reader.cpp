@@ -8,6 +8,10 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::chrono::seconds kLookEvery{5};
+// A stream that stays behind by more, for so long, is slower than the writers: the next one begins
+// where they are.
+constexpr std::int64_t kMaxLagBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kMaxLagUs = 3'000'000;
 
 std::int64_t now_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -74,6 +78,7 @@ void StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& li
         decoder_.emplace(*stream_table_);
         looked_ = std::chrono::steady_clock::now();
         state_.joined(now_us());
+        in_time_us_ = now_us();
         tell("stream", {});
     } else if (status.ok() && !complete) {
         state_.left(now_us(), Why::kBehind);
@@ -100,6 +105,12 @@ void StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& o
     const Lsn end = identity_.log_end();
     const Lsn received = hub_.received();
     lag_bytes_ = end > received ? static_cast<std::int64_t>(end - received) : 0;
+    if (lag_bytes_ <= kMaxLagBytes) in_time_us_ = now_us();
+    if (now_us() - in_time_us_ >= kMaxLagUs) {
+        leave(Why::kBehind, "the stream is slower than the writers, " +
+                                std::to_string(lag_bytes_ >> 20) + " MiB behind");
+        return;
+    }
     while (out.size() < limits.max_events && out.bytes() < limits.max_bytes) {
         if (queue_.empty()) {
             switch (subscription_.take(queue_)) {
@@ -150,10 +161,6 @@ void StreamReader::leave(Why why, std::string reason) {
     lag_bytes_ = 0;
     state_.left(now_us(), why);
     tell("polling", std::move(reason));
-}
-
-Status StreamReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
-    return table_.fetch_streamed(positions, out);
 }
 
 void StreamReader::rewind() {

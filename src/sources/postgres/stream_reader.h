@@ -24,7 +24,9 @@ class StreamReader final : public spi::Reader {
                  StreamHub& hub);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
-    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override {
+        return table_.fetch(positions, out);
+    }
     void forget(std::span<const spi::Position> positions) override { table_.forget(positions); }
     void rewind() override;
     Waited wait(std::chrono::milliseconds max_wait) override;
@@ -57,6 +59,7 @@ class StreamReader final : public spi::Reader {
     std::optional<RowDecoder> decoder_;                // of the stream that was joined
     std::uint64_t endings_;                            // of the stream that have been told
     std::int64_t lag_bytes_ = 0;
+    std::int64_t in_time_us_ = 0;  // when it was last known to be less than the limit
     spi::ReadPath path_;
     bool path_is_new_ = false;
 };

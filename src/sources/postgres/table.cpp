@@ -15,10 +15,6 @@ bool is_time(const std::string& type) {
     return type == "timestamptz" || type == "timestamp" || type == "date";
 }
 
-bool is_text(const std::string& type) {
-    return type == "text" || type == "varchar";
-}
-
 ErrorInfo shape_error(std::string message) {
     return {ErrorCode::kTableShape, Advice::kStop, {}, std::move(message)};
 }
@@ -116,26 +112,27 @@ void settle_order(Table& table) {
                         proves_holes(table.catalog.at(table.position));
 }
 
+// Cast also where the type is the one that is wanted: it may be changed while the relay runs.
+std::string cast(const Table& table, const std::string& field, const std::string& type) {
+    return (table.has(field) ? table.quoted(field) : "NULL") + "::" + type;
+}
+
 std::string text_of(const Table& table, const std::string& field) {
-    if (!table.has(field)) return "NULL::text";
-    const std::string column = table.quoted(field);
-    return is_text(table.find(field)->type) ? column : column + "::text";
+    return cast(table, field, "text");
 }
 
 std::string time_of(const Table& table, const std::string& field) {
-    if (!table.has(field)) return "NULL::timestamptz";
-    return table.find(field)->type == "timestamptz" ? table.quoted(field)
-                                                    : table.quoted(field) + "::timestamptz";
+    return cast(table, field, "timestamptz");
 }
 
 std::string id_of(const Table& table) {
-    return table.uuid_id ? table.quoted("id") : text_of(table, "id");
+    return cast(table, "id", table.uuid_id ? "uuid" : "text");
 }
 
 std::string payload_of(const Table& table, const std::string& field) {
     if (!table.has(field)) return "NULL::text";
     const std::string& type = table.find(field)->type;
-    return type == "jsonb" || type == "bytea" ? table.quoted(field) : text_of(table, field);
+    return cast(table, field, type == "jsonb" || type == "bytea" ? type : "text");
 }
 
 std::string metadata_of(const Table& table) {

@@ -426,6 +426,7 @@ void Pipeline::report() {
     stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
     stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
     stats.stream_lag_bytes.store(deps_.reader.lag_bytes(), kRelaxed);
+    stats.stream_kept_bytes.store(deps_.reader.kept_bytes(), kRelaxed);
 }
 
 void Pipeline::note_path() {

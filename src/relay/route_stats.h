@@ -61,6 +61,7 @@ struct RouteStats {
     std::atomic<std::uint64_t> stream_joins{0};  ///< Times that began,
     std::atomic<std::uint64_t> stream_falls{0};  ///< and ended while the route went on.
     std::atomic<std::int64_t> stream_lag_bytes{0};
+    std::atomic<std::int64_t> stream_kept_bytes{0};
     LatencyHistogram latency;
 
     void error(const ErrorInfo& info) {

@@ -45,6 +45,8 @@ constexpr std::array kMetrics{
                "Times a route went from the stream back to polling."},
     MetricSpec{"outbox_stream_lag_bytes", "gauge", "route",
                "Bytes of the database's log that were written and not read yet."},
+    MetricSpec{"outbox_stream_kept_bytes", "gauge", "route",
+               "Bytes of its log that the database keeps for the stream; at 4 GiB it is left."},
 };
 
 class Page {
@@ -128,6 +130,7 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
     page.counter("outbox_stream_joins_total", number(stats.stream_joins), labels);
     page.counter("outbox_stream_falls_back_total", number(stats.stream_falls), labels);
     page.gauge("outbox_stream_lag_bytes", number(stats.stream_lag_bytes), labels);
+    page.gauge("outbox_stream_kept_bytes", number(stats.stream_kept_bytes), labels);
     for (std::size_t i = 0; i < stats.errors.size(); ++i) {
         const double count = number(stats.errors.at(i));
         if (count == 0) continue;

@@ -42,6 +42,7 @@ TEST(Metrics, TellWhereARouteReadsAndHowOftenThatChanged) {
     stats.set_path({"polling", "no slot is free"});
     stats.set_path({"stream", ""});
     stats.stream_lag_bytes = 4096;
+    stats.stream_kept_bytes = 8192;
     MetricsSnapshot snapshot;
     snapshot.source = "t";
     snapshot.routes.push_back({"r", &stats});
@@ -53,6 +54,7 @@ TEST(Metrics, TellWhereARouteReadsAndHowOftenThatChanged) {
     EXPECT_THAT(page, HasSubstr(line("outbox_stream_joins_total", 2)));
     EXPECT_THAT(page, HasSubstr(line("outbox_stream_falls_back_total", 1)));
     EXPECT_THAT(page, HasSubstr(line("outbox_stream_lag_bytes", 4096)));
+    EXPECT_THAT(page, HasSubstr(line("outbox_stream_kept_bytes", 8192)));
     stats.begin_path();  // a new term, which fell back from nothing
     page = render_metrics(snapshot);
     EXPECT_THAT(page, HasSubstr(line("outbox_stream", 0)));

@@ -114,6 +114,43 @@ TEST_F(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
     EXPECT_TRUE(route.joins());
 }
 
+// By a transaction that stays open, while there is a stream and while one is being made.
+TEST_F(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
+    postgres::PostgresSourceConfig config = this->config();
+    config.max_kept_log = 64 << 20;
+    const auto source = value_of(postgres::make_postgres_source(config));
+    const auto write_more = [&] {
+        for (int segment = 0; segment < 6; ++segment) {
+            pg_.exec("SELECT pg_logical_emit_message(false, 'of this test', '')");
+            pg_.exec("SELECT pg_switch_wal()");
+        }
+    };
+    const auto slot = [&] {
+        return pg_.value(
+            "SELECT coalesce(max(slot_name), '') FROM pg_replication_slots WHERE "
+            "database = current_database()");
+    };
+    Route route(*source);
+    ASSERT_TRUE(route.joins());
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    write_more();
+    EXPECT_TRUE(eventually(20s, "the stream is left", [&] {
+        static_cast<void>(route.read());
+        return route.reason().find("of its log for the stream") != std::string::npos;
+    }));
+    std::string waits;
+    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
+        static_cast<void>(route.read());
+        return !(waits = slot()).empty();
+    }));
+    EXPECT_EQ(route.path(), "polling");
+    write_more();
+    EXPECT_TRUE(eventually(20s, "it is given up", [&] { return slot() != waits; }));
+    other.exec("COMMIT");
+    EXPECT_TRUE(route.joins());
+}
+
 // A route whose destination is away reads nothing.
 TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
     Route route(source());

@@ -69,6 +69,8 @@ class Reader {
     /// Bytes of the database's log that were written and not read yet, at most some seconds ago; 0
     /// while events do not come from it.
     [[nodiscard]] virtual std::int64_t lag_bytes() const { return 0; }
+    /// Bytes of its log that the database keeps for these events to come from it.
+    [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
 };
 
 /// A failing event's state, kept so that a restarted relay goes on where it was.

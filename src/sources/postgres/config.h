@@ -32,6 +32,9 @@ struct PostgresSourceConfig {
     /// Make the side tables that are missing.
     bool make_side_tables = true;
     Mode mode = Mode::kAuto;
+    /// Bytes of its log that the server may keep for the stream before it is left. A server keeps
+    /// what it writes in half a minute, whoever reads its log.
+    std::int64_t max_kept_log = std::int64_t{4} << 30;
 };
 
 }  // namespace outbox::postgres

@@ -107,20 +107,30 @@ Status StreamHub::serve() {
     if (!connection.ok()) return connection.status();
     const auto table = describe_table(*connection);
     if (!table.ok()) return table.status();
-    Visibility visibility(*std::move(connection));
+    Visibility visibility(*connection);
+    KeptLog kept(*connection, slot_prefix(), config_.max_kept_log);
     table_oid_ = (*table)->oid;
     begin_joining();
     ReplicationStream::Slot slot;
-    Result<ReplicationStream> stream = open_stream(slot, wakeup_, [this] { return stopping(); });
+    Status keeps;
+    Result<ReplicationStream> stream = open_stream(
+        slot, wakeup_, [&] { return stopping() || !(keeps = look_at_kept_log(kept)).ok(); });
+    if (!keeps.ok()) return keeps;
     if (!stream.ok()) return stream.status();
     if (!offer_to_routes(slot, *table)) return {};
     if (Status status = stream->start(slot, kPublication); !status.ok()) return status;
     received_.store(slot.start, std::memory_order_relaxed);
-    return pump(*stream, *table, visibility);
+    return pump(*stream, *table, visibility, kept);
+}
+
+Status StreamHub::look_at_kept_log(KeptLog& kept) {
+    Status status = kept.look();
+    kept_bytes_.store(kept.bytes(), std::memory_order_relaxed);
+    return status;
 }
 
 Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table,
-                       Visibility& visibility) {
+                       Visibility& visibility, KeptLog& kept) {
     fresh_.clear();
     held_.clear();
     began_ = Clock::now();
@@ -132,6 +142,7 @@ Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const St
         bool any = false;
         if (Status status = drain(stream, any); !status.ok()) return status;
         if (Status status = hand_out_what_is_visible(visibility); !status.ok()) return status;
+        if (Status status = look_at_kept_log(kept); !status.ok()) return status;
         const Clock::time_point now = Clock::now();
         if (any) {
             heard_ = now;
@@ -259,6 +270,7 @@ Status StreamHub::confirm(ReplicationStream& stream, bool request_reply) {
 
 void StreamHub::end_stream(const Status& why) {
     if (!why.ok()) tell(why);
+    kept_bytes_.store(0, std::memory_order_relaxed);
     const std::scoped_lock lock(mutex_);
     descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {

@@ -21,6 +21,7 @@
 
 #include "sources/postgres/config.h"
 #include "sources/postgres/identity.h"
+#include "sources/postgres/kept_log.h"
 #include "sources/postgres/pgoutput.h"
 #include "sources/postgres/replication.h"
 #include "sources/postgres/row_decoder.h"
@@ -127,6 +128,10 @@ class StreamHub {
     [[nodiscard]] std::uint64_t endings() const { return endings_.load(std::memory_order_acquire); }
     /// How far the log was read.
     [[nodiscard]] Lsn received() const { return received_.load(std::memory_order_relaxed); }
+    /// See `KeptLog`; 0 without a stream.
+    [[nodiscard]] std::int64_t kept_bytes() const {
+        return kept_bytes_.load(std::memory_order_relaxed);
+    }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -157,7 +162,8 @@ class StreamHub {
     Result<Connection> open_connection() const;
     Result<std::shared_ptr<const StreamTable>> describe_table(Connection& connection) const;
     Status pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table,
-                Visibility& visibility);
+                Visibility& visibility, KeptLog& kept);
+    Status look_at_kept_log(KeptLog& kept);
     Status drain(ReplicationStream& stream, bool& any);
     Status take_message(ReplicationStream& stream, std::string_view bytes);
     void take_insert(std::string_view message);
@@ -179,6 +185,8 @@ class StreamHub {
     [[nodiscard]] bool admission_to_end() const;
     void end_admission();
 
+    /// Of the names of our slots.
+    static std::string slot_prefix();
     [[nodiscard]] bool stopping() const;
     [[nodiscard]] bool wanted() const;  // with the mutex held
     void tell(const Status& why);
@@ -207,6 +215,7 @@ class StreamHub {
     std::atomic<std::uint64_t> endings_{0};
     std::atomic<std::uint64_t> slots_{0};  // made so far, for their names
     std::atomic<Lsn> received_{0};
+    std::atomic<std::int64_t> kept_bytes_{0};
 
     // Of the stream's thread.
     std::uint32_t table_oid_ = 0;

@@ -120,7 +120,8 @@ Result<Gap> publication_gap(Connection& connection, const Table& table, const St
     if (!rows->boolean(0, 4)) return Gap{what + " does not have the table", add};
     if (!rows->boolean(0, 5)) {
         return Gap{what + " shows only a part of the table's rows or columns",
-                   "ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; " + add};
+                   "BEGIN; ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; " + add +
+                       "; COMMIT"};
     }
     return Gap{};
 }

@@ -109,14 +109,17 @@ void StreamHub::begin_joining() {
     }
 }
 
+std::string StreamHub::slot_prefix() {
+    return "outbox_" + std::to_string(getpid()) + "_";
+}
+
 Result<ReplicationStream> StreamHub::open_stream(ReplicationStream::Slot& slot, Wakeup& wakeup,
                                                  const std::function<bool()>& stop) {
     Result<ReplicationStream> stream =
         ReplicationStream::open(config_.url, config_.connect_timeout_s, stopped_.descriptor());
     if (!stream.ok()) return stream;
     if (Status same = identity_.check(*stream); !same.ok()) return same;
-    const std::string name =
-        "outbox_" + std::to_string(getpid()) + "_" + std::to_string(slots_.fetch_add(1) + 1);
+    const std::string name = slot_prefix() + std::to_string(slots_.fetch_add(1) + 1);
     Result<ReplicationStream::Slot> made = stream->create_slot(name, wakeup, stop);
     if (!made.ok()) return made.status();
     slot = std::move(*made);

@@ -32,6 +32,7 @@ class StreamReader final : public spi::Reader {
     Waited wait(std::chrono::milliseconds max_wait) override;
     [[nodiscard]] std::optional<spi::ReadPath> new_path() override;
     [[nodiscard]] std::int64_t lag_bytes() const override { return lag_bytes_; }
+    [[nodiscard]] std::int64_t kept_bytes() const override { return hub_.kept_bytes(); }
 
   private:
     using Why = core::StreamState::Why;

@@ -34,14 +34,14 @@ struct SnapshotBounds {
 /// For one thread.
 class Visibility {
   public:
-    /// `connection` has its waits limited.
-    explicit Visibility(Connection connection) : connection_(std::move(connection)) {}
+    /// `connection` outlives it and has its waits limited.
+    explicit Visibility(Connection& connection) : connection_(connection) {}
 
     /// One round trip.
     Result<bool> all_visible(std::span<const std::uint32_t> xids);
 
   private:
-    Connection connection_;
+    Connection& connection_;
     bool prepared_ = false;
 };
 

@@ -96,6 +96,27 @@ TEST_F(Holes, StayOpenForAnInsertHeldBetweenItsPositionAndItsTransactionId) {
     EXPECT_THAT(payloads(relay), ElementsAre("1"));
 }
 
+// By its own name, as PostgreSQL 17 allows where the root has the identity: the root is not locked.
+TEST_F(Holes, StayOpenForAWriterOfAPartition) {
+    pg_.exec(
+        "CREATE TABLE events (position bigint GENERATED ALWAYS AS IDENTITY, id uuid DEFAULT "
+        "gen_random_uuid(), payload jsonb, key text) PARTITION BY RANGE (position); "
+        "CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (1) TO (100)");
+    auto events = config();
+    events.table = "events";
+    events.mapping.columns["id"] = "id";
+    Relay relay(events);
+    Pg late(url_);
+    late.exec(
+        "BEGIN; INSERT INTO events_1 (position, id, payload) OVERRIDING SYSTEM VALUE VALUES "
+        "(nextval(pg_get_serial_sequence('events', 'position')), gen_random_uuid(), '1')");
+    pg_.exec("INSERT INTO events (payload) VALUES ('2')");
+    EXPECT_THAT(payloads(relay), ElementsAre("2"));
+    read_on(relay, 1);
+    late.exec("COMMIT");
+    EXPECT_THAT(payloads(relay), ElementsAre("1"));
+}
+
 TEST_F(Holes, StayOpenForAPreparedTransaction) {
     Relay relay(config());
     pg_.exec("BEGIN; " + insert("1") + "; PREPARE TRANSACTION 'late'");

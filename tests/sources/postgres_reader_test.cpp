@@ -74,6 +74,30 @@ TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
         insert();
         EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
     }
+    const auto ends = [&](spi::Reader& reader) {
+        return eventually(10s, "the change is told", [&] {
+            spi::EventBatch batch;
+            const Status status = reader.read(kAll, batch);
+            if (status.ok()) return false;
+            EXPECT_EQ(status.error().code, ErrorCode::kTableShape);
+            EXPECT_EQ(status.error().advice, Advice::kStop);
+            EXPECT_THAT(status.error().message, testing::HasSubstr("start the relay again"));
+            return true;
+        });
+    };
+    pg_.exec(
+        "ALTER TABLE outbox_events ALTER payload TYPE bytea USING convert_to(payload::text, "
+        "'UTF8')");
+    EXPECT_TRUE(ends(relay.reader()));
+    spi::EventBatch batch;
+    const auto again = value_of(postgres::make_postgres_source(config()));
+    const auto of_bytea = value_of(again->open_reader("default"));
+    require(of_bytea->read(kAll, batch));
+    EXPECT_EQ(batch.size(), 6U);
+    // Each text can be read as bytea, and not all as what it says.
+    pg_.exec(
+        "ALTER TABLE outbox_events ALTER payload TYPE text USING convert_from(payload, 'UTF8')");
+    EXPECT_TRUE(ends(*of_bytea));
 }
 
 TEST_F(NativeTable, ReadsLargeRowsWithinTheLimitOfBytes) {

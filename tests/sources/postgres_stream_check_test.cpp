@@ -106,6 +106,21 @@ TEST_F(Stream, IsRefusedAPublicationThatShowsMoreThanInserts) {
     }
 }
 
+TEST_F(Stream, IsToldAllThatThePublicationLacks) {
+    pg_.exec(
+        "ALTER PUBLICATION outbox SET (publish = 'insert, update'); "
+        "ALTER PUBLICATION outbox DROP TABLE outbox_events");
+    const auto refused = postgres::make_postgres_source(config());
+    ASSERT_FALSE(refused.ok());
+    const std::string mend =
+        "ALTER PUBLICATION \"outbox\" SET (publish = 'insert'); "
+        "ALTER PUBLICATION \"outbox\" ADD TABLE \"public\".\"outbox_events\"";
+    EXPECT_THAT(refused.error().message, HasSubstr("does not have the table; have an owner run: "));
+    EXPECT_THAT(refused.error().message, HasSubstr(mend));
+    pg_.exec(mend);
+    EXPECT_TRUE(postgres::make_postgres_source(config()).ok());
+}
+
 TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
     Route route(source());
     ASSERT_TRUE(route.joins());

@@ -10,6 +10,7 @@
 
 #include "sources/postgres/pgoutput.h"
 #include "sources/postgres/replication.h"
+#include "sources/postgres/stream.h"
 #include "tests/sources/stream_support.h"
 
 namespace outbox::test {
@@ -185,6 +186,11 @@ TEST_F(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
         pg_.exec(insert(std::to_string(++more)));
     }
     EXPECT_LT(more, 60);
+}
+
+// In containers many relays of a cluster are process 1.
+TEST(StreamSlots, HaveNamesThatNoOtherRelayHas) {
+    EXPECT_NE(postgres::make_slot_prefix(), postgres::make_slot_prefix());
 }
 
 TEST_F(Stream, EndsWithItsLastReader) {

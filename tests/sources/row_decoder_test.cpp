@@ -335,7 +335,7 @@ TEST_F(AnyTable, IsNotStreamedWhereTheLogHoldsLessOrOtherThanTheTable) {
     auto events = config("events");
     events.mapping.columns["id"] = "id";
     pg_.exec("ALTER TABLE events SET UNLOGGED");
-    EXPECT_THAT(obstacles(events), HasSubstr("ALTER TABLE \"public\".\"events\" SET LOGGED"));
+    EXPECT_THAT(obstacles(events), HasSubstr("ALTER TABLE public.events SET LOGGED"));
     pg_.exec("ALTER TABLE events SET LOGGED; CREATE TABLE heir () INHERITS (events)");
     EXPECT_THAT(obstacles(events), HasSubstr("inherit from it"));
     pg_.exec("DROP TABLE heir");
@@ -389,6 +389,8 @@ TEST_F(AnyTable, IsStreamedByItsRootWhereItIsPartitioned) {
     ASSERT_TRUE(decoded.status.ok()) << describe(decoded.status.error());
     EXPECT_EQ(decoded.batch.size(), 5U);
     EXPECT_EQ(shown(decoded.batch), shown(logged.read()));
+    pg_.exec("CREATE UNLOGGED TABLE events_3 PARTITION OF events FOR VALUES FROM (100) TO (200)");
+    EXPECT_THAT(obstacles(events), HasSubstr("ALTER TABLE public.events_3 SET LOGGED"));
 }
 
 }  // namespace

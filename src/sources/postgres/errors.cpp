@@ -30,12 +30,16 @@ constexpr std::array kRules{
          "check --table and the search path, or create the tables: outbox migrate --db URL"},
     Rule{"42703", ErrorCode::kTableShape, kStop,
          "check [source.table] against the table's columns; outbox relay --check names them"},
+    Rule{"22P02", ErrorCode::kTableShape, kStop,
+         "if a column got another type start the relay again"},
+    Rule{"42846", ErrorCode::kTableShape, kStop,
+         "if a column got another type start the relay again"},
     Rule{"42501", ErrorCode::kNoRights, kStop,
          "outbox relay --check prints the GRANT that user {user} needs"},
     Rule{"53100", ErrorCode::kDiskFull, kDestination, "free space on the database server"},
     Rule{"53300", ErrorCode::kConnectFailed, kDestination,
-         "raise max_connections or close idle connections; a relay needs three and one more for "
-         "each route"},
+         "raise the limit that is named or close what is idle; a relay needs three connections, "
+         "and one more for each route"},
     Rule{"25006", ErrorCode::kQueryFailed, kDestination,
          "{host} is a standby; point the URL at the primary, or list all hosts with "
          "target_session_attrs=read-write"},

@@ -30,6 +30,15 @@ std::string array_literal(std::span<const std::int64_t> values) {
     return out + "}'";
 }
 
+// As `resolve_table` sees it, through one domain.
+std::set<std::string> bytea_columns_of(const Table& table) {
+    std::set<std::string> out;
+    for (const char* field : {"payload", "headers"}) {
+        if (table.has(field) && table.find(field)->type == "bytea") out.insert(table.column(field));
+    }
+    return out;
+}
+
 }  // namespace
 
 RowLayout layout_of(const Table& table) {
@@ -47,6 +56,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       identity_(identity),
       select_(select_list(table, config)),
       writers_(table),
+      bytea_columns_(bytea_columns_of(table)),
       layout_(layout_of(table)),
       session_(config, [this](Connection& connection) { return prepare(connection); }),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
@@ -104,7 +114,25 @@ Status PositionReader::look_at_table() {
     if (!connection.ok()) return connection.status();
     looked_at_table_ = now;
     identity_.reached(top_);
-    return identity_.check_table(**connection);
+    if (Status status = identity_.check_table(**connection); !status.ok()) return status;
+    return look_at_types(**connection);
+}
+
+// As text, bytea depends on a setting, and text is no bytea: they are read as they were resolved.
+Status PositionReader::look_at_types(Connection& connection) {
+    const Result<Rows> rows = connection.query(
+        "SELECT a.attname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE "
+        "a.attrelid = $1::text::regclass AND NOT a.attisdropped AND a.attname IN ($2, $3) "
+        "AND 'bytea'::regtype IN (t.oid, t.typbasetype)",
+        Params().text(table_.sql).text(table_.column("payload")).text(table_.column("headers")));
+    if (!rows.ok()) return rows.status();
+    std::set<std::string> now;
+    for (int row = 0; row < rows->size(); ++row) now.insert(rows->string(row, 0));
+    if (now == bytea_columns_) return {};
+    return {ErrorCode::kTableShape, Advice::kStop,
+            "payload or headers of " + table_.sql +
+                " became bytea, or ceased to be; start the relay again, it goes on with the new "
+                "type"};
 }
 
 // The net below the proof: a row in a hole that was closed is read all the same.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ class PositionReader final : public spi::Reader {
     Status look_after_holes(Connection& connection);
     Status wait_until_settled(Connection& connection);
     Status look_below_mark(Connection& connection);
+    Status look_at_types(Connection& connection);
     Status start(Connection& connection, std::size_t limit);
     Status read_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& complete);
@@ -73,6 +75,7 @@ class PositionReader final : public spi::Reader {
     Identity& identity_;
     const std::string select_;
     const WriterQuery writers_;
+    const std::set<std::string> bytea_columns_;  // of payload and headers
     const RowLayout layout_;
     Session session_;
     core::ReadMark mark_;

@@ -108,7 +108,7 @@ Status StreamHub::serve() {
     const auto table = describe_table(*connection);
     if (!table.ok()) return table.status();
     Visibility visibility(*connection);
-    KeptLog kept(*connection, slot_prefix(), config_.max_kept_log);
+    KeptLog kept(*connection, slot_prefix_, config_.max_kept_log);
     table_oid_ = (*table)->oid;
     begin_joining();
     ReplicationStream::Slot slot;

@@ -53,6 +53,9 @@ class Backoff {
     std::chrono::milliseconds wait_{};
 };
 
+/// What the names of a hub's slots begin with; no other hub's do.
+[[nodiscard]] std::string make_slot_prefix();
+
 /// The one stream of the log of a relay process: a temporary slot, read by one thread, whose
 /// messages go to the queues of the routes that have joined. It starts when a route wants it and
 /// ends when none does.
@@ -185,8 +188,6 @@ class StreamHub {
     [[nodiscard]] bool admission_to_end() const;
     void end_admission();
 
-    /// Of the names of our slots.
-    static std::string slot_prefix();
     [[nodiscard]] bool stopping() const;
     [[nodiscard]] bool wanted() const;  // with the mutex held
     void tell(const Status& why);
@@ -213,6 +214,7 @@ class StreamHub {
     Backoff admissions_;
     std::atomic<bool> stalled_{false};
     std::atomic<std::uint64_t> endings_{0};
+    const std::string slot_prefix_ = make_slot_prefix();
     std::atomic<std::uint64_t> slots_{0};  // made so far, for their names
     std::atomic<Lsn> received_{0};
     std::atomic<std::int64_t> kept_bytes_{0};

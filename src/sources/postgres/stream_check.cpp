@@ -73,7 +73,7 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
         out.obstacles.push_back(
             "synchronous_standby_names is '" + rows->string(0, 5) +
             "', by which the relay would pass for a standby that has the data; name the standbys "
-            "in it: ALTER SYSTEM SET synchronous_standby_names");
+            "in it: ALTER SYSTEM SET synchronous_standby_names = 'NAME'; SELECT pg_reload_conf()");
     }
     if (rows->boolean(0, 4)) out.obstacles.emplace_back("the server is a standby");
     return {};
@@ -106,24 +106,28 @@ Result<Gap> publication_gap(Connection& connection, const Table& table, const St
     // One that is there may serve others, too: it is for its owner to change.
     const std::string set = "ALTER PUBLICATION " + name + " SET (" + options_of(stream) + ")";
     const std::string add = "ALTER PUBLICATION " + name + " ADD TABLE " + table.sql;
-    if (!rows->boolean(0, 0)) return Gap{what + " publishes no inserts", set};
+    // A partitioned table shows as such only where it is published by its root.
+    const bool by_root = rows->boolean(0, 2) || !stream.needs_partition_root;
+    Gap gap;
+    const auto note = [&](const std::string& why, const std::string& sql) {
+        gap.why += (gap.why.empty() ? what : ",") + " " + why;
+        if (!gap.sql.ends_with(sql)) gap.sql += (gap.sql.empty() ? "" : "; ") + sql;
+    };
+    if (!rows->boolean(0, 0)) note("publishes no inserts", set);
     if (rows->boolean(0, 1)) {
-        return Gap{what + " publishes more than inserts, so that removals would be decoded, too",
-                   set};
+        note("publishes more than inserts, so that removals would be decoded, too", set);
     }
-    if (!rows->boolean(0, 2) && stream.needs_partition_root) {
-        return Gap{what + " publishes partitions in place of their table", set};
-    }
+    if (!by_root) note("publishes partitions in place of their table", set);
     if (!rows->boolean(0, 3) && stream.needs_generated_columns) {
-        return Gap{what + " publishes no generated columns", set};
+        note("publishes no generated columns", set);
     }
-    if (!rows->boolean(0, 4)) return Gap{what + " does not have the table", add};
+    if (by_root && !rows->boolean(0, 4)) note("does not have the table", add);
     if (!rows->boolean(0, 5)) {
-        return Gap{what + " shows only a part of the table's rows or columns",
-                   "BEGIN; ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; " + add +
-                       "; COMMIT"};
+        note("shows only a part of the table's rows or columns",
+             "BEGIN; ALTER PUBLICATION " + name + " DROP TABLE " + table.sql + "; " + add +
+                 "; COMMIT");
     }
-    return Gap{};
+    return gap;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // How routes come onto the stream and leave it.
 #include <algorithm>
+#include <random>
 #include <unistd.h>
 #include <utility>
 
@@ -109,8 +110,10 @@ void StreamHub::begin_joining() {
     }
 }
 
-std::string StreamHub::slot_prefix() {
-    return "outbox_" + std::to_string(getpid()) + "_";
+// Slots are the cluster's, and in a container many relays are process 1.
+std::string make_slot_prefix() {
+    return "outbox_" + std::to_string(getpid()) + "_" + std::to_string(std::random_device()()) +
+           "_";
 }
 
 Result<ReplicationStream> StreamHub::open_stream(ReplicationStream::Slot& slot, Wakeup& wakeup,
@@ -119,7 +122,7 @@ Result<ReplicationStream> StreamHub::open_stream(ReplicationStream::Slot& slot, 
         ReplicationStream::open(config_.url, config_.connect_timeout_s, stopped_.descriptor());
     if (!stream.ok()) return stream;
     if (Status same = identity_.check(*stream); !same.ok()) return same;
-    const std::string name = slot_prefix() + std::to_string(slots_.fetch_add(1) + 1);
+    const std::string name = slot_prefix_ + std::to_string(slots_.fetch_add(1) + 1);
     Result<ReplicationStream::Slot> made = stream->create_slot(name, wakeup, stop);
     if (!made.ok()) return made.status();
     slot = std::move(*made);

@@ -68,7 +68,11 @@ Result<StreamColumns> load_stream_columns(Connection& connection, const Table& t
 
 Status look_at_table(Connection& connection, const Table& table, StreamTable& out) {
     Result<Rows> rows = connection.query(
-        "SELECT c.oid::bigint, c.relkind = 'p', c.relpersistence <> 'p', c.relispartition, "
+        "SELECT c.oid::bigint, c.relkind = 'p', "
+        "(SELECT string_agg(format('ALTER TABLE %I.%I SET LOGGED', n.nspname, l.relname), '; ') "
+        "FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace WHERE l.relpersistence <> "
+        "'p' AND (l.oid = c.oid OR l.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))), "
+        "c.relispartition, "
         "EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid), row_security_active(c.oid) "
         "FROM pg_class c WHERE c.oid = $1::text::regclass",
         Params().text(table.sql));
@@ -86,15 +90,19 @@ Status look_at_table(Connection& connection, const Table& table, StreamTable& ou
             "has no GENERATED ALWAYS identity with CACHE 1, or rows that are marked in place "
             "of being removed");
     }
-    if (rows->boolean(0, 2)) {
-        obstacle("is not in the log, as it is unlogged; ALTER TABLE " + table.sql + " SET LOGGED");
+    if (!rows->text(0, 2).empty()) {
+        obstacle(
+            "is not in the log, as it or a partition of it is unlogged; with the relay "
+            "stopped: " +
+            rows->string(0, 2));
     }
     if (rows->boolean(0, 3)) obstacle("is a partition; stream the partitioned table in its place");
     if (!out.needs_partition_root && rows->boolean(0, 4)) {
         obstacle("has tables that inherit from it, whose rows the log holds under other names");
     }
     if (rows->boolean(0, 5)) {
-        obstacle("has row security, which the log does not obey; GRANT the relay's role BYPASSRLS");
+        obstacle("has row security, which the log does not obey; ALTER ROLE " +
+                 quote_identifier(connection.user()) + " BYPASSRLS");
     }
     return {};
 }
@@ -162,7 +170,7 @@ Result<StreamTable> describe_for_stream(Connection& connection, const Table& tab
         if (columns->at(name).type == WireType::kBytea &&
             table.find(std::string(field_name(column)))->type != "bytea") {
             out.obstacles.push_back("column " + quote_identifier(name) + " of " + table.sql +
-                                    " is a domain over a domain over bytea");
+                                    " is bytea through several domains, or since the relay began");
         }
     }
     return out;

@@ -35,6 +35,7 @@ Status find_table(Connection& connection, const std::string& wanted, Table& tabl
         if (const auto kind = rows->text(0, 2); kind != "r" && kind != "p") {
             return shape_error("'" + wanted + "' is not a table");
         }
+        table.partitioned = rows->text(0, 2) == "p";
         table.schema = rows->string(0, 0);
         table.name = rows->string(0, 1);
         table.sql = quote_identifier(table.schema) + "." + quote_identifier(table.name);

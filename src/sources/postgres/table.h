@@ -31,6 +31,7 @@ struct Table : TableLayout {
     std::string source;  ///< The `source` column of the side tables: schema.table[/tenant,...]
     std::map<std::string, Column> catalog;
 
+    bool partitioned = false;
     bool has_scheduled = false;  ///< outbox_scheduled stands beside it.
     bool has_side_tables = true;
 

@@ -1,6 +1,16 @@
 #include "sources/postgres/writers.h"
 
 namespace outbox::postgres {
+namespace {
+
+// Who inserts into a partition by its own name locks it alone, and takes a number of the root's.
+std::string relations_of(const Table& table) {
+    const std::string root = quote_literal(table.sql) + "::regclass";
+    if (!table.partitioned) return root;
+    return "ANY (SELECT relid FROM pg_partition_tree(" + root + "))";
+}
+
+}  // namespace
 
 WriterQuery::WriterQuery(const Table& table)
     : sql_(
@@ -8,7 +18,7 @@ WriterQuery::WriterQuery(const Table& table)
           "'relation' "
           "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
           "AND relation = " +
-          quote_literal(table.sql) + "::regclass AND mode = 'RowExclusiveLock' AND granted") {}
+          relations_of(table) + " AND mode = 'RowExclusiveLock' AND granted") {}
 
 Result<std::vector<core::Writer>> WriterQuery::ask(Connection& connection) const {
     Result<Rows> rows = connection.query(sql_);

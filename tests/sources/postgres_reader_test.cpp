@@ -65,10 +65,9 @@ TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
     };
     insert();
     EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
+    const char* const to_jsonb = "payload TYPE jsonb USING payload::jsonb";
     for (const char* change : {"key TYPE varchar(100)", "payload TYPE json", "payload TYPE text",
-                               "payload TYPE jsonb "
-                               "USING payload::jsonb",
-                               "occurred_at TYPE timestamp"}) {
+                               to_jsonb, "occurred_at TYPE timestamp"}) {
         SCOPED_TRACE(change);
         pg_.exec(std::string("ALTER TABLE outbox_events ALTER ") + change);
         insert();

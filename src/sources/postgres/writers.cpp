@@ -5,7 +5,7 @@ namespace {
 
 // Who inserts into a partition by its own name locks it alone, and takes a number of the root's.
 std::string relations_of(const Table& table) {
-    const std::string root = quote_literal(table.sql) + "::regclass";
+    std::string root = quote_literal(table.sql) + "::regclass";
     if (!table.partitioned) return root;
     return "ANY (SELECT relid FROM pg_partition_tree(" + root + "))";
 }

@@ -157,10 +157,7 @@ TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
     Route route(source());
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
-    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
-        static_cast<void>(route.read());
-        return slots() == "1";
-    }));
+    EXPECT_TRUE(begins_to_join(route));
     other.exec("COMMIT");
     EXPECT_TRUE(eventually(20s, "the offer is over", [&] { return slots() == "0"; }));
     for (int i = 0; i < 100; ++i) {
@@ -232,10 +229,7 @@ TEST_F(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
         EXPECT_EQ(route.path(), "polling");
     }
     // The slot's making waits by now, and goes on when it need not wait.
-    EXPECT_TRUE(eventually(10s, "a slot is being made", [&] {
-        static_cast<void>(route.read());
-        return slots() == "1";
-    }));
+    EXPECT_TRUE(begins_to_join(route));
     other.exec("COMMIT");
     EXPECT_TRUE(route.joins());
 }
@@ -245,10 +239,7 @@ TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
     other.exec("BEGIN; SELECT pg_current_xact_id()");
     {
         Route route(source());
-        EXPECT_TRUE(eventually(10s, "a slot is being made", [&] {
-            static_cast<void>(route.read());
-            return slots() == "1";
-        }));
+        EXPECT_TRUE(begins_to_join(route));
     }
     EXPECT_TRUE(eventually(10s, "the slot is gone", [&] { return slots() == "0"; }));
 }
@@ -347,10 +338,7 @@ TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid)
     Route route(source());
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
-    EXPECT_TRUE(eventually(10s, "a slot is being made", [&] {
-        static_cast<void>(route.read());
-        return slots() == "1";
-    }));
+    EXPECT_TRUE(begins_to_join(route));
     pg_.exec(
         "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' "
         "FROM generate_series(1, 1000)");

@@ -89,6 +89,14 @@ class Stream : public testing::Test {
             "current_database()");
     }
 
+    // Reads until the slot is being made; where a transaction is open it waits for that.
+    testing::AssertionResult begins_to_join(Route& route) {
+        return eventually(std::chrono::seconds(20), "a slot is being made", [&] {
+            static_cast<void>(route.read());
+            return slots() == "1";
+        });
+    }
+
     std::string url_ = shared_postgres().create_database();
     Pg pg_{url_};
     std::unique_ptr<spi::Source> source_;

@@ -27,14 +27,6 @@ constexpr const char* kReport =
     "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
     "  lag = excluded.lag, updated_at = excluded.updated_at";
 
-constexpr const char* kRights =
-    "SELECT 1 WHERE has_table_privilege('outbox_inbox', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE') ";
-
 // Null where the tables were made by hand, from what `migrate --print` shows.
 constexpr const char* kIsVersioned =
     "SELECT coalesce(has_table_privilege(to_regclass('outbox_migrations'), 'SELECT'), false)";
@@ -47,6 +39,16 @@ std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Stateme
                              {"outbox_take_retry", kTakeRetry, 2},
                              {"outbox_bury_again", kBuryAgain, 5},
                              {"outbox_report", kReport, 7}});
+    return more;
+}
+
+// docs/receiving.md names these. The floor is written when ids are pruned, and locked under
+// REPEATABLE READ and SERIALIZABLE.
+std::vector<LibpqSession::Right> with_ours(std::vector<LibpqSession::Right> more) {
+    more.insert(more.end(), {{"outbox_inbox", "SELECT, INSERT"},
+                             {"outbox_inbox_floor", "SELECT, INSERT, UPDATE"},
+                             {"outbox_inbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
+                             {"outbox_inbox_stats", "SELECT, INSERT, UPDATE, DELETE"}});
     return more;
 }
 
@@ -75,8 +77,9 @@ bool is_true(const PGresult* rows, int row, int column) {
 
 LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
                                  std::vector<LibpqSession::Statement> more,
-                                 const std::string& rights)
-    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)), kRights + rights),
+                                 std::vector<LibpqSession::Right> rights)
+    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)),
+               with_ours(std::move(rights))),
       consumer_(std::move(consumer)),
       member_(member_name()) {}
 

@@ -31,9 +31,10 @@ class LibpqInboxStore : public virtual InboxStore {
     Status report(const Figures& figures) override;
 
   protected:
-    /// `more`: the statements of the one; `rights`: of its own tables, "AND has_..." or empty.
+    /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
     LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
-                    std::vector<LibpqSession::Statement> more, const std::string& rights);
+                    std::vector<LibpqSession::Statement> more,
+                    std::vector<LibpqSession::Right> rights);
 
     /// Begins a transaction with one statement.
     Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);

@@ -107,21 +107,30 @@ class Beginning {
     std::unordered_map<std::string_view, std::size_t> first_of_;
 };
 
+std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) {
+    std::vector<LibpqSession::Right> rights;
+    if (options.mode != KafkaConsumerOptions::Mode::kInbox) {
+        rights.push_back({"outbox_inbox_offsets", "SELECT, INSERT, UPDATE"});
+    }
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
+
 bool moved(const PgResult& result) {
     return std::string_view(PQcmdTuples(result.get())) == "1";
 }
 
 }  // namespace
 
-LibpqLog::LibpqLog(std::string url, std::string consumer, int connect_timeout_s)
-    : LibpqInboxStore(std::move(url), connect_timeout_s, std::move(consumer),
+LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
+    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
                       {{"outbox_enter", kEnter, 3},
                        {"outbox_enter_carefully", kEnterCarefully, 3},
                        {"outbox_move", kMove, 5},
                        {"outbox_first", kFirst, 5},
                        {"outbox_next", kNext, 3},
                        {"outbox_bury", kBury, 10}},
-                      {}) {}
+                      rights_of(options)) {}
 
 // The log is told after the commit, and tells no more then: a commit must be there to stay.
 Status LibpqLog::connect() {

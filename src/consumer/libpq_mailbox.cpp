@@ -78,11 +78,13 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
-constexpr const char* kRights =
-    "AND has_table_privilege('outbox_mailbox', 'SELECT') "
-    "AND has_table_privilege('outbox_mailbox', 'DELETE')";
-
 constexpr const char* kTaking = "taking a message";
+
+std::vector<LibpqSession::Right> rights_of(const MailboxOptions& options) {
+    std::vector<LibpqSession::Right> rights{{"outbox_mailbox", "SELECT, DELETE"}};
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
 
 // Of the two counts that a statement for one message gives.
 Taken taken_of(const PGresult* counts) {
@@ -102,7 +104,7 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
                        {"outbox_take_carefully", kTakeCarefully, 4},
                        {"outbox_take_all", kTakeAll, 4},
                        {"outbox_bury", kBury, 7}},
-                      kRights),
+                      rights_of(options)),
       mailbox_(options.mailbox) {}
 
 void LibpqMailbox::disconnect() {

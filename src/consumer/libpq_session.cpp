@@ -45,7 +45,7 @@ void check_postgres_url(const std::string& url) {
 }
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
-                           std::vector<Statement> statements, std::string rights)
+                           std::vector<Statement> statements, std::vector<Right> rights)
     : url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
       prepared_(std::move(statements)),
@@ -101,16 +101,34 @@ Status LibpqSession::set_up() {
             return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
         }
     }
-    const PgResult rights(PQexec(connection_.get(), rights_.c_str()));
-    if (!succeeded(rights.get())) {
-        return pg_error(connection_.get(), rights.get(), "looking for rights");
-    }
-    if (PQntuples(rights.get()) == 0) {
-        return pg_error("42501", "the user may not read and write the consumer's tables",
-                        "preparing the consumer");
-    }
+    if (Status status = check_rights(); !status.ok()) return status;
     watch_results();
     return {};
+}
+
+// All that is missing at once, as the statements that mend it.
+Status LibpqSession::check_rights() {
+    if (rights_.empty()) return {};
+    std::string wanted;
+    for (const Right& right : rights_) {
+        wanted += std::string(wanted.empty() ? "" : ", ") + "('" + right.table + "', '" +
+                  right.privileges + "')";
+    }
+    const std::string sql =
+        "SELECT string_agg(format('GRANT %s ON %s TO %I', privileges, name, current_user), '; ') "
+        "FROM (VALUES " +
+        wanted +
+        ") w (name, privileges) WHERE EXISTS (SELECT FROM unnest(string_to_array(privileges, "
+        "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
+    const PgResult missing(PQexec(connection_.get(), sql.c_str()));
+    if (!succeeded(missing.get())) {
+        return pg_error(connection_.get(), missing.get(), "looking for rights");
+    }
+    if (PQntuples(missing.get()) == 0) return {};
+    return {ErrorCode::kNoRights, Advice::kStop,
+            "the user lacks rights that the consumer needs; " +
+                std::string(cell(missing.get(), 0, 0)),
+            "42501"};
 }
 
 // A handler's own statements are not seen here, but their errors decide what a failure means.
@@ -151,6 +169,8 @@ Result<PgResult> LibpqSession::execute(const char* statement, const Params& para
 // An error that is the database's may outlive the session (tables made again, statements dropped by
 // a handler's DISCARD): the next `connect` starts afresh.
 ErrorInfo LibpqSession::lost(ErrorInfo error) {
+    // No outage: it does not pass by itself.
+    if (error.code == ErrorCode::kNoRights) error.advice = Advice::kStop;
     if (error.advice == Advice::kRetryDestination) disconnect();
     return error;
 }
@@ -184,7 +204,7 @@ LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> ste
     all.insert(all.end(), steps.begin(), steps.end());
     StepResults results = run_together(connection_.get(), all, doing);
     if (results.done.empty()) {
-        return {lost(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
+        return {refused_commit(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
     }
     return {Status(), begun(std::move(results), skip)};
 }
@@ -193,7 +213,16 @@ Status LibpqSession::commit() {
     if (Status status = may_commit(); !status.ok()) return status;
     const PgResult result(PQexec(connection_.get(), "COMMIT"));
     if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), "committing"));
+    return refused_commit(pg_error(connection_.get(), result.get(), "committing"));
+}
+
+// What a deferred trigger may not do is the message's fault.
+ErrorInfo LibpqSession::refused_commit(ErrorInfo error) {
+    if (error.code == ErrorCode::kNoRights) {
+        error.advice = Advice::kRetryEvent;
+        return error;
+    }
+    return lost(std::move(error));
 }
 
 Status LibpqSession::may_commit() {

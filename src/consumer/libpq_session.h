@@ -24,9 +24,15 @@ class LibpqSession {
         int parameters;
     };
 
-    /// `statements` are prepared; `rights` is a query without rows when rights are missing.
+    /// What the user must be allowed to do with a table: "SELECT, INSERT".
+    struct Right {
+        const char* table;
+        const char* privileges;
+    };
+
+    /// `statements` are prepared, `rights` are looked for when connecting.
     LibpqSession(std::string url, int connect_timeout_s, std::vector<Statement> statements,
-                 std::string rights);
+                 std::vector<Right> rights);
 
     [[nodiscard]] PGconn* connection() const { return connection_.get(); }
     [[nodiscard]] bool connected() const { return connection_ != nullptr; }
@@ -64,17 +70,19 @@ class LibpqSession {
   private:
     Status open();
     Status set_up();
+    Status check_rights();
     Status may_commit();
     Result<std::vector<PgResult>> begun(StepResults results, std::size_t skip);
     Status run(const char* sql, const char* doing);
     ErrorInfo lost(ErrorInfo error);
+    ErrorInfo refused_commit(ErrorInfo error);
     void watch_results();
     static int on_result(int event, void* info, void* session);
 
     std::string url_;
     int connect_timeout_s_;
     std::vector<Statement> prepared_;
-    std::string rights_;
+    std::vector<Right> rights_;
     PgConnection connection_;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;

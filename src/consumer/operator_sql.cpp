@@ -91,7 +91,7 @@ class PostgresSql final : public Sql {
         return cells;
     }
     PostgresSql(const std::string& url, int connect_timeout_s)
-        : session_(url, connect_timeout_s, {}, "SELECT 1") {}
+        : session_(url, connect_timeout_s, {}, {}) {}
     LibpqSession session_;
 };
 

@@ -117,14 +117,12 @@ Status SqliteInboxStore::report(const Figures& figures) {
 }
 
 Status SqliteInboxStore::enter(const spi::EventView& message, Taken& taken) {
+    if (Status status = enter_buried(message); !status.ok()) return status;
+    taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
+    if (taken == Taken::kRepeat) return {};
     const auto time_us = message_time_us(message);
     const std::int64_t now_us = wall_clock_us();
-    if (may_be_quarantined(time_us, now_us)) {
-        if (Status status = check_floor(message, *time_us, now_us); !status.ok()) return status;
-    }
-    Status status = enter_buried(message);
-    if (status.ok()) taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
-    return status;
+    return may_be_quarantined(time_us, now_us) ? check_floor(message, *time_us, now_us) : Status();
 }
 
 Status SqliteInboxStore::enter_buried(const spi::EventView& message) {

@@ -31,8 +31,8 @@ constexpr const char* kBury =
 
 }  // namespace
 
-SqliteLog::SqliteLog(std::string path, std::string consumer, int busy_timeout_s)
-    : SqliteInboxStore(std::move(path), busy_timeout_s, std::move(consumer),
+SqliteLog::SqliteLog(std::string path, const KafkaConsumerOptions& options)
+    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
                        {kMove, kFirst, kNext, kBury}) {}
 
 Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,

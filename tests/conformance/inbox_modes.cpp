@@ -199,6 +199,10 @@ TEST_P(InboxSuite, AnExistingInboxWithAConsumerColumnWorksAsItIs) {
 
 TEST_P(InboxSuite, AMessageFromBeforeTheFloorIsQuarantinedNeverAppliedAsNew) {
     const auto now = std::chrono::system_clock::now();
+    const std::vector<InboxEntry> applied{{"applied", now - 49h}};
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "applied", now - 49h));
+    db_->exec("COMMIT");
     db_->exec(backend_->raise_floor("stock", 48h));
     const auto outcome = [&](const char* consumer, std::string_view id, MessageTime time) {
         db_->exec(backend_->begin());
@@ -214,6 +218,10 @@ TEST_P(InboxSuite, AMessageFromBeforeTheFloorIsQuarantinedNeverAppliedAsNew) {
         return text;
     };
     EXPECT_EQ(outcome("stock", "old", now - 49h), "OB_QUARANTINED");
+    EXPECT_EQ(outcome("stock", "applied", now - 49h), "repeat") << "the inbox still knows it";
+    db_->exec(backend_->begin());
+    EXPECT_THAT(db_->accept_batch("stock", applied), ElementsAre(false));
+    db_->exec("COMMIT");
     EXPECT_EQ(outcome("stock", "younger", now - 47h), "new");
     EXPECT_EQ(outcome("stock", "younger", now - 47h), "repeat");
     EXPECT_EQ(outcome("stock", "recent", now), "new");
@@ -248,6 +256,24 @@ TEST_P(InboxSuite, ARunningConsumerPrunesItsInboxAndRaisesItsFloor) {
     db_->exec("ROLLBACK");
     options.inbox_retention_s = 60;
     EXPECT_EQ(error_of([&] { consumer(apply, options); }).code, ErrorCode::kConfigInvalid);
+}
+
+TEST_P(InboxSuite, ARepeatFromBeforeTheFloorThatTheInboxStillKnowsIsDropped) {
+    const std::string ancient = "01700000-0000-7000-8000-000000000001";  // a UUIDv7 of 2020
+    for (const std::size_t together : {1U, 10U}) {
+        MailboxOptions options;
+        options.consumer = "c" + std::to_string(together);
+        options.transaction_size = together;
+        auto member = consumer(apply, options);
+        put(ancient, "k");
+        EXPECT_EQ(member.drain(), 1U);
+        db_->exec(backend_->raise_floor(options.consumer, 48h));
+        put(ancient, "k");
+        EXPECT_EQ(member.drain(), 1U);
+        EXPECT_EQ(member.counters().repeats, 1U);
+    }
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+    EXPECT_THAT(effects(), ElementsAre(ancient, ancient)) << "once for each consumer";
 }
 
 TEST_P(InboxSuite, AQuarantinedMessageGoesToTheDeadLettersAndDelaysNoOther) {

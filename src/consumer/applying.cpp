@@ -19,7 +19,10 @@ std::string member_name() {
     constexpr std::size_t kMaxNameBytes = 255;
     char host[kMaxNameBytes + 1] = "";
     static_cast<void>(::gethostname(host, sizeof host - 1));
-    return std::string(host) + "/" + std::to_string(::getpid());
+    static std::atomic<int> members = 0;
+    const int number = ++members;
+    return std::string(host) + "/" + std::to_string(::getpid()) +
+           (number == 1 ? "" : "/" + std::to_string(number));
 }
 
 Status check_inbox_version(std::int64_t version) {

@@ -11,8 +11,9 @@ constexpr const char* kFetchRetries =
     "ORDER BY retry_requested_at LIMIT $2::bigint";
 
 constexpr const char* kTakeRetry =
-    "DELETE FROM outbox_inbox_dead_letters WHERE consumer = $1 AND message_id = $2 "
-    "AND retry_requested_at IS NOT NULL";
+    "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
 
 constexpr const char* kBuryAgain =
     "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
@@ -27,6 +28,19 @@ constexpr const char* kReport =
     "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
     "  lag = excluded.lag, updated_at = excluded.updated_at";
 
+// Figures of members that are gone are kept together under no name: of `member`, and of those that
+// have long said nothing.
+constexpr const char* kFold =
+    "WITH gone AS (DELETE FROM outbox_inbox_stats WHERE consumer = $1 AND member <> '' "
+    "  AND (member = $2 OR updated_at < clock_timestamp() - $3::bigint * interval '1 second') "
+    "  RETURNING applied, repeats, failed, dead) "
+    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
+    "SELECT $1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM gone "
+    "HAVING count(*) > 0 ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
+    "  failed = s.failed + excluded.failed, dead = s.dead + excluded.dead, "
+    "  updated_at = excluded.updated_at";
+
 // Null where the tables were made by hand, from what `migrate --print` shows.
 constexpr const char* kIsVersioned =
     "SELECT coalesce(has_table_privilege(to_regclass('outbox_migrations'), 'SELECT'), false)";
@@ -38,7 +52,8 @@ std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Stateme
     more.insert(more.end(), {{"outbox_retries", kFetchRetries, 2},
                              {"outbox_take_retry", kTakeRetry, 2},
                              {"outbox_bury_again", kBuryAgain, 5},
-                             {"outbox_report", kReport, 7}});
+                             {"outbox_report", kReport, 7},
+                             {"outbox_fold", kFold, 3}});
     return more;
 }
 
@@ -148,6 +163,17 @@ Status LibpqInboxStore::report(const Figures& figures) {
     params.number(figures.lag);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");
+    if (!succeeded(result.get())) {
+        return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+    }
+    return fold("");
+}
+
+Status LibpqInboxStore::fold(std::string_view member) {
+    if (!session_.sound()) return {};
+    Params params;
+    params.text(consumer_).text(member).number(kMemberGoneS);
+    const PgResult result = params.execute_prepared(connection(), "outbox_fold");
     if (succeeded(result.get())) return {};
     return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
 }

@@ -29,6 +29,7 @@ class LibpqInboxStore : public virtual InboxStore {
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
     Status report(const Figures& figures) override;
+    Status retire() override { return fold(member_); }
 
   protected:
     /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
@@ -43,6 +44,8 @@ class LibpqInboxStore : public virtual InboxStore {
     const std::string consumer_;
 
   private:
+    Status fold(std::string_view member);
+
     const std::string member_;
     bool versioned_ = false;  // outbox_migrations is there and may be read
 };

@@ -38,12 +38,15 @@ constexpr const char* kNext =
 
 constexpr const char* kBury =
     "WITH seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
-    "  VALUES ($1, $2, coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', "
-    "                           '-infinity')) ON CONFLICT (consumer, message_id) DO NOTHING) "
+    "  SELECT $1, $2, coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', "
+    "                          '-infinity') WHERE $11::integer = 1 "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
     "INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "VALUES ($1, $2, $4, $5, $6::json, $7::bytea, $8::integer, $9, $10) "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "SELECT $1, $2, $4, $5, $6::json, $7::bytea, $8::integer, $9, $10 "
+    "WHERE $11::integer = 0 OR EXISTS (SELECT FROM seen) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
@@ -116,7 +119,7 @@ std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) 
     return rights;
 }
 
-bool moved(const PgResult& result) {
+bool changed_one(const PgResult& result) {
     return std::string_view(PQcmdTuples(result.get())) == "1";
 }
 
@@ -129,7 +132,7 @@ LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
                        {"outbox_move", kMove, 5},
                        {"outbox_first", kFirst, 5},
                        {"outbox_next", kNext, 3},
-                       {"outbox_bury", kBury, 10}},
+                       {"outbox_bury", kBury, 11}},
                       rights_of(options)) {}
 
 // The log is told after the commit, and tells no more then: a commit must be there to stay.
@@ -154,7 +157,7 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
     auto results = session_.begin_with(beginning.steps(), kEntering);
     if (!results.ok()) return results.status();
     if (step != nullptr) {
-        if (!moved(results->back())) {
+        if (!changed_one(results->back())) {
             const Status ended = session_.end_transaction();
             return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
         }
@@ -165,7 +168,8 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
     return taken;
 }
 
-Status LibpqLog::bury(const spi::EventView& message, const Burial& burial, const OffsetStep* step) {
+Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                             const OffsetStep* step) {
     constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
     if (Status status = connect(); !status.ok()) return status;
     // What was refused may be so because the database does not take its id or key.
@@ -186,11 +190,15 @@ Status LibpqLog::bury(const spi::EventView& message, const Burial& burial, const
         params.untyped(message.headers);
     }
     params.bytes(message.payload).number(burial.attempts);
-    params.text(burial.error_code).text(burial.error);
+    params.text(burial.error_code).text(burial.error).number(by_id ? 1 : 0);
     if (step != nullptr) beginning.move(*step);
     const auto results = session_.begin_with(beginning.steps(), kDoing);
     if (!results.ok()) return results.status();
-    if (step == nullptr || moved(results->back())) return session_.commit();
+    if (step == nullptr || changed_one(results->back())) {
+        const Taken taken = changed_one(results->front()) ? Taken::kNew : Taken::kRepeat;
+        if (Status status = session_.commit(); !status.ok()) return status;
+        return taken;
+    }
     const Status ended = session_.end_transaction();
     return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
 }

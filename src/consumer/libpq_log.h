@@ -17,8 +17,8 @@ class LibpqLog final : public LogStore, public LibpqInboxStore {
     Status connect() override;
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
-    Status bury(const spi::EventView& message, const Burial& burial,
-                const OffsetStep* step) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                       const OffsetStep* step) override;
     Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
 };
 

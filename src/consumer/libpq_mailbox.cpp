@@ -70,13 +70,15 @@ constexpr const char* kBury =
     "seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
     "                          '-infinity') FROM gone "
-    "  ON CONFLICT (consumer, message_id) DO NOTHING) "
-    "INSERT INTO outbox_inbox_dead_letters "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1), "
+    "buried AS (INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
-    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
-    "  retry_requested_at = NULL";
+    "  SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
+    "  WHERE EXISTS (SELECT FROM seen) "
+    "  ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "    error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "    retry_requested_at = NULL RETURNING 1) "
+    "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM buried)";
 
 constexpr const char* kTaking = "taking a message";
 
@@ -207,13 +209,15 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     return taken;
 }
 
-Status LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
+Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
     Params params;
     params.text(mailbox_).number(message.position).text(consumer_);
     params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    return session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters")
-        .status();
+    const Result<PgResult> counts = session_.execute(
+        "outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
+    if (!counts.ok()) return counts.status();
+    return taken_of(counts->get());
 }
 
 }  // namespace outbox::consumer

@@ -30,9 +30,10 @@ class LogStore : public virtual InboxStore {
     virtual Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                              const OffsetStep* step) = 0;
 
-    /// Copies the message to the dead letters and enters it, in a transaction of its own.
-    virtual Status bury(const spi::EventView& message, const Burial& burial,
-                        const OffsetStep* step) = 0;
+    /// Copies the message to the dead letters, in a transaction of its own: kNew. `by_id`: enters it
+    /// as well; where the inbox knew the id somebody has applied it, and nothing is copied: kRepeat.
+    virtual Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                               const OffsetStep* step) = 0;
 
     /// The offset to go on from; none where nothing was applied yet.
     virtual Result<std::optional<std::int64_t>> next_offset(std::string_view topic,

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "consumer/inbox_store.h"
 #include "consumer/message_time.h"
 #include "consumer/operator_sql.h"
 
@@ -20,8 +21,8 @@ class InboxDeadLetters final : public DeadLetters {
                                        std::size_t limit, bool with_payload) override {
         const Where where = where_of(filter);
         const auto rows = sql_.run(
-            "SELECT message_id, topic, key, headers, headers ->> 'type', attempts, error_code, "
-            "error, " +
+            "SELECT message_id, topic, key, headers, " + sql_.header("headers", "type") +
+                ", attempts, error_code, error, " +
                 sql_.microseconds("died_at") + ", " + sql_.microseconds("retry_requested_at") +
                 ", payload IS NULL, " + (with_payload ? sql_.payload_text() : "NULL") +
                 " FROM outbox_inbox_dead_letters" + where.sql() +
@@ -69,7 +70,7 @@ class InboxDeadLetters final : public DeadLetters {
         where.in("message_id", filter.ids);
         where.equals("key", filter.key);
         where.equals("error_code", filter.error_code);
-        where.equals("headers ->> 'type'", filter.event_type);
+        where.equals(sql_.header("headers", "type"), filter.event_type);
         return where;
     }
     Result<std::int64_t> change(const std::string& what, const DeadFilter& filter) {
@@ -102,7 +103,10 @@ class InboxOperations final : public ConsumerOperations {
                 "  UNION SELECT consumer FROM outbox_inbox_floor "
                 "  UNION SELECT consumer FROM outbox_inbox_dead_letters) n "
                 "LEFT JOIN (SELECT consumer, sum(applied) AS applied, sum(repeats) AS repeats, "
-                "  sum(failed) AS failed, sum(lag) AS lag, max(updated_at) AS updated_at "
+                "  sum(failed) AS failed, sum(CASE WHEN " +
+                sql_->microseconds("updated_at") + " > " + sql_->microseconds(sql_->now()) + " - " +
+                std::to_string(kMemberGoneS * kMicroseconds) +
+                " THEN lag END) AS lag, max(updated_at) AS updated_at "
                 "  FROM outbox_inbox_stats GROUP BY consumer) s ON s.consumer = n.consumer "
                 "LEFT JOIN (SELECT consumer, count(*) AS dead FROM outbox_inbox_dead_letters "
                 "  GROUP BY consumer) d ON d.consumer = n.consumer "

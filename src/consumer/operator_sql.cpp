@@ -69,6 +69,12 @@ class PostgresSql final : public Sql {
         return "SELECT count(to_regclass('" + table + "'))";
     }
     [[nodiscard]] std::string payload_text() const override { return "encode(payload, 'escape')"; }
+    // A text cannot hold the NUL that JSON can.
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        return "(CASE WHEN position('\\u0000' in " + column + "::text) = 0 THEN " + column +
+               " ->> '" + name + "' END)";
+    }
 
     Result<PrunedInbox> prune(std::int64_t retention_s) override {
         const auto rows =
@@ -130,6 +136,10 @@ class SqliteSql final : public Sql {
         return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
     }
     [[nodiscard]] std::string payload_text() const override { return "CAST(payload AS text)"; }
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";
+    }
 
     // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
     Result<PrunedInbox> prune(std::int64_t retention_s) override {

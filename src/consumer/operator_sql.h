@@ -32,6 +32,10 @@ class Sql {
     /// A query that counts the tables of this name.
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
     [[nodiscard]] virtual std::string payload_text() const = 0;
+    /// One header out of a column of them; NULL where the database cannot read it, so that one
+    /// message does not hide the others.
+    [[nodiscard]] virtual std::string header(const std::string& column,
+                                             const std::string& name) const = 0;
     /// Removes some thousands of old ids, expired keys and finished sagas.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
     /// Hands over the rows of a query that changes nothing, one by one.

@@ -25,7 +25,8 @@ constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
@@ -63,15 +64,20 @@ Status SqliteLog::move(const OffsetStep* step) {
     return status;
 }
 
-Status SqliteLog::bury(const spi::EventView& message, const Burial& burial,
-                       const OffsetStep* step) {
+Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                              const OffsetStep* step) {
     if (Status status = connect(); !status.ok()) return status;
     if (Status status = session_.begin(); !status.ok()) return status;
     spi::EventView storable = message;
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     storable.id = id;
-    Status status = enter_buried(storable);
-    if (status.ok()) {
+    Taken taken = Taken::kNew;
+    Status status;
+    if (by_id) {
+        status = enter_buried(storable);
+        if (status.ok() && session_.changes() == 0) taken = Taken::kRepeat;
+    }
+    if (status.ok() && taken == Taken::kNew) {
         status = Run(session_, kBury)
                      .text(consumer_)
                      .text(storable.id)
@@ -85,7 +91,8 @@ Status SqliteLog::bury(const spi::EventView& message, const Burial& burial,
                      .finish("moving a message to outbox_inbox_dead_letters");
     }
     if (status.ok()) status = move(step);
-    if (status.ok()) return session_.commit();
+    if (status.ok()) status = session_.commit();
+    if (status.ok()) return taken;
     session_.end_transaction();
     return status;
 }

@@ -16,8 +16,8 @@ class SqliteLog final : public LogStore, public SqliteInboxStore {
 
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
-    Status bury(const spi::EventView& message, const Burial& burial,
-                const OffsetStep* step) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                       const OffsetStep* step) override;
     Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
 
   private:

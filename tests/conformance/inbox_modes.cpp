@@ -107,6 +107,43 @@ TEST_P(InboxSuite, TellsHowManyMessagesWait) {
     running.join();
 }
 
+TEST_P(InboxSuite, AMemberThatEndedCountsOnButItsLagDoesNot) {
+    const auto figures = [&](const char* what) {
+        return value(std::string("SELECT sum(") + what + ") FROM outbox_inbox_stats");
+    };
+    // One that was killed long ago, and one of another consumer.
+    db_->exec(
+        "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, lag) "
+        "VALUES ('default', 'killed', 5, 0, 0, 0, 900), ('other', 'killed', 7, 0, 0, 0, 800)");
+    db_->exec(backend_->age_figures());
+    for (const char* id : {"a", "b"}) {
+        put(id, "k");
+        MailboxOptions options;
+        options.retry_base_ms = options.retry_max_ms = 60'000;
+        options.on_report = [](const ConsumerReport&) {};
+        auto member = consumer(
+            [](InboxBackend::Session& transaction, const Message& message) {
+                if (message.id == "b") throw std::runtime_error("no stock");
+                apply(transaction, message);
+            },
+            options);
+        std::thread running([&] { member.run(); });
+        EXPECT_TRUE(eventually(10s, "it has reported", [&] {
+            return value("SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
+                         "member <> '' AND member <> 'killed'") == "1";
+        }));
+        member.stop();
+        running.join();
+    }
+    EXPECT_EQ(value("SELECT member || '-' || applied FROM outbox_inbox_stats "
+                    "WHERE consumer = 'default'"),
+              "-6");
+    EXPECT_EQ(value("SELECT coalesce(sum(lag), 0) FROM outbox_inbox_stats "
+                    "WHERE consumer = 'default'"),
+              "0");
+    EXPECT_EQ(figures("applied"), "13");
+}
+
 // ---- sequence ----
 
 TEST_P(InboxSuite, ASequenceTakesTheNextNumberDropsRepeatsAndNamesGaps) {

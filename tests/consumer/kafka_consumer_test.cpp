@@ -522,6 +522,52 @@ TEST_P(KafkaConsumerTest, TwoConsumersWithOneNameInDifferentGroupsApplyEachRecor
     EXPECT_EQ(distinct_effects(), kRecords);
 }
 
+// One group gives up on what the other applies: each record ends as one of both, also after a retry.
+TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
+    constexpr int kRecords = 40;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i));
+    }
+    writer_.flush();
+    std::atomic<bool> healed = false;
+    std::atomic<int> failures = 0;
+    auto failing_options = options();
+    auto healthy_options = options();
+    failing_options.consumer = healthy_options.consumer = "stock";
+    failing_options.group = "fails";
+    failing_options.retry_base_ms = failing_options.retry_max_ms = 50;
+    failing_options.max_attempts = 2;
+    healthy_options.transaction_size = 1;
+    Running failing(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (!healed) {
+                ++failures;
+                throw std::runtime_error("no stock");
+            }
+            apply(transaction, message);
+        },
+        failing_options));
+    ASSERT_TRUE(eventually(60s, "the one fails", [&] { return failures >= 10; }));
+    Running healthy(consumer(apply, healthy_options));
+    const auto through = [](Running& member) {
+        const auto counters = member->counters();
+        return counters.applied + counters.repeats + counters.dead >= kRecords;
+    };
+    ASSERT_TRUE(eventually(90s, "both have read all",
+                           [&] { return through(failing) && through(healthy); }));
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters d "
+                          "JOIN effects e ON e.id = d.message_id"),
+              0);
+    EXPECT_EQ(effects() + db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), kRecords);
+    healed = true;
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    ASSERT_TRUE(eventually(60s, "none is dead", [&] {
+        return db_->number("SELECT count(*) FROM outbox_inbox_dead_letters") == 0;
+    }));
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(distinct_effects(), kRecords);
+}
+
 TEST_P(KafkaConsumerTest, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileItRuns) {
     Running member(consumer(apply, options()));
     writer_.write(topic_, "before", "k");

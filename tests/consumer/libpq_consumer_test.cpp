@@ -7,6 +7,7 @@
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/producer/migrate.h>
 
+#include "consumer/operate.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
@@ -63,6 +64,7 @@ class LibpqConsumer : public testing::Test {
         return false;
     }
 
+    std::thread later_;
     std::string url_being_made_;
     std::string url_;
     Pg db_;
@@ -492,6 +494,75 @@ TEST_F(LibpqConsumer, ReadsLargeMessagesAFewAtATime) {
         url_, [&](PGconn*, const Message& message) { bytes += message.payload.size(); }, options());
     EXPECT_EQ(member.drain(), 10U);
     EXPECT_EQ(bytes, 4'000'000U);
+}
+
+// Somebody else has applied it while this one failed: in another group, or before a restore.
+TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
+    put("a");
+    put("b");
+    auto twice = options();
+    twice.max_attempts = 2;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn*, const Message& message) {
+            if (message.attempt == 2 && message.id == "a") {
+                // Behind the handler's transaction, which is going to be rolled back.
+                later_ = std::thread([this] {
+                    Pg other(url_);
+                    other.exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES "
+                               "('default', 'a')");
+                });
+                EXPECT_TRUE(eventually(10s, "it waits", [&] {
+                    return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+                }));
+            }
+            throw std::runtime_error("no stock");
+        },
+        twice);
+    std::size_t done = 0;
+    const bool both = bool(eventually(10s, "both are dealt with", [&] {
+        done += member.drain();
+        return done == 2;
+    }));
+    later_.join();
+    ASSERT_TRUE(both);
+    EXPECT_EQ(db_.value("SELECT string_agg(message_id, ' ') FROM outbox_inbox_dead_letters"), "b");
+    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(member.counters().dead, 1U);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
+}
+
+TEST_F(LibpqConsumer, ADeadLetterThatAnotherMemberHasInHandDelaysNobody) {
+    db_.exec(
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error, retry_requested_at) VALUES ('default', 'in hand', 't', 1, 'x', 'x', now()), "
+        "('default', 'free', 't', 1, 'x', 'x', now())");
+    put("a");
+    Pg other(url_);
+    other.exec("BEGIN; DELETE FROM outbox_inbox_dead_letters WHERE message_id = 'in hand'");
+    auto member =
+        libpq_mailbox_consumer(url_ + "?options=-c%20lock_timeout%3D10s", apply, options());
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_THAT(effects(), ElementsAre("free", "a"));
+}
+
+// JSON can hold a NUL, a text of PostgreSQL cannot.
+TEST_F(LibpqConsumer, ANulInTheHeadersOfOneLetterHidesNoOther) {
+    db_.exec(
+        R"(INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, headers, attempts,
+           error_code, error) VALUES
+           ('default', 'nul', 't', '{"type":"a\u0000b","saga_id":"s"}', 1, 'x', 'x'),
+           ('default', 'other', 't', '{"type":"Paid"}', 1, 'x', 'x'))");
+    const auto operations = consumer::open_operations(url_, 5);
+    ASSERT_TRUE(operations.ok());
+    const auto letters = (*operations)->dead_letters("default");
+    const auto dead = letters->dead({}, 0, 10, true);
+    ASSERT_TRUE(dead.ok()) << describe(dead.error());
+    ASSERT_EQ(dead->size(), 2U);
+    DeadFilter paid;
+    paid.event_type = "Paid";
+    EXPECT_EQ(letters->count_dead(paid).value_or_throw(), 1);
+    EXPECT_EQ(letters->retry_dead(paid).value_or_throw(), 1);
 }
 
 class ConsumerWithItsOwnRole : public LibpqConsumer {

@@ -97,7 +97,10 @@ void Worker::run() {
         if (keeper_) keep();
     }
     next_keep_us_ = next_report_us_ = 0;
-    if (keeper_) keep();
+    if (keeper_) {
+        keep();
+        static_cast<void>(inbox_.retire().ok());
+    }
     inbox_.disconnect();
 }
 
@@ -317,16 +320,21 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
     const std::string text = storable(error);
     const std::optional<OffsetStep> step = step_after(task);
     while (!abandoned(task)) {
-        const Status buried =
+        const Result<Taken> result =
             inbox_.bury(task.event(), {task.attempts, error_code_name(error.code), text},
-                        step ? &*step : nullptr);
-        if (buried.ok()) {
+                        hub_.by_id(), step ? &*step : nullptr);
+        if (result.ok()) {
             if (step) task.partition->expected = step->next;
-            bump(hub_.tally.dead);
             const Message message = task.message();
+            if (*result == Taken::kRepeat) {  // another group has applied it meanwhile
+                hub_.say(hub_.tally.count(*result), {}, &message);
+                return Outcome::kDone;
+            }
+            bump(hub_.tally.dead);
             hub_.say(What::kDeadLetter, error, &message);
             return Outcome::kDone;
         }
+        const Status buried = result.status();
         if (buried.error().advice != Advice::kRetryDestination) {
             const Message message = task.message();
             hub_.say(What::kRetry, buried.error(), &message);

@@ -531,6 +531,7 @@ TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
     writer_.flush();
     std::atomic<bool> healed = false;
     std::atomic<int> failures = 0;
+    std::atomic<bool> met = false;
     auto failing_options = options();
     auto healthy_options = options();
     failing_options.consumer = healthy_options.consumer = "stock";
@@ -542,6 +543,17 @@ TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
         [&](const Transaction& transaction, const Message& message) {
             if (!healed) {
                 ++failures;
+                if (message.attempt == 2 && GetParam() == Backend::kPostgres) {
+                    // The other one comes to it and waits for this transaction.
+                    Pg look(database_->url());
+                    const auto patience = met ? 300ms : 30'000ms;
+                    if (eventually(patience, "it waits", [&] {
+                            return look.number("SELECT count(*) FROM pg_locks WHERE NOT granted") >
+                                   0;
+                        })) {
+                        met = true;
+                    }
+                }
                 throw std::runtime_error("no stock");
             }
             apply(transaction, message);

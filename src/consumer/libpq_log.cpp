@@ -25,15 +25,17 @@ constexpr const char* kEnterCarefully =
     "  timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
 
 constexpr const char* kMove =
-    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, updated_at = clock_timestamp() "
+    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, cluster_id = $6, last_id = $7, "
+    "  updated_at = clock_timestamp() "
     "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer AND next_offset = $4::bigint";
 
 constexpr const char* kFirst =
-    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
-    "SELECT $1, $2, $3::integer, $5::bigint WHERE $4::bigint IS NULL ON CONFLICT DO NOTHING";
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT $1, $2, $3::integer, $5::bigint, $6, $7 WHERE $4::bigint IS NULL ON CONFLICT DO NOTHING";
 
 constexpr const char* kNext =
-    "SELECT next_offset FROM outbox_inbox_offsets "
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
     "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer";
 
 constexpr const char* kBury =
@@ -88,7 +90,9 @@ class Beginning {
             .text(step.topic)
             .number(step.partition)
             .number_or_null(step.expected)
-            .number(step.next);
+            .number(step.next)
+            .text(step.cluster_id)
+            .text(step.last_id);
     }
     Params& add(const char* statement) {
         steps_.push_back({statement, &params_.emplace_back()});
@@ -129,8 +133,8 @@ LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
     : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
                       {{"outbox_enter", kEnter, 3},
                        {"outbox_enter_carefully", kEnterCarefully, 3},
-                       {"outbox_move", kMove, 5},
-                       {"outbox_first", kFirst, 5},
+                       {"outbox_move", kMove, 7},
+                       {"outbox_first", kFirst, 7},
                        {"outbox_next", kNext, 3},
                        {"outbox_bury", kBury, 11}},
                       rights_of(options)) {}
@@ -203,14 +207,16 @@ Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial
     return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
 }
 
-Result<std::optional<std::int64_t>> LibpqLog::next_offset(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int partition) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(topic).number(partition);
     const auto row = session_.execute("outbox_next", params, "reading outbox_inbox_offsets");
     if (!row.ok()) return row.status();
-    if (PQntuples(row->get()) == 0) return std::optional<std::int64_t>();
-    return std::optional<std::int64_t>(big_endian(cell(row->get(), 0, 0)));
+    if (PQntuples(row->get()) == 0) return std::optional<LogPlace>();
+    LogPlace place{big_endian(cell(row->get(), 0, 0)), std::string(cell(row->get(), 0, 1)), {}};
+    if (const auto last = cell(row->get(), 0, 2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
 }
 
 }  // namespace outbox::consumer

@@ -19,7 +19,7 @@ class LibpqLog final : public LogStore, public LibpqInboxStore {
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;
-    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+    Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
 };
 
 }  // namespace outbox::consumer

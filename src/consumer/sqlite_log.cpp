@@ -9,16 +9,17 @@ namespace outbox::consumer {
 namespace {
 
 constexpr const char* kMove =
-    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
     "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
 
 constexpr const char* kFirst =
-    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
-    "SELECT ?1, ?2, ?3, ?5 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT ?1, ?2, ?3, ?5, ?6, ?7 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
 
 constexpr const char* kNext =
-    "SELECT next_offset FROM outbox_inbox_offsets "
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
 
 constexpr const char* kBury =
@@ -59,6 +60,8 @@ Status SqliteLog::move(const OffsetStep* step) {
                         .number(step->partition)
                         .number_or_null(step->expected)
                         .number(step->next)
+                        .text(step->cluster_id)
+                        .text(step->last_id)
                         .finish("moving an offset in outbox_inbox_offsets");
     if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
     return status;
@@ -97,13 +100,15 @@ Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& buria
     return status;
 }
 
-Result<std::optional<std::int64_t>> SqliteLog::next_offset(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
     if (Status status = connect(); !status.ok()) return status;
     Run row(session_, kNext);
     const bool found = row.text(consumer_).text(topic).number(partition).next();
     if (row.failed()) return session_.error("reading outbox_inbox_offsets");
-    if (!found) return std::optional<std::int64_t>();
-    return std::optional<std::int64_t>(row.integer(0));
+    if (!found) return std::optional<LogPlace>();
+    LogPlace place{row.integer(0), std::string(row.bytes(1)), {}};
+    if (const auto last = row.bytes(2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
 }
 
 }  // namespace outbox::consumer

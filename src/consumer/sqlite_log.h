@@ -18,7 +18,7 @@ class SqliteLog final : public LogStore, public SqliteInboxStore {
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;
-    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+    Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
 
   private:
     Status move(const OffsetStep* step);

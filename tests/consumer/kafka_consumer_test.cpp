@@ -418,6 +418,174 @@ TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
     EXPECT_EQ(db_->number("SELECT sum(next_offset) FROM outbox_inbox_offsets"), 101);
 }
 
+// ---- offset modes: databases set back, topics made anew, clusters exchanged ----
+
+class KafkaOffsets : public KafkaConsumerTest {
+  protected:
+    KafkaConsumerOptions by_offset(Mode mode) {
+        auto made = options();
+        made.mode = mode;
+        made.exactly_once_wire = true;
+        made.kafka = {{"topic.metadata.refresh.interval.ms", "500"}};
+        return made;
+    }
+    // Records of one key, so of one partition; payloads are their numbers.
+    void write(const std::string& prefix, int from, int to) {
+        Writer writer;  // one that has written to a former topic of the name could not go on
+        for (int i = from; i < to; ++i) {
+            writer.write(topic_, prefix + std::to_string(i), "k", std::to_string(i));
+        }
+    }
+    static std::vector<std::string> ids(const std::string& prefix, int from, int to) {
+        std::vector<std::string> out;
+        for (int i = from; i < to; ++i) out.push_back(prefix + std::to_string(i));
+        return out;
+    }
+    // As a restore leaves effects, inbox and offset.
+    void set_back_to(int next) {
+        const std::string n = std::to_string(next);
+        if (next == 0) {
+            db_->exec("DELETE FROM outbox_inbox_offsets");
+        } else {
+            db_->exec("UPDATE outbox_inbox_offsets SET next_offset = " + n + ", last_id = 'a" +
+                      std::to_string(next - 1) + "'");
+        }
+        db_->exec("DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
+                  "CAST(payload AS integer) >= " +
+                  n + ")");
+        db_->exec("DELETE FROM effects WHERE CAST(payload AS integer) >= " + n);
+    }
+    void begin_anew() {
+        db_->exec("UPDATE outbox_inbox_offsets SET next_offset = 0, cluster_id = '', "
+                  "last_id = NULL");
+    }
+    void recreate_topic() {
+        delete_topic(shared_kafka().bootstrap(), topic_);
+        ASSERT_TRUE(eventually(30s, "the topic is there anew", [&] {
+            try {
+                create_topic(shared_kafka().bootstrap(), topic_, 4);
+                return true;
+            } catch (const std::runtime_error&) {
+                return false;  // the former one is not quite gone
+            }
+        }));
+    }
+    std::string cause() {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [what, text] : reports_) {
+            if (what == What::kQuarantined) return text;
+        }
+        return {};
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Databases, KafkaOffsets,
+                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         [](const auto& test) { return backend_name(test.param); });
+
+TEST_P(KafkaOffsets, ADatabaseThatWentBackInTimeGetsItsRecordsAgain) {
+    for (const Mode mode : {Mode::kOffset, Mode::kInboxAndOffset}) {
+        if (mode == Mode::kInboxAndOffset) {
+            db_->exec("DELETE FROM effects");
+            db_->exec("DELETE FROM outbox_inbox_offsets");
+            topic_ += "-both";
+            create_topic(shared_kafka().bootstrap(), topic_, 4);
+        }
+        write("a", 0, 10);
+        Running member(consumer(apply, by_offset(mode)));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+        set_back_to(5);
+        write("a", 10, 12);
+        ASSERT_TRUE(eventually(60s, "the last is applied", [&] {
+            return db_->number("SELECT count(*) FROM effects WHERE id = 'a11'") == 1;
+        }));
+        EXPECT_EQ(ids_of("k"), ids("a", 0, 12));
+        EXPECT_EQ(reported(What::kQuarantined), 0) << cause();
+        member.stop();
+        EXPECT_EQ(db_->number("SELECT next_offset FROM outbox_inbox_offsets"), 12);
+    }
+}
+
+TEST_P(KafkaOffsets, ADatabaseThatForgotItsOffsetIsNotTakenForANewOne) {
+    write("a", 0, 10);
+    const auto chosen = by_offset(Mode::kInboxAndOffset);
+    {
+        Running member(consumer(apply, chosen));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    }
+    set_back_to(0);
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_THAT(cause(), HasSubstr("set back to before the first"));
+    const std::string remedy = cause().substr(cause().find("INSERT INTO"));
+    db_->exec(remedy.substr(0, remedy.find(';')));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 10; }));
+    EXPECT_EQ(ids_of("k"), ids("a", 0, 10));
+}
+
+TEST_P(KafkaOffsets, ATopicMadeAnewIsNeitherRepeatsNorSkipped) {
+    for (const int length : {7, 10, 20}) {
+        write("a", 0, 10);
+        const auto chosen = by_offset(length == 7 ? Mode::kOffset : Mode::kInboxAndOffset);
+        {
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+        }
+        recreate_topic();
+        write("b", 0, length);
+        {
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+            EXPECT_EQ(member->counters().applied + member->counters().repeats, 0U);
+            EXPECT_TRUE(eventually(20s, "they wait", [&] { return member->lag() >= length; }));
+            begin_anew();
+            ASSERT_TRUE(
+                eventually(60s, "all are applied", [&] { return effects() == 10 + length; }));
+        }
+        auto expected = ids("a", 0, 10);
+        for (auto& id : ids("b", 0, length)) expected.push_back(std::move(id));
+        EXPECT_EQ(ids_of("k"), expected);
+        db_->exec("DELETE FROM effects");
+        db_->exec("DELETE FROM outbox_inbox_offsets");
+        db_->exec("DELETE FROM outbox_inbox");
+        {
+            const std::lock_guard lock(mutex_);
+            reports_.clear();
+        }
+        recreate_topic();
+    }
+}
+
+TEST_P(KafkaOffsets, ATopicMadeAnewUnderARunningConsumerIsNotTakenForTheOld) {
+    write("a", 0, 10);
+    Running member(consumer(apply, by_offset(Mode::kInboxAndOffset)));
+    ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    recreate_topic();
+    write("b", 0, 7);
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_EQ(effects(), 10);
+    begin_anew();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 17; }));
+}
+
+TEST_P(KafkaOffsets, TheLogOfAnotherClusterIsNotTakenForOurs) {
+    write("a", 0, 10);
+    const auto chosen = by_offset(Mode::kOffset);
+    {
+        Running member(consumer(apply, chosen));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    }
+    EXPECT_EQ(db_->value("SELECT last_id FROM outbox_inbox_offsets"), "a9");
+    EXPECT_NE(db_->value("SELECT cluster_id FROM outbox_inbox_offsets"), "");
+    db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = 'another'");
+    write("a", 10, 12);
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_THAT(cause(), HasSubstr("of the cluster another"));
+    EXPECT_EQ(effects(), 10);
+    db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = ''");
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 12; }));
+}
+
 TEST_P(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) {
     auto both = options();
     both.mode = Mode::kInboxAndOffset;

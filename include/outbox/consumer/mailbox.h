@@ -23,9 +23,11 @@ struct ConsumerReport {
         kStandby,       ///< Another member holds the mailbox; this one waits.
         kActive,        ///< This member holds the mailbox.
         kPruneFailed,   ///< Old ids could not be removed; tried again. Once per change.
+        kQuarantined    ///< Kafka: a partition is not read, since its log is not the one whose
+                        ///< offset is stored; the error says what to do.
     };
     What what = What::kRetry;
-    ErrorInfo error;  ///< Set for kRetry, kDeadLetter, kDisconnected and kPruneFailed.
+    ErrorInfo error;  ///< Set for kRetry, kDeadLetter, kDisconnected, kPruneFailed and kQuarantined.
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 

@@ -190,10 +190,6 @@ bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
         if (hub_.by_id() && id_fault(task)) return false;
-        if (hub_.by_offset() && task.partition->expected &&
-            task.record.offset() < *task.partition->expected) {
-            return false;
-        }
         events.push_back(task.event());
     }
     std::optional<OffsetStep> step;
@@ -227,7 +223,6 @@ bool Worker::apply_together(std::span<Task> batch) {
 void Worker::apply_one(Task task) {
     for (std::uint32_t conflicts = 0;;) {
         if (abandoned(task)) return leave(task);
-        if (passed_already(task)) return finish(task);
         Attempt attempt = try_once(task);
         if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
             bump(hub_.tally.conflicts);
@@ -299,8 +294,11 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
     }
     const ErrorInfo& error = attempt.status.error();
     if (error.advice == Advice::kStop) {
-        if (attempt.from_session && reload_offset(task)) return Outcome::kHold;
-        hub_.fail(error);
+        if (attempt.from_session && is_offset_lost(error)) {
+            misplace(task);
+        } else {
+            hub_.fail(error);
+        }
         return Outcome::kAbandon;
     }
     if (!attempt.counts) {
@@ -335,6 +333,14 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
             return Outcome::kDone;
         }
         const Status buried = result.status();
+        if (is_offset_lost(buried.error())) {
+            misplace(task);
+            return Outcome::kAbandon;
+        }
+        if (buried.error().advice == Advice::kStop) {
+            hub_.fail(buried.error());
+            return Outcome::kAbandon;
+        }
         if (buried.error().advice != Advice::kRetryDestination) {
             const Message message = task.message();
             hub_.say(What::kRetry, buried.error(), &message);
@@ -350,27 +356,15 @@ std::optional<OffsetStep> Worker::step_after(const Task& task) const {
     return OffsetStep{.topic = task.record.topic(),
                       .partition = task.record.partition(),
                       .expected = task.partition->expected,
-                      .next = task.record.offset() + 1};
+                      .next = task.record.offset() + 1,
+                      .cluster_id = task.partition->cluster_id,
+                      .last_id = task.record.id()};
 }
 
-// The database says that this offset was applied.
-bool Worker::passed_already(Task& task) {
-    if (!hub_.by_offset() || !task.partition->expected ||
-        task.record.offset() >= *task.partition->expected) {
-        return false;
-    }
-    const Message message = task.message();
-    hub_.say(hub_.tally.count(Taken::kRepeat), {}, &message);
-    return true;
-}
-
-// Another member moved the offset. True: it is known now, and the record is to be looked at again.
-bool Worker::reload_offset(Task& task) {
-    if (!hub_.by_offset()) return false;
-    const auto next = inbox_.next_offset(task.record.topic(), task.record.partition());
-    if (!next.ok() || *next == task.partition->expected) return !next.ok();
-    task.partition->expected = *next;
-    return true;
+// The polling thread asks the database where to go on; what was taken of the partition is dropped.
+void Worker::misplace(const Task& task) {
+    const std::lock_guard lock(hub_.mutex);
+    task.partition->misplaced = task.partition->taken_away = true;
 }
 
 std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) const {

@@ -76,9 +76,8 @@ class Worker {
     Attempt try_once(Task& task);
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
-    bool passed_already(Task& task);
+    void misplace(const Task& task);
     [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
-    bool reload_offset(Task& task);
 
     void finish(Task& task);
     void leave(Task& task);

@@ -52,12 +52,15 @@ CREATE TABLE outbox_inbox_sequences (
 ) WITH (fillfactor = 80);
 
 -- The offset that a consumer applies next in a partition of a log, set in the transaction of the
--- effect.
+-- effect; and whose log that is: the Kafka cluster and the id of the record before it ('' for one
+-- without an id, NULL where it is not known).
 CREATE TABLE outbox_inbox_offsets (
     consumer    text NOT NULL,
     topic       text NOT NULL,
     partition   integer NOT NULL,
     next_offset bigint NOT NULL,
+    cluster_id  text NOT NULL DEFAULT '',
+    last_id     text,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, topic, partition)
 ) WITH (fillfactor = 50);

@@ -54,12 +54,15 @@ CREATE TABLE outbox_inbox_sequences (
 ) WITHOUT ROWID;
 
 -- The offset that a consumer applies next in a partition of a log, set in the transaction of the
--- effect.
+-- effect; and whose log that is: the Kafka cluster and the id of the record before it ('' for one
+-- without an id, NULL where it is not known).
 CREATE TABLE outbox_inbox_offsets (
     consumer    text NOT NULL,
     topic       text NOT NULL,
     partition   integer NOT NULL,
     next_offset integer NOT NULL,
+    cluster_id  text NOT NULL DEFAULT '',
+    last_id     text,
     updated_at  integer NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
     PRIMARY KEY (consumer, topic, partition)

@@ -173,7 +173,9 @@ class SqliteSql final : public Sql {
         }
         if (status.ok()) {
             status = run("DELETE FROM outbox_idempotency WHERE rowid IN (SELECT rowid FROM "
-                         "outbox_idempotency WHERE expires_at <= $1 + 0 LIMIT $2)",
+                         "outbox_idempotency WHERE expires_at <= $1 + 0 "
+                         "AND ((attempt = 1 AND (status IS NOT NULL OR lease_until IS NULL)) "
+                         "  OR expires_at <= $1 - 604800000000) LIMIT $2)",
                          {now, rows}, &pruned.keys)
                          .status();
         }

@@ -174,7 +174,8 @@ END
 $$;
 
 -- Requests that carry an Idempotency-Key, with the answer they were given. Without a status the
--- request is under way (lease_until set) or was committed without an answer.
+-- request is under way (lease_until set) or was committed without an answer. A name that several
+-- headers have is one member of `headers` with an array.
 CREATE TABLE outbox_idempotency (
     scope       text NOT NULL,
     key         text NOT NULL CHECK (key <> ''),
@@ -214,20 +215,23 @@ BEGIN
         INSERT INTO outbox_idempotency (scope, key, fingerprint, lease_until, expires_at)
         VALUES (idempotency_claim.scope, idempotency_claim.key, idempotency_claim.fingerprint,
                 clock_timestamp() + idempotency_claim.lease,
-                clock_timestamp() + idempotency_claim.retention)
+                clock_timestamp() + greatest(idempotency_claim.retention, idempotency_claim.lease))
         ON CONFLICT (scope, key) DO NOTHING;
         IF FOUND THEN
             idempotency_claim.state := 'new';
             idempotency_claim.attempt := 1;
             RETURN;
         END IF;
+        -- An attempt's number is not given again while its owner may yet come back.
         UPDATE outbox_idempotency i
-        SET attempt = CASE WHEN i.expires_at <= clock_timestamp() THEN 1 ELSE i.attempt + 1 END,
+        SET attempt = CASE WHEN i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL)
+                THEN 1 ELSE i.attempt + 1 END,
             fingerprint = idempotency_claim.fingerprint,
             lease_until = clock_timestamp() + idempotency_claim.lease,
             status = NULL, headers = NULL, body = NULL,
             created_at = clock_timestamp(),
-            expires_at = clock_timestamp() + idempotency_claim.retention
+            expires_at = clock_timestamp()
+                + greatest(idempotency_claim.retention, idempotency_claim.lease)
         WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
             AND (i.expires_at <= clock_timestamp()
                 OR (i.status IS NULL AND i.lease_until <= clock_timestamp()
@@ -276,7 +280,7 @@ BEGIN
     IF headers::text ~* 'set-cookie|authorization|\\' THEN
         idempotency_complete.headers := (
             SELECT json_object_agg(h.key, h.value)
-            FROM json_each_text(idempotency_complete.headers) h
+            FROM json_each(idempotency_complete.headers) h
             WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
     END IF;
     UPDATE outbox_idempotency i
@@ -308,7 +312,8 @@ BEGIN
 END
 $$;
 
--- Removes expired keys, at most max_rows; gives how many.
+-- Removes expired keys, at most max_rows; gives how many. One whose lease ran out without an answer
+-- stays for a week longer, so that its late owner finds another attempt and not its own.
 CREATE FUNCTION idempotency_prune(max_rows integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -319,6 +324,8 @@ DECLARE
 BEGIN
     WITH old AS (
         SELECT i.ctid FROM outbox_idempotency i WHERE i.expires_at <= statement_timestamp()
+            AND ((i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL))
+                 OR i.expires_at <= statement_timestamp() - interval '7 days')
         ORDER BY i.expires_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
     DELETE FROM outbox_idempotency i USING old WHERE i.ctid = old.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;
@@ -328,7 +335,7 @@ $$;
 
 -- Sagas that this service leads, beside its business data; each transition is one transaction with
 -- the inbox and the outbox. state says what is awaited, `steps` what was sent and what became of it,
--- cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
+-- leader the topic of answers when it began, cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
 -- progress for ten minutes:
 --   SELECT saga_id, name, state, step, trouble FROM outbox_saga
 --   WHERE finished_at IS NULL AND updated_at < now() - interval '10 minutes' ORDER BY started_at;
@@ -341,6 +348,7 @@ CREATE TABLE outbox_saga (
     step        text,
     steps       json NOT NULL,
     data        text NOT NULL,
+    leader      text NOT NULL,
     topic       text NOT NULL,
     timer       bigint NOT NULL,
     due_at      timestamptz,
@@ -355,14 +363,16 @@ CREATE TABLE outbox_saga (
 CREATE INDEX outbox_saga_open ON outbox_saga (started_at) WHERE finished_at IS NULL;
 CREATE INDEX outbox_saga_finished ON outbox_saga (finished_at) WHERE finished_at IS NOT NULL;
 
--- What a participant has done with the steps of sagas that others lead: done, refused, or undone (a
+-- What a participant has done with the steps of sagas that others lead (two leaders may use one id):
+-- done, refused, or undone (a
 -- command that comes after its compensation finds that and does nothing).
 CREATE TABLE outbox_saga_steps (
+    leader     text NOT NULL,
     saga_id    text NOT NULL,
     step       text NOT NULL,
     state      text NOT NULL CHECK (state IN ('done', 'refused', 'undone')),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (saga_id, step)
+    PRIMARY KEY (leader, saga_id, step)
 ) WITH (fillfactor = 70);
 CREATE INDEX outbox_saga_steps_age ON outbox_saga_steps USING brin (updated_at)
     WITH (autosummarize = on);

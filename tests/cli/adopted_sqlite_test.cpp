@@ -165,6 +165,18 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
     EXPECT_EQ(states(), "2,PUBLISHED,0,1 3,PENDING,0,1");
 }
 
+// A column of the owner's that is called rowid, and is no number of a row.
+TEST_F(AdoptedSqlite, AColumnNamedRowidIsNotWhatIsPrunedBy) {
+    exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT (datetime('now')), published_at TEXT, retry_count INTEGER DEFAULT 0, status TEXT "
+        "DEFAULT 'PENDING', rowid INTEGER DEFAULT 7); INSERT INTO outbox (id, event_type, payload) "
+        "VALUES ('old', 'Made', '1'), ('unsent', 'Made', '2'); UPDATE outbox SET status = "
+        "'PUBLISHED', published_at = '2020-01-01 00:00:00' WHERE id = 'old'");
+    EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 1);
+    EXPECT_EQ(value("SELECT group_concat(id) FROM outbox"), "unsent");
+}
+
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {
     insert(1, "o-1");
     exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");

@@ -1,8 +1,10 @@
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/sources/postgres_support.h"
 #include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
 
 namespace outbox::test {
 namespace {
@@ -148,6 +150,44 @@ TEST_F(PendingPublished, PrunesOnlyWhatWasPublishedLongAgo) {
 }
 
 TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
+TEST_F(PendingPublished, PrunesNoUnsentRowOfAPartitionWhereThePublishedOnesOfAnotherStand) {
+    create(
+        "CREATE TABLE parted (id uuid, event_type text, aggregate_type text, aggregate_id text, "
+        "payload jsonb, created_at timestamptz DEFAULT now(), published_at timestamptz, "
+        "retry_count int DEFAULT 0, status text NOT NULL DEFAULT 'PENDING', part int) "
+        "PARTITION BY LIST (part); CREATE TABLE parted_a PARTITION OF parted FOR VALUES IN (1); "
+        "CREATE TABLE parted_b PARTITION OF parted FOR VALUES IN (2); "
+        "INSERT INTO parted (id, event_type, payload, part) SELECT gen_random_uuid(), 'Made', "
+        "'{}', p FROM generate_series(1, 2) p, generate_series(1, 3)");
+    pg_.exec(
+        "UPDATE parted SET status = 'PUBLISHED', published_at = now() - interval '30 days' "
+        "WHERE part = 1");
+    pg_.exec("VACUUM FULL parted_a");
+    ASSERT_EQ(pg_.number("SELECT count(*) FROM parted_a a JOIN parted_b b ON a.ctid = b.ctid"), 3);
+    Relay relay(config("parted"));
+    EXPECT_EQ(value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000)), 3U);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM parted WHERE status = 'PENDING'"), 3);
+}
+
+TEST_F(PendingPublished, PrunesNoRowThatItsOwnerSetsBackMeanwhile) {
+    pg_.exec("UPDATE outbox SET status = 'PUBLISHED', published_at = now() - interval '30 days'");
+    Relay relay(config("outbox"));
+    Pg owner(url_);
+    owner.exec("BEGIN; UPDATE outbox SET status = 'PENDING' WHERE id = '" + std::string(kSecond) +
+               "'");
+    auto pruned = std::async(std::launch::async, [&] {
+        return value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000));
+    });
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), "the delete waits for the owner", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                   "AND datname = current_database()") == 1;
+    }));
+    owner.exec("COMMIT");
+    EXPECT_EQ(pruned.get(), 2U);
+    EXPECT_EQ(state(kSecond), "PENDING|0|t");
+}
+
     Relay relay(config("outbox"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("preset pending-published"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("the read is served by an index"));

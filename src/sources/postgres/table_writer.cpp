@@ -145,7 +145,7 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
             std::move(params)};
 }
 
-// Parameters: the retention in seconds, the source. Empty: nothing is kept.
+// A condition on t. Parameters: the retention in seconds, the source. Empty: nothing is kept.
 std::string TableWriter::prunable_rows() const {
     if (!table_.mark) return {};
     std::string finished;
@@ -171,20 +171,24 @@ std::string TableWriter::prunable_rows() const {
               "(" +
                   id + ", " + quote_literal(table_.id_prefix()) + " || " + id + "))"
             : " AND $2::text IS NOT NULL";
-    return " FROM " + table_.sql + " t WHERE " + finished + " AND " + time +
-           " < statement_timestamp() - $1 * interval '1 second'" + not_dead;
+    return finished + " AND " + time + " < statement_timestamp() - $1 * interval '1 second'" +
+           not_dead;
 }
 
 std::string TableWriter::prune_sql() const {
-    const std::string rows = prunable_rows();
-    if (rows.empty()) return {};
-    return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid" + rows +
-           " LIMIT $3))";
+    const std::string prunable = prunable_rows();
+    if (prunable.empty()) return {};
+    // A ctid names a row in its own partition only. The condition stands twice: the outer one is
+    // asked again of a row that its owner sets back while the delete waits for it.
+    return "WITH old AS (SELECT t.tableoid AS part, t.ctid AS place FROM " + table_.sql +
+           " t WHERE " + prunable + " LIMIT $3) DELETE FROM " + table_.sql +
+           " t USING old WHERE t.tableoid = old.part AND t.ctid = old.place AND " + prunable;
 }
 
 std::string TableWriter::prunable_sql() const {
-    const std::string rows = prunable_rows();
-    return rows.empty() ? rows : "SELECT count(*)" + rows;
+    const std::string prunable = prunable_rows();
+    if (prunable.empty()) return {};
+    return "SELECT count(*) FROM " + table_.sql + " t WHERE " + prunable;
 }
 
 }  // namespace outbox::postgres

@@ -345,11 +345,10 @@ Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t li
 }
 
 Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
-    if (writer_.prunable.empty()) return std::size_t{0};
+    if (writer_.prune.empty()) return std::size_t{0};
     std::size_t removed = 0;
     Status status = transact([&](Database& database) -> Status {
-        Statement remove(database, "DELETE FROM " + table_.sql + " WHERE rowid IN (SELECT t.rowid" +
-                                       writer_.prunable + " LIMIT ?3)");
+        Statement remove(database, writer_.prune);
         remove.bind(older_than(retention)).bind(table_.source);
         Status done = remove.bind(static_cast<std::int64_t>(limit)).run();
         removed = static_cast<std::size_t>(database.changes());
@@ -363,7 +362,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
     if (writer_.prunable.empty()) return std::int64_t{0};
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    Statement count(**database, "SELECT count(*)" + writer_.prunable);
+    Statement count(**database, writer_.prunable);
     count.bind(older_than(retention)).bind(table_.source);
     const std::int64_t rows = count.step() ? count.integer(0) : 0;
     if (Status status = count.status(); !status.ok()) return status;

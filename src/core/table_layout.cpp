@@ -157,6 +157,14 @@ class Resolver {
                 break;
             }
         }
+        // What the configuration names is meant; a name alone is a guess.
+        if (const auto own = given_.columns.find("occurred_at"); own != given_.columns.end()) {
+            const ColumnFacts* column = find(own->second);
+            if (column != nullptr && column->is_time) out_.created_at = own->second;
+        }
+        if (out_.preset == "new-sent" && !out_.has("event_type") && out_.has("topic")) {
+            columns["event_type"] = out_.column("topic");
+        }
         for (const char* name : kCreatedAtNames) {
             const ColumnFacts* column = find(name);
             if (out_.created_at.empty() && column != nullptr && column->is_time) {

@@ -328,6 +328,29 @@ TEST_F(NewSent, ServesEveryStateByTheOwnersPartialIndex) {
 }
 
 class ProcessedAt : public AdoptedTable {
+// What most teams have: the topic says what happened.
+TEST_F(AdoptedTable, OfNewSentShapeWithoutAnEventTypeTakesItFromTheTopic) {
+    for (const std::string name : {"events_out", "mail"}) {
+        create("CREATE TABLE " + name +
+               " (id varchar(36) PRIMARY KEY, tenant_id varchar(50), aggregate_id varchar(128), "
+               "aggregate_type varchar(128), topic varchar(128) NOT NULL, occurred_at timestamp "
+               "NOT NULL DEFAULT now(), payload json NOT NULL, event_metadata json, routing_key "
+               "varchar(128), schema_id varchar(64), schema_version integer, status varchar(10) "
+               "NOT NULL DEFAULT 'NEW', retry_count integer NOT NULL DEFAULT 0, retry_after "
+               "timestamp, error_message text, created_at timestamp NOT NULL DEFAULT now())");
+        create("INSERT INTO " + name + " (id, aggregate_id, topic, payload) VALUES ('" + kFirst +
+               "', 'o-1', 'order.created', '{}')");
+        Relay relay(config(name));
+        EXPECT_THAT(findings(relay.source()), HasSubstr("preset new-sent"));
+        const auto events = relay.read();
+        ASSERT_EQ(events.size(), 1U);
+        EXPECT_EQ(events[0].event_type, "order.created");
+        EXPECT_EQ(events[0].topic, "order.created");
+        relay.publish({events[0].position});
+        EXPECT_EQ(row(name, "status, retry_count", kFirst), "SENT|0");
+    }
+}
+
   protected:
     void SetUp() override {
         create(kProcessedAtTable);

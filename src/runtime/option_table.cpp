@@ -155,8 +155,10 @@ constexpr std::array kOptions{
                .value = "ACTION",
                .commands = kRelay | kOperate | kVerify,
                .group = kSourceGroup,
-               .help = "what happens to a published row; without it `delete`, or `mark` where "
-                       "the table has a column that says so"},
+               .help = "what happens to a published row; without it `mark` where a column says so, "
+                       "`delete` in the table of outbox migrate and in those that are exactly of "
+                       "shape delete-when-sent or debezium; for any other table `delete` must be "
+                       "written"},
     OptionSpec{.name = "retention",
                .type = OptionType::kDuration,
                .file_key = "source.retention",

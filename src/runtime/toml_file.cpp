@@ -52,6 +52,40 @@ constexpr std::array kColumnKeys{
     ColumnKeySpec{"processed", "boolean, false while unsent"},
 };
 
+/// What teams call a column, and what we do.
+struct OtherName {
+    std::string_view theirs;
+    std::string_view ours;
+};
+
+constexpr std::array kOtherNames{
+    OtherName{"sent_at", "processed_at"},
+    OtherName{"delivered_at", "processed_at"},
+    OtherName{"dispatched_at", "processed_at"},
+    OtherName{"sent", "processed"},
+    OtherName{"published", "processed"},
+    OtherName{"is_processed", "processed"},
+    OtherName{"created_at", "occurred_at"},
+    OtherName{"timestamp", "occurred_at"},
+    OtherName{"type", "event_type"},
+    OtherName{"body", "payload"},
+    OtherName{"data", "payload"},
+    OtherName{"attempts", "retry_count"},
+    OtherName{"last_error", "error_message"},
+    OtherName{"tenant", "tenant_id"},
+};
+
+// The field that `key` is meant to map; empty: none is known.
+std::string_view column_key(std::string_view key, std::string_view inside) {
+    for (const OtherName& name : kOtherNames) {
+        if (name.theirs == key && inside != "source.table.status") return name.ours;
+    }
+    // Right, but in another place.
+    const bool known = std::any_of(kColumnKeys.begin(), kColumnKeys.end(),
+                                   [&](const ColumnKeySpec& spec) { return spec.name == key; });
+    return known && inside == "source.table" ? key : std::string_view();
+}
+
 // Walks the document and stops at the first error.
 class Reader {
   public:
@@ -75,6 +109,13 @@ class Reader {
 
     void unknown(const std::string& where, std::string_view key,
                  const std::vector<std::string_view>& known, const std::string& inside) {
+        if (inside.starts_with("source.table")) {
+            if (const std::string_view column = column_key(key, inside); !column.empty()) {
+                return fail(where, "unknown key '" + std::string(key) + "' in [" + inside +
+                                       "]; write " + std::string(column) +
+                                       " = \"COLUMN\" under [source.table.columns]");
+            }
+        }
         fail(where, "unknown key '" + std::string(key) + "'" +
                         (inside.empty() ? "" : " in [" + inside + "]") + did_you_mean(key, known));
     }

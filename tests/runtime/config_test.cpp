@@ -272,6 +272,12 @@ TEST_F(ConfigTest, FileErrorsNameFileLineAndColumn) {
                 HasSubstr("unknown key 'urll' in [source]; did you mean 'url'"));
     EXPECT_THAT(file_refusal("source = 3\n"), HasSubstr("write it as a table"));
     EXPECT_THAT(file_refusal("[source.table.columns]\nidd = \"x\"\n"), HasSubstr("'id'"));
+    for (const char* table : {"[source.table]", "[source.table.columns]"}) {
+        EXPECT_THAT(file_refusal(std::string(table) + "\nsent_at = \"sent_at\"\n"),
+                    HasSubstr("write processed_at = \"COLUMN\" under [source.table.columns]"));
+    }
+    EXPECT_THAT(file_refusal("[source.table]\nid = \"nr\"\n"),
+                HasSubstr("write id = \"COLUMN\" under [source.table.columns]"));
     EXPECT_THAT(file_refusal("[source.table.status]\npendng = \"x\"\n"), HasSubstr("'pending'"));
     EXPECT_THAT(file_refusal("[route]\nname = \"a\"\n"), HasSubstr("[[route]]"));
     EXPECT_THAT(file_refusal("[[route]]\nname = \"a\"\n"), HasSubstr("has no 'to'"));

@@ -9,6 +9,7 @@
 namespace outbox::test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -149,7 +150,6 @@ TEST_F(PendingPublished, PrunesOnlyWhatWasPublishedLongAgo) {
               "2345");
 }
 
-TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
 TEST_F(PendingPublished, PrunesNoUnsentRowOfAPartitionWhereThePublishedOnesOfAnotherStand) {
     create(
         "CREATE TABLE parted (id uuid, event_type text, aggregate_type text, aggregate_id text, "
@@ -188,6 +188,7 @@ TEST_F(PendingPublished, PrunesNoRowThatItsOwnerSetsBackMeanwhile) {
     EXPECT_EQ(state(kSecond), "PENDING|0|t");
 }
 
+TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
     Relay relay(config("outbox"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("preset pending-published"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("the read is served by an index"));
@@ -327,7 +328,6 @@ TEST_F(NewSent, ServesEveryStateByTheOwnersPartialIndex) {
     EXPECT_THAT(findings(relay.source(), true), IsEmpty());
 }
 
-class ProcessedAt : public AdoptedTable {
 // What most teams have: the topic says what happened.
 TEST_F(AdoptedTable, OfNewSentShapeWithoutAnEventTypeTakesItFromTheTopic) {
     for (const std::string name : {"events_out", "mail"}) {
@@ -351,6 +351,7 @@ TEST_F(AdoptedTable, OfNewSentShapeWithoutAnEventTypeTakesItFromTheTopic) {
     }
 }
 
+class ProcessedAt : public AdoptedTable {
   protected:
     void SetUp() override {
         create(kProcessedAtTable);
@@ -451,7 +452,7 @@ TEST_F(AdoptedTable, OfDebeziumLosesItsRowsWhenTheyAreSent) {
     EXPECT_EQ(events[0].order_key(), "o-9");
     EXPECT_EQ(events[0].event_type, "OrderCreated");
     EXPECT_EQ(events[0].occurred_at_us, 0);
-    EXPECT_THAT(findings(relay.source()), HasSubstr("order: by the id"));
+    EXPECT_THAT(findings(relay.source(), true), HasSubstr("order: none"));
     relay.publish({events[0].position, events[1].position});
     EXPECT_EQ(pg_.number("SELECT count(*) FROM shop.outboxevent"), 0);
 }
@@ -483,6 +484,56 @@ TEST_F(AdoptedTable, MayBeMappedFreely) {
     relay.die(events[0], 1);
     EXPECT_EQ(pg_.value("SELECT phase FROM \"Odd Box\""), "broken");
     EXPECT_EQ(pg_.value("SELECT payload FROM outbox_dead_letters"), "\\x00ff10");
+}
+
+TEST_F(AdoptedTable, MappedFreelyIsReadInTheOrderOfItsMappedTime) {
+    create(
+        "CREATE TABLE things (nr uuid PRIMARY KEY DEFAULT gen_random_uuid(), what text, created "
+        "timestamptz DEFAULT clock_timestamp(), sent_at timestamptz)");
+    for (int n = 1; n <= 8; ++n) {
+        pg_.exec("INSERT INTO things (what) VALUES ('" + std::to_string(n) + "')");
+    }
+    auto mapped = config("things");
+    mapped.mapping.columns = {
+        {"id", "nr"}, {"payload", "what"}, {"occurred_at", "created"}, {"processed_at", "sent_at"}};
+    {
+        Relay relay(mapped);
+        std::string order;
+        for (const auto& event : relay.read()) order += event.payload;
+        EXPECT_EQ(order, "12345678");
+        EXPECT_THAT(findings(relay.source()), HasSubstr("order: by \"created\""));
+        EXPECT_THAT(findings(relay.source(), true), IsEmpty());
+    }
+    mapped.mapping.columns.erase("occurred_at");
+    Relay unordered(mapped);
+    EXPECT_THAT(findings(unordered.source(), true),
+                AllOf(HasSubstr("order: none"), HasSubstr("occurred_at"),
+                      HasSubstr("ADD COLUMN position bigint")));
+}
+
+// A store of events looks like an outbox, and so does one whose sent_at nobody has mapped.
+TEST_F(AdoptedTable, OfTheUsersOwnIsEmptiedOnlyWhereThatIsWrittenDown) {
+    create(
+        "CREATE TABLE store (id uuid PRIMARY KEY, aggregate_id text, event_type text, payload "
+        "text, created_at timestamptz); CREATE TABLE mail (id uuid PRIMARY KEY, event_type text, "
+        "payload text, created_at timestamptz, sent_at timestamptz)");
+    for (const char* name : {"store", "mail"}) {
+        auto config = this->config(name);
+        const auto refused = postgres::make_postgres_source(config);
+        ASSERT_FALSE(refused.ok());
+        EXPECT_EQ(refused.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_THAT(refused.error().message,
+                    AllOf(HasSubstr("after_publish = \"delete\""), HasSubstr("processed_at")));
+        config.make_side_tables = false;  // as --check does
+        EXPECT_THAT(findings(*value_of(postgres::make_postgres_source(config)), true),
+                    HasSubstr("after publish: "));
+        config.make_side_tables = true;
+        config.after_publish = postgres::AfterPublish::kDelete;
+        EXPECT_TRUE(postgres::make_postgres_source(config).ok());
+        config.after_publish = postgres::AfterPublish::kDefault;
+        config.mapping.preset = "delete-when-sent";
+        EXPECT_TRUE(postgres::make_postgres_source(config).ok());
+    }
 }
 
 TEST_F(AdoptedTable, WithAnIdentityThatIsDeletedIsReadByPosition) {

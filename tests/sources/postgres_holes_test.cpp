@@ -105,6 +105,7 @@ TEST_F(Holes, StayOpenForAWriterOfAPartition) {
     auto events = config();
     events.table = "events";
     events.mapping.columns["id"] = "id";
+    events.after_publish = postgres::AfterPublish::kDelete;
     Relay relay(events);
     Pg late(url_);
     late.exec(

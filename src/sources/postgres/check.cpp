@@ -31,8 +31,13 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
                               : table.preset.empty() ? "mapped by [source.table]"
                                                      : "preset " + table.preset;
     found(findings, false,
-          "table " + table.sql + ": " + shape + "; published rows are " +
-              (table.mark ? "marked" : "deleted"));
+          "table " + table.sql + ": " + shape +
+              (table.deletes_unasked ? ""
+               : table.mark          ? "; published rows are marked"
+                                     : "; published rows are deleted"));
+    if (table.deletes_unasked) {
+        found(findings, true, "after publish: " + table.deletion_refusal(table.sql).message);
+    }
     if (table.by_position) {
         found(findings, false,
               "order: kept per key; " + quote_identifier(table.position) +
@@ -48,12 +53,21 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
                   "allocates ids)");
         return;
     }
-    const std::string by = table.created_at.empty() ? "the id" : quote_identifier(table.created_at);
+    const std::string remedy =
+        "ALTER TABLE " + table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY";
+    if (table.created_at.empty()) {
+        found(findings, true,
+              "order: none; nothing tells in which order rows were written, and they are read by "
+              "their id. Map occurred_at to a time under [source.table.columns] in outbox.toml, "
+              "or have a number: " +
+                  remedy);
+        return;
+    }
     found(findings, false,
-          "order: by " + by +
+          "order: by " + quote_identifier(table.created_at) +
               "; the table has no identity column, so the order inside one transaction is not "
-              "promised, nor between transactions that overlap. To have it: ALTER TABLE " +
-              table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY");
+              "promised, nor between transactions that overlap. To have it: " +
+              remedy);
 }
 
 // With sequential scans and sorts switched off the plan still holds one only where no index serves.

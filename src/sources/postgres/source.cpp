@@ -87,6 +87,9 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (!connection.ok()) return connection.status();
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
+    if (config.make_side_tables && table->deletes_unasked) {
+        return table->deletion_refusal(table->sql);
+    }
     const Result<SideTables> side = look_for_side_tables(*connection);
     if (!side.ok()) return side.status();
     if (config.make_side_tables && !side->missing.empty()) {

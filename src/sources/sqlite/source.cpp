@@ -57,8 +57,13 @@ class SqliteSource final : public spi::Source {
                                   : table_.preset.empty() ? "mapped by [source.table]"
                                                           : "preset " + table_.preset;
         findings.push_back({false, "table " + table_.name + " in " + table_.path + ": " + shape +
-                                       "; published rows are " +
-                                       (table_.mark ? "marked" : "deleted")});
+                                       (table_.deletes_unasked ? ""
+                                        : table_.mark          ? "; published rows are marked"
+                                                               : "; published rows are deleted")});
+        if (table_.deletes_unasked) {
+            findings.push_back(
+                {true, "after publish: " + table_.deletion_refusal(table_.sql).message});
+        }
         findings.push_back({false,
                             "order: kept per key; SQLite has one writer at a time, so that the "
                             "order of rows is the order of commits"});
@@ -127,6 +132,9 @@ Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig
     auto database = Database::open(table->path, table->busy_timeout_ms);
     if (!database.ok()) return database.error();
     if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
+    if (config.make_side_tables && table->deletes_unasked) {
+        return table->deletion_refusal(table->sql);
+    }
     const auto side = look_for_side_tables(**database);
     if (!side.ok()) return side.status();
     if (config.make_side_tables && !side->complete) {

@@ -80,7 +80,7 @@ void print_table(const std::vector<DeadInfo>& letters) {
 }
 
 void print_whole(const DeadInfo& dead) {
-    print_field("id", coloured(Colour::kBold, dead.id));
+    print_field("id", dead.id, Colour::kBold);
     print_field("route", dead.route);
     print_field("position", std::to_string(dead.position));
     print_field("aggregate", dead.aggregate_type + " " + dead.aggregate_id);
@@ -92,7 +92,7 @@ void print_whole(const DeadInfo& dead) {
     print_field("died at", time_text(dead.died_at_us));
     print_field("retry asked at", time_text(dead.retry_requested_at_us));
     print_field("attempts", std::to_string(dead.attempts));
-    print_field("error", coloured(Colour::kRed, dead.error_code) + ": " + redact(dead.error));
+    print_field("error", dead.error_code + ": " + redact(dead.error), Colour::kRed);
     print_field("headers", dead.headers);
     print_field("metadata", dead.metadata);
     print_field("payload", dead.payload_is_null ? "(null)" : dead.payload);
@@ -105,6 +105,26 @@ struct Letters {
     DeadLetters* operator->() const { return dead.get(); }
     DeadLetters& operator*() const { return *dead; }
 };
+
+// Where a database has the consumer's side only, that is meant.
+ErrorInfo no_relay_here(const runtime::SourceConfig& config, const ErrorInfo& error) {
+    const auto operations =
+        consumer::open_operations(config.url, static_cast<int>(config.connect_timeout.count()));
+    if (!operations.ok()) return error;
+    const auto there = (*operations)->has_tables();
+    if (!there.ok() || !*there) return error;
+    const auto consumers = (*operations)->consumers();
+    std::string names;
+    if (consumers.ok()) {
+        for (const ConsumerInfo& consumer : *consumers) {
+            names += (names.empty() ? "; there are: " : ", ") + consumer.name;
+        }
+    }
+    return {error.code, error.advice, error.backend_code,
+            "this database has the consumer's side only: say whose dead letters are meant with "
+            "--consumer NAME" +
+                names};
+}
 
 Result<Letters> letters_of(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
@@ -119,7 +139,12 @@ Result<Letters> letters_of(const runtime::Invocation& invocation) {
         return letters;
     }
     const auto source = make_source(*config);
-    if (!source.ok()) return source.error();
+    if (!source.ok()) {
+        if (source.error().code != ErrorCode::kNoSuchTable || invocation.options.given("table")) {
+            return source.error();
+        }
+        return no_relay_here(*config, source.error());
+    }
     auto operations = open_operations(*config, (*source)->table_name());
     if (!operations.ok()) return operations.error();
     letters.dead = std::move(*operations);
@@ -134,6 +159,10 @@ ErrorInfo usage(const std::string& message) {
 int change(const runtime::Invocation& invocation, std::string_view present, std::string_view past,
            Result<std::int64_t> (DeadLetters::*action)(const DeadFilter&)) {
     const DeadFilter filter = filter_of(invocation);
+    for (const char* name : {"route", "event-type", "key", "error-code"}) {
+        if (!invocation.options.given(name) || !invocation.options.text(name).empty()) continue;
+        return report(usage("--" + std::string(name) + " is empty; it would take every one"));
+    }
     const bool all = invocation.options.flag("all");
     if (is_empty(filter) == !all) {
         return report(usage(all ? "give either --all or ids and filters, not both"

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
 
@@ -57,7 +58,7 @@ int start(const std::vector<std::string>& arguments) {
     const auto invocation = runtime::resolve(*line, runtime::read_environment());
     if (!invocation.ok()) return report(invocation.error());
     for (const std::string& warning : invocation->warnings) {
-        std::cerr << "outbox: warning: " << redact(warning) << "\n";
+        std::cerr << "outbox: warning: " << to_printable(redact(warning)) << "\n";
     }
     return run(*invocation);
 }
@@ -65,7 +66,7 @@ int start(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int report(const ErrorInfo& error) {
-    std::cerr << "outbox: " << redact(describe(error)) << "\n";
+    std::cerr << "outbox: " << to_printable(redact(describe(error)), true) << "\n";
     return runtime::exit_code_of(error.code);
 }
 
@@ -83,7 +84,7 @@ int main(int count, char** words) {
     } catch (const outbox::Error& error) {
         return outbox::app::report(error.info());
     } catch (const std::exception& error) {
-        std::cerr << "outbox: " << outbox::redact(error.what()) << "\n";
+        std::cerr << "outbox: " << outbox::to_printable(outbox::redact(error.what()), true) << "\n";
         return outbox::runtime::kExitFailed;
     }
 }

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "consumer/operate.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -58,10 +59,13 @@ Status read_sagas(const runtime::SourceConfig& config, Report& report) {
     return {};
 }
 
-Result<Report> read_report(const runtime::SourceConfig& config) {
+Result<Report> read_report(const runtime::SourceConfig& config, bool table_named) {
     Report report;
     auto source = make_source(config);
-    if (!source.ok() && source.error().code != ErrorCode::kNoSuchTable) return source.status();
+    // A table that is asked for by name is not replaced by what else there is.
+    if (!source.ok() && (table_named || source.error().code != ErrorCode::kNoSuchTable)) {
+        return source.status();
+    }
     auto consumes = read_consumers(config, report);
     if (consumes.ok() && *consumes) {
         if (Status status = read_sagas(config, report); !status.ok()) consumes = status;
@@ -180,7 +184,7 @@ void print_summary(const Report& report) {
     print_line("dead", marked(with_commas(figures.dead), false, figures.dead > 0));
     const LeaseInfo& lease = report.lease;
     if (lease.held) {
-        print_line("relay", coloured(Colour::kGreen, lease.owner) + ", epoch " +
+        print_line("relay", coloured(Colour::kGreen, to_printable(lease.owner)) + ", epoch " +
                                 std::to_string(lease.epoch) + ", since " +
                                 time_text(lease.acquired_at_us).substr(0, 19) + "Z");
     } else {
@@ -213,8 +217,8 @@ void print_routes(const Report& report) {
     columns.print(std::cout);
     for (const RouteInfo& route : report.routes) {
         if (route.path_reason.empty()) continue;
-        std::cout << "route " << route.name << " reads by " << route.path << ": "
-                  << redact(route.path_reason) << "\n";
+        std::cout << "route " << to_printable(route.name) << " reads by " << route.path << ": "
+                  << to_printable(redact(route.path_reason)) << "\n";
     }
 }
 
@@ -273,11 +277,10 @@ void print_sagas(const Report& report) {
 int run_status(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return report(config.error());
-    const auto status = read_report(*config);
+    const auto status = read_report(*config, invocation.options.given("table"));
     if (!status.ok()) return report(status.error());
     if (invocation.options.flag("json")) {
-        std::cout << json_of(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  << "\n";
+        print_json(json_of(*status));
     } else {
         if (status->has_source) {
             print_summary(*status);

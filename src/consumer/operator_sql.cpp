@@ -68,12 +68,14 @@ class PostgresSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(to_regclass('" + table + "'))";
     }
-    [[nodiscard]] std::string payload_text() const override { return "encode(payload, 'escape')"; }
-    // A text cannot hold the NUL that JSON can.
-    [[nodiscard]] std::string header(const std::string& column,
-                                     const std::string& name) const override {
-        return "(CASE WHEN position('\\u0000' in " + column + "::text) = 0 THEN " + column +
-               " ->> '" + name + "' END)";
+    [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
+    // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no
+    // part of it. An escape stands behind an even number of backslashes.
+    [[nodiscard]] std::string event_type() const override {
+        const std::string unreadable = R"(\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))";
+        return "(CASE WHEN headers::text !~ '" + unreadable +
+               "' THEN headers ELSE regexp_replace(headers::text, '" + R"((?<!\\)((?:\\\\)*))" +
+               unreadable + R"(', '\1?', 'g')::json END ->> 'type'))";
     }
 
     Result<PrunedInbox> prune(std::int64_t retention_s) override {
@@ -82,6 +84,19 @@ class PostgresSql final : public Sql {
                 "idempotency_prune($2::integer), "
                 "saga_prune($1::bigint * interval '1 second', $2::integer)",
                 {std::to_string(retention_s), std::to_string(kPruneRows)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > '-infinity' AND "
+                "message_time < least(clock_timestamp(), (SELECT min(received_at) FROM "
+                "outbox_mailbox)) - $1::bigint * interval '1 second'), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= statement_timestamp()"
+                "), (SELECT count(*) FROM outbox_saga WHERE finished_at < statement_timestamp() - "
+                "$1::bigint * interval '1 second') + (SELECT count(*) FROM outbox_saga_steps WHERE "
+                "updated_at < statement_timestamp() - $1::bigint * interval '1 second')",
+                {std::to_string(retention_s)}, nullptr);
         if (!rows.ok()) return rows.status();
         return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
@@ -135,10 +150,9 @@ class SqliteSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
     }
-    [[nodiscard]] std::string payload_text() const override { return "CAST(payload AS text)"; }
-    [[nodiscard]] std::string header(const std::string& column,
-                                     const std::string& name) const override {
-        return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";
+    [[nodiscard]] std::string payload_hex() const override { return "hex(payload)"; }
+    [[nodiscard]] std::string event_type() const override {
+        return "(CASE WHEN json_valid(headers) THEN headers ->> 'type' END)";
     }
 
     // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
@@ -198,6 +212,19 @@ class SqliteSql final : public Sql {
         if (!status.ok()) return status;
         if (!ended.ok()) return ended;
         return pruned;
+    }
+
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > "
+                "-9223372036854775807 AND message_time < min($1 + 0, coalesce((SELECT "
+                "min(received_at) FROM outbox_mailbox), $1 + 0)) - $2 * 1000000), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
+                "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
+                "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
+                {std::to_string(wall_clock_us()), std::to_string(retention_s)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
 
     Status read(const std::string& query,

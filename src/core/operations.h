@@ -143,6 +143,8 @@ class ConsumerOperations {
     /// Raises the floors and removes ids from before them, expired keys and old sagas, some
     /// thousands of each at a time; call until it removes nothing.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    /// How many `prune` would remove in all. Changes nothing.
+    virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
 
     /// Ids of the dead letters of all consumers here; none where there is no such table.

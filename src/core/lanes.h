@@ -86,6 +86,9 @@ class Lanes {
     /// Whether the event just taken may go to `channel` now: a key has events under way in one
     /// channel at a time. False: it went back, and its key goes on when nothing is under way.
     [[nodiscard]] bool enter(SlotId slot, std::uint64_t channel);
+    [[nodiscard]] bool is_in_flight(SlotId slot) const {
+        return slot < slots_.size() && slots_[slot].in_flight;
+    }
     [[nodiscard]] const Work& work(SlotId slot) const { return slots_[slot].work; }
     [[nodiscard]] LaneKey key(SlotId slot) const { return lane_of(slot).key; }
 

@@ -18,6 +18,12 @@ constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kMaxRefill = 500;
 // So that a route can always probe with an event that has not failed yet.
 constexpr std::size_t kSpareForProbe = 1;
+// A token is the slot, and above these bits how often the slot was used.
+constexpr unsigned kSlotBits = 32;
+
+core::SlotId slot_of(std::uint64_t token) {
+    return static_cast<core::SlotId>(token & ((std::uint64_t{1} << kSlotBits) - 1));
+}
 
 }  // namespace
 
@@ -72,6 +78,8 @@ void Pipeline::take_feedback() {
     if (feedback_.dead_keys) block_keys(*feedback_.dead_keys);
     for (const core::LaneKey key : feedback_.dead_lanes) {
         if (const auto it = dying_keys_.find(key); it != dying_keys_.end()) dying_keys_.erase(it);
+        held_bytes_ -= dying_bytes_.front();
+        dying_bytes_.pop_front();
         lanes_.resume(key);
     }
     for (spi::DeadLetter& letter : feedback_.redeliver) admit_redelivery(std::move(letter));
@@ -98,13 +106,16 @@ void Pipeline::refill(std::int64_t now_us) {
         if (lanes_.next_due_us() > now_us || !may_refill()) return;
         lanes_.take_due(now_us, kMaxRefill, due_);
         if (due_.empty()) return;
-    } else if (now_us < next_read_us_) {
+    } else if (now_us < next_read_us_ ||
+               (held_bytes_ >= options_.max_held_bytes && lanes_.in_flight() > 0)) {
         return;
     }
     std::sort(due_.begin(), due_.end(),
               [](const auto& a, const auto& b) { return a.position < b.position; });
+    // Rows may be large: some at a time, as many as a read would bring by their bytes.
+    const auto chunk = std::min(due_.size(), refill_chunk_);
     positions_.clear();
-    for (const auto& due : due_) positions_.push_back(due.position);
+    for (std::size_t i = 0; i < chunk; ++i) positions_.push_back(due_[i].position);
     const std::uint32_t batch_id = open_batch();
     Held& held = *batches_[batch_id];
     if (const Status fetched = deps_.reader.fetch(positions_, held.batch); !fetched.ok()) {
@@ -117,7 +128,12 @@ void Pipeline::refill(std::int64_t now_us) {
     held_bytes_ += held.bytes;
     held.live = 1;  // keeps the batch while it is walked
     auto event = held.batch.events().begin();
-    for (const core::Lanes::Due& due : due_) {
+    if (held.bytes > options_.batch_bytes) {
+        refill_chunk_ = std::max<std::size_t>(refill_chunk_ / 2, 1);
+    } else if (held.bytes < options_.batch_bytes / 4) {
+        refill_chunk_ = std::min(refill_chunk_ * 2, kMaxRefill);
+    }
+    for (const core::Lanes::Due& due : std::span(due_).first(chunk)) {
         while (event != held.batch.events().end() && event->position < due.position) ++event;
         if (event == held.batch.events().end() || event->position != due.position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
@@ -131,7 +147,7 @@ void Pipeline::refill(std::int64_t now_us) {
         ++held.live;
         lanes_.refill(due, batch_id, index);
     }
-    due_.clear();
+    due_.erase(due_.begin(), due_.begin() + static_cast<std::ptrdiff_t>(chunk));
     release_waiting();
     let_go(batch_id, 1);
 }
@@ -334,11 +350,11 @@ bool Pipeline::send(core::SlotId slot) {
             settle(slot, record.error().advice, record.error());
             return true;
         }
-        encoded = {*record, 0, held.serial, work.index};
+        encoded = {*record, 0, held.serial, work.index, encoded.sends};
         if (by_topic_) encoded.channel = XXH3_64bits(record->topic.data(), record->topic.size());
-        encoded.record.token = slot;
     }
     if (by_topic_ && !lanes_.enter(slot, encoded.channel)) return true;
+    encoded.record.token = std::uint64_t{++encoded.sends} << kSlotBits | slot;
     if (deps_.sink.publish(encoded.record)) return true;
     lanes_.put_back(slot);
     return false;
@@ -374,14 +390,16 @@ void Pipeline::collect(std::int64_t now_us) {
     if (completions_.empty()) return;
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
-        finish(static_cast<core::SlotId>(token), wall_us);
+        if (!is_under_way(token)) return;
+        finish(slot_of(token), wall_us);
     }
     for (const spi::FailedRecord& failed : completions_.failed) {
+        if (!is_under_way(failed.token)) return;
+        const core::SlotId slot = slot_of(failed.token);
         if (failed.behind) {
-            lanes_.requeue(static_cast<core::SlotId>(failed.token));
+            lanes_.requeue(slot);
             continue;
         }
-        const auto slot = static_cast<core::SlotId>(failed.token);
         if (failed.missing && lanes_.work(slot).position > 0) {
             wait_for_missing(slot, failed.error);
             continue;
@@ -389,6 +407,22 @@ void Pipeline::collect(std::int64_t now_us) {
         fail(slot, failed.error, failed.suspect);
     }
     release_waiting();
+}
+
+// A sink that names a record twice may mean another one, and then one that was never sent would
+// count as published. The route stops; what has no outcome by then goes again after the restart.
+bool Pipeline::is_under_way(std::uint64_t token) {
+    const core::SlotId slot = slot_of(token);
+    if (lanes_.is_in_flight(slot) && encoded_[slot].record.token == token) return true;
+    if (fatal_.ok()) {
+        fatal_ = {
+            ErrorCode::kInternal, Advice::kStop,
+            "route '" + route_.name + "': the sink " + deps_.sink.capabilities().name +
+                " told an outcome for a record that is not under way, or told it twice (token " +
+                std::to_string(token) + "); its outcomes cannot be trusted"};
+        deps_.stats.error(fatal_.error());
+    }
+    return false;
 }
 
 // With nothing under way only the reader can end the wait early, and reading follows at once.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <random>
 #include <span>
@@ -76,6 +77,7 @@ class Pipeline {
         std::uint64_t channel = 0;  // the topic's hash
         std::uint64_t serial = 0;
         std::uint32_t index = 0;
+        std::uint32_t sends = 0;  // of this slot, so that no token comes twice
     };
 
     void take_feedback();
@@ -90,6 +92,7 @@ class Pipeline {
     Result<spi::Record> encode(const spi::EventView& event, Held& held);
     void probe();
     void collect(std::int64_t now_us);
+    [[nodiscard]] bool is_under_way(std::uint64_t token);
     void finish(core::SlotId slot, std::int64_t wall_us);
     void fail(core::SlotId slot, const ErrorInfo& error, bool suspect);
     void wait_for_missing(core::SlotId slot, const ErrorInfo& error);
@@ -134,7 +137,9 @@ class Pipeline {
     const bool by_topic_;           // a key has records of one topic under way
     std::uint64_t next_serial_ = 1;
     std::size_t held_bytes_ = 0;
-    std::size_t unrecorded_ = 0;  // finished, and not yet on disk
+    std::deque<std::size_t> dying_bytes_;  // of dead letters on their way to disk, in order
+    std::size_t refill_chunk_ = 8;         // events fetched at once
+    std::size_t unrecorded_ = 0;           // finished, and not yet on disk
 
     Outcomes outcomes_;
     Feedback feedback_;

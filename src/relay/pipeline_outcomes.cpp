@@ -153,6 +153,9 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
     letter.error_code = error_code_name(error.code);
     letter.error = detail_of(error);
     letter.event.add_copy(event);
+    // Counts until it is on disk, so that no more is read than memory may hold.
+    dying_bytes_.push_back(letter.event.bytes());
+    held_bytes_ += dying_bytes_.back();
     const core::LaneKey key = lanes_.key(slot);
     if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
         if (blocked_keys_.insert(key).second) lanes_.hold_key(key);

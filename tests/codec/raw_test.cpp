@@ -116,8 +116,9 @@ TEST(RawEncoder, RefusesHeadersThatAreNotAJsonObject) {
     spi::EventBatch arena;
     const std::string deep =
         "{\"a\":" + std::string(500'000, '[') + std::string(500'000, ']') + "}";
-    for (const std::string& bad : {std::string(), std::string("{"), std::string("[1]"),
-                                   std::string("\"x\""), std::string("{\"a\":\"\xff\"}"), deep}) {
+    for (const std::string& bad :
+         {std::string(), std::string("{"), std::string("[1]"), std::string("\"x\""),
+          std::string("{\"a\":\"\xff\"}"), deep, "{\"a\":\"" + std::string(1 << 20, 'x') + "\"}"}) {
         auto event = order_created();
         event.headers = bad;
         const auto record = encoder.encode(event, "t", arena);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,34 @@ class FullSink final : public spi::Sink {
     int offers = 0;
 };
 
+// Acknowledges each record in the turn that it came, and the first one once more, `late` turns
+// later.
+class RepeatingSink final : public spi::Sink {
+  public:
+    explicit RepeatingSink(int late) : late_(late) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        static const spi::SinkCapabilities kCapabilities{"repeating", spi::Guarantee::kAtLeastOnce,
+                                                         true, true};
+        return kCapabilities;
+    }
+    Status check() override { return {}; }
+    [[nodiscard]] bool publish(const spi::Record& record) override {
+        if (!first_) first_ = record.token;
+        if (polls_ < late_ || late_ == 0) under_way_.push_back(record.token);
+        return true;
+    }
+    void poll(std::chrono::milliseconds, spi::Completions& out) override {
+        out.acknowledged.swap(under_way_);
+        if (first_ && polls_++ == late_) out.acknowledged.push_back(*first_);
+    }
+
+  private:
+    const int late_;
+    int polls_ = 0;
+    std::optional<std::uint64_t> first_;
+    std::vector<std::uint64_t> under_way_;
+};
+
 // One route that is stepped by hand.
 class PipelineTest : public testing::Test {
   protected:
@@ -72,6 +101,26 @@ class PipelineTest : public testing::Test {
             dead_ += taken[0].dead.size();
             queue_.answer(0, {taken[0].finished, taken[0].dead_lanes, {}, std::nullopt, false});
         }
+    }
+    void expect_stop_at_a_repeated_outcome(int late) {
+        for (const char* id : {"1", "2", "3"}) table_.insert(id, "k");
+        RepeatingSink sink(late);
+        open(sink);
+        Status status;
+        std::vector<Outcomes> taken(1);
+        for (int turn = 0; turn < 20 && status.ok(); ++turn) {
+            if (turn == 1) {
+                for (const char* id : {"4", "5"}) table_.insert(id, "k");
+            }
+            clock_.now_us += 1'000'000;
+            status = pipeline_->step();
+        }
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().advice, Advice::kStop);
+        EXPECT_NE(status.error().message.find("repeating"), std::string::npos);
+        queue_.take(1, 0ms, taken);
+        EXPECT_EQ(taken[0].finished.size(), 3U) << "only what was acknowledged counts";
+        EXPECT_EQ(stats_.in_flight.load(), late == 0 ? 0 : 2);
     }
     std::string arrived() const {
         std::string ids;
@@ -118,6 +167,55 @@ TEST_F(PipelineTest, ReadingWaitsAtTheLimitOfBytesHeld) {
     EXPECT_GE(stats_.held_bytes.load(), 500);
     EXPECT_LT(stats_.held_bytes.load(), 1'000);
     EXPECT_LT(stats_.queued.load(), 40);
+}
+
+TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
+    for (int i = 0; i < 80; ++i) {
+        const std::string id = std::to_string(i) + std::string(1'000, 'x');
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+    }
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    options_.batch_size = 10;
+    options_.batch_bytes = 5'000;
+    options_.max_held_bytes = 10'000;
+    open(sink);
+    for (int turn = 0; turn < 1'000 && failed_.size() < 80; ++turn) step();
+    ASSERT_EQ(failed_.size(), 80U);
+    destination_->set_paused(true);
+    step(100);
+    EXPECT_GT(stats_.held_bytes.load(), 5'000);
+    EXPECT_LT(stats_.held_bytes.load(), 30'000);
+    destination_->set_paused(false);
+    step(500);
+    EXPECT_EQ(destination_->records().size(), 80U);
+}
+
+TEST_F(PipelineTest, DeadLettersCountAsHeldUntilTheyAreOnDisk) {
+    for (int i = 0; i < 80; ++i) {
+        const std::string id = std::to_string(i) + std::string(1'000, 'x');
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 9);
+    }
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    options_.batch_size = 5;
+    options_.max_held_bytes = 10'000;
+    open(sink);
+    step(100, false);
+    EXPECT_GE(stats_.held_bytes.load(), 10'000);
+    EXPECT_LT(stats_.held_bytes.load(), 20'000);
+    step(100);
+    EXPECT_EQ(dead_, 80U);
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+
+TEST_F(PipelineTest, ASinkThatNamesARecordTwiceStopsItsRouteAndIsNamed) {
+    expect_stop_at_a_repeated_outcome(0);
+}
+
+// The slot of the first record holds another one by then, which the sink has kept to itself.
+TEST_F(PipelineTest, AnOutcomeOfLongAgoIsNotTakenForThatOfTheRecordUnderWay) {
+    expect_stop_at_a_repeated_outcome(1);
 }
 
 TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {

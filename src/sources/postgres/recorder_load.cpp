@@ -7,7 +7,8 @@
 namespace outbox::postgres {
 namespace {
 
-constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
+constexpr std::int64_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
+constexpr std::int64_t kCountLimit = 20'000;        // above, the backlog is the planner's estimate
 
 std::string any_of_conditions(const Table& table) {
     std::string out;
@@ -61,9 +62,15 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
         "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
         "metadata, tenant_id, schema_id, schema_version, "
         "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
-        "error_code, error FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
-        "AND retry_requested_at IS NOT NULL ORDER BY dead_id LIMIT $3",
-        Params().text(table_.source).text(route).integer(static_cast<std::int64_t>(limit)));
+        "error_code, error FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY dead_id ROWS "
+        "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM "
+        "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT NULL "
+        "ORDER BY dead_id LIMIT $3) l) l WHERE coalesce(before, 0) < $4 ORDER BY dead_id",
+        Params()
+            .text(table_.source)
+            .text(route)
+            .integer(static_cast<std::int64_t>(limit))
+            .integer(kRedeliveryBytes));
     if (!rows.ok()) return rows.status();
     std::vector<spi::DeadLetter> letters(static_cast<std::size_t>(rows->size()));
     for (int row = 0; row < rows->size(); ++row) {

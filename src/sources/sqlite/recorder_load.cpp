@@ -5,6 +5,7 @@
 namespace outbox::sqlite {
 namespace {
 
+constexpr std::size_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
 constexpr std::int64_t kCountLimit =
     20'000;  // Above, the backlog of a table whose rows go is the span.
 
@@ -61,7 +62,8 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
                    "ORDER BY dead_id LIMIT ?");
     rows.bind(table_.source).bind(route).bind(static_cast<std::int64_t>(limit));
     std::vector<spi::DeadLetter> letters;
-    while (rows.step()) {
+    std::size_t bytes = 0;
+    while (bytes < kRedeliveryBytes && rows.step()) {
         spi::DeadLetter letter;
         const auto copy = [&](int column) {
             const std::string_view text = rows.text(column);
@@ -90,6 +92,7 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
         event.key = copy(14);
         event.routing_key = copy(15);
         letter.event.add(event);
+        bytes += letter.event.bytes();
         letters.push_back(std::move(letter));
     }
     if (Status status = rows.status(); !status.ok()) return status;

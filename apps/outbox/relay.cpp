@@ -13,6 +13,7 @@
 #include "core/url.h"
 #include "print.h"
 #include "registry.h"
+#include "core/utf8.h"
 #include "runtime/exit_codes.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -105,15 +106,14 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
         problem |= bad;
         std::cout << (bad ? coloured(Colour::kRed, "problem  ")
                           : coloured(Colour::kGreen, "ok       "))
-                  << redact(text) << "\n";
+                  << to_printable(redact(text), true) << "\n";
     };
     const auto findings = source.check();
     if (!findings.ok()) return report(findings.error());
     say(false, "source " + source.table_name());
     for (const spi::Finding& finding : *findings) say(finding.problem, finding.text);
     for (const runtime::RouteConfig& route : config.routes) {
-        const auto sink = make_sink(route, timeout_of(config));
-        const Status status = sink.ok() ? (*sink)->check() : sink.status();
+        const Status status = check_sink(route, timeout_of(config));
         const std::string name = "route " + route.name + " to " + redact(route.to);
         say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
     }

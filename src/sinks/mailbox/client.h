@@ -32,6 +32,10 @@ class Client {
     /// the connect timeout. Errors: retry_destination with the remedy.
     virtual Status prepare() = 0;
 
+    /// Whether `prepare` would succeed, as far as looking tells. Connects and changes nothing; a
+    /// database file that is not there is an error, as its path may be a wrong one.
+    virtual Status look() = 0;
+
     /// Adds the rows in their order, in one transaction that is durable on return; ids that the
     /// mailbox holds already are left out. All or none. Blocks up to `kRequestTimeoutMs`. Errors
     /// as in errors.h; after one that blames no message `prepare` starts afresh.

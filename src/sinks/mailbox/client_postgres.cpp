@@ -37,7 +37,8 @@ constexpr const char* kLook =
     "SELECT to_regclass('outbox_mailbox') IS NOT NULL, "
     "       has_table_privilege(to_regclass('outbox_mailbox'), 'INSERT') "
     "       AND has_table_privilege(to_regclass('outbox_mailbox'), 'SELECT'), "
-    "       current_schema() || '.outbox_mailbox', quote_ident(current_user)";
+    "       current_schema() || '.outbox_mailbox', quote_ident(current_user), "
+    "       has_schema_privilege(current_schema(), 'CREATE')";
 
 // Positions are given in the order of the arrays.
 constexpr const char* kInsert =
@@ -94,13 +95,10 @@ class PostgresClient final : public Client {
 
     Status prepare() override {
         if (ready_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
-        ready_ = false;
-        Status status = connect();
-        if (status.ok()) status = set_up();
-        if (!status.ok()) connection_.reset();
-        ready_ = status.ok();
-        return status;
+        return start(true);
     }
+
+    Status look() override { return start(false); }
 
     Status insert(std::span<const Row> rows) override {
         encode_array(ids_, kTextOid, rows, &Row::id);
@@ -130,6 +128,17 @@ class PostgresClient final : public Client {
     }
 
   private:
+    Status start(bool make_table) {
+        ready_ = false;
+        bool there = true;
+        Status status = connect();
+        if (status.ok()) status = find_table(make_table, there);
+        if (status.ok() && there) status = prepare_insert();
+        ready_ = status.ok() && there;
+        if (!ready_) connection_.reset();
+        return status;
+    }
+
     Status connect() {
         const std::string timeout = std::to_string(config_.connect_timeout_s);
         const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
@@ -157,17 +166,27 @@ class PostgresClient final : public Client {
         return {};
     }
 
-    Status set_up() {
+    // `there`: false where it is missing and could be made.
+    Status find_table(bool make_table, bool& there) {
         if (Status status = run(kSession); !status.ok()) return status;
         Answer look;
         if (Status status = run(kLook, &look); !status.ok()) return status;
         if (std::string_view(PQgetvalue(look.get(), 0, 0)) != "t") {
-            if (Status status = create_table(); !status.ok()) return status;
-        } else if (std::string_view(PQgetvalue(look.get(), 0, 1)) != "t") {
+            there = make_table;
+            if (make_table) return create_table();
+            if (std::string_view(PQgetvalue(look.get(), 0, 4)) == "t") return {};
+            return no_table(where(), postgres_error("42501", "no right to create it"),
+                            embedded_sql_text("consumer/postgres/mailbox.sql"));
+        }
+        if (std::string_view(PQgetvalue(look.get(), 0, 1)) != "t") {
             return postgres_error(
                 "42501", std::string("no right to write outbox_mailbox: GRANT SELECT, INSERT ON ") +
                              "outbox_mailbox TO " + PQgetvalue(look.get(), 0, 3));
         }
+        return {};
+    }
+
+    Status prepare_insert() {
         // Refused when columns or the unique constraint are missing.
         constexpr Oid kTypes[] = {kTextOid,      kTextArrayOid, kTextArrayOid,
                                   kTextArrayOid, kTextArrayOid, kByteaArrayOid};

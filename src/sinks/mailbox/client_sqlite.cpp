@@ -37,8 +37,27 @@ class SqliteClient final : public Client {
     Status prepare() override {
         if (insert_ && !moved()) return {};
         close();
-        Status status = open();
+        Status status = open(SQLITE_OPEN_CREATE);
+        if (status.ok()) status = ensure_table();
+        if (status.ok()) status = compile(kInsert, insert_);
         if (!status.ok()) close();
+        return status;
+    }
+
+    Status look() override {
+        if (insert_ && !moved()) return {};
+        Statement table;
+        Status status = open(0);
+        if (status.ok()) status = compile(kTableExists, table);
+        const int found = status.ok() ? sqlite3_step(table.get()) : SQLITE_OK;
+        table.reset();
+        if (found == SQLITE_ROW) {
+            status = compile(kInsert, insert_);
+            insert_.reset();
+        } else if (status.ok() && found != SQLITE_DONE) {
+            status = error();
+        }
+        close();
         return status;
     }
 
@@ -59,18 +78,16 @@ class SqliteClient final : public Client {
     }
 
   private:
-    Status open() {
+    Status open(int create) {
         sqlite3* database = nullptr;
-        const int code = sqlite3_open_v2(
-            config_.target.c_str(), &database,
-            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+        const int code =
+            sqlite3_open_v2(config_.target.c_str(), &database,
+                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | create, nullptr);
         database_.reset(database);
         if (code != SQLITE_OK) return error();
         sqlite3_extended_result_codes(database_.get(), 1);
         sqlite3_busy_timeout(database_.get(), config_.connect_timeout_s * 1000);
-        if (Status status = run(kSession); !status.ok()) return status;
-        if (Status status = ensure_table(); !status.ok()) return status;
-        return compile(kInsert, insert_);
+        return run(kSession);
     }
 
     Status ensure_table() {

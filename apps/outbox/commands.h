@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include <outbox/error.h>
+#include <outbox/result.h>
 
 #include "runtime/config.h"
 
@@ -10,7 +12,9 @@ namespace outbox::app {
 
 /// Each runs one command and gives its exit code (runtime/exit_codes.h). Results go to stdout,
 /// everything else to stderr.
-int run_relay(const runtime::Invocation& invocation);
+/// `again` reads arguments, environment and file anew.
+int run_relay(const runtime::Invocation& invocation,
+              const std::function<Result<runtime::Invocation>()>& again);
 int run_migrate(const runtime::Invocation& invocation);
 int run_status(const runtime::Invocation& invocation);
 int run_dead_list(const runtime::Invocation& invocation);

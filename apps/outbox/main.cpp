@@ -13,10 +13,11 @@
 namespace outbox::app {
 namespace {
 
-int run(const runtime::Invocation& invocation) {
+int run(const runtime::Invocation& invocation,
+        const std::function<Result<runtime::Invocation>()>& again) {
     switch (invocation.command) {
         case runtime::kRelay:
-            return run_relay(invocation);
+            return run_relay(invocation, again);
         case runtime::kMigrate:
             return run_migrate(invocation);
         case runtime::kStatus:
@@ -55,12 +56,13 @@ int start(const std::vector<std::string>& arguments) {
         std::cout << line->help;
         return runtime::kExitOk;
     }
-    const auto invocation = runtime::resolve(*line, runtime::read_environment());
+    const auto read = [&] { return runtime::resolve(*line, runtime::read_environment()); };
+    const auto invocation = read();
     if (!invocation.ok()) return report(invocation.error());
     for (const std::string& warning : invocation->warnings) {
         std::cerr << "outbox: warning: " << to_printable(redact(warning)) << "\n";
     }
-    return run(*invocation);
+    return run(*invocation, read);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -130,7 +131,7 @@ class Reader {
                     fail(place(item.source()),
                          std::string(key) + " must be a number, written without quotes");
                 }
-                texts.push_back(text->get());
+                texts.push_back(with_variables(text->get(), place(item.source()), key));
             } else if (const auto* number = item.as_integer()) {
                 texts.push_back(std::to_string(number->get()));
             } else if (const auto* flag = item.as_boolean()) {
@@ -149,6 +150,38 @@ class Reader {
             add(node);
         }
         return texts;
+    }
+
+    // "${NAME}" stands for a variable of the environment, "$$" for a dollar.
+    std::string with_variables(std::string_view text, const std::string& where,
+                               std::string_view key) {
+        std::string out;
+        while (true) {
+            const auto dollar = text.find('$');
+            out += text.substr(0, dollar);
+            if (dollar == std::string_view::npos) return out;
+            text.remove_prefix(dollar + 1);
+            const auto close = text.find('}');
+            if (text.starts_with('$')) {
+                out += '$';
+                text.remove_prefix(1);
+            } else if (text.starts_with('{') && close != std::string_view::npos) {
+                const std::string name(text.substr(1, close - 1));
+                const char* value = name.empty() ? nullptr : std::getenv(name.c_str());
+                if (value == nullptr) {
+                    fail(where,
+                         std::string(key) + ": the environment has no variable '" + name + "'");
+                    return out;
+                }
+                out += value;
+                text.remove_prefix(close + 1);
+            } else {
+                fail(where, std::string(key) +
+                                ": write ${NAME} for a variable of the environment, and $$ for a "
+                                "dollar");
+                return out;
+            }
+        }
     }
 
     std::string text_of(const toml::node& node, std::string_view key) {

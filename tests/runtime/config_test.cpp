@@ -289,6 +289,19 @@ TEST_F(ConfigTest, FileErrorsNameFileLineAndColumn) {
     EXPECT_THAT(file_refusal(std::string("batch_size = \xff\xfe\n")), HasSubstr("outbox.toml:1:"));
 }
 
+TEST_F(ConfigTest, TheFileTakesVariablesOfTheEnvironment) {
+    setenv("OUTBOX_TEST_SECRET", "p4$$w", 1);
+    write_file("topic_template = \"a-${OUTBOX_TEST_SECRET}-$$b\"\n");
+    const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "null:"});
+    ASSERT_TRUE(invocation.ok()) << invocation.error().message;
+    EXPECT_EQ(invocation->options.text("topic-template"), "a-p4$$w-$b");
+    EXPECT_THAT(file_refusal("[source]\nurl = \"sqlite:///${OUTBOX_TEST_NONE}\"\n"),
+                HasSubstr("outbox.toml:2:7: source.url: the environment has no variable "
+                          "'OUTBOX_TEST_NONE'"));
+    EXPECT_THAT(file_refusal("topic_template = \"a$b\"\n"), HasSubstr("$$ for a dollar"));
+    EXPECT_THAT(file_refusal("topic_template = \"${a\"\n"), HasSubstr("$$ for a dollar"));
+}
+
 TEST_F(ConfigTest, RouteNamesAreValidAndDistinct) {
     const auto refused = [](const std::string& text) {
         write_file(text);

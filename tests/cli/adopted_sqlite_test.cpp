@@ -309,6 +309,24 @@ TEST_F(AdoptedSqlite, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
     EXPECT_THAT(check("outbox"), AllOf(HasSubstr("preset delete-when-sent"), HasSubstr("deleted")));
 }
 
+// A column that nobody has mapped may be the one that says what was sent.
+TEST_F(AdoptedSqlite, TableOfTheUsersOwnIsEmptiedOnlyWhereThatIsWrittenDown) {
+    exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT, "
+        "sent_at TEXT); INSERT INTO outbox (id, event_type, payload) VALUES ('a', 'Made', '1')");
+    EXPECT_THAT(refusal("outbox"), AllOf(HasSubstr("after_publish = "), HasSubstr("processed_at")));
+    const Finished checked =
+        outbox_.run({"relay", "--check", "--from", url(), "--to", mailbox(), "--table", "outbox"});
+    EXPECT_EQ(checked.status.code, 1);
+    EXPECT_THAT(checked.out, HasSubstr("problem  after publish: "));
+    // Looking is not refused.
+    EXPECT_EQ(result({"status", "--table", "outbox"})["backlog"], 1);
+    Process running = outbox_.start_relay({"--from", url(), "--to", mailbox(), "--table", "outbox",
+                                           "--admin", "off", "--after-publish", "delete"});
+    ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 // SQLite would give the number of a removed row to a new one, and consumers drop it as a repeat.
 TEST_F(AdoptedSqlite, TablesWhoseIdsWouldComeAgainAreRefusedWithTheRemedy) {
     exec(

@@ -19,7 +19,6 @@
 #include "core/circuit.h"
 #include "core/clock.h"
 #include "core/lanes.h"
-#include "core/ledger.h"
 #include "relay/lease_view.h"
 #include "relay/options.h"
 #include "relay/outcome_queue.h"
@@ -39,11 +38,12 @@ class Pipeline {
         const core::Clock& clock;
         RouteStats& stats;
         const Notify& notify;
+        const std::atomic<bool>& removals_full;  ///< See `Remover::full`.
     };
 
     /// What the last owner left of the route.
     struct Inheritance {
-        core::Ledger finished;
+        std::string destination;  ///< What it calls itself; empty: not known yet.
         std::vector<spi::Delivery> failing;
         std::vector<std::string> dead_keys;  ///< Keys that dead letters block.
     };
@@ -83,10 +83,13 @@ class Pipeline {
     void take_feedback();
     void block_keys(std::span<const std::string> keys);
     void refill(std::int64_t now_us);
+    [[nodiscard]] bool refill_some(std::int64_t now_us, std::size_t count);
+    void note_size(const spi::EventBatch& batch);
     void read(std::int64_t now_us);
     void admit(std::uint32_t batch_id, std::int64_t now_us);
     void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
     void admit_redelivery(spi::DeadLetter&& letter);
+    [[nodiscard]] bool identified();
     void publish();
     [[nodiscard]] bool send(core::SlotId slot);
     Result<spi::Record> encode(const spi::EventView& event, Held& held);
@@ -123,7 +126,6 @@ class Pipeline {
     std::span<RouteSpec> routes_;
     RouteSpec& route_;
     const RelayOptions& options_;
-    core::Ledger finished_before_;
     std::unordered_map<std::string, spi::Delivery> failing_before_;  // by event id
     std::mt19937_64 random_;
 
@@ -138,7 +140,6 @@ class Pipeline {
     std::uint64_t next_serial_ = 1;
     std::size_t held_bytes_ = 0;
     std::deque<std::size_t> dying_bytes_;  // of dead letters on their way to disk, in order
-    std::size_t refill_chunk_ = 8;         // events fetched at once
     std::size_t unrecorded_ = 0;           // finished, and not yet on disk
 
     Outcomes outcomes_;
@@ -153,13 +154,20 @@ class Pipeline {
     std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk
     std::unordered_map<std::int64_t, std::uint32_t> redelivery_attempts_;  // by dead_id
     std::unordered_set<std::int64_t> redelivering_;
+    // Those whose retry is on disk, with the newest look that may have begun before.
+    std::unordered_map<std::int64_t, std::uint64_t> settled_redeliveries_;
+    std::uint64_t dead_recorded_look_ = 0;  // likewise of the newest dead letter
+
+    std::string destination_;          // what the ledger holds for; empty: not known
+    bool identified_ = false;          // the sink leads there
+    std::string refused_destination_;  // where it leads in its stead
+    std::size_t bytes_per_event_ = 1'024;  // of those read last
 
     std::int64_t next_read_us_ = 0;
     std::int64_t last_event_us_ = 0;
     std::int64_t read_wait_us_ = 0;
     bool read_more_ = false;  // the last read was full
     bool read_failed_ = false;
-    bool ledger_full_ = false;
     Status fatal_;
     std::atomic<bool> draining_{false};
 };

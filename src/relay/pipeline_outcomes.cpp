@@ -48,7 +48,6 @@ void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
     deps_.stats.latency.add_us(wall_us - event_of(slot).occurred_at_us);
     if (work.position < 0) {
         outcomes_.redelivered.push_back(-work.position);
-        redelivering_.erase(-work.position);
         redelivery_attempts_.erase(-work.position);
     } else {
         outcomes_.finished.push_back(work.position);
@@ -173,7 +172,6 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
 void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
     const core::Work work = lanes_.work(slot);
     const std::int64_t dead_id = -work.position;
-    redelivering_.erase(dead_id);
     if (for_good) {
         redelivery_attempts_.erase(dead_id);
         outcomes_.failed_again.push_back({route_.name,
@@ -185,6 +183,7 @@ void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool
                                           std::string(error_code_name(error.code)),
                                           detail_of(error)});
     } else {
+        redelivering_.erase(dead_id);
         redelivery_attempts_[dead_id] = work.attempts + 1;
     }
     lanes_.acknowledge(slot);

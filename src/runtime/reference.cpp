@@ -163,6 +163,12 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kServerChanged,
      "the database failed over or was restored; the relay drops what it remembers and begins anew"},
     {ErrorCode::kWrongServer, "another database cluster answers at the address; the relay stops"},
+    {ErrorCode::kDestinationChanged,
+     "a route leads to another destination than its ledger holds for; the route waits until "
+     "`outbox routes accept NAME`, or a name of its own"},
+    {ErrorCode::kRouteGone,
+     "a route that has not finished all events is not configured any more; the relay does not "
+     "start until `outbox routes retire NAME` or `rename`"},
     {ErrorCode::kTableReset,
      "the outbox table was replaced, or its positions begin anew; the relay stops"},
     {ErrorCode::kNoTransaction, "an event was written outside a transaction"},

@@ -34,6 +34,7 @@ class FullSink final : public spi::Sink {
         return kCapabilities;
     }
     Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("full"); }
     [[nodiscard]] bool publish(const spi::Record&) override {
         ++offers;
         return false;
@@ -82,9 +83,10 @@ class PipelineTest : public testing::Test {
         options_.max_unrecorded = 100;
         options_.poll_idle_ms = 1;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
-        reader_ = source_->open_reader("default").value_or_throw();
+        reader_ = source_->open_reader("default", {}).value_or_throw();
         pipeline_ = std::make_unique<Pipeline>(
-            Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_}, 0, routes_,
+            Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
+            routes_,
             options_, Pipeline::Inheritance{}, 1);
     }
 
@@ -99,7 +101,10 @@ class PipelineTest : public testing::Test {
             queue_.take(1, 0ms, taken);
             for (const spi::Delivery& failed : taken[0].failed) failed_.push_back(failed);
             dead_ += taken[0].dead.size();
-            queue_.answer(0, {taken[0].finished, taken[0].dead_lanes, {}, std::nullopt, false});
+            Feedback feedback;
+            feedback.recorded = taken[0].finished;
+            feedback.dead_lanes = taken[0].dead_lanes;
+            queue_.answer(0, std::move(feedback));
         }
     }
     void expect_stop_at_a_repeated_outcome(int late) {
@@ -130,6 +135,7 @@ class PipelineTest : public testing::Test {
 
     Table table_;
     std::unique_ptr<spi::Source> source_ = table_.connect();
+    std::atomic<bool> full_{false};
     std::shared_ptr<Destination> destination_ = std::make_shared<Destination>();
     OutcomeQueue queue_{1};
     LeaseView lease_;

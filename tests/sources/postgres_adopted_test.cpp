@@ -202,31 +202,38 @@ TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
 
 TEST_F(PendingPublished, DoesNotReturnAgainWhatOnlyThisRouteHasFinished) {
     Relay relay(config("outbox"));
-    const auto other = value_of(relay.source().open_reader("other"));
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"other", {}}};
+    static_cast<void>(value_of(relay.recorder().begin(relay.epoch(), routes)));
+    const auto other = value_of(relay.source().open_reader("other", {}));
     const auto events = relay.read();
     ASSERT_EQ(events.size(), 3U);
     spi::EventBatch others;
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 3U);
     EXPECT_EQ(others.events()[0].position, events[0].position);
-    // Recorded for this route, while the row waits for the other one.
-    relay.reader().forget({{events[0].position}});
-    EXPECT_THAT(relay.read_ids(), IsEmpty());
+    // Recorded for this route, while the row waits for the other one, also for the next owner.
     relay.publish({events[0].position});
-    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
+    EXPECT_EQ(state(kFirst), "PENDING|0|f");
     EXPECT_THAT(relay.read_ids(), IsEmpty());
-    // Set back while the other route has not let go of it: a delivery of its own.
+    const auto fresh = value_of(relay.source().open_reader("default", {}));
+    spi::EventBatch rest;
+    require(fresh->read(kAll, rest));
+    EXPECT_EQ(rest.size(), 2U);
+    spi::RecordBatch done = relay.fresh();
+    done.finished.push_back({1, {others.events()[0].position}});
+    require(relay.recorder().record(done));
+    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+    // Set back while the other route has not let go of it: a delivery of its own, for both.
     pg_.exec("UPDATE outbox SET status = 'PENDING' WHERE id = '" + std::string(kFirst) + "'");
     const auto again = relay.read();
     ASSERT_EQ(again.size(), 1U);
     EXPECT_NE(again[0].position, events[0].position);
-    other->forget({{events[0].position}});
+    other->forget(done.finished[0].positions);
     others.clear();
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 1U);
     EXPECT_EQ(others.events()[0].position, again[0].position);
-    relay.publish({again[0].position});
-    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
 }
 
 class NewSent : public AdoptedTable {

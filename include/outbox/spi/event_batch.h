@@ -6,17 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/spi/position_set.h>
+
 namespace outbox::spi {
-
-/// A place in an outbox table. Positions are positive; see `Reader` for what they promise.
-using Position = std::int64_t;
-
-/// Both ends belong to the range.
-struct PositionRange {
-    Position first = 0;
-    Position last = 0;
-    friend bool operator==(const PositionRange&, const PositionRange&) = default;
-};
 
 /// One event as the relay carries it. The views point into the batch that holds the event. A view
 /// whose `data()` is null stands for SQL NULL; an empty one with data for an empty value.

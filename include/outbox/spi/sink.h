@@ -85,9 +85,14 @@ class Sink {
     [[nodiscard]] virtual const SinkCapabilities& capabilities() const = 0;
 
     /// Checks what can be checked before the first record: reachability, rights, existing tables
-    /// or topics. Blocks up to the connect timeout. The relay starts without it; `--check` and
+    /// or topics; changes nothing. Blocks up to the connect timeout. The relay starts without it; `--check` and
     /// half-open circuits call it.
     virtual Status check() = 0;
+
+    /// What the destination calls itself, the same for as long as it holds the same data: a Kafka
+    /// cluster's id, a database's system identifier and name, a file's path. The ledger of a route
+    /// holds for one destination only. Blocks up to the connect timeout.
+    virtual Result<std::string> destination() = 0;
 
     /// Hands over one record. Never blocks on the destination. The views, headers included, must
     /// stay valid until the record's outcome has been returned by `poll`. False: the sink is

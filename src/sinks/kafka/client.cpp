@@ -284,6 +284,13 @@ void Client::purge_unsent() {
     rd_kafka_purge(handle_, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
 }
 
+std::string Client::cluster_id(std::chrono::milliseconds timeout) {
+    char* id = rd_kafka_clusterid(handle_, static_cast<int>(timeout.count()));
+    std::string out = id == nullptr ? "" : id;
+    if (id != nullptr) rd_kafka_mem_free(handle_, id);
+    return out;
+}
+
 std::optional<Fault> Client::reach(std::chrono::milliseconds timeout) {
     const rd_kafka_metadata_t* metadata = nullptr;
     const auto error =

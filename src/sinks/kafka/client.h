@@ -75,6 +75,9 @@ class Client {
     /// Asks any broker for its metadata. Blocks up to `timeout`.
     std::optional<Fault> reach(std::chrono::milliseconds timeout);
 
+    /// The cluster's id; empty where no broker answered within `timeout`. Blocks.
+    std::string cluster_id(std::chrono::milliseconds timeout);
+
   private:
     explicit Client(rd_kafka_s* handle);
     void take_event(rd_kafka_op_s* event, Events& events);

@@ -114,6 +114,12 @@ Status KafkaSink::check() {
     }
 }
 
+Result<std::string> KafkaSink::destination() {
+    if (Status reached = check(); !reached.ok()) return reached;
+    const std::string id = client_->cluster_id(kCheckStep);
+    return "kafka cluster " + (id.empty() ? "without an id" : id);
+}
+
 bool KafkaSink::publish(const spi::Record& record) {
     // What failed must be known to the caller before anything else may be accepted behind it.
     if (!failed_.empty() || refusal_ || fatal_ || shrinking_) return false;

@@ -30,6 +30,7 @@ class KafkaSink final : public spi::Sink {
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override;
+    Result<std::string> destination() override;
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

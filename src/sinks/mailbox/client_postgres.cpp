@@ -100,6 +100,18 @@ class PostgresClient final : public Client {
 
     Status look() override { return start(false); }
 
+    // A standby that takes over has the same name.
+    Result<std::string> destination() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        Answer answer;
+        const Status asked = run(
+            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
+            "current_schema() FROM pg_control_system()",
+            &answer);
+        if (!asked.ok()) return asked;
+        return std::string(PQgetvalue(answer.get(), 0, 0)) + ", mailbox " + config_.mailbox;
+    }
+
     Status insert(std::span<const Row> rows) override {
         encode_array(ids_, kTextOid, rows, &Row::id);
         encode_array(topics_, kTextOid, rows, &Row::topic);

@@ -37,7 +37,7 @@ class SqliteClient final : public Client {
     Status prepare() override {
         if (insert_ && !moved()) return {};
         close();
-        Status status = open(SQLITE_OPEN_CREATE);
+        Status status = open();
         if (status.ok()) status = ensure_table();
         if (status.ok()) status = compile(kInsert, insert_);
         if (!status.ok()) close();
@@ -47,7 +47,7 @@ class SqliteClient final : public Client {
     Status look() override {
         if (insert_ && !moved()) return {};
         Statement table;
-        Status status = open(0);
+        Status status = open();
         if (status.ok()) status = compile(kTableExists, table);
         const int found = status.ok() ? sqlite3_step(table.get()) : SQLITE_OK;
         table.reset();
@@ -59,6 +59,13 @@ class SqliteClient final : public Client {
         }
         close();
         return status;
+    }
+
+    Result<std::string> destination() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        const char* file = sqlite3_db_filename(database_.get(), "main");
+        return "sqlite " + std::string(file == nullptr ? config_.target : file) + ", mailbox " +
+               config_.mailbox;
     }
 
     Status insert(std::span<const Row> rows) override {
@@ -78,12 +85,19 @@ class SqliteClient final : public Client {
     }
 
   private:
-    Status open(int create) {
+    Status open() {
         sqlite3* database = nullptr;
+        // A file that is missing may be on a volume that is not there now: it is not made.
         const int code =
             sqlite3_open_v2(config_.target.c_str(), &database,
-                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | create, nullptr);
+                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
         database_.reset(database);
+        if (code == SQLITE_CANTOPEN) {
+            return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination,
+                    config_.target + " cannot be opened; is its volume there? A new mailbox is "
+                                     "made by: outbox migrate --only consumer --db sqlite://" +
+                        config_.target};
+        }
         if (code != SQLITE_OK) return error();
         sqlite3_extended_result_codes(database_.get(), 1);
         sqlite3_busy_timeout(database_.get(), config_.connect_timeout_s * 1000);

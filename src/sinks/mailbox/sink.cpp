@@ -52,6 +52,8 @@ class MailboxSink final : public spi::Sink {
 
     Status check() override { return client_->prepare(); }
 
+    Result<std::string> destination() override { return client_->destination(); }
+
     [[nodiscard]] bool publish(const spi::Record& record) override {
         if (messages_.size() >= kMaxBatchMessages || bytes_ >= kMaxBatchBytes) return false;
         const std::string_view headers = headers_json(record.headers);

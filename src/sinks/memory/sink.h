@@ -70,6 +70,7 @@ class MemorySink final : public spi::Sink {
         return capabilities_;
     }
     Status check() override;
+    Result<std::string> destination() override { return std::string("memory"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

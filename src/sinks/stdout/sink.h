@@ -20,6 +20,7 @@ class StdoutSink final : public spi::Sink {
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override;
+    Result<std::string> destination() override { return std::string("stdout"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

@@ -16,7 +16,9 @@ struct SideTable {
 
 constexpr std::array kSideTables{
     SideTable{"outbox_lease", "SELECT, INSERT, UPDATE"},
-    SideTable{"outbox_ledger", "SELECT, INSERT, UPDATE"},
+    SideTable{"outbox_routes", "SELECT, INSERT, UPDATE, DELETE"},
+    SideTable{"outbox_ledger", "SELECT, INSERT, UPDATE, DELETE"},
+    SideTable{"outbox_route_done", "SELECT, INSERT, UPDATE, DELETE"},
     SideTable{"outbox_delivery", "SELECT, INSERT, UPDATE, DELETE"},
     SideTable{"outbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
     SideTable{"outbox_route_stats", "SELECT, INSERT, UPDATE"},
@@ -209,8 +211,12 @@ Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) 
 Result<SideTables> look_for_side_tables(Connection& connection) {
     SideTables tables{{}, true};
     for (const SideTable& side : kSideTables) {
-        Result<Rows> rows =
-            connection.query("SELECT to_regclass($1) IS NULL", Params().text(side.name));
+        // An earlier version's ledger has other columns.
+        Result<Rows> rows = connection.query(
+            "SELECT to_regclass($1) IS NULL OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = "
+            "to_regclass($1) AND $1 = 'outbox_ledger' AND attname = 'ranges' AND NOT "
+            "attisdropped)",
+            Params().text(side.name));
         if (!rows.ok()) return rows.status();
         if (!rows->boolean(0, 0)) {
             tables.none = false;

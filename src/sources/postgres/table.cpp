@@ -53,7 +53,7 @@ Status load_columns(Connection& connection, Table& table) {
         "SELECT a.attname, b.typname, a.attnotnull, a.attidentity = 'a', "
         "coalesce(s.seqcache, 0), coalesce(s.seqincrement, 0), "
         "CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 "
-        "THEN a.atttypmod - 4 ELSE 0 END "
+        "THEN a.atttypmod - 4 ELSE 0 END, coalesce(s.seqmin, 0) "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
         "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
@@ -71,6 +71,7 @@ Status load_columns(Connection& connection, Table& table) {
         column.sequence_cache = rows->integer(row, 4);
         column.sequence_step = rows->integer(row, 5);
         column.max_length = static_cast<int>(rows->integer(row, 6));
+        column.sequence_min = rows->integer(row, 7);
         table.catalog.emplace(rows->string(row, 0), column);
     }
     return {};
@@ -100,7 +101,8 @@ Status check_types(const Table& table) {
 
 // A number that the table's own inserts hand out, one after another.
 bool proves_holes(const Column& column) {
-    return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1;
+    return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1 &&
+           column.sequence_min >= 1;
 }
 
 void settle_order(Table& table) {

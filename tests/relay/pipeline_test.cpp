@@ -101,6 +101,7 @@ class PipelineTest : public testing::Test {
             queue_.take(1, 0ms, taken);
             for (const spi::Delivery& failed : taken[0].failed) failed_.push_back(failed);
             dead_ += taken[0].dead.size();
+            if (!taken[0].destination.empty()) destination_met_ = taken[0].destination;
             Feedback feedback;
             feedback.recorded = taken[0].finished;
             feedback.dead_lanes = taken[0].dead_lanes;
@@ -148,6 +149,7 @@ class PipelineTest : public testing::Test {
     std::unique_ptr<Pipeline> pipeline_;
     std::vector<spi::Delivery> failed_;
     std::size_t dead_ = 0;
+    std::string destination_met_;
 };
 
 TEST_F(PipelineTest, OfferingToAFullSinkAgainAndAgainCostsNoMemory) {
@@ -222,6 +224,46 @@ TEST_F(PipelineTest, ASinkThatNamesARecordTwiceStopsItsRouteAndIsNamed) {
 // The slot of the first record holds another one by then, which the sink has kept to itself.
 TEST_F(PipelineTest, AnOutcomeOfLongAgoIsNotTakenForThatOfTheRecordUnderWay) {
     expect_stop_at_a_repeated_outcome(1);
+}
+
+// The ledger says what one destination has got.
+class SinkElsewhere final : public spi::Sink {
+  public:
+    explicit SinkElsewhere(spi::Sink& sink) : sink_(sink) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        return sink_.capabilities();
+    }
+    Status check() override { return sink_.check(); }
+    Result<std::string> destination() override { return name; }
+    [[nodiscard]] bool publish(const spi::Record& record) override { return sink_.publish(record); }
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        sink_.poll(max_wait, out);
+    }
+    std::string name = "there";
+
+  private:
+    spi::Sink& sink_;
+};
+
+TEST_F(PipelineTest, ARouteThatLeadsElsewhereSendsNothingUntilThatIsAccepted) {
+    table_.insert("a", "k");
+    MemorySink memory(destination_, {});
+    SinkElsewhere sink(memory);
+    Feedback known;
+    known.destination = "here";
+    queue_.answer(0, std::move(known));
+    open(sink);
+    step(50);
+    EXPECT_EQ(arrived(), "");
+    EXPECT_EQ(stats_.circuit.load(), static_cast<int>(core::Circuit::State::kOpen));
+    EXPECT_NE(stats_.last_error().find("outbox routes accept"), std::string::npos);
+    EXPECT_TRUE(failed_.empty());
+    Feedback accepted;
+    accepted.destination = "";
+    queue_.answer(0, std::move(accepted));
+    step(50);
+    EXPECT_EQ(arrived(), "a ");
+    EXPECT_EQ(destination_met_, "there");
 }
 
 TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {

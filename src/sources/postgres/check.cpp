@@ -138,6 +138,15 @@ Status tell_all_rights(Connection& connection, const Table& table,
         if (!table.has_side_tables) break;
         status = tell_rights(connection, side.name, side.rights, findings);
     }
+    if (status.ok() && table.mark) {
+        // Only pruning needs it, and what it cannot remove stays.
+        std::vector<spi::Finding> prune;
+        status = tell_rights(connection, table.sql, "DELETE", prune);
+        for (const spi::Finding& finding : prune) {
+            found(findings, false,
+                  finding.text + "; without it published rows older than the retention stay");
+        }
+    }
     if (status.ok() && findings.size() == before) {
         found(findings, false, "rights: user " + connection.user() + " has all it needs");
     }

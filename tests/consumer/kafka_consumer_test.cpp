@@ -349,6 +349,101 @@ TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
     EXPECT_EQ(reported(What::kStandby), 0);
 }
 
+TEST_P(KafkaConsumerOnPostgres, ManyFailingKeysLeaveTheOthersTheirShare) {
+    constexpr int kFailing = 30;
+    constexpr int kHealthy = 300;
+    for (int i = 0; i < kFailing; ++i) {
+        writer_.write(topic_, "bad-" + std::to_string(i), "bad-" + std::to_string(i));
+    }
+    writer_.flush();
+    auto chosen = options();
+    chosen.retry_base_ms = chosen.retry_max_ms = 1;
+    chosen.workers = 1;
+    chosen.transaction_size = 10;
+    std::atomic<int> failures = 0;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id.starts_with("bad")) {
+                ++failures;
+                // What it needs is down: it never counts, and is due again before the next has
+                // failed.
+                transaction("SELECT pg_sleep(0.02)");
+                throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+            }
+            apply(transaction, message);
+        },
+        chosen));
+    ASSERT_TRUE(eventually(60s, "all fail", [&] { return failures > 2 * kFailing; }));
+    for (int i = 0; i < kHealthy; ++i) {
+        writer_.write(topic_, "good-" + std::to_string(i), "good-" + std::to_string(i));
+    }
+    writer_.flush();
+    ASSERT_TRUE(eventually(60s, "the healthy are applied", [&] { return effects() == kHealthy; }));
+    const int seen = failures;
+    EXPECT_TRUE(eventually(20s, "the others are tried", [&] { return failures > seen; }));
+}
+
+TEST_P(KafkaConsumerOnPostgres, WhatWaitsBehindOneKeyStopsNoOther) {
+    auto chosen = options();
+    chosen.max_in_flight = 20;
+    chosen.transaction_size = 5;
+    // Few behind it, so that its own partition goes on; then so many that it waits alone.
+    for (const int behind : {15, 60}) {
+        for (int i = 0; i < behind; ++i) {
+            writer_.write(topic_, "behind-" + std::to_string(behind) + "-" + std::to_string(i),
+                          "stuck");
+        }
+    }
+    writer_.flush();
+    constexpr int kHealthy = 400;
+    for (int i = 0; i < kHealthy; ++i) {
+        writer_.write(topic_, "good-" + std::to_string(i), "good-" + std::to_string(i));
+    }
+    writer_.flush();
+    std::atomic<bool> healed = false;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.key == "stuck" && !healed) {
+                throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+            }
+            apply(transaction, message);
+        },
+        chosen));
+    KafkaReader reader(shared_kafka().bootstrap(), topic_);
+    int stuck = -1;
+    int elsewhere = 0;
+    for (const auto& record : reader.read(75 + kHealthy, 30s)) {
+        if (record.key == "stuck") stuck = record.partition;
+    }
+    for (const auto& record : reader.records()) elsewhere += record.partition != stuck ? 1 : 0;
+    ASSERT_GT(elsewhere, 100);
+    EXPECT_TRUE(eventually(60s, "the other partitions are through",
+                           [&] { return effects() >= elsewhere; }))
+        << effects() << " of " << elsewhere;
+    healed = true;
+    EXPECT_TRUE(eventually(60s, "all are", [&] { return effects() == 75 + kHealthy; }))
+        << effects();
+    EXPECT_EQ(ids_of("stuck").size(), 75U);
+    EXPECT_EQ(distinct_effects(), effects());
+}
+
+TEST_P(KafkaConsumerOnPostgres, AMemberThatKafkaFencedEndsWithTheCause) {
+    auto chosen = options();
+    chosen.group = "static";
+    chosen.kafka = {{"group.instance.id", "stock-1"}};
+    Running first(consumer(apply, chosen));
+    ASSERT_TRUE(
+        eventually(60s, "it has partitions", [&] { return reported(What::kActive) >= 1; }));
+    Running second(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "the first ended", [&] { return first.ended(); }));
+    ASSERT_TRUE(first.error().has_value());
+    EXPECT_EQ(first.error()->code, ErrorCode::kSinkClosed);
+    EXPECT_THAT(first.error()->message, HasSubstr("group.instance.id"));
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    EXPECT_TRUE(eventually(60s, "the second applies", [&] { return effects() == 1; }));
+}
+
 // What came while the first was in hand makes the next transactions: no more than may be in flight.
 TEST_P(KafkaConsumerOnPostgres, TakesNoMoreThanMayBeInFlight) {
     auto narrow = options();

@@ -232,6 +232,10 @@ void Client::hold(const TopicPartition& where) {
     rd_kafka_pause_partitions(handle_, list_of(where).get());
 }
 
+void Client::resume(const TopicPartition& where) {
+    rd_kafka_resume_partitions(handle_, list_of(where).get());
+}
+
 std::string Client::cluster_id() const {
     constexpr int kTimeoutMs = 5'000;
     char* const id = rd_kafka_clusterid(handle_, kTimeoutMs);
@@ -250,6 +254,18 @@ std::optional<Client::Extent> Client::extent_of(const TopicPartition& where) con
         return std::nullopt;
     }
     return Extent{low, high};
+}
+
+std::optional<ErrorInfo> Client::fatal() const {
+    char text[kErrorBytes] = "";
+    const auto cause = rd_kafka_fatal_error(handle_, text, sizeof text);
+    if (cause == RD_KAFKA_RESP_ERR_NO_ERROR) return std::nullopt;
+    const bool fenced = cause == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    return ErrorInfo{ErrorCode::kSinkClosed, Advice::kStop, rd_kafka_err2name(cause),
+                     "Kafka: " + redact(text) +
+                         (fenced ? "; another member has the same kafka.group.instance.id: give "
+                                   "each its own"
+                                 : "; start the consumer anew")};
 }
 
 void Client::close() {

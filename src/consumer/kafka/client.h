@@ -94,8 +94,9 @@ class Client {
     [[nodiscard]] Result<bool> has_marked(const TopicPartition& where, const char* mark) const;
     /// Reads a partition of ours anew; what was read of it and not polled is dropped.
     void restart(const TopicPartition& where, const Start& start);
-    /// Reads no more of it until `restart`.
+    /// Reads no more of it until `restart` or `resume`.
     void hold(const TopicPartition& where);
+    void resume(const TopicPartition& where);
     /// The cluster's own id; empty while no broker has told it.
     [[nodiscard]] std::string cluster_id() const;
     struct Extent {
@@ -104,6 +105,8 @@ class Client {
     };
     /// Of the partition, as far as it is known from fetching.
     [[nodiscard]] std::optional<Extent> extent_of(const TopicPartition& where) const;
+    /// Why this member can never go on (the library's fatal error); none: it can.
+    [[nodiscard]] std::optional<ErrorInfo> fatal() const;
     /// Leaves the group; `taken` is called for what is held.
     void close();
 

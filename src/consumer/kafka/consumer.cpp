@@ -162,6 +162,7 @@ class KafkaConsumer::Impl {
         if (!record && !full) record = client_->poll(kPollMs);
         if (record) dispatch(*std::move(record));
         if (hub_.by_offset()) place_again();
+        pause_where_parked();
         const auto now = steady_clock::now();
         if (now >= next_commit_) {
             next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
@@ -169,6 +170,7 @@ class KafkaConsumer::Impl {
         }
         if (now >= next_lag_) {
             next_lag_ = now + kLagInterval;
+            if (const auto fatal = client_->fatal()) hub_.fail(*fatal);
             measure_lag();
         }
     }
@@ -180,9 +182,31 @@ class KafkaConsumer::Impl {
             return full_ ? amount > most / 2 : amount >= most;
         };
         const std::lock_guard lock(hub_.mutex);
-        full_ = reached(hub_.in_flight, options.max_in_flight) ||
-                reached(hub_.in_flight_bytes, options.max_in_flight_bytes);
+        full_ = reached(hub_.in_flight.records, options.max_in_flight) ||
+                reached(hub_.in_flight.bytes, options.max_in_flight_bytes);
         return full_;
+    }
+
+    // With as many parked as may be in flight the partitions that they are of wait, no other.
+    void pause_where_parked() {
+        const auto& options = hub_.options;
+        const std::lock_guard lock(hub_.mutex);
+        const bool full = hub_.parked.records >= options.max_in_flight ||
+                          hub_.parked.bytes >= options.max_in_flight_bytes;
+        const bool room = hub_.parked.records <= options.max_in_flight / 2 &&
+                          hub_.parked.bytes <= options.max_in_flight_bytes / 2;
+        for (const auto& [where, partition] : partitions_) {
+            if (partition->held) continue;
+            const bool pause = partition->paused ? partition->parked > 0 && !room
+                                                 : partition->parked > 0 && full;
+            if (pause == partition->paused) continue;
+            partition->paused = pause;
+            if (pause) {
+                client_->hold(where);
+            } else {
+                client_->resume(where);
+            }
+        }
     }
 
     void dispatch(Record record) {
@@ -251,7 +275,6 @@ class KafkaConsumer::Impl {
     }
 
     Start later(const ErrorInfo& error) {
-        if (error.advice == Advice::kStop) hub_.fail(error);
         trouble(error);
         return {.offset = {}, .hold = true};
     }
@@ -367,6 +390,7 @@ class KafkaConsumer::Impl {
     }
 
     void trouble(const ErrorInfo& error) {
+        if (error.advice == Advice::kStop) return hub_.fail(error);
         const std::string text = describe(error);
         // What answers again may be another log of the same name.
         suspect_ = suspect_ || error.code == ErrorCode::kTopicUnknown ||

@@ -32,6 +32,8 @@ class Partition {
     const TopicPartition where;
     bool taken_away = false;  ///< Queued records of it are dropped.
     std::size_t in_transaction = 0;
+    std::size_t parked = 0;  ///< Records that wait behind a failing one of their key.
+    bool paused = false;     ///< Not read while too many are parked.
 
     // Offset modes.
     std::optional<std::int64_t> expected;  ///< The offset in the database.

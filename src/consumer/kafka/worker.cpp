@@ -84,8 +84,8 @@ void Worker::join() {
 }
 
 void Worker::push(Task task) {
-    ++hub_.in_flight;
-    hub_.in_flight_bytes += task.bytes;
+    ++hub_.in_flight.records;
+    hub_.in_flight.bytes += task.bytes;
     queue_.push_back(std::move(task));
     news_.notify_one();
 }
@@ -110,11 +110,13 @@ std::vector<Task> Worker::collect() {
     std::vector<Task> batch;
     std::unique_lock lock(hub_.mutex);
     drop_taken_away();
-    if (!collect_due(batch)) {
+    // In turns: many failing keys must not keep the others waiting, nor the other way round.
+    due_turn_ = !due_turn_;
+    if (!(due_turn_ && collect_due(batch))) {
         while (!queue_.empty() && batch.size() < hub_.options.transaction_size) {
             Task& task = queue_.front();
             if (const auto held = held_.find(task.lane); held != held_.end()) {
-                held->second.tasks.push_back(std::move(task));
+                park(held->second, std::move(task));
             } else if (hub_.by_offset() && !batch.empty() &&
                        batch.front().partition != task.partition) {
                 break;
@@ -123,6 +125,7 @@ std::vector<Task> Worker::collect() {
             }
             queue_.pop_front();
         }
+        if (batch.empty()) collect_due(batch);
     }
     for (Task& task : batch) ++task.partition->in_transaction;
     if (batch.empty()) wait_for_news(lock);
@@ -137,6 +140,7 @@ bool Worker::collect_due(std::vector<Task>& batch) {
     if (due == held_.end()) return false;
     std::deque<Task> tasks = std::move(due->second.tasks);
     held_.erase(due);
+    for (const Task& task : tasks) count_parked(task, false);
     batch.push_back(std::move(tasks.front()));
     tasks.pop_front();
     queue_.insert(queue_.begin(), std::make_move_iterator(tasks.begin()),
@@ -147,13 +151,38 @@ bool Worker::collect_due(std::vector<Task>& batch) {
 void Worker::drop_taken_away() {
     const auto drop = [&](const Task& task) {
         if (!task.partition->taken_away) return false;
-        --hub_.in_flight;
-        hub_.in_flight_bytes -= task.bytes;
+        --hub_.in_flight.records;
+        hub_.in_flight.bytes -= task.bytes;
         return true;
     };
     std::erase_if(queue_, drop);
-    for (auto& [lane, held] : held_) std::erase_if(held.tasks, drop);
+    for (auto& [lane, held] : held_) {
+        for (const Task& task : held.tasks) {
+            if (task.partition->taken_away) count_parked(task, false);
+        }
+        std::erase_if(held.tasks, drop);
+    }
     std::erase_if(held_, [](const auto& entry) { return entry.second.tasks.empty(); });
+}
+
+void Worker::park(Held& held, Task task) {
+    count_parked(task, true);
+    held.tasks.push_back(std::move(task));
+}
+
+// From what is in flight to what is parked, or back.
+void Worker::count_parked(const Task& task, bool is_parked) {
+    auto& from = is_parked ? hub_.in_flight : hub_.parked;
+    auto& to = is_parked ? hub_.parked : hub_.in_flight;
+    --from.records;
+    from.bytes -= task.bytes;
+    ++to.records;
+    to.bytes += task.bytes;
+    if (is_parked) {
+        ++task.partition->parked;
+    } else {
+        --task.partition->parked;
+    }
 }
 
 void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
@@ -181,7 +210,7 @@ bool Worker::wait_behind(Task& task) {
     if (held == held_.end()) return false;
     --task.partition->in_transaction;
     if (task.partition->taken_away) hub_.drained.notify_all();
-    held->second.tasks.push_back(std::move(task));
+    park(held->second, std::move(task));
     return true;
 }
 
@@ -384,8 +413,8 @@ void Worker::finish(Task& task) {
 void Worker::leave(Task& task) {
     const std::lock_guard lock(hub_.mutex);
     --task.partition->in_transaction;
-    --hub_.in_flight;
-    hub_.in_flight_bytes -= task.bytes;
+    --hub_.in_flight.records;
+    hub_.in_flight.bytes -= task.bytes;
     if (task.partition->taken_away) hub_.drained.notify_all();
 }
 
@@ -395,6 +424,7 @@ void Worker::hold(Task task) {
     if (task.partition->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
     held.due_us = steady_us() + hub_.retry.delay_us(++task.tries, random_());
+    count_parked(task, true);
     held.tasks.push_front(std::move(task));
 }
 

@@ -23,7 +23,7 @@ MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
     : store_(std::move(store)),
       handler_(std::move(handler)),
       options_(std::move(options)),
-      janitor_(url, options_.connect_timeout_s, options_.inbox_retention_s) {
+      janitor_(url, options_.connect_timeout_s, options_.consumer, options_.inbox_retention_s) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
     idle_ms_ = options_.poll_busy_ms;
 }
@@ -51,6 +51,7 @@ void MailboxLoop::run() {
             stop_.wait_ms(kReconnect.delay_us(++outages_, random_()) / 1000);
         }
     }
+    janitor_.stop();
     next_report_us_ = 0;
     if (active_ == true) {
         report_figures();

@@ -295,6 +295,36 @@ TEST_P(InboxSuite, ARunningConsumerPrunesItsInboxAndRaisesItsFloor) {
     EXPECT_EQ(error_of([&] { consumer(apply, options); }).code, ErrorCode::kConfigInvalid);
 }
 
+TEST_P(InboxSuite, PruningIsEachConsumersOwnAndAsFastAsWhatComes) {
+    const auto old = std::chrono::system_clock::now() - 4h;
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("default", "old", old));
+    EXPECT_TRUE(db_->accept("other", "old", old));
+    db_->exec("COMMIT");
+    db_->exec(
+        "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 35000) "
+        "SELECT 'default', 'old-' || i, (SELECT message_time FROM outbox_inbox "
+        "WHERE consumer = 'default') FROM n");
+    db_->exec(
+        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state, updated_at) "
+        "SELECT 'l', 's', 'pay', 'done', message_time FROM outbox_inbox "
+        "WHERE consumer = 'other'");
+    MailboxOptions options;
+    options.inbox_retention_s = 2 * 3600;
+    auto member = consumer(apply, options);
+    std::thread running([&] { member.run(); });
+    const bool pruned = bool(eventually(40s, "the old ids are gone", [&] {
+        return value("SELECT count(*) FROM outbox_inbox WHERE consumer = 'default'") == "0";
+    }));
+    member.stop();
+    running.join();
+    EXPECT_TRUE(pruned);
+    EXPECT_THAT(column("SELECT consumer FROM outbox_inbox"), ElementsAre("other"));
+    EXPECT_THAT(column("SELECT consumer FROM outbox_inbox_floor"), ElementsAre("default"));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_saga_steps"), "1") << "its undo is to come";
+}
+
 TEST_P(InboxSuite, ARepeatFromBeforeTheFloorThatTheInboxStillKnowsIsDropped) {
     const std::string ancient = "01700000-0000-7000-8000-000000000001";  // a UUIDv7 of 2020
     for (const std::size_t together : {1U, 10U}) {

@@ -532,6 +532,30 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
 }
 
+// A transaction elsewhere looks at the floors, or is about to raise them.
+TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
+    db_.exec("INSERT INTO outbox_inbox_floor (consumer) VALUES ('default'), ('other')");
+    db_.exec("INSERT INTO outbox_inbox (consumer, message_id, message_time) SELECT c, 'old', "
+             "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c");
+    Pg other(url_);
+    other.exec("BEGIN; SELECT FROM outbox_inbox_floor WHERE consumer = 'other' FOR UPDATE");
+    db_.exec("SET lock_timeout = '10s'");
+    EXPECT_EQ(db_.number("SELECT inbox_prune(interval '3 hours')"), 2);
+    db_.exec("UPDATE outbox_inbox_floor SET floor = '-infinity'  WHERE consumer = 'default'");
+    other.exec("SELECT FROM outbox_inbox_floor FOR UPDATE");
+    auto chosen = options();
+    chosen.inbox_retention_s = 7'200;
+    auto member = libpq_mailbox_consumer(url_, apply, chosen);
+    std::thread running([&] { member.run(); });
+    put("a");
+    const bool applied = bool(
+        eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
+    other.exec("COMMIT");
+    member.stop();
+    running.join();
+    EXPECT_TRUE(applied);
+}
+
 TEST_F(LibpqConsumer, ADeadLetterThatAnotherMemberHasInHandDelaysNobody) {
     db_.exec(
         "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "

@@ -46,9 +46,10 @@ struct MailboxOptions {
     std::size_t max_failing_keys = 1'000;  ///< At the limit nothing is read until one is due.
     int connect_timeout_s = 5;
 
-    /// Above 0: ids older than this are removed once a minute while `run` runs, and messages from
-    /// before are quarantined (see docs/receiving.md for how long it must be); at least 7200. 0:
-    /// that is left to `outbox prune`. Expired Idempotency-Keys of the database go as well.
+    /// Above 0: this consumer's ids older than this are removed while `run` runs, by a thread and a
+    /// connection of its own, and its messages from before are quarantined (see docs/receiving.md
+    /// for how long it must be); at least 7200. 0: that is left to `outbox prune`, as are sagas.
+    /// Expired Idempotency-Keys go as well where the user may.
     std::int64_t inbox_retention_s = 0;
 
     /// Called on the consumer's thread; must not throw. For logs.

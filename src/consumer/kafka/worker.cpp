@@ -73,7 +73,8 @@ Worker::Worker(Hub& hub, bool keeper)
       keeper_(keeper),
       applier_(hub.make_applier()),
       inbox_(*applier_.store),
-      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.inbox_retention_s) {}
+      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.consumer,
+               hub.options.inbox_retention_s) {}
 
 void Worker::start() {
     thread_ = std::thread([this] { run(); });
@@ -96,6 +97,7 @@ void Worker::run() {
         if (!batch.empty()) apply(std::move(batch));
         if (keeper_) keep();
     }
+    janitor_.stop();
     next_keep_us_ = next_report_us_ = 0;
     if (keeper_) {
         keep();

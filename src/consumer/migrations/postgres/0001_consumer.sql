@@ -132,40 +132,54 @@ BEGIN
 END
 $$;
 
--- Raises every consumer's floor to `retention` before now, or before the oldest message that still
--- waits in a mailbox, and removes ids from before it, at most max_rows; gives how many. Retention
+-- Raises the floor of one consumer, or of each, to `retention` before now, or before the oldest
+-- message that still waits in a mailbox, and removes ids from before it, at most max_rows; gives how
+-- many. Waits for nobody: a floor that a transaction looks at is raised the next time. Retention
 -- must cover how long a message can take and be repeated: the broker's retention, the longest
 -- delay, the backlog, and the age of dead letters that are retried; two hours at least. Ids of
 -- messages without a time are kept.
-CREATE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT 10000)
+CREATE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT 10000,
+                            consumer text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    new_floor timestamptz;
+    new_floor timestamptz := clock_timestamp();
     removed bigint;
 BEGIN
     IF inbox_prune.retention < interval '2 hours' THEN
         RAISE EXCEPTION 'an inbox must be kept for at least two hours, not %',
             inbox_prune.retention USING ERRCODE = '22023';
     END IF;
-    new_floor := least(clock_timestamp(), (SELECT min(m.received_at) FROM outbox_mailbox m))
-                 - inbox_prune.retention;
-    INSERT INTO outbox_inbox_floor AS f (consumer, floor)
+    IF has_table_privilege('outbox_mailbox', 'SELECT') THEN
+        new_floor := least(new_floor, (SELECT min(m.received_at) FROM outbox_mailbox m));
+    END IF;
+    new_floor := new_floor - inbox_prune.retention;
+    INSERT INTO outbox_inbox_floor (consumer)
     WITH RECURSIVE names AS (
         (SELECT i.consumer FROM outbox_inbox i ORDER BY i.consumer LIMIT 1)
         UNION ALL
         SELECT (SELECT i.consumer FROM outbox_inbox i WHERE i.consumer > n.consumer
                 ORDER BY i.consumer LIMIT 1)
         FROM names n WHERE n.consumer IS NOT NULL)
-    SELECT n.consumer, new_floor FROM names n WHERE n.consumer IS NOT NULL ORDER BY 1
-    ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor WHERE f.floor < excluded.floor;
+    SELECT inbox_prune.consumer WHERE inbox_prune.consumer IS NOT NULL
+    UNION ALL
+    SELECT n.consumer FROM names n
+    WHERE inbox_prune.consumer IS NULL AND n.consumer IS NOT NULL ORDER BY 1
+    ON CONFLICT DO NOTHING;
+    UPDATE outbox_inbox_floor u SET floor = new_floor
+    FROM (SELECT f.consumer FROM outbox_inbox_floor f
+          WHERE f.floor < new_floor
+              AND f.consumer = coalesce(inbox_prune.consumer, f.consumer)
+          ORDER BY f.consumer FOR UPDATE SKIP LOCKED) l
+    WHERE u.consumer = l.consumer;
     WITH old AS (
         SELECT i.ctid FROM outbox_inbox i JOIN outbox_inbox_floor f USING (consumer)
         WHERE i.message_time < f.floor AND i.message_time > '-infinity'
             AND i.message_time < new_floor
+            AND i.consumer = coalesce(inbox_prune.consumer, i.consumer)
         LIMIT inbox_prune.max_rows)
     DELETE FROM outbox_inbox i USING old WHERE i.ctid = old.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;

@@ -102,6 +102,7 @@ Status LibpqInboxStore::connect() {
     if (session_.sound()) return {};
     disconnect();
     if (Status status = session_.connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
     const PgResult there(PQexec(connection(), kIsVersioned));
     versioned_ = succeeded(there.get()) && cell(there.get(), 0, 0) == "t";
     Status status = check_version();
@@ -111,6 +112,7 @@ Status LibpqInboxStore::connect() {
 
 Status LibpqInboxStore::check_version() {
     if (!versioned_ || !session_.connected()) return {};
+    const LibpqSession::Use use(session_);
     const PgResult version(PQexec(connection(), kVersion));
     if (!succeeded(version.get())) {
         return pg_error(connection(), version.get(), "reading outbox_migrations");
@@ -161,6 +163,7 @@ Status LibpqInboxStore::report(const Figures& figures) {
     params.number(static_cast<std::int64_t>(figures.failed));
     params.number(static_cast<std::int64_t>(figures.dead));
     params.number(figures.lag);
+    const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");
     if (!succeeded(result.get())) {
@@ -173,6 +176,7 @@ Status LibpqInboxStore::fold(std::string_view member) {
     if (!session_.sound()) return {};
     Params params;
     params.text(consumer_).text(member).number(kMemberGoneS);
+    const LibpqSession::Use use(session_);
     const PgResult result = params.execute_prepared(connection(), "outbox_fold");
     if (succeeded(result.get())) return {};
     return pg_error(connection(), result.get(), "writing outbox_inbox_stats");

@@ -143,6 +143,7 @@ LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
 Status LibpqLog::connect() {
     if (session_.sound()) return {};
     if (Status status = LibpqInboxStore::connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
     const PgResult set(PQexec(connection(),
                               "SELECT set_config('synchronous_commit', 'on', false) "
                               "WHERE current_setting('synchronous_commit') = 'off'"));

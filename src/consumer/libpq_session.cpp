@@ -46,25 +46,45 @@ void check_postgres_url(const std::string& url) {
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
                            std::vector<Statement> statements, std::vector<Right> rights)
-    : url_(std::move(url)),
+    : watch_(url, connect_timeout_s),
+      url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
       prepared_(std::move(statements)),
       rights_(std::move(rights)) {}
 
+// A transaction that stays open is a handler's: its statements are waited for as well.
+LibpqSession::Use::~Use() {
+    const PGconn* const connection = session_.connection_.get();
+    if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
+        session_.watch_.busy();
+    } else {
+        session_.watch_.idle();
+    }
+}
+
 Status LibpqSession::connect() {
     if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
     disconnect();
+    const Use use(*this);
     Status status = open();
-    if (status.ok()) status = set_up();
+    if (status.ok()) {
+        watch_.session(PQsocket(connection_.get()));
+        status = set_up();
+    }
     if (!status.ok()) disconnect();
     return status;
 }
 
 Status LibpqSession::open() {
     const std::string timeout = std::to_string(connect_timeout_s_);
-    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
-                           "client_encoding", nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer", url_.c_str(), "UTF8", nullptr};
+    // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
+    const char* names[] = {"connect_timeout",     "fallback_application_name",
+                           "keepalives_idle",     "keepalives_interval",
+                           "keepalives_count",    "tcp_user_timeout",
+                           "dbname",              "client_encoding",
+                           nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
+                            "10000",         url_.c_str(),      "UTF8", nullptr};
     connection_.reset(PQconnectStartParams(names, values, 1));
     if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
     PGconn* connection = connection_.get();
@@ -161,6 +181,7 @@ Status LibpqSession::run(const char* sql, const char* doing) {
 
 Result<PgResult> LibpqSession::execute(const char* statement, const Params& params,
                                        const char* doing) {
+    const Use use(*this);
     PgResult result = params.execute_prepared(connection_.get(), statement);
     if (succeeded(result.get())) return result;
     return lost(pg_error(connection_.get(), result.get(), doing));
@@ -177,6 +198,7 @@ ErrorInfo LibpqSession::lost(ErrorInfo error) {
 
 Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> steps,
                                                        const char* doing) {
+    const Use use(*this);
     error_state_.clear();
     std::vector<Step> all{{"BEGIN", nullptr, false}};
     all.insert(all.end(), steps.begin(), steps.end());
@@ -198,6 +220,7 @@ Result<std::vector<PgResult>> LibpqSession::begun(StepResults results, std::size
 LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> steps,
                                                        const char* doing) {
     if (Status status = may_commit(); !status.ok()) return {std::move(status), {}};
+    const Use use(*this);
     error_state_.clear();
     std::vector<Step> all{{"COMMIT", nullptr, false}, {"BEGIN", nullptr, false}};
     const std::size_t skip = all.size();
@@ -211,6 +234,7 @@ LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> ste
 
 Status LibpqSession::commit() {
     if (Status status = may_commit(); !status.ok()) return status;
+    const Use use(*this);
     const PgResult result(PQexec(connection_.get(), "COMMIT"));
     if (succeeded(result.get())) return {};
     return refused_commit(pg_error(connection_.get(), result.get(), "committing"));
@@ -265,6 +289,7 @@ Status LibpqSession::roll_back(ErrorInfo& cause) {
 
 Status LibpqSession::end_transaction() {
     if (!connection_) return {};
+    const Use use(*this);
     switch (PQtransactionStatus(connection_.get())) {
         case PQTRANS_IDLE:
             return {};

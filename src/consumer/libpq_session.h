@@ -8,6 +8,7 @@
 #include <outbox/result.h>
 
 #include "consumer/libpq_transaction.h"
+#include "consumer/libpq_watch.h"
 
 namespace outbox::consumer {
 
@@ -43,7 +44,22 @@ class LibpqSession {
     }
 
     Status connect();
-    void disconnect() { connection_.reset(); }
+    void disconnect() {
+        watch_.session(-1);
+        connection_.reset();
+    }
+
+    /// To be held while the server is waited for: a server that does not answer is noticed.
+    class Use {
+      public:
+        explicit Use(LibpqSession& session) : session_(session) { session_.watch_.busy(); }
+        ~Use();
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+
+      private:
+        LibpqSession& session_;
+    };
 
     /// BEGIN and these prepared statements in one round trip; gives their results. After an error
     /// no transaction is open.
@@ -79,6 +95,7 @@ class LibpqSession {
     void watch_results();
     static int on_result(int event, void* info, void* session);
 
+    LibpqWatch watch_;
     std::string url_;
     int connect_timeout_s_;
     std::vector<Statement> prepared_;

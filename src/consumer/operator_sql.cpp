@@ -27,6 +27,7 @@ class PostgresSql final : public Sql {
                      std::int64_t* changed) override {
         std::vector<const char*> values;
         for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+        const LibpqSession::Use use(session_);
         const PgResult result(PQexecParams(session_.connection(), sql.c_str(),
                                            static_cast<int>(values.size()), nullptr, values.data(),
                                            nullptr, nullptr, 0));

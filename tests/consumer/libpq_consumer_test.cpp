@@ -739,5 +739,65 @@ TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing)
     EXPECT_TRUE(reported(What::kConnected));
 }
 
+// It keeps its connections and answers nothing, in the middle of a handler's statement.
+TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorItsStop) {
+    auto chosen = options();
+    chosen.connect_timeout_s = 1;
+    std::atomic<bool> hangs = true;
+    std::atomic<bool> disconnected = false;
+    chosen.on_report = [&](const ConsumerReport& report) {
+        if (report.what == What::kDisconnected) disconnected = true;
+    };
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            if (hangs.exchange(false)) server().pause();
+            Pg::query(transaction, "SELECT 1");
+        },
+        chosen);
+    std::atomic<bool> ended = false;
+    put("first");
+    std::thread running([&] {
+        member.run();
+        ended = true;
+    });
+    const bool noticed =
+        bool(eventually(60s, "it is noticed", [&] { return disconnected.load(); }));
+    server().resume();
+    const bool resumed = bool(
+        eventually(60s, "it goes on", [&] { return member.counters().applied == 1; }));
+    hangs = true;
+    put("second");
+    const bool hung = bool(eventually(20s, "it hangs again", [&] { return !hangs; }));
+    member.stop();
+    const bool stopped = bool(eventually(60s, "it ended", [&] { return ended.load(); }));
+    server().resume();
+    running.join();
+    EXPECT_TRUE(noticed);
+    EXPECT_TRUE(resumed);
+    EXPECT_TRUE(hung);
+    EXPECT_TRUE(stopped);
+    db_ = Pg(url_);
+    EXPECT_THAT(effects(), ElementsAre("first"));
+    EXPECT_EQ(member.counters().failed, 0U);
+}
+
+// A statement that only takes long is let alone.
+TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
+    put("slow");
+    auto chosen = options();
+    chosen.connect_timeout_s = 1;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "SELECT pg_sleep(8)");
+            apply(transaction, message);
+        },
+        chosen);
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
+}
+
 }  // namespace
 }  // namespace outbox::test

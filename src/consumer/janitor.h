@@ -14,13 +14,12 @@ namespace outbox::consumer {
 
 constexpr std::int64_t kLeastRetentionS = 7'200;
 
-/// Removes what one consumer need not remember any more, on a thread and a connection of its own, in
-/// steps: no message waits for it, and it is as fast as what comes.
+/// Removes what one consumer need not remember any more, on a thread and a connection of its own,
+/// in steps: no message waits for it, and it is as fast as what comes.
 class Janitor {
   public:
     /// `retention_s` 0: never.
-    Janitor(std::string url, int connect_timeout_s, std::string consumer,
-            std::int64_t retention_s);
+    Janitor(std::string url, int connect_timeout_s, std::string consumer, std::int64_t retention_s);
     ~Janitor() { stop(); }
     Janitor(const Janitor&) = delete;
     Janitor& operator=(const Janitor&) = delete;

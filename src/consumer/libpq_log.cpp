@@ -32,7 +32,8 @@ constexpr const char* kMove =
 constexpr const char* kFirst =
     "INSERT INTO outbox_inbox_offsets "
     "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
-    "SELECT $1, $2, $3::integer, $5::bigint, $6, $7 WHERE $4::bigint IS NULL ON CONFLICT DO NOTHING";
+    "SELECT $1, $2, $3::integer, $5::bigint, $6, $7 WHERE $4::bigint IS NULL ON CONFLICT DO "
+    "NOTHING";
 
 constexpr const char* kNext =
     "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "

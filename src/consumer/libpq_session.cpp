@@ -78,10 +78,14 @@ Status LibpqSession::connect() {
 Status LibpqSession::open() {
     const std::string timeout = std::to_string(connect_timeout_s_);
     // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
-    const char* names[] = {"connect_timeout",     "fallback_application_name",
-                           "keepalives_idle",     "keepalives_interval",
-                           "keepalives_count",    "tcp_user_timeout",
-                           "dbname",              "client_encoding",
+    const char* names[] = {"connect_timeout",
+                           "fallback_application_name",
+                           "keepalives_idle",
+                           "keepalives_interval",
+                           "keepalives_count",
+                           "tcp_user_timeout",
+                           "dbname",
+                           "client_encoding",
                            nullptr};
     const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
                             "10000",         url_.c_str(),      "UTF8", nullptr};
@@ -145,10 +149,10 @@ Status LibpqSession::check_rights() {
         return pg_error(connection_.get(), missing.get(), "looking for rights");
     }
     if (PQntuples(missing.get()) == 0) return {};
-    return {ErrorCode::kNoRights, Advice::kStop,
-            "the user lacks rights that the consumer needs; " +
-                std::string(cell(missing.get(), 0, 0)),
-            "42501"};
+    return {
+        ErrorCode::kNoRights, Advice::kStop,
+        "the user lacks rights that the consumer needs; " + std::string(cell(missing.get(), 0, 0)),
+        "42501"};
 }
 
 // A handler's own statements are not seen here, but their errors decide what a failure means.

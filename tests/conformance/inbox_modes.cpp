@@ -129,8 +129,9 @@ TEST_P(InboxSuite, AMemberThatEndedCountsOnButItsLagDoesNot) {
             options);
         std::thread running([&] { member.run(); });
         EXPECT_TRUE(eventually(10s, "it has reported", [&] {
-            return value("SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
-                         "member <> '' AND member <> 'killed'") == "1";
+            return value(
+                       "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
+                       "member <> '' AND member <> 'killed'") == "1";
         }));
         member.stop();
         running.join();

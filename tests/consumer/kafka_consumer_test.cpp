@@ -417,8 +417,8 @@ TEST_P(KafkaConsumerOnPostgres, WhatWaitsBehindOneKeyStopsNoOther) {
     }
     for (const auto& record : reader.records()) elsewhere += record.partition != stuck ? 1 : 0;
     ASSERT_GT(elsewhere, 100);
-    EXPECT_TRUE(eventually(60s, "the other partitions are through",
-                           [&] { return effects() >= elsewhere; }))
+    EXPECT_TRUE(
+        eventually(60s, "the other partitions are through", [&] { return effects() >= elsewhere; }))
         << effects() << " of " << elsewhere;
     healed = true;
     EXPECT_TRUE(eventually(60s, "all are", [&] { return effects() == 75 + kHealthy; }))
@@ -432,8 +432,7 @@ TEST_P(KafkaConsumerOnPostgres, AMemberThatKafkaFencedEndsWithTheCause) {
     chosen.group = "static";
     chosen.kafka = {{"group.instance.id", "stock-1"}};
     Running first(consumer(apply, chosen));
-    ASSERT_TRUE(
-        eventually(60s, "it has partitions", [&] { return reported(What::kActive) >= 1; }));
+    ASSERT_TRUE(eventually(60s, "it has partitions", [&] { return reported(What::kActive) >= 1; }));
     Running second(consumer(apply, chosen));
     ASSERT_TRUE(eventually(60s, "the first ended", [&] { return first.ended(); }));
     ASSERT_TRUE(first.error().has_value());
@@ -486,6 +485,34 @@ TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) 
         eventually(60s, "all are applied", [&] { return member->counters().applied == 51; }));
     EXPECT_EQ(member->counters().failed, 0U);
     EXPECT_EQ(Pg(database.url()).number("SELECT count(DISTINCT id) FROM effects"), 51);
+}
+
+TEST_P(KafkaConsumerOnPostgres, LeavesTheGroupThoughItsDatabaseAnswersNothing) {
+    PostgresServer server;
+    const PostgresDatabase database(server);
+    prepare(database);
+    auto chosen = options();
+    chosen.mode = Mode::kInboxAndOffset;
+    chosen.connect_timeout_s = 1;
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    std::atomic<bool> hangs = true;
+    Running member(consumer(
+        database,
+        [&](const Transaction& transaction, const Message& message) {
+            if (hangs.exchange(false)) server.pause();
+            apply(transaction, message);
+        },
+        chosen));
+    const bool hung = bool(eventually(60s, "it hangs", [&] { return !hangs; }));
+    (*member).stop();
+    const bool left = bool(eventually(60s, "it ended", [&] { return member.ended(); }));
+    server.resume();
+    ASSERT_TRUE(hung);
+    EXPECT_TRUE(left);
+    Running next(consumer(database, apply, chosen));
+    ASSERT_TRUE(
+        eventually(60s, "the next one applies it", [&] { return next->counters().applied == 1; }));
 }
 
 TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
@@ -545,14 +572,16 @@ class KafkaOffsets : public KafkaConsumerTest {
             db_->exec("UPDATE outbox_inbox_offsets SET next_offset = " + n + ", last_id = 'a" +
                       std::to_string(next - 1) + "'");
         }
-        db_->exec("DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
-                  "CAST(payload AS integer) >= " +
-                  n + ")");
+        db_->exec(
+            "DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
+            "CAST(payload AS integer) >= " +
+            n + ")");
         db_->exec("DELETE FROM effects WHERE CAST(payload AS integer) >= " + n);
     }
     void begin_anew() {
-        db_->exec("UPDATE outbox_inbox_offsets SET next_offset = 0, cluster_id = '', "
-                  "last_id = NULL");
+        db_->exec(
+            "UPDATE outbox_inbox_offsets SET next_offset = 0, cluster_id = '', "
+            "last_id = NULL");
     }
     void recreate_topic() {
         delete_topic(shared_kafka().bootstrap(), topic_);
@@ -785,7 +814,8 @@ TEST_P(KafkaConsumerTest, TwoConsumersWithOneNameInDifferentGroupsApplyEachRecor
     EXPECT_EQ(distinct_effects(), kRecords);
 }
 
-// One group gives up on what the other applies: each record ends as one of both, also after a retry.
+// One group gives up on what the other applies: each record ends as one of both, also after a
+// retry.
 TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
     constexpr int kRecords = 40;
     for (int i = 0; i < kRecords; ++i) {

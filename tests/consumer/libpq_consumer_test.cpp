@@ -509,8 +509,9 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
                 // Behind the handler's transaction, which is going to be rolled back.
                 later_ = std::thread([this] {
                     Pg other(url_);
-                    other.exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES "
-                               "('default', 'a')");
+                    other.exec(
+                        "INSERT INTO outbox_inbox (consumer, message_id) VALUES "
+                        "('default', 'a')");
                 });
                 EXPECT_TRUE(eventually(10s, "it waits", [&] {
                     return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
@@ -535,8 +536,9 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
 // A transaction elsewhere looks at the floors, or is about to raise them.
 TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     db_.exec("INSERT INTO outbox_inbox_floor (consumer) VALUES ('default'), ('other')");
-    db_.exec("INSERT INTO outbox_inbox (consumer, message_id, message_time) SELECT c, 'old', "
-             "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c");
+    db_.exec(
+        "INSERT INTO outbox_inbox (consumer, message_id, message_time) SELECT c, 'old', "
+        "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c");
     Pg other(url_);
     other.exec("BEGIN; SELECT FROM outbox_inbox_floor WHERE consumer = 'other' FOR UPDATE");
     db_.exec("SET lock_timeout = '10s'");
@@ -548,8 +550,8 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     auto member = libpq_mailbox_consumer(url_, apply, chosen);
     std::thread running([&] { member.run(); });
     put("a");
-    const bool applied = bool(
-        eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
+    const bool applied =
+        bool(eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
     other.exec("COMMIT");
     member.stop();
     running.join();
@@ -639,8 +641,8 @@ TEST_F(ConsumerWithItsOwnRole, AppliesWhatIsOldWithTheRightsThatThePageLists) {
         put(std::string("young ") + isolation);
         auto chosen = options();
         chosen.inbox_retention_s = 7'200;
-        auto one = member(
-            std::string("&options=-c%20default_transaction_isolation%3D") + isolation, chosen);
+        auto one = member(std::string("&options=-c%20default_transaction_isolation%3D") + isolation,
+                          chosen);
         EXPECT_EQ(one.drain(), 2U) << isolation;
     }
     EXPECT_EQ(effects().size(), 6U);
@@ -654,10 +656,9 @@ TEST_F(ConsumerWithItsOwnRole, NamesEveryGrantThatIsMissingAtTheStart) {
     const ErrorInfo error = error_of([&] { member().run(); });
     EXPECT_EQ(error.code, ErrorCode::kNoRights);
     EXPECT_EQ(error.advice, Advice::kStop);
-    for (const char* grant :
-         {"GRANT SELECT, DELETE ON outbox_mailbox TO consumer_",
-          "GRANT SELECT, INSERT ON outbox_inbox TO", "ON outbox_inbox_floor TO",
-          "ON outbox_inbox_dead_letters TO", "ON outbox_inbox_stats TO"}) {
+    for (const char* grant : {"GRANT SELECT, DELETE ON outbox_mailbox TO consumer_",
+                              "GRANT SELECT, INSERT ON outbox_inbox TO", "ON outbox_inbox_floor TO",
+                              "ON outbox_inbox_dead_letters TO", "ON outbox_inbox_stats TO"}) {
         EXPECT_THAT(error.message, HasSubstr(grant));
     }
     grant_what_the_page_lists();
@@ -674,8 +675,8 @@ TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage
     auto one = member();
     ErrorInfo error;
     std::thread running([&] { error = error_of([&] { one.run(); }); });
-    const bool began = bool(
-        eventually(20s, "the first is applied", [&] { return one.counters().applied == 1; }));
+    const bool began =
+        bool(eventually(20s, "the first is applied", [&] { return one.counters().applied == 1; }));
     db_.exec("REVOKE INSERT ON outbox_inbox FROM " + role_);
     put("after");
     const bool waits = !bool(eventually(20s, "it ended", [&] { return error.message != ""; }));
@@ -765,8 +766,8 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
     const bool noticed =
         bool(eventually(60s, "it is noticed", [&] { return disconnected.load(); }));
     server().resume();
-    const bool resumed = bool(
-        eventually(60s, "it goes on", [&] { return member.counters().applied == 1; }));
+    const bool resumed =
+        bool(eventually(60s, "it goes on", [&] { return member.counters().applied == 1; }));
     hangs = true;
     put("second");
     const bool hung = bool(eventually(20s, "it hangs again", [&] { return !hangs; }));

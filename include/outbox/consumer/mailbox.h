@@ -27,7 +27,8 @@ struct ConsumerReport {
                         ///< offset is stored; the error says what to do.
     };
     What what = What::kRetry;
-    ErrorInfo error;  ///< Set for kRetry, kDeadLetter, kDisconnected, kPruneFailed and kQuarantined.
+    ErrorInfo
+        error;  ///< Set for kRetry, kDeadLetter, kDisconnected, kPruneFailed and kQuarantined.
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 

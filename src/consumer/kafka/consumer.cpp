@@ -30,7 +30,8 @@ constexpr int kFullMs = 2;
 constexpr milliseconds kLagInterval{1'000};
 constexpr milliseconds kPlacingInterval{200};
 
-// With the offsets that an offset mode commits: they follow the database's, not the other way round.
+// With the offsets that an offset mode commits: they follow the database's, not the other way
+// round.
 constexpr const char* kMark = "outbox: the offset is in the consumer's database";
 
 ErrorInfo invalid(std::string message) {
@@ -197,8 +198,8 @@ class KafkaConsumer::Impl {
                           hub_.parked.bytes <= options.max_in_flight_bytes / 2;
         for (const auto& [where, partition] : partitions_) {
             if (partition->held) continue;
-            const bool pause = partition->paused ? partition->parked > 0 && !room
-                                                 : partition->parked > 0 && full;
+            const bool pause =
+                partition->paused ? partition->parked > 0 && !room : partition->parked > 0 && full;
             if (pause == partition->paused) continue;
             partition->paused = pause;
             if (pause) {
@@ -240,8 +241,8 @@ class KafkaConsumer::Impl {
 
     // ---- offset modes: the place in the database, not Kafka's, says where to go on ----
 
-    // Reading begins with the record before the place: only if that is the one last applied, the log
-    // is the one that the place belongs to.
+    // Reading begins with the record before the place: only if that is the one last applied, the
+    // log is the one that the place belongs to.
     Start place(Partition& partition) {
         const TopicPartition& where = partition.where;
         const auto stored = inbox_->place(where.topic, where.partition);
@@ -310,17 +311,18 @@ class KafkaConsumer::Impl {
         const std::string number = std::to_string(where.partition);
         partition.held = true;
         partition.held_at = std::move(known);
-        hub_.say(What::kQuarantined,
-                 {ErrorCode::kQuarantined,
-                  Advice::kStop,
-                  {},
-                  where.topic + "/" + number + " is not read: " + why +
-                      ". Was the topic made anew, the cluster exchanged, or a database restored? To "
-                      "begin with offset 0 of this log: INSERT INTO outbox_inbox_offsets (consumer, "
-                      "topic, partition, next_offset) VALUES ('" +
-                      hub_.options.consumer + "', '" + where.topic + "', " + number +
-                      ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
-                      "cluster_id = '', last_id = NULL; reading goes on by itself then"});
+        hub_.say(
+            What::kQuarantined,
+            {ErrorCode::kQuarantined,
+             Advice::kStop,
+             {},
+             where.topic + "/" + number + " is not read: " + why +
+                 ". Was the topic made anew, the cluster exchanged, or a database restored? To "
+                 "begin with offset 0 of this log: INSERT INTO outbox_inbox_offsets (consumer, "
+                 "topic, partition, next_offset) VALUES ('" +
+                 hub_.options.consumer + "', '" + where.topic + "', " + number +
+                 ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
+                 "cluster_id = '', last_id = NULL; reading goes on by itself then"});
         return {.offset = {}, .hold = true};
     }
 

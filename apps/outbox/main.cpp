@@ -30,6 +30,18 @@ int run(const runtime::Invocation& invocation,
             return run_dead_retry(invocation);
         case runtime::kDeadDiscard:
             return run_dead_discard(invocation);
+        case runtime::kRoutesList:
+            return run_routes_list(invocation);
+        case runtime::kRoutesAccept:
+            return run_routes_accept(invocation);
+        case runtime::kRoutesRename:
+            return run_routes_rename(invocation);
+        case runtime::kRoutesRetire:
+            return run_routes_retire(invocation);
+        case runtime::kRoutesContinue:
+            return run_routes_continue(invocation);
+        case runtime::kRoutesBegin:
+            return run_routes_begin(invocation);
         case runtime::kPrune:
             return run_prune(invocation);
         case runtime::kVerify:

@@ -73,7 +73,7 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
         if (!topics.ok()) return topics.error();
         const int timeout_s = timeout_of(config);
         routes.push_back({.name = route.name,
-                          .former_names = {},
+                          .former_names = route.former_names,
                           .predicate = route.predicate,
                           .topics = std::move(*topics),
                           .on_dead_letter = route.on_dead_letter == "block_key"

@@ -112,7 +112,8 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"path_reason", redact(route.path_reason)},
                           {"rate_per_s", route.rate_per_s},
                           {"last_error", redact(route.last_error)},
-                          {"updated_at", time_text(route.updated_at_us)}});
+                          {"updated_at", time_text(route.updated_at_us)},
+                          {"retired", route.retired}});
     }
     nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
     for (const ConsumerInfo& consumer : report.consumers) {
@@ -209,13 +210,22 @@ void print_routes(const Report& report) {
     for (const RouteInfo& route : report.routes) {
         columns.add({route.name, with_commas(route.published_total),
                      with_commas(std::llround(route.rate_per_s)), with_commas(route.failing),
-                     with_commas(route.dead), route.circuit.empty() ? "-" : route.circuit,
-                     route.path.empty() ? "-" : route.path,
+                     with_commas(route.dead),
+                     route.retired           ? "retired"
+                     : route.circuit.empty() ? "-"
+                                             : route.circuit,
+                     route.retired || route.path.empty() ? "-" : route.path,
                      shortened(redact(route.last_error), kErrorColumns)});
     }
     std::cout << "\n";
     columns.print(std::cout);
     for (const RouteInfo& route : report.routes) {
+        if (route.retired) {
+            std::cout << "route " << route.name
+                      << " is retired; its dead letters: outbox dead retry --route " << route.name
+                      << " --to ROUTE, or outbox dead discard --route " << route.name << "\n";
+            continue;
+        }
         if (route.path_reason.empty()) continue;
         std::cout << "route " << to_printable(route.name) << " reads by " << route.path << ": "
                   << to_printable(redact(route.path_reason)) << "\n";

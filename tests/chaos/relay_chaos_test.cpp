@@ -212,7 +212,7 @@ TEST_P(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
 
 TEST_P(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
     const std::string away =
-        "mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
+        "away=mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
     Load load(url_, 10);
     load.start(2);
     Process relay = this->relay("", {"--to", away});

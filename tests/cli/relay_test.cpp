@@ -69,7 +69,7 @@ TEST_F(RelayCommand, ServesHealthAndMetricsAndHandsOverOnSigterm) {
         return http(port_, "GET", "/metrics")
                    .body.find(
                        "outbox_published_total{source=\"public.outbox_events\","
-                       "route=\"default\"} 1\n") != std::string::npos;
+                       "route=\"mailbox\"} 1\n") != std::string::npos;
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(database_->value("SELECT owner IS NULL FROM outbox_lease"), "t");
@@ -91,7 +91,7 @@ TEST_F(RelayCommand, StaysUpAndReadyWhileADestinationIsAwayAndNamesIt) {
     ASSERT_TRUE(eventually(30s, "the open circuit is named", [&] {
         return status_of("/health/ready") == 200 &&
                json::parse(http(port_, "GET", "/health/ready").body)["open_circuits"] ==
-                   json::array({"default"});
+                   json::array({"mailbox"});
     }));
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_events"), 1);
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_delivery"), 0);
@@ -227,7 +227,7 @@ TEST_F(RelayCommand, CheckTellsWhatItFoundAndRelaysNothing) {
         outbox_.run({"relay", "--check", "--from", url_, "--to",
                      "mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x"});
     EXPECT_EQ(bad.status.code, 1);
-    EXPECT_THAT(bad.out, HasSubstr("problem  route default"));
+    EXPECT_THAT(bad.out, HasSubstr("problem  route mailbox"));
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_events"), 1);
 }
 

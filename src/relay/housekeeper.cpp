@@ -49,6 +49,7 @@ Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
     for (std::size_t route = 0; route < routes.size(); ++route) {
         told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
         told_[route].dead = stats[route]->dead.load(std::memory_order_relaxed);
+        names_.push_back(routes[route].name);
     }
 }
 
@@ -115,7 +116,7 @@ Status Housekeeper::redeliver(std::int64_t now_us) {
 
 // An operator may have accepted another destination.
 Status Housekeeper::tell_destinations() {
-    auto destinations = deps_.recorder.destinations();
+    auto destinations = deps_.recorder.destinations(names_);
     if (!destinations.ok()) return destinations.status();
     for (std::size_t route = 0; route < destinations->size(); ++route) {
         if (route < destinations_.size() && destinations_[route] == (*destinations)[route]) {

@@ -63,7 +63,8 @@ class Housekeeper {
     std::int64_t prune_wait_us_ = 0;
     std::string prune_error_;
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
-    std::vector<std::string> destinations_;     // as told to the routes
+    std::vector<std::string> names_;            // of the routes
+    std::vector<std::string> destinations_;     // as told to them
     struct Told {
         std::uint64_t published = 0;
         std::uint64_t dead = 0;

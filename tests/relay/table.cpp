@@ -116,11 +116,11 @@ class TableRecorder final : public spi::Recorder {
         }
         return beginning;
     }
-    Result<std::vector<std::string>> destinations() override {
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
         std::vector<std::string> out;
-        for (const std::string& route : table_.routes_) out.push_back(table_.destinations_[route]);
+        for (const std::string& route : routes) out.push_back(table_.destinations_[route]);
         return out;
     }
     Status record(const spi::RecordBatch& batch) override {

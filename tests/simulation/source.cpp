@@ -277,11 +277,10 @@ class SimRecorder final : public spi::Recorder {
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override {
-        routes_ = routes.size();
         return c_.wire.call([&] { return c_.database.begin_term(epoch, routes); });
     }
-    Result<std::vector<std::string>> destinations() override {
-        return std::vector<std::string>(routes_, "somewhere");
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override {
+        return std::vector<std::string>(routes.size(), "somewhere");
     }
     Status record(const spi::RecordBatch& batch) override {
         return c_.wire.call([&] { return c_.database.record(batch); });
@@ -338,7 +337,6 @@ class SimRecorder final : public spi::Recorder {
     }
     Context c_;
     core::Absence unseen_;
-    std::size_t routes_ = 0;
 };
 
 class SimLease final : public spi::LeaseStore {

@@ -177,8 +177,8 @@ class Recorder {
     /// speaks of another table, or a route that is known and not named here with events left.
     virtual Result<Beginning> begin(std::uint64_t epoch, std::span<const RouteName> routes) = 0;
 
-    /// What the routes' destinations are known to call themselves; empty: not known.
-    virtual Result<std::vector<std::string>> destinations() = 0;
+    /// What the destinations of these routes are known to call themselves; empty: not known.
+    virtual Result<std::vector<std::string>> destinations(std::span<const std::string> routes) = 0;
 
     /// One transaction, written only while the lease still has `batch.epoch`; else nothing is
     /// written and the error is `kLeaseLost`. What it records as finished is not sent again by any

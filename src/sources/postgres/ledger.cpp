@@ -173,6 +173,11 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
 
 Status LedgerTable::rename(Connection& connection, const std::string& from,
                            const std::string& to) const {
+    // Figures may have outlived a route that had the name before.
+    Result<Rows> figures =
+        connection.query("DELETE FROM outbox_route_stats WHERE source = $1 AND route = $2",
+                         Params().text(table_.source).text(to));
+    if (!figures.ok()) return figures.status();
     for (const char* table : kTablesOfRoutes) {
         const Result<Rows> rows = connection.query(
             "UPDATE " + std::string(table) + " SET route = $3 WHERE source = $1 AND route = $2",

@@ -129,7 +129,8 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
     return beginning;
 }
 
-Result<std::vector<std::string>> PostgresRecorder::destinations() {
+Result<std::vector<std::string>> PostgresRecorder::destinations(
+    std::span<const std::string> routes) {
     const Statement statement = ledger_.destinations();
     Result<Rows> rows = query(statement.sql, statement.params);
     if (!rows.ok()) return rows.status();
@@ -138,7 +139,7 @@ Result<std::vector<std::string>> PostgresRecorder::destinations() {
         known.emplace(rows->string(row, 0), rows->string(row, 1));
     }
     std::vector<std::string> out;
-    for (const std::string& route : routes_) out.push_back(known[route]);
+    for (const std::string& route : routes) out.push_back(known[route]);
     return out;
 }
 

@@ -186,6 +186,9 @@ Status Ledger::check_life(Database& database, std::span<const Known> known,
 }
 
 Status Ledger::rename(Database& database, const std::string& from, const std::string& to) const {
+    // Figures may have outlived a route that had the name before.
+    Statement figures(database, "DELETE FROM outbox_route_stats WHERE source = ? AND route = ?");
+    if (Status status = figures.bind(table_.source).bind(to).run(); !status.ok()) return status;
     for (const char* table : kTablesOfRoutes) {
         Statement update(database, "UPDATE " + std::string(table) +
                                        " SET route = ? WHERE source = ? AND route = ?");

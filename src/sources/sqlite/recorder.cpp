@@ -97,10 +97,11 @@ Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
     return beginning;
 }
 
-Result<std::vector<std::string>> SqliteRecorder::destinations() {
+Result<std::vector<std::string>> SqliteRecorder::destinations(
+    std::span<const std::string> routes) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    return ledger_.destinations(**database, routes_);
+    return ledger_.destinations(**database, routes);
 }
 
 Status SqliteRecorder::record(const spi::RecordBatch& batch) {

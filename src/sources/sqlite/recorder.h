@@ -22,7 +22,7 @@ class SqliteRecorder final : public spi::Recorder {
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override;
-    Result<std::vector<std::string>> destinations() override;
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override;
     Status record(const spi::RecordBatch& batch) override;
     Result<spi::Removed> remove(std::uint64_t epoch,
                                 std::span<const spi::Position> positions) override;

@@ -54,7 +54,9 @@ Result<spi::Record> RawEncoder::encode(const spi::EventView& event, std::string_
     add("id", event.id);
     add("type", event.event_type);
     add("aggregate_type", event.aggregate_type);
-    add("occurred_at", occurred_at(event.occurred_at_us, arena));
+    if (event.occurred_at_us != 0) {
+        add("occurred_at", occurred_at(event.occurred_at_us, arena));
+    }
     add("tenant_id", event.tenant_id);
     add("schema_id", event.schema_id);
     add("schema_version", event.schema_version);

@@ -392,6 +392,7 @@ TEST_F(AdoptedSqlite, DebeziumTableIsRelayedAndEmptied) {
                 "json_extract(headers, '$.type') || ' ' || coalesce(" +
                 std::string(kBody) + ", 'null')"),
         ElementsAre("2 order-events o-9 OrderCreated {}", "1 order-events o-9 OrderPaid null"));
+    EXPECT_THAT(arrived("json_type(headers, '$.occurred_at') IS NULL"), ElementsAre("1", "1"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 

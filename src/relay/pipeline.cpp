@@ -39,6 +39,8 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
           {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
       circuit_(core::RetryPolicy{options.retry.base_ms,
                                  std::min(options.retry.max_ms, kCircuitMaxMs), 0}),
+      parts_(core::RetryPolicy{options.retry.base_ms, std::min(options.retry.max_ms, kCircuitMaxMs),
+                               0}),
       encoded_(options.max_unrecorded),
       by_topic_(deps.sink.capabilities().fail_stop_order &&
                 !deps.sink.capabilities().across_topics),
@@ -58,6 +60,7 @@ Status Pipeline::step() {
     take_feedback();
     circuit_.tick(now_us);
     if (!draining_.load(std::memory_order_relaxed) && deps_.lease.valid(now_us)) {
+        try_parts(now_us);
         refill(now_us);
         read(now_us);
         publish();
@@ -163,7 +166,7 @@ bool Pipeline::refill_some(std::int64_t now_us, std::size_t count) {
         if (event == held.batch.events().end() || event->position != due->position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
             lanes_.gone(*due);
-            no_longer_missing(due->position);
+            no_longer_told(due->position);
             outcomes_.finished.push_back(due->position);
             ++unrecorded_;
             continue;
@@ -470,13 +473,11 @@ void Pipeline::collect(std::int64_t now_us) {
         const core::SlotId slot = slot_of(failed.token);
         if (failed.behind) {
             lanes_.requeue(slot);
-            continue;
+        } else if (!failed.part.empty()) {
+            wait_for_part(slot, failed);
+        } else {
+            fail(slot, failed.error, failed.suspect);
         }
-        if (failed.missing && lanes_.work(slot).position > 0) {
-            wait_for_missing(slot, failed.error);
-            continue;
-        }
-        fail(slot, failed.error, failed.suspect);
     }
     release_waiting();
 }
@@ -515,6 +516,9 @@ std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
         const bool may_fetch = !due_.empty() && held_bytes_ < options_.max_held_bytes;
         if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
         if (may_refill()) until_us = std::min(until_us, lanes_.next_due_us());
+        if (circuit_.state() == core::Circuit::State::kClosed && !parts_.empty()) {
+            until_us = std::min(until_us, parts_.next_due_us());
+        }
     }
     // Full on account of the recorder, which has no way to wake the sink.
     if (lanes_.in_flight() == 0 && unrecorded_ >= options_.max_unrecorded) {
@@ -531,6 +535,7 @@ void Pipeline::report() {
     stats.unrecorded.store(static_cast<std::int64_t>(unrecorded_), kRelaxed);
     stats.waiting.store(static_cast<std::int64_t>(lanes_.waiting()), kRelaxed);
     stats.redelivering.store(static_cast<std::int64_t>(redelivering_.size()), kRelaxed);
+    stats.parts_down.store(static_cast<std::int64_t>(parts_.count()), kRelaxed);
     stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
     stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
     stats.stream_lag_bytes.store(deps_.reader.lag_bytes(), kRelaxed);

@@ -18,6 +18,7 @@
 #include "codec/raw.h"
 #include "core/circuit.h"
 #include "core/clock.h"
+#include "core/down_parts.h"
 #include "core/lanes.h"
 #include "relay/lease_view.h"
 #include "relay/options.h"
@@ -62,7 +63,7 @@ class Pipeline {
     [[nodiscard]] bool drained() const { return lanes_.in_flight() == 0; }
 
   private:
-    // A destination is asked at least this often whether it is back, or what is missing there.
+    // A destination, or a part of one, is asked at least this often whether it is back.
     static constexpr std::int64_t kCircuitMaxMs = 5'000;
 
     struct Held {
@@ -98,8 +99,10 @@ class Pipeline {
     [[nodiscard]] bool is_under_way(std::uint64_t token);
     void finish(core::SlotId slot, std::int64_t wall_us);
     void fail(core::SlotId slot, const ErrorInfo& error, bool suspect);
-    void wait_for_missing(core::SlotId slot, const ErrorInfo& error);
-    void no_longer_missing(Position position);
+    void wait_for_part(core::SlotId slot, const spi::FailedRecord& failed);
+    void try_parts(std::int64_t now_us);
+    void part_answers(core::LaneKey key);
+    void no_longer_told(Position position);
     [[nodiscard]] Advice judge(spi::Position position, const ErrorInfo& error, bool suspect);
     void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);
     void retry_later(core::SlotId slot, const ErrorInfo& error);
@@ -131,6 +134,7 @@ class Pipeline {
 
     core::Lanes lanes_;
     core::Circuit circuit_;
+    core::DownParts parts_;
     core::Circuit::State noted_circuit_ = core::Circuit::State::kClosed;
     codec::RawEncoder encoder_;
     std::vector<std::unique_ptr<Held>> batches_;
@@ -145,10 +149,10 @@ class Pipeline {
     Outcomes outcomes_;
     Feedback feedback_;
     spi::Completions completions_;
-    std::unordered_set<Position> told_missing_;  // wait for what is missing, and that is recorded
-    std::unordered_set<std::string> noted_missing_;  // what of that was logged
-    std::vector<core::Lanes::Due> due_;              // positions to fetch; kept when fetching fails
-    std::vector<Position> positions_;                // scratch of `refill`
+    std::vector<core::LaneKey> going_on_;  // scratch: keys that waited for a part
+    std::unordered_set<Position> told_;    // wait for a part, and that is recorded
+    std::vector<core::Lanes::Due> due_;    // positions to fetch; kept when fetching fails
+    std::vector<Position> positions_;      // scratch of `refill`
     std::vector<std::uint32_t> released_;
     std::unordered_set<core::LaneKey> blocked_keys_;     // by dead letters (block_key)
     std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk

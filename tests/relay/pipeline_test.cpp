@@ -1,7 +1,9 @@
 #include "relay/pipeline.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -325,6 +327,70 @@ TEST_F(PipelineTest, AnEventWhoseTopicIsMissingWaitsWithItsKeyAndCountsNoAttempt
     EXPECT_EQ(failed_[0].event_id, "1");
     EXPECT_EQ(failed_[0].attempts, 0U);
     EXPECT_EQ(failed_[0].error_code, "OB_TOPIC_UNKNOWN");
+}
+
+TEST_F(PipelineTest, AnEventWithoutATimeHasNoLatency) {
+    table_.insert("1", "k");
+    MemorySink sink(destination_, {});
+    open(sink);
+    step(5);
+    EXPECT_EQ(arrived(), "1 ");
+    for (std::size_t i = 0; i <= LatencyHistogram::kBoundsMs.size(); ++i) {
+        EXPECT_EQ(stats_.latency.count(i), 0U);
+    }
+}
+
+// More keys than a circuit could tell apart: the topic waits as a whole and nothing else does.
+TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < 40; ++i) {
+            const std::string n = std::to_string(round) + "-" + std::to_string(i);
+            table_.insert("down-" + n, "k" + std::to_string(i), "down");
+            table_.insert("up-" + n, "u" + std::to_string(i), "up");
+        }
+    }
+    destination_->set_topic_down("down", true);
+    MemorySink sink(destination_, {.across_topics = false});
+    std::vector<std::string> noted;
+    notify_ = [&](const Note& note) { noted.emplace_back(note.what); };
+    options_.max_unrecorded = 300;
+    open(sink);
+    step(5);
+    EXPECT_EQ(destination_->records().size(), 120U) << "the other topic goes on";
+    EXPECT_EQ(stats_.circuit.load(), 0);
+    step(50);
+    EXPECT_EQ(destination_->records().size(), 120U);
+    EXPECT_EQ(stats_.circuit.load(), 0);
+    EXPECT_EQ(failed_.size(), 40U) << "told once for each key";
+    EXPECT_LE(destination_->refused(), 40U + 55U) << "one key at a time is tried";
+    destination_->set_topic_down("down", false);
+    step(20);
+    EXPECT_EQ(destination_->records().size(), 240U);
+    EXPECT_EQ(dead_, 0U);
+    for (const spi::Delivery& failed : failed_) EXPECT_EQ(failed.attempts, 0U);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "part_down"), 1);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "part_up"), 1);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "circuit_open"), 0);
+    std::map<std::string, std::string> last;  // of each key
+    for (const auto& record : destination_->records()) {
+        EXPECT_LT(last[*record.key], record.id);
+        last[*record.key] = record.id;
+    }
+}
+
+TEST_F(PipelineTest, ManyEventsThatFailForTheDestinationDoNotKeepTheRouteFromOthers) {
+    for (int i = 0; i < 40; ++i) {
+        const std::string id = "bad-" + std::to_string(i);
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no"},
+                           1'000'000);
+    }
+    for (int i = 0; i < 20; ++i) table_.insert("good-" + std::to_string(i), "g");
+    MemorySink sink(destination_, {});
+    options_.batch_size = 10;
+    open(sink);
+    step(500);
+    EXPECT_EQ(destination_->records().size(), 20U);
 }
 
 }  // namespace

@@ -57,9 +57,11 @@ struct FailedRecord {
     /// Nothing is wrong with this record or the destination: it lay behind a failed record of its
     /// key. It goes again in its turn, no attempt is counted and the circuit stays as it is.
     bool behind = false;
-    /// What the record needs does not exist, its topic for one. Its key waits until it does and no
-    /// attempt is counted; other keys go on.
-    bool missing = false;
+    /// The part of the destination that is down while others answer, as messages name it ("topic
+    /// orders", "topic orders[3]"); empty: the whole of it, or nothing is down. Such a part is a
+    /// destination of its own: the keys whose records fail on it wait, one of them is tried now and
+    /// then, no attempt is counted, and other keys go on.
+    std::string part = {};
 };
 
 /// Outcomes of published records, each token exactly once.

@@ -12,7 +12,7 @@ constexpr std::chrono::milliseconds kLastLook{10};
 constexpr std::chrono::milliseconds kRetryMin{100};
 constexpr std::chrono::milliseconds kRetryMax{2'000};
 constexpr std::chrono::milliseconds kRemoveInterval{100};
-constexpr std::chrono::milliseconds kHousekeeping{10};
+constexpr std::chrono::milliseconds kHousekeeping{20};
 
 Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& route) {
     Pipeline::Inheritance left;

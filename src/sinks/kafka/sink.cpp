@@ -97,7 +97,7 @@ Status KafkaSink::check() {
 
 Result<std::string> KafkaSink::destination() {
     if (Status reached = check(); !reached.ok()) return reached;
-    const std::string id = client_->cluster_id(kCheckStep);
+    const std::string id = main_.client->cluster_id(kCheckStep);
     return "kafka cluster " + (id.empty() ? "without an id" : id);
 }
 

@@ -309,7 +309,7 @@ TEST_F(KafkaTopics, APartitionWithoutALeaderHoldsItsOwnKeysAloneWithoutAnAttempt
     EXPECT_EQ(relay.stop().code, 0);
     EXPECT_EQ(relay.stderr_text().find("event=circuit_open"), std::string::npos);
     expect_complete(strict(), topic, 2'000);
-    delete_topic(strict().bootstrap(), topic);
+    remove_topic(strict().bootstrap(), topic);
 }
 
 TEST_F(KafkaTopics, ABrokerThatMakesTopicsOnDemandGetsThemMade) {

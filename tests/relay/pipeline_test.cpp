@@ -56,6 +56,7 @@ class RepeatingSink final : public spi::Sink {
         return kCapabilities;
     }
     Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("repeating"); }
     [[nodiscard]] bool publish(const spi::Record& record) override {
         if (!first_) first_ = record.token;
         if (polls_ < late_ || late_ == 0) under_way_.push_back(record.token);

@@ -85,7 +85,7 @@ void set_max_message_bytes(const std::string& bootstrap, const std::string& topi
     Admin::check("alter " + topic, rd_kafka_ConfigResource_error(results[0]));
 }
 
-void delete_topic(const std::string& bootstrap, const std::string& topic) {
+void remove_topic(const std::string& bootstrap, const std::string& topic) {
     Admin admin(bootstrap);
     rd_kafka_DeleteTopic_t* wanted = rd_kafka_DeleteTopic_new(topic.c_str());
     rd_kafka_DeleteTopics(admin.handle(), &wanted, 1, nullptr, admin.queue());

@@ -14,7 +14,7 @@ namespace outbox::test {
 void set_max_message_bytes(const std::string& bootstrap, const std::string& topic,
                            std::size_t bytes);
 // Returns when the broker no longer knows the topic.
-void delete_topic(const std::string& bootstrap, const std::string& topic);
+void remove_topic(const std::string& bootstrap, const std::string& topic);
 void deny_write(const std::string& bootstrap, const std::string& topic);
 // As `deny_write`, but the topic can still be described, so that only writing shows it.
 void deny_only_write(const std::string& bootstrap, const std::string& topic);

@@ -222,7 +222,7 @@ TEST(KafkaFailure, TopicDeletedInMidStreamAndMadeAgainLosesNoOrder) {
     courier.after_poll = [&](const Courier& now) {
         if (!deleted && now.acknowledged() >= 1'000) {
             deleted = true;
-            delete_topic(server().bootstrap(), topic);
+            remove_topic(server().bootstrap(), topic);
         } else if (deleted && !made_again && now.failures_by_code().contains("OB_TOPIC_UNKNOWN")) {
             made_again = true;
             acknowledged_before = now.acknowledged();
@@ -427,7 +427,7 @@ TEST_P(KafkaLeaderlessPartition, IsAPartThatIsDownWhileOthersGoOn) {
     auto found = arrived(topic, sent.size() + (in_mid_stream ? 1 : 0));
     std::erase_if(sent, [](const Letter& letter) { return !letter.key; });  // in no order
     EXPECT_EQ(missing_or_reordered(sent, found), "");
-    delete_topic(server().bootstrap(), topic);
+    remove_topic(server().bootstrap(), topic);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lost, KafkaLeaderlessPartition, testing::Bool(), [](const auto& chosen) {

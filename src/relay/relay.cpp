@@ -77,6 +77,10 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         Term::open({source_, routes_, stats, options_, clock_, lease_view_, notify_, epoch});
     if (!opened.ok()) {
         lease_.release();
+        if (opened.error().code == ErrorCode::kLeaseLost) {
+            notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+            return {};
+        }
         if (opened.error().code == ErrorCode::kServerChanged) {
             // A term as far as `tell_ghosts` goes.
             if (follows_own(epoch)) epoch_.store(epoch, std::memory_order_relaxed);

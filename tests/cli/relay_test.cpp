@@ -147,14 +147,14 @@ TEST_F(RelayCommand, RunsRoutesOfTheFile) {
 
 TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) {
     const auto write = [&](const std::string& name) {
-        outbox_.write("outbox.toml", "to = \"" + mailbox() + "?mailbox=" + name +
+        outbox_.write("outbox.toml", "to = \"" + mailbox() + "\"\ntopic_template = \"" + name +
                                          "\"\n[source]\nurl = \"" + url_ + "\"\n");
     };
     const auto arrived = [&](const std::string& name) {
-        emit();
+        database_->exec("SELECT outbox_emit(aggregate_type => 'o', payload => '{}')");
         return eventually(30s, "it is in " + name, [&] {
             return database_->number("SELECT count(*) FROM outbox_events") == 0 &&
-                   database_->number("SELECT count(*) FROM outbox_mailbox WHERE mailbox = '" +
+                   database_->number("SELECT count(*) FROM outbox_mailbox WHERE topic = '" +
                                      name + "'") > 0;
         });
     };

@@ -63,6 +63,7 @@ class PostgresDatabase final : public Database {
 
 class SqliteDatabase final : public Database {
   public:
+    SqliteDatabase() { static_cast<void>(Sqlite(path())); }  // the file is there, and empty
     std::string url() const override { return "sqlite://" + path(); }
     std::string path() const { return folder_ / "consumer.db"; }
     std::unique_ptr<Connection> connect() const override {

@@ -93,7 +93,7 @@ class SqliteClient final : public Client {
                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
         database_.reset(database);
         if (code == SQLITE_CANTOPEN) {
-            return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination,
+            return {ErrorCode::kNoSuchDatabase, Advice::kRetryDestination,
                     config_.target + " cannot be opened; is its volume there? A new mailbox is "
                                      "made by: outbox migrate --only consumer --db sqlite://" +
                         config_.target};

@@ -104,8 +104,8 @@ int main(int argc, char** argv) {
     routes[0].topics = *core::TopicRule::make("{aggregate_type|lower}-events", {}, "events");
     const relay::RelayOptions options;
     const std::atomic<bool> full{false};
-    relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify, full}, 0, routes, options,
-                             {}, 1);
+    relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify, full}, 0, routes,
+                             options, {}, 1);
     std::vector<relay::Outcomes> taken(1);
     const double before = cpu_s();
     std::int64_t done = 0;

@@ -17,24 +17,25 @@ enum class Advice : std::uint8_t {
 
 /// Stable names of everything that can go wrong; `error_code_name` gives the printed form.
 enum class ErrorCode : std::uint16_t {
-    kConfigInvalid,     ///< OB_CONFIG_INVALID: an option or the configuration file is wrong.
-    kConnectFailed,     ///< OB_CONNECT_FAILED: the server cannot be reached.
-    kAuthFailed,        ///< OB_AUTH_FAILED: the server refused the user or the password.
-    kNoSuchDatabase,    ///< OB_NO_SUCH_DATABASE
-    kNoSuchTable,       ///< OB_NO_SUCH_TABLE
-    kTableShape,        ///< OB_TABLE_SHAPE: columns are missing or of an unusable type.
-    kNoRights,          ///< OB_NO_RIGHTS: the message names the right and the GRANT.
-    kMigrationRefused,  ///< OB_MIGRATION_REFUSED: newer database or changed migration.
-    kQueryFailed,       ///< OB_QUERY_FAILED: the database refused a statement.
-    kConnectionLost,    ///< OB_CONNECTION_LOST: the connection broke.
-    kLeaseLost,         ///< OB_LEASE_LOST: another relay holds a newer epoch.
-    kServerChanged,     ///< OB_SERVER_CHANGED: failed over or restored; reading begins anew.
-    kWrongServer,       ///< OB_WRONG_SERVER: another database cluster answers at the address.
-    kDestinationChanged,  ///< OB_DESTINATION_CHANGED: a route leads to another destination than before.
-    kRouteGone,  ///< OB_ROUTE_GONE: a route with unfinished events is not configured any more.
-    kTableReset,        ///< OB_TABLE_RESET: the table was replaced, or its positions begin anew.
-    kNoTransaction,     ///< OB_NO_TRANSACTION: an event was written outside a transaction.
-    kInvalidEvent,      ///< OB_INVALID_EVENT: a field of the event is not valid.
+    kConfigInvalid,       ///< OB_CONFIG_INVALID: an option or the configuration file is wrong.
+    kConnectFailed,       ///< OB_CONNECT_FAILED: the server cannot be reached.
+    kAuthFailed,          ///< OB_AUTH_FAILED: the server refused the user or the password.
+    kNoSuchDatabase,      ///< OB_NO_SUCH_DATABASE
+    kNoSuchTable,         ///< OB_NO_SUCH_TABLE
+    kTableShape,          ///< OB_TABLE_SHAPE: columns are missing or of an unusable type.
+    kNoRights,            ///< OB_NO_RIGHTS: the message names the right and the GRANT.
+    kMigrationRefused,    ///< OB_MIGRATION_REFUSED: newer database or changed migration.
+    kQueryFailed,         ///< OB_QUERY_FAILED: the database refused a statement.
+    kConnectionLost,      ///< OB_CONNECTION_LOST: the connection broke.
+    kLeaseLost,           ///< OB_LEASE_LOST: another relay holds a newer epoch.
+    kServerChanged,       ///< OB_SERVER_CHANGED: failed over or restored; reading begins anew.
+    kWrongServer,         ///< OB_WRONG_SERVER: another database cluster answers at the address.
+    kDestinationChanged,  ///< OB_DESTINATION_CHANGED: a route leads to another destination than
+                          ///< before.
+    kRouteGone,      ///< OB_ROUTE_GONE: a route with unfinished events is not configured any more.
+    kTableReset,     ///< OB_TABLE_RESET: the table was replaced, or its positions begin anew.
+    kNoTransaction,  ///< OB_NO_TRANSACTION: an event was written outside a transaction.
+    kInvalidEvent,   ///< OB_INVALID_EVENT: a field of the event is not valid.
     kPayloadTooLarge,   ///< OB_PAYLOAD_TOO_LARGE
     kTopicInvalid,      ///< OB_TOPIC_INVALID: not a valid or not an allowed topic name.
     kTopicUnknown,      ///< OB_TOPIC_UNKNOWN: the broker has no such topic.

@@ -198,9 +198,8 @@ SequenceResult accept_sequence(PGconn* transaction, std::string_view consumer, s
         }
         const PgResult last = run(transaction, which, kLastSequence, kDoing);
         const std::int64_t expected =
-            PQntuples(last.get()) == 0
-                ? 1
-                : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
+            PQntuples(last.get()) == 0 ? 1
+                                       : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
         if (sequence < expected) return {SequenceResult::What::kRepeat, expected};
         if (sequence > expected || !again) return {SequenceResult::What::kGap, expected};
         // The one before it was committed in between.

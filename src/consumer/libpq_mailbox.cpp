@@ -214,8 +214,8 @@ Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& bu
     params.text(mailbox_).number(message.position).text(consumer_);
     params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    const Result<PgResult> counts = session_.execute(
-        "outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
+    const Result<PgResult> counts =
+        session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
     if (!counts.ok()) return counts.status();
     return taken_of(counts->get());
 }

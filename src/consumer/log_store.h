@@ -43,8 +43,9 @@ class LogStore : public virtual InboxStore {
     virtual Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                              const OffsetStep* step) = 0;
 
-    /// Copies the message to the dead letters, in a transaction of its own: kNew. `by_id`: enters it
-    /// as well; where the inbox knew the id somebody has applied it, and nothing is copied: kRepeat.
+    /// Copies the message to the dead letters, in a transaction of its own: kNew. `by_id`: enters
+    /// it as well; where the inbox knew the id somebody has applied it, and nothing is copied:
+    /// kRepeat.
     virtual Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                                const OffsetStep* step) = 0;
 

@@ -66,15 +66,15 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
     const std::int64_t now = consumer::wall_clock_us();
     std::optional<std::int64_t> lease_until;
     if (options.lease_ms > 0) lease_until = now + options.lease_ms * kMicrosecondsPerMs;
-    const bool entered = use(transaction, kEnter)
-                             .text(request.scope)
-                             .text(request.key)
-                             .text(fingerprint)
-                             .number_or_null(lease_until)
-                             .number(std::max(now + options.retention_s * kMicroseconds,
-                                              lease_until.value_or(now)))
-                             .number(now)
-                             .changes() == 1;
+    const bool entered =
+        use(transaction, kEnter)
+            .text(request.scope)
+            .text(request.key)
+            .text(fingerprint)
+            .number_or_null(lease_until)
+            .number(std::max(now + options.retention_s * kMicroseconds, lease_until.value_or(now)))
+            .number(now)
+            .changes() == 1;
     consumer::SqliteUse row = use(transaction, kRead);
     row.text(request.scope).text(request.key).next();
     IdempotencyClaim claim;

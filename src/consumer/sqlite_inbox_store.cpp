@@ -54,8 +54,8 @@ constexpr const char* kVersion =
     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = 'consumer'";
 
 std::vector<const char*> with_ours(std::vector<const char*> more) {
-    more.insert(more.end(),
-                {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kFold, kForget, kEnter, kFloor, kIsVersioned});
+    more.insert(more.end(), {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kFold, kForget, kEnter,
+                             kFloor, kIsVersioned});
     return more;
 }
 
@@ -140,8 +140,11 @@ Status SqliteInboxStore::fold(std::string_view member) {
     Status status;
     for (const char* sql : {kFold, kForget}) {
         if (!status.ok()) break;
-        status = Run(session_, sql).text(consumer_).text(member).number(before_us).finish(
-            "writing outbox_inbox_stats");
+        status = Run(session_, sql)
+                     .text(consumer_)
+                     .text(member)
+                     .number(before_us)
+                     .finish("writing outbox_inbox_stats");
     }
     if (status.ok()) return session_.commit();
     session_.end_transaction();

@@ -246,8 +246,7 @@ void PositionSet::append_ranges(PositionRange within, std::size_t most,
     for (auto it = segments_.lower_bound(segment_of(within.first)); it != segments_.end(); ++it) {
         const Position base = it->first * kSegmentSize;
         const Bits& bits = it->second.bits ? *it->second.bits : kAll;
-        std::size_t index =
-            within.first > base ? static_cast<std::size_t>(within.first - base) : 0;
+        std::size_t index = within.first > base ? static_cast<std::size_t>(within.first - base) : 0;
         while ((index = find_bit(bits, index, true)) < kSegmentSize) {
             const Position first = base + static_cast<Position>(index);
             if (first > within.last || out.size() == end) return;

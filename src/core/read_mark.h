@@ -107,7 +107,7 @@ class ReadMark {
 
     struct Generation {
         bool captured = false;
-        std::set<Writer> writers;  // of those captured, the ones that live
+        std::set<Writer> writers;     // of those captured, the ones that live
         std::uint32_t unchanged = 0;  // looks at the writers since one of these ended
         bool left_out = false;        // of the read that is under way
     };
@@ -126,8 +126,8 @@ class ReadMark {
     Position mark_ = 0;
     bool left_out_ = false;
     std::vector<PositionRange> ranges_;  // scratch
-    std::vector<Hole> holes_;  // ascending, disjoint
-    std::vector<Hole> next_;   // scratch of `read_done`
+    std::vector<Hole> holes_;            // ascending, disjoint
+    std::vector<Hole> next_;             // scratch of `read_done`
     std::map<std::uint64_t, Generation> generations_;
     std::uint64_t open_generation_ = 1;  // of holes seen since the last capture
     std::set<Writer> last_prepared_;

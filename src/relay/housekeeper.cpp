@@ -148,16 +148,15 @@ void Housekeeper::prune(std::int64_t now_us) {
         next_prune_us_ = *pruned == kPruneLimit ? now_us : now_us + kPruneEveryUs;
         return;
     }
-    prune_wait_us_ =
-        std::clamp(prune_wait_us_ * 2, kPruneEveryUs, kPruneRetryMaxUs);
+    prune_wait_us_ = std::clamp(prune_wait_us_ * 2, kPruneEveryUs, kPruneRetryMaxUs);
     next_prune_us_ = now_us + prune_wait_us_;
     const std::string error = describe(pruned.error());
     if (error == prune_error_) return;
     prune_error_ = error;
-    deps_.notify({Note::Level::kWarning,
-                  "prune_failed",
-                  {{"error", error},
-                   {"consequence", "published rows older than the retention stay"}}});
+    deps_.notify(
+        {Note::Level::kWarning,
+         "prune_failed",
+         {{"error", error}, {"consequence", "published rows older than the retention stay"}}});
 }
 
 Status Housekeeper::save_figures(std::int64_t now_us) {

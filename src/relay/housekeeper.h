@@ -18,8 +18,8 @@
 namespace outbox::relay {
 
 /// What an owner does beside the path of events: moves delayed events that are due, hands over dead
-/// letters that an operator wants sent again, saves figures, prunes. On a thread and a connection of
-/// its own, so that a slow statement delays no event. `turn` belongs to one thread.
+/// letters that an operator wants sent again, saves figures, prunes. On a thread and a connection
+/// of its own, so that a slow statement delays no event. `turn` belongs to one thread.
 class Housekeeper {
   public:
     struct Deps {

@@ -35,8 +35,8 @@ struct Outcomes {
     [[nodiscard]] bool empty() const { return count() == 0; }
     /// A key waits for the database: record without waiting for more.
     [[nodiscard]] bool urgent() const {
-        return !dead.empty() || !failed.empty() || !redelivered.empty() ||
-               !failed_again.empty() || !destination.empty();
+        return !dead.empty() || !failed.empty() || !redelivered.empty() || !failed_again.empty() ||
+               !destination.empty();
     }
     void append(Outcomes&& more);
     void clear();
@@ -44,9 +44,9 @@ struct Outcomes {
 
 /// What the recorder and the housekeeper tell a route.
 struct Feedback {
-    std::vector<Position> recorded;          ///< `finished` positions that are now on disk.
-    std::vector<core::LaneKey> dead_lanes;   ///< Their dead letters are on disk.
-    std::vector<std::int64_t> settled;       ///< Dead letters whose retry is on disk.
+    std::vector<Position> recorded;         ///< `finished` positions that are now on disk.
+    std::vector<core::LaneKey> dead_lanes;  ///< Their dead letters are on disk.
+    std::vector<std::int64_t> settled;      ///< Dead letters whose retry is on disk.
 
     /// What a look at the dead letters found; it may have begun before the newest of the above was
     /// written, which the look's number tells (`OutcomeQueue::begin_look`).

@@ -136,8 +136,7 @@ void Pipeline::refill(std::int64_t now_us) {
             options_.max_held_bytes - std::min(options_.max_held_bytes, held_bytes_);
         // With no room at all one at a time, so that a key can always go on.
         if (room == 0 && held_bytes_ > 0) return;
-        const std::size_t count =
-            std::clamp<std::size_t>(room / bytes_per_event_, 1, due_.size());
+        const std::size_t count = std::clamp<std::size_t>(room / bytes_per_event_, 1, due_.size());
         if (!refill_some(now_us, count)) return;
     }
 }
@@ -198,7 +197,8 @@ bool Pipeline::may_refill() const {
 }
 
 bool Pipeline::may_read() const {
-    if (room() == 0 || lanes_.waiting_full() || deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
+    if (room() == 0 || lanes_.waiting_full() ||
+        deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
         held_bytes_ >= options_.max_held_bytes || unrecorded_ >= options_.max_unrecorded) {
         return false;
     }
@@ -353,7 +353,8 @@ bool Pipeline::identified() {
                               "route '" + route_.name + "' led to " + destination_ +
                                   " and now leads to " + *met +
                                   ", which has not got what was sent there; if it is to go on "
-                                  "there: outbox routes accept " + route_.name +
+                                  "there: outbox routes accept " +
+                                  route_.name +
                                   "; if it is another route: give it a name of its own, --to "
                                   "NAME=URL"};
         deps_.stats.error(error);

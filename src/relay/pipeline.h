@@ -162,9 +162,9 @@ class Pipeline {
     std::unordered_map<std::int64_t, std::uint64_t> settled_redeliveries_;
     std::uint64_t dead_recorded_look_ = 0;  // likewise of the newest dead letter
 
-    std::string destination_;          // what the ledger holds for; empty: not known
-    bool identified_ = false;          // the sink leads there
-    std::string refused_destination_;  // where it leads in its stead
+    std::string destination_;              // what the ledger holds for; empty: not known
+    bool identified_ = false;              // the sink leads there
+    std::string refused_destination_;      // where it leads in its stead
     std::size_t bytes_per_event_ = 1'024;  // of those read last
 
     std::int64_t next_read_us_ = 0;

@@ -48,9 +48,8 @@ void Remover::flush() {
 Status Remover::turn(std::chrono::milliseconds max_wait) {
     if (batch_.empty()) {
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, left_ > 0 ? std::min(max_wait, kLookForLeft) : max_wait, [&] {
-            return flush_ || waiting_.size() >= kWorthATransaction;
-        });
+        changed_.wait_for(lock, left_ > 0 ? std::min(max_wait, kLookForLeft) : max_wait,
+                          [&] { return flush_ || waiting_.size() >= kWorthATransaction; });
         // The oldest first: a lagging removal leaves whole segments of the ledgers behind it.
         waiting_.take_lowest(kMaxBatch, batch_);
     }

@@ -90,9 +90,7 @@ void Term::start() {
                  Status status = record();
                  return status.ok() && alone ? remove() : status;
              },
-             [this, alone] {
-                 return keeper_->idle() && (!alone || remover_->idle() || late());
-             },
+             [this, alone] { return keeper_->idle() && (!alone || remover_->idle() || late()); },
              routes_done_});
         recorder_done_.store(true, std::memory_order_release);
     });

@@ -13,8 +13,8 @@
 
 namespace outbox::sources {
 
-/// The rows that one reader has returned and that are not recorded yet, by their raw ids, with the positions that
-/// were made up for them. Not thread-safe, but for the map that it shares.
+/// The rows that one reader has returned and that are not recorded yet, by their raw ids, with the
+/// positions that were made up for them. Not thread-safe, but for the map that it shares.
 class KnownRows {
   public:
     /// At this many a reader waits for some to end.

@@ -154,8 +154,8 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
         database_->exec("SELECT outbox_emit(aggregate_type => 'o', payload => '{}')");
         return eventually(30s, "it is in " + name, [&] {
             return database_->number("SELECT count(*) FROM outbox_events") == 0 &&
-                   database_->number("SELECT count(*) FROM outbox_mailbox WHERE topic = '" +
-                                     name + "'") > 0;
+                   database_->number("SELECT count(*) FROM outbox_mailbox WHERE topic = '" + name +
+                                     "'") > 0;
         });
     };
     write("first");

@@ -571,8 +571,7 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     fixture_->request_retry(1);
     auto letters = value_of(recorder->load_redeliveries("default", 0, 10));
     ASSERT_EQ(letters.size(), 1U);
-    EXPECT_TRUE(
-        value_of(recorder->load_redeliveries("default", letters[0].dead_id, 10)).empty());
+    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", letters[0].dead_id, 10)).empty());
     EXPECT_EQ(letters[0].attempts, 6U);
     EXPECT_EQ(letters[0].error, "refused");
     ASSERT_EQ(letters[0].event.size(), 1U);

@@ -278,8 +278,8 @@ TEST_P(IdempotencyKey, ALeaseLongerThanTheRetentionKeepsItsKey) {
     EXPECT_EQ(db_->value("SELECT expires_at >= lease_until FROM outbox_idempotency"),
               postgres ? "t" : "1");
     // The lease has run out, and the retention with it: whatever its owner did is unknown.
-    const std::string hour_ago = postgres ? "clock_timestamp() - interval '1 hour'"
-                                          : "(unixepoch() - 3600) * 1000000";
+    const std::string hour_ago =
+        postgres ? "clock_timestamp() - interval '1 hour'" : "(unixepoch() - 3600) * 1000000";
     const std::string all_past =
         "UPDATE outbox_idempotency SET lease_until = " + hour_ago + ", expires_at = " + hour_ago;
     db_->exec(all_past);
@@ -298,9 +298,9 @@ TEST_P(IdempotencyKey, ALeaseLongerThanTheRetentionKeepsItsKey) {
     EXPECT_EQ(claim().attempt, 3U);
     db_->exec(all_past);
     EXPECT_EQ(prune(), 0);
-    db_->exec("UPDATE outbox_idempotency SET expires_at = " +
-              std::string(postgres ? "expires_at - interval '8 days'"
-                                   : "expires_at - 691200000000"));
+    db_->exec(
+        "UPDATE outbox_idempotency SET expires_at = " +
+        std::string(postgres ? "expires_at - interval '8 days'" : "expires_at - 691200000000"));
     EXPECT_EQ(prune(), 1);
 }
 
@@ -308,8 +308,11 @@ TEST_P(IdempotencyKey, HeadersOfOneNameAllComeBack) {
     db_->begin();
     const auto claim = db_->claim(request(), {});
     IdempotentAnswer answer = created();
-    answer.headers = {{"Link", "</a>; rel=next"}, {"Set-Cookie", "secret"}, {"ETag", "x"},
-                      {"Link", "</b>; rel=prev"}, {"Link", "</c>; rel=last"}};
+    answer.headers = {{"Link", "</a>; rel=next"},
+                      {"Set-Cookie", "secret"},
+                      {"ETag", "x"},
+                      {"Link", "</b>; rel=prev"},
+                      {"Link", "</c>; rel=last"}};
     db_->complete(request(), claim, answer);
     db_->exec("COMMIT");
     EXPECT_THAT(work(*db_, request()).headers,
@@ -627,8 +630,9 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsSeeThroughEscapesInTheNameOfAHeader
     db_->exec("SELECT idempotency_complete('u', 'k', 1, 200, '{\"set\\u002dcookie\":\"s\"}')");
     EXPECT_EQ(db_->value("SELECT headers IS NULL FROM idempotency_claim('u', 'k', 'f')"), "t");
     db_->exec("SELECT idempotency_claim('u', 'k2', 'f')");
-    db_->exec("SELECT idempotency_complete('u', 'k2', 1, 200, "
-              "'{\"Set-Cookie\":\"s\",\"Link\":[\"a\",\"b\"]}')");
+    db_->exec(
+        "SELECT idempotency_complete('u', 'k2', 1, 200, "
+        "'{\"Set-Cookie\":\"s\",\"Link\":[\"a\",\"b\"]}')");
     EXPECT_EQ(db_->value("SELECT headers -> 'Link' ->> 1 FROM idempotency_claim('u', 'k2', 'f')"),
               "b");
     db_->exec("COMMIT");

@@ -225,10 +225,9 @@ struct World {
         Position covered = mark.append_unread(1 + limit % 3, ranges);
         std::vector<Position> rows;
         for (const Position p : committed) {
-            const bool wanted =
-                std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) {
-                    return range.first <= p && p <= range.last;
-                });
+            const bool wanted = std::any_of(
+                ranges.begin(), ranges.end(),
+                [&](const PositionRange& range) { return range.first <= p && p <= range.last; });
             if (wanted) rows.push_back(p);
         }
         if (rows.size() >= limit) {

@@ -89,8 +89,7 @@ class PipelineTest : public testing::Test {
         reader_ = source_->open_reader("default", {}).value_or_throw();
         pipeline_ = std::make_unique<Pipeline>(
             Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
-            routes_,
-            options_, Pipeline::Inheritance{}, 1);
+            routes_, options_, Pipeline::Inheritance{}, 1);
     }
 
     // Turns of a second each, as if the recorder answered at once, or not at all.

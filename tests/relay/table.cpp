@@ -141,8 +141,7 @@ class TableRecorder final : public spi::Recorder {
         }
         return {};
     }
-    Result<spi::Removed> remove(std::uint64_t epoch,
-                                std::span<const Position> positions) override {
+    Result<spi::Removed> remove(std::uint64_t epoch, std::span<const Position> positions) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
         if (epoch != table_.epoch_) return lease_lost();

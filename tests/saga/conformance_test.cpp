@@ -425,7 +425,8 @@ TYPED_TEST(SagaConformance, CountsByStateAndPrunesOnlyWhatFinishedLongAgo) {
         "('l', 'x', 'a', 'done', " +
         ago + ")");
     this->db_.exec(
-        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES ('l', 'y', 'a', 'done')");
+        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES ('l', 'y', 'a', "
+        "'done')");
     const std::vector<SagaCount> counts = count_sagas(this->db_.handle());
     ASSERT_EQ(counts.size(), 2U);
     EXPECT_EQ(counts[0].state, SagaState::kCompleted);

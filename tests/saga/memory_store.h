@@ -36,9 +36,8 @@ class MemoryStore final : public saga::Store {
         database_.sagas[saga.id] = saga;
     }
     saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
-        return database_.steps.try_emplace(name_of(key), state).second
-                   ? saga::StepEntry::kNew
-                   : saga::StepEntry::kThere;
+        return database_.steps.try_emplace(name_of(key), state).second ? saga::StepEntry::kNew
+                                                                       : saga::StepEntry::kThere;
     }
     bool change_step(const saga::StepKey& key, std::string_view from,
                      std::string_view to) override {

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -143,20 +143,23 @@ void RelayProcess::turn_route(Running& running, std::size_t route) {
 void RelayProcess::turn_recorder(Running& running) {
     relay::RecordKeeper& keeper = running.term->keeper();
     const std::int64_t most_us = options_.record_interval_ms * kMs;
-    turn(running, running.routes_done, most_us,
-         [&] { return keeper.turn(std::chrono::milliseconds(0)); }, [&] { return keeper.idle(); });
+    turn(
+        running, running.routes_done, most_us,
+        [&] { return keeper.turn(std::chrono::milliseconds(0)); }, [&] { return keeper.idle(); });
 }
 
 void RelayProcess::turn_remover(Running& running) {
     relay::Remover& remover = running.term->remover();
-    turn(running, running.recorder_done, 100 * kMs,
-         [&] { return remover.turn(std::chrono::milliseconds(0)); },
-         [&] { return remover.idle() || world_.now_us() >= running.drain_until_us; });
+    turn(
+        running, running.recorder_done, 100 * kMs,
+        [&] { return remover.turn(std::chrono::milliseconds(0)); },
+        [&] { return remover.idle() || world_.now_us() >= running.drain_until_us; });
 }
 
 void RelayProcess::turn_housekeeper(Running& running) {
-    turn(running, running.draining, 20 * kMs,
-         [&] { return running.term->housekeeper().turn(); }, [] { return true; });
+    turn(
+        running, running.draining, 20 * kMs, [&] { return running.term->housekeeper().turn(); },
+        [] { return true; });
 }
 
 // One of the term's threads but a route's: turns until what hands it work has ended and it is done.

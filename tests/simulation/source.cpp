@@ -285,8 +285,7 @@ class SimRecorder final : public spi::Recorder {
     Status record(const spi::RecordBatch& batch) override {
         return c_.wire.call([&] { return c_.database.record(batch); });
     }
-    Result<spi::Removed> remove(std::uint64_t epoch,
-                                std::span<const Position> positions) override {
+    Result<spi::Removed> remove(std::uint64_t epoch, std::span<const Position> positions) override {
         std::vector<Position> hit;
         Status status = c_.wire.call([&] { return c_.database.remove(epoch, positions, hit); });
         if (!status.ok()) return status;

@@ -143,8 +143,9 @@ TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
     wait_for_standby("");
     writer_.exec("BEGIN; INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
     // As if the log had told of it before others can see it.
-    relay_->publish({pg_.number("SELECT pg_sequence_last_value(pg_get_serial_sequence("
-                                "'outbox_events', 'position'))")});
+    relay_->publish(
+        {pg_.number("SELECT pg_sequence_last_value(pg_get_serial_sequence("
+                    "'outbox_events', 'position'))")});
     EXPECT_EQ(relay_->remove(), 1U);
     // Its writer lives, so that looking in vain proves nothing.
     for (int i = 0; i < 10; ++i) {
@@ -187,8 +188,7 @@ TEST_F(Ahead, ARowThatIsGoneIsProvedGone) {
         "DELETE FROM outbox_events");
     EXPECT_TRUE(gone(1));
     relay_->publish({1});
-    EXPECT_TRUE(eventually(20s, "the removal is given up",
-                           [&] { return relay_->remove() == 0; }));
+    EXPECT_TRUE(eventually(20s, "the removal is given up", [&] { return relay_->remove() == 0; }));
 }
 
 }  // namespace

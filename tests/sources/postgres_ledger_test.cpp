@@ -90,8 +90,9 @@ TEST_F(NativeLedger, OfASequenceThatWasSetBackIsSetAside) {
         relay.read();
         finish(relay, 0, {90, 91, 100});
     }
-    pg_.exec("DELETE FROM outbox_events; SELECT setval(pg_get_serial_sequence('outbox_events', "
-             "'position'), 20)");
+    pg_.exec(
+        "DELETE FROM outbox_events; SELECT setval(pg_get_serial_sequence('outbox_events', "
+        "'position'), 20)");
     insert(5);
     Relay next(config());
     ASSERT_EQ(next.notes().size(), 1U);

@@ -353,6 +353,10 @@ TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid)
 TEST_F(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
     Route route(source());
     ASSERT_TRUE(route.joins());
+    pg_.exec(
+        "DO $$ DECLARE c name; BEGIN FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = "
+        "'outbox_events'::regclass AND contype = 'c' LOOP EXECUTE format('ALTER TABLE "
+        "outbox_events DROP CONSTRAINT %I', c); END LOOP; END $$");
     pg_.exec("ALTER TABLE outbox_events ALTER routing_key TYPE interval USING NULL");
     pg_.exec(insert("1"));
     route.seen.clear();

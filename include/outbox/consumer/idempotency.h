@@ -116,8 +116,9 @@ class Idempotency {
     /// answer.
     IdempotentAnswer answer(const IdempotentRequest& request, const Work& work);
 
-    /// The same without waiting (where another is under way here, the work asks the database once), for servers that do not block a thread: `kRunning` says to try
-    /// again after `next_pause_ms`. With `kConflict` it is the answer.
+    /// The same without waiting (where another is under way here, the work asks the database once),
+    /// for servers that do not block a thread: `kRunning` says to try again after `next_pause_ms`.
+    /// With `kConflict` it is the answer.
     IdempotentAnswer try_answer(const IdempotentRequest& request, const Work& work);
 
     /// How long to pause before the next try, after `waited_ms` in all; 0: answer what was given.

@@ -87,8 +87,8 @@ class Sink {
     [[nodiscard]] virtual const SinkCapabilities& capabilities() const = 0;
 
     /// Checks what can be checked before the first record: reachability, rights, existing tables
-    /// or topics; changes nothing. Blocks up to the connect timeout. The relay starts without it; `--check` and
-    /// half-open circuits call it.
+    /// or topics; changes nothing. Blocks up to the connect timeout. The relay starts without it;
+    /// `--check` and half-open circuits call it.
     virtual Status check() = 0;
 
     /// What the destination calls itself, the same for as long as it holds the same data: a Kafka

@@ -104,10 +104,10 @@ class PostgresClient final : public Client {
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
         Answer answer;
-        const Status asked = run(
-            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
-            "current_schema() FROM pg_control_system()",
-            &answer);
+        const Status asked =
+            run("SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
+                "current_schema() FROM pg_control_system()",
+                &answer);
         if (!asked.ok()) return asked;
         return std::string(PQgetvalue(answer.get(), 0, 0)) + ", mailbox " + config_.mailbox;
     }

@@ -88,14 +88,14 @@ class SqliteClient final : public Client {
     Status open() {
         sqlite3* database = nullptr;
         // A file that is missing may be on a volume that is not there now: it is not made.
-        const int code =
-            sqlite3_open_v2(config_.target.c_str(), &database,
-                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+        const int code = sqlite3_open_v2(config_.target.c_str(), &database,
+                                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
         database_.reset(database);
         if (code == SQLITE_CANTOPEN) {
             return {ErrorCode::kNoSuchDatabase, Advice::kRetryDestination,
-                    config_.target + " cannot be opened; is its volume there? A new mailbox is "
-                                     "made by: outbox migrate --only consumer --db sqlite://" +
+                    config_.target +
+                        " cannot be opened; is its volume there? A new mailbox is "
+                        "made by: outbox migrate --only consumer --db sqlite://" +
                         config_.target};
         }
         if (code != SQLITE_OK) return error();

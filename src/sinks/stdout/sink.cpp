@@ -99,9 +99,8 @@ class Turn {
       public:
         Hold(Turn& turn, const StdoutSink* sink, std::chrono::milliseconds wait)
             : turn_(turn), lock_(turn.mutex_), sink_(sink) {
-            ok_ = turn_.changed_.wait_for(lock_, wait, [&] {
-                return turn_.in_line_ == nullptr || turn_.in_line_ == sink_;
-            });
+            ok_ = turn_.changed_.wait_for(
+                lock_, wait, [&] { return turn_.in_line_ == nullptr || turn_.in_line_ == sink_; });
         }
         [[nodiscard]] bool ok() const { return ok_; }
         // A write failed in mid-line: the next line starts with a line feed, so that only this one
@@ -136,8 +135,7 @@ class Turn {
     bool cut_ = false;
 };
 
-StdoutSink::StdoutSink(int fd)
-    : fd_(fd), may_block_(!is_regular_file(fd)), turn_(Turn::of(fd)) {}
+StdoutSink::StdoutSink(int fd) : fd_(fd), may_block_(!is_regular_file(fd)), turn_(Turn::of(fd)) {}
 
 StdoutSink::~StdoutSink() {
     turn_->give_up(this);
@@ -174,8 +172,8 @@ void StdoutSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out)
         return;
     }
     const NoSigpipe guard;
-    while (offset_ < buffer_.size() && is_writable(static_cast<int>(
-                                           std::min<std::int64_t>(max_wait.count(), INT_MAX)))) {
+    while (offset_ < buffer_.size() &&
+           is_writable(static_cast<int>(std::min<std::int64_t>(max_wait.count(), INT_MAX)))) {
         const Result<Wrote> wrote = write_some(max_wait);
         max_wait = {};  // later pieces go only as far as they go at once
         if (!wrote.ok()) {

@@ -48,7 +48,8 @@ bool same_life(std::string_view one, std::string_view other) {
     if (one == other) return true;
     // Table, file, persistence.
     const auto table = [](std::string_view life) { return life.substr(0, life.find('/')); };
-    return table(one) == table(other) && one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
+    return table(one) == table(other) &&
+           one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
 }
 
 // The sequence's last value needs a right on it that a relay may lack; then it is NULL.

@@ -58,8 +58,8 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
 
 Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
                                                          std::chrono::milliseconds ttl) {
-    Result<Rows> rows = query("SELECT FROM outbox_lease WHERE source = $1 FOR UPDATE",
-                              Params().text(source_));
+    Result<Rows> rows =
+        query("SELECT FROM outbox_lease WHERE source = $1 FOR UPDATE", Params().text(source_));
     if (!rows.ok()) return rows.status();
     rows = query(
         std::string("INSERT INTO outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "

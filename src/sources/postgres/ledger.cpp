@@ -15,8 +15,9 @@ constexpr const char* kSubtract = "outbox_ledger_subtract";
 constexpr const char* kLoad = "outbox_ledger_load";
 constexpr std::size_t kBitsHeader = 4;  // their number, before the bits
 
-constexpr std::array kTablesOfRoutes{"outbox_routes",     "outbox_ledger",       "outbox_route_done",
-                                     "outbox_delivery",   "outbox_dead_letters", "outbox_route_stats"};
+constexpr std::array kTablesOfRoutes{"outbox_routes",       "outbox_ledger",
+                                     "outbox_route_done",   "outbox_delivery",
+                                     "outbox_dead_letters", "outbox_route_stats"};
 
 bool names(std::span<const spi::RouteName> routes, const std::string& name) {
     return std::any_of(routes.begin(), routes.end(),
@@ -44,7 +45,8 @@ Status LedgerTable::prepare(Connection& connection) const {
     Status status = connection.prepare(
         kSubtract,
         "WITH l AS (SELECT route, done & ~$3 AS rest FROM outbox_ledger WHERE source = $1 AND "
-        "segment = $2 ORDER BY route COLLATE \"C\" FOR UPDATE), kept AS (UPDATE outbox_ledger o SET "
+        "segment = $2 ORDER BY route COLLATE \"C\" FOR UPDATE), kept AS (UPDATE outbox_ledger o "
+        "SET "
         "done = l.rest FROM l WHERE o.source = $1 AND o.segment = $2 AND o.route = l.route AND "
         "position(B'1' IN l.rest) > 0) DELETE FROM outbox_ledger o USING l WHERE o.source = $1 AND "
         "o.segment = $2 AND o.route = l.route AND position(B'1' IN l.rest) = 0",
@@ -94,9 +96,10 @@ Connection::Statement LedgerTable::forget_below(spi::Position lowest) const {
 
 Connection::Statement LedgerTable::destination(const std::string& route,
                                                std::string_view name) const {
-    return {"UPDATE outbox_routes SET destination = $3 WHERE source = $1 AND route = $2 AND "
-            "destination IS NULL",
-            Params().text(table_.source).text(route).text(name)};
+    return {
+        "UPDATE outbox_routes SET destination = $3 WHERE source = $1 AND route = $2 AND "
+        "destination IS NULL",
+        Params().text(table_.source).text(route).text(name)};
 }
 
 Connection::Statement LedgerTable::destinations() const {
@@ -134,9 +137,8 @@ Result<std::vector<LedgerTable::Known>> LedgerTable::load_routes(Connection& con
 Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) const {
     if (!table_.by_position) return {};
     const std::string life = identity_.life();
-    Result<Rows> rows =
-        connection.query("SELECT DISTINCT life FROM outbox_ledger WHERE source = $1",
-                         Params().text(table_.source));
+    Result<Rows> rows = connection.query(
+        "SELECT DISTINCT life FROM outbox_ledger WHERE source = $1", Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     bool other = false;
     for (int row = 0; row < rows->size(); ++row) {
@@ -188,8 +190,7 @@ Status LedgerTable::rename(Connection& connection, const std::string& from,
 }
 
 // Earlier versions named routes otherwise, and kept no list of them.
-Status LedgerTable::take_over_names(Connection& connection,
-                                    std::span<const spi::RouteName> routes,
+Status LedgerTable::take_over_names(Connection& connection, std::span<const spi::RouteName> routes,
                                     spi::Beginning& out) const {
     const auto known = load_routes(connection);
     if (!known.ok()) return known.status();
@@ -227,8 +228,7 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
         const std::string position = "t." + quote_identifier(table_.position);
         sql += "LEFT JOIN outbox_ledger l ON l.source = $1 AND l.route = $2 AND l.segment = " +
                position + " / 65536 WHERE " + tenants_ +
-               " AND (l.done IS NULL OR get_bit(l.done, (" + position +
-               " % 65536)::integer) = 0))";
+               " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0))";
     } else {
         std::string unfinished;
         for (const std::string& condition : unfinished_conditions(table_)) {
@@ -268,8 +268,7 @@ Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::Rou
 }
 
 // A new route begins with the events that not every known one has finished.
-Status LedgerTable::add_new(Connection& connection,
-                            std::span<const spi::RouteName> routes) const {
+Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(connection);
     if (!known.ok()) return known.status();
     for (const spi::RouteName& route : routes) {
@@ -298,10 +297,11 @@ Status LedgerTable::add_new(Connection& connection,
 Status LedgerTable::owe_marks(Connection& connection,
                               std::span<const spi::RouteName> routes) const {
     return connection
-        .query("INSERT INTO outbox_route_done (source, event_id, route) SELECT $1, event_id, '' "
-               "FROM outbox_route_done WHERE source = $1 AND route = ANY($2::text[]) GROUP BY "
-               "event_id HAVING count(*) = cardinality($2::text[]) ON CONFLICT DO NOTHING",
-               Params().text(table_.source).texts(names_of(routes)))
+        .query(
+            "INSERT INTO outbox_route_done (source, event_id, route) SELECT $1, event_id, '' "
+            "FROM outbox_route_done WHERE source = $1 AND route = ANY($2::text[]) GROUP BY "
+            "event_id HAVING count(*) = cardinality($2::text[]) ON CONFLICT DO NOTHING",
+            Params().text(table_.source).texts(names_of(routes)))
         .status();
 }
 
@@ -319,8 +319,8 @@ Status LedgerTable::load(Connection& connection, std::span<const spi::RouteName>
             kLoad, "SELECT segment, done FROM outbox_ledger WHERE source = $1 AND route = $2",
             Params().text({}).text({}));
         if (status.ok()) {
-            status = connection.start_prepared(
-                kLoad, Params().text(table_.source).text(routes[i].name));
+            status =
+                connection.start_prepared(kLoad, Params().text(table_.source).text(routes[i].name));
         }
         std::array<Field, 2> fields;
         while (status.ok() && connection.next(fields, status)) {

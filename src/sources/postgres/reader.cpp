@@ -17,7 +17,7 @@ constexpr spi::Position kClosedKept = 256 * spi::PositionSet::kSegmentSize;
 constexpr std::size_t kLookBelowRanges = 1'000;
 constexpr std::int64_t kMaxLookBelow = 1'000;
 constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
-constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
+constexpr std::size_t kCopyFromRows = 100;    // below, planning a COPY costs more than it saves
 
 constexpr const char* kNewRows = "outbox_new_rows";
 constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
@@ -140,7 +140,8 @@ Status PositionReader::look_at_types(Connection& connection) {
 }
 
 // The net below the proof: a row in a hole that was closed is read all the same. Each look is for a
-// part of the holes alone, so that rows that are dead, or finished and not yet removed, cost nothing.
+// part of the holes alone, so that rows that are dead, or finished and not yet removed, cost
+// nothing.
 Status PositionReader::look_below_mark(Connection& connection) {
     const auto now = Clock::now();
     if (now - looked_below_ < kLookBelowEvery) return {};
@@ -264,8 +265,7 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
     if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     full_ = seen_.size() >= limit;
     if (full_ || cut) covered_ = seen_.back();
-    complete = !full_ && !cut &&
-               (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
+    complete = !full_ && !cut && (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
     return {};
 }

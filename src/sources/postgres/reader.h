@@ -80,9 +80,9 @@ class PositionReader final : public spi::Reader {
     const RowLayout layout_;
     Session session_;
     core::ReadMark mark_;
-    spi::PositionSet closed_;         // the newest closed holes, for the look below the mark
+    spi::PositionSet closed_;            // the newest closed holes, for the look below the mark
     spi::Position looked_below_to_ = 0;  // how far that look has come
-    spi::Position covered_ = 0;       // by the statement that was started, if all of it comes
+    spi::Position covered_ = 0;          // by the statement that was started, if all of it comes
     RowSize row_size_;
     bool full_ = false;    // the last statement returned all that it might
     bool at_end_ = false;  // and this one did not: nothing is left

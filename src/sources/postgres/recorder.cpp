@@ -181,14 +181,16 @@ void PostgresRecorder::forget_failing(const spi::Finished& finished, const Table
         if (failing.ids.contains(id)) ids.push_back(std::move(id));
     }
     if (!positions.empty()) {
-        out.push_back({"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND position "
-                       "= ANY($3)",
-                       Params().text(table_.source).text(route).integers(positions)});
+        out.push_back(
+            {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND position "
+             "= ANY($3)",
+             Params().text(table_.source).text(route).integers(positions)});
     }
     if (!ids.empty()) {
-        out.push_back({"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND event_id "
-                       "= ANY($3::text[])",
-                       Params().text(table_.source).text(route).texts(ids)});
+        out.push_back(
+            {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND event_id "
+             "= ANY($3::text[])",
+             Params().text(table_.source).text(route).texts(ids)});
     }
 }
 
@@ -365,9 +367,10 @@ Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch
             std::string id = event_id_of(raw_id);
             if (!dead_now.contains(id)) published.push_back(std::move(id));
         }
-        statements.push_back({"DELETE FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
-                              "AND id = ANY($3::text[])",
-                              Params().text(table_.source).text(route).texts(published)});
+        statements.push_back(
+            {"DELETE FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
+             "AND id = ANY($3::text[])",
+             Params().text(table_.source).text(route).texts(published)});
     }
     if (raw_ids.empty()) return {};
     if (Status status = connection.run_pipeline(statements); !status.ok()) return status;
@@ -406,10 +409,9 @@ Status PostgresRecorder::mark(Connection& connection, std::vector<std::string> r
         if (!rows.ok()) return rows.status();
         for (int row = 0; row < rows->size(); ++row) dead_ids.insert(rows->string(row, 0));
     }
-    const auto first_dead =
-        std::partition(raw_ids.begin(), raw_ids.end(), [&](const std::string& raw_id) {
-            return !dead_ids.contains(event_id_of(raw_id));
-        });
+    const auto first_dead = std::partition(
+        raw_ids.begin(), raw_ids.end(),
+        [&](const std::string& raw_id) { return !dead_ids.contains(event_id_of(raw_id)); });
     const std::vector<std::string> published(raw_ids.begin(), first_dead);
     const std::vector<std::string> dead(first_dead, raw_ids.end());
     std::unordered_set<std::string> marked;

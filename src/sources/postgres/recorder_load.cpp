@@ -47,8 +47,9 @@ Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string
     return deliveries;
 }
 
-Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(
-    std::string_view route, std::int64_t after_dead_id, std::size_t limit) {
+Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::string_view route,
+                                                                         std::int64_t after_dead_id,
+                                                                         std::size_t limit) {
     Result<Rows> rows = query(
         "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
         "metadata, tenant_id, schema_id, schema_version, "
@@ -56,7 +57,8 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(
         "error_code, error FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY dead_id ROWS "
         "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM "
         "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT NULL "
-        "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER BY dead_id",
+        "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER BY "
+        "dead_id",
         Params()
             .text(table_.source)
             .text(route)
@@ -134,9 +136,11 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     if (!table_.by_position) {
-        Result<Rows> rows = (*connection)->query(
-            "SELECT event_id FROM outbox_route_done WHERE source = $1 AND route = '' LIMIT 500",
-            Params().text(table_.source));
+        Result<Rows> rows = (*connection)
+                                ->query(
+                                    "SELECT event_id FROM outbox_route_done WHERE source = $1 AND "
+                                    "route = '' LIMIT 500",
+                                    Params().text(table_.source));
         if (!rows.ok()) return rows.status();
         std::vector<std::string> owed;
         for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));

@@ -35,9 +35,8 @@ Status Removals::prepare(Connection& connection) {
     Status status = connection.prepare(kRemove, remove(" = ANY($1)"), types);
     if (!status.ok()) return status;
     return connection.prepare(kRemoveFree,
-                              remove(" IN (SELECT " + position + " FROM " + table_.sql +
-                                     " WHERE " + position +
-                                     " = ANY($1) FOR UPDATE SKIP LOCKED)"),
+                              remove(" IN (SELECT " + position + " FROM " + table_.sql + " WHERE " +
+                                     position + " = ANY($1) FOR UPDATE SKIP LOCKED)"),
                               types);
 }
 

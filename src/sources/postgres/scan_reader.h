@@ -15,8 +15,8 @@
 namespace outbox::postgres {
 
 /// Reads a table that has no proving position: each read is one statement over the unfinished
-/// rows but those that are known or that the route has finished, in one snapshot, so that no event is overtaken by one that
-/// was written after it committed.
+/// rows but those that are known or that the route has finished, in one snapshot, so that no event
+/// is overtaken by one that was written after it committed.
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.

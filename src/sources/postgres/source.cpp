@@ -45,7 +45,8 @@ class PostgresSource final : public spi::Source {
             if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
         }
         if (table_.by_position && config_.mode != Mode::kPolling) {
-            return std::unique_ptr<spi::Reader>(new StreamReader(config_, table_, identity_, hub_, std::move(finished)));
+            return std::unique_ptr<spi::Reader>(
+                new StreamReader(config_, table_, identity_, hub_, std::move(finished)));
         }
         if (table_.by_position) {
             return std::unique_ptr<spi::Reader>(

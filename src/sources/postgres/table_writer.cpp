@@ -40,13 +40,12 @@ TableWriter::TableWriter(const Table& table) : table_(table) {}
 
 // The row that the first parameter names, or those.
 std::string TableWriter::key_condition(bool free_only) const {
-    const std::string column = table_.by_position ? "t." + quote_identifier(table_.position)
-                                                  : table_.quoted("id");
-    const std::string keys =
-        table_.by_position ? "ANY($1)" : "ANY($1::" + id_type(table_) + "[])";
+    const std::string column =
+        table_.by_position ? "t." + quote_identifier(table_.position) : table_.quoted("id");
+    const std::string keys = table_.by_position ? "ANY($1)" : "ANY($1::" + id_type(table_) + "[])";
     if (!free_only) return column + " = " + keys;
-    return column + " IN (SELECT " + column + " FROM " + table_.sql + " t WHERE " + column +
-           " = " + keys + " FOR UPDATE SKIP LOCKED)";
+    return column + " IN (SELECT " + column + " FROM " + table_.sql + " t WHERE " + column + " = " +
+           keys + " FOR UPDATE SKIP LOCKED)";
 }
 
 Params TableWriter::key_params(const Keys& keys) const {

@@ -137,8 +137,8 @@ Session::Session(std::string path, int busy_timeout_ms, std::function<Status(Dat
 Result<Database*> Session::get() {
     if (database_) {
         int moved = 0;
-        const int asked = sqlite3_file_control(database_->handle(), "main",
-                                               SQLITE_FCNTL_HAS_MOVED, &moved);
+        const int asked =
+            sqlite3_file_control(database_->handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
         if (asked != SQLITE_OK || moved == 0) return database_.get();
         database_.reset();
         return ErrorInfo{ErrorCode::kServerChanged,

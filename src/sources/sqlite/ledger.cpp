@@ -8,8 +8,8 @@
 namespace outbox::sqlite {
 namespace {
 
-constexpr std::array kTablesOfRoutes{"outbox_routes",   "outbox_ledger_segments",
-                                     "outbox_route_done", "outbox_delivery",
+constexpr std::array kTablesOfRoutes{"outbox_routes",       "outbox_ledger_segments",
+                                     "outbox_route_done",   "outbox_delivery",
                                      "outbox_dead_letters", "outbox_route_stats"};
 
 bool names(std::span<const spi::RouteName> routes, const std::string& name) {
@@ -68,7 +68,8 @@ Result<std::vector<std::string>> Ledger::destinations(Database& database,
     std::vector<std::string> out(routes.size());
     for (const Known& one : *known) {
         const auto at = std::find(routes.begin(), routes.end(), one.name);
-        if (at != routes.end()) out[static_cast<std::size_t>(at - routes.begin())] = one.destination;
+        if (at != routes.end())
+            out[static_cast<std::size_t>(at - routes.begin())] = one.destination;
     }
     return out;
 }
@@ -82,14 +83,17 @@ Status Ledger::set_destination(Database& database, const std::string& route,
 }
 
 Result<spi::PositionSet> Ledger::load(Database& database, const std::string& route) const {
-    Statement rows(database,
-                   "SELECT segment, done FROM outbox_ledger_segments WHERE source = ? AND route = ?");
+    Statement rows(
+        database,
+        "SELECT segment, done FROM outbox_ledger_segments WHERE source = ? AND route = ?");
     rows.bind(table_.source).bind(route);
     spi::PositionSet set;
     while (rows.step()) {
         const std::string_view bits = rows.text(1);
         if (bits.size() != spi::PositionSet::kSegmentBytes) {
-            return ErrorInfo{ErrorCode::kTableShape, Advice::kStop, {},
+            return ErrorInfo{ErrorCode::kTableShape,
+                             Advice::kStop,
+                             {},
                              "outbox_ledger_segments.done has not 8192 bytes"};
         }
         set.add_segment(rows.integer(0), bits_of(bits));
@@ -144,9 +148,10 @@ Status Ledger::subtract(Database& database, std::span<const spi::Position> posit
         segments[spi::PositionSet::segment_of(position)].push_back(position);
     }
     for (const auto& [segment, gone] : segments) {
-        Statement rows(database,
-                       "SELECT route, done FROM outbox_ledger_segments WHERE source = ? AND segment "
-                       "= ?");
+        Statement rows(
+            database,
+            "SELECT route, done FROM outbox_ledger_segments WHERE source = ? AND segment "
+            "= ?");
         rows.bind(table_.source).bind(segment);
         std::map<std::string, spi::PositionSet> kept;
         while (rows.step()) kept[rows.string(0)].add_segment(segment, bits_of(rows.text(1)));
@@ -161,7 +166,8 @@ Status Ledger::subtract(Database& database, std::span<const spi::Position> posit
 }
 
 // Positions that the ledger calls finished mean events of the table it was kept for. SQLite keeps
-// the highest position ever given; where that is lower than what was finished, the table began anew.
+// the highest position ever given; where that is lower than what was finished, the table began
+// anew.
 Status Ledger::check_life(Database& database, std::span<const Known> known,
                           spi::Beginning& out) const {
     if (!table_.native) return {};
@@ -266,10 +272,9 @@ Status Ledger::settle_gone(Database& database, std::span<const spi::RouteName> r
             for (const spi::RouteName& one : routes) configured.push_back(one.name);
             return spi::route_gone(route.name, route.destination, configured);
         }
-        for (const char* table :
-             {"outbox_routes", "outbox_ledger_segments", "outbox_route_done"}) {
-            Statement remove(database, "DELETE FROM " + std::string(table) +
-                                           " WHERE source = ? AND route = ?");
+        for (const char* table : {"outbox_routes", "outbox_ledger_segments", "outbox_route_done"}) {
+            Statement remove(
+                database, "DELETE FROM " + std::string(table) + " WHERE source = ? AND route = ?");
             Status status = remove.bind(table_.source).bind(route.name).run();
             if (!status.ok()) return status;
         }

@@ -12,8 +12,8 @@
 
 namespace outbox::sqlite {
 
-/// The routes of a source and their ledgers as the side tables hold them. Each call is a part of the
-/// caller's write transaction.
+/// The routes of a source and their ledgers as the side tables hold them. Each call is a part of
+/// the caller's write transaction.
 class Ledger {
   public:
     explicit Ledger(const Table& table) : table_(table) {}

@@ -17,9 +17,7 @@ template <class Statements, class... Extra>
 class PollSession {
   public:
     explicit PollSession(const Table& table, Extra... extra)
-        : table_(table),
-          extra_(std::move(extra)...),
-          session_(table.path, table.busy_timeout_ms) {}
+        : table_(table), extra_(std::move(extra)...), session_(table.path, table.busy_timeout_ms) {}
 
     Result<Statements*> statements() {
         const Result<Database*> database = session_.get();

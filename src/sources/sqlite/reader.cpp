@@ -40,8 +40,8 @@ SqliteReader::Statements::Statements(Database& database, const Table& table)
       by_position(database, kColumns + table.sql +
                                 " WHERE position IN (SELECT value FROM json_each(?)) "
                                 "ORDER BY position"),
-      last_position(database, "SELECT seq FROM sqlite_sequence WHERE name = " +
-                                  quote_literal(table.name)) {}
+      last_position(database,
+                    "SELECT seq FROM sqlite_sequence WHERE name = " + quote_literal(table.name)) {}
 
 Status SqliteReader::Statements::first_error() const {
     for (const Statement* statement : {&rows, &by_position, &last_position}) {

@@ -97,8 +97,7 @@ Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
     return beginning;
 }
 
-Result<std::vector<std::string>> SqliteRecorder::destinations(
-    std::span<const std::string> routes) {
+Result<std::vector<std::string>> SqliteRecorder::destinations(std::span<const std::string> routes) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     return ledger_.destinations(**database, routes);
@@ -142,8 +141,8 @@ Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch)
             for (const spi::Position position : finished.positions) {
                 const auto id = raw_id(position);
                 if (status.ok() && id) {
-                    status = end_row(database, route_name(finished.route), *id,
-                                     dead.contains(position));
+                    status =
+                        end_row(database, route_name(finished.route), *id, dead.contains(position));
                 }
             }
         }
@@ -191,10 +190,12 @@ Status SqliteRecorder::end_row(Database& database, const std::string& route,
 // Rows that only a route which is gone had not finished.
 Status SqliteRecorder::end_left_rows(Database& database) const {
     std::string list;
-    for (const std::string& route : routes_) list += (list.empty() ? "" : ", ") + quote_literal(route);
-    const std::string complete = "SELECT event_id FROM outbox_route_done WHERE source = ?1 AND "
-                                 "route IN (" + list + ") GROUP BY event_id HAVING count(*) = " +
-                                 std::to_string(routes_.size());
+    for (const std::string& route : routes_)
+        list += (list.empty() ? "" : ", ") + quote_literal(route);
+    const std::string complete =
+        "SELECT event_id FROM outbox_route_done WHERE source = ?1 AND "
+        "route IN (" +
+        list + ") GROUP BY event_id HAVING count(*) = " + std::to_string(routes_.size());
     Statement rows(database, "SELECT typeof(" + table_.quoted("id") + "), " + table_.quoted("id") +
                                  " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
                                  " AND " + done_name_sql(table_) + " IN (" + complete + ")");

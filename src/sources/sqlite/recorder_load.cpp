@@ -36,8 +36,9 @@ Result<std::vector<spi::Delivery>> SqliteRecorder::load_deliveries(std::string_v
     return deliveries;
 }
 
-Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(
-    std::string_view route, std::int64_t after_dead_id, std::size_t limit) {
+Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::string_view route,
+                                                                       std::int64_t after_dead_id,
+                                                                       std::size_t limit) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Statement rows(**database,

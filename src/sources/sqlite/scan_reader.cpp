@@ -74,7 +74,8 @@ std::string scan_sql(const Table& table, const std::string& route) {
         if (!branches.empty()) branches += " UNION ALL ";
         branches += "SELECT * FROM (SELECT t." + table.order + " AS outbox_order, t.* FROM " +
                     table.sql + " t WHERE " + condition + " AND " + tenant_condition(table) +
-                    " AND " + not_done(table, quote_literal(route)) + " ORDER BY t." + table.order + " LIMIT ?1)";
+                    " AND " + not_done(table, quote_literal(route)) + " ORDER BY t." + table.order +
+                    " LIMIT ?1)";
     }
     return "SELECT " + columns_of(table) + " FROM (" + branches +
            ") t ORDER BY t.outbox_order LIMIT ?1";
@@ -82,8 +83,7 @@ std::string scan_sql(const Table& table, const std::string& route) {
 
 }  // namespace
 
-ScanReader::Statements::Statements(Database& database, const Table& table,
-                                   const std::string& route)
+ScanReader::Statements::Statements(Database& database, const Table& table, const std::string& route)
     : rows(database, scan_sql(table, route)),
       by_id(database, "SELECT " + columns_of(table) + " FROM " + table.sql + " t WHERE " +
                           table.quoted("id") + " = ? AND " + any_unfinished(table)) {}

@@ -261,8 +261,8 @@ std::string done_name(std::string_view raw_id) {
 
 std::string done_name_sql(const Table& table) {
     const std::string id = table.quoted("id");
-    return "(CASE typeof(" + id + ") WHEN 'blob' THEN 'b' || hex(" + id +
-           ") ELSE substr(typeof(" + id + "), 1, 1) || " + id + " END)";
+    return "(CASE typeof(" + id + ") WHEN 'blob' THEN 'b' || hex(" + id + ") ELSE substr(typeof(" +
+           id + "), 1, 1) || " + id + " END)";
 }
 
 std::string not_done(const Table& table, const std::string& route) {

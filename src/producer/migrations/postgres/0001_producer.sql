@@ -96,13 +96,21 @@ AS $$
 $$;
 
 -- Every event that is not published yet, and the dead ones, each once: one that is dead in one route
--- and still unsent in another is shown as unsent. Rows of published events are gone.
+-- and still unsent in another is shown as unsent. Rows of published events are gone, or about to be.
 -- The oldest unsent: WHERE status IN ('PENDING', 'RETRYING') ORDER BY position LIMIT 50. Subqueries
 -- instead of a join, because only then does that read stop after 50 rows of the primary key.
 CREATE VIEW outbox_status AS
 SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
        e.occurred_at, e.tenant_id, e.topic,
-       CASE WHEN (SELECT max(d.attempts) FROM outbox_delivery d
+       CASE WHEN EXISTS (SELECT FROM outbox_ledger l
+                         WHERE split_part(l.source, '/', 1) = (SELECT outbox_source())
+                           AND l.segment = e.position / 65536
+                           AND get_bit(l.done, (e.position % 65536)::integer) = 1
+                         GROUP BY l.source
+                         HAVING count(*) >= (SELECT count(*) FROM outbox_routes r
+                                             WHERE r.source = l.source))
+            THEN 'PUBLISHED'
+            WHEN (SELECT max(d.attempts) FROM outbox_delivery d
                   WHERE d.position = e.position
                     AND split_part(d.source, '/', 1) = (SELECT outbox_source())) > 0
             THEN 'RETRYING' ELSE 'PENDING' END AS status,
@@ -115,15 +123,6 @@ SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_t
         ORDER BY d.attempts DESC LIMIT 1) AS error,
        NULL::timestamptz AS available_at
 FROM outbox_events e
--- Not those that every route has finished and that are about to be removed: few, as the planner is to
--- think, too.
-WHERE (SELECT CASE WHEN EXISTS (
-    SELECT FROM outbox_ledger l
-    WHERE split_part(l.source, '/', 1) = (SELECT outbox_source()) AND l.segment = e.position / 65536
-      AND get_bit(l.done, (e.position % 65536)::integer) = 1
-    GROUP BY l.source
-    HAVING count(*) >= (SELECT count(*) FROM outbox_routes r WHERE r.source = l.source))
-    THEN 1 ELSE 0 END) <> 1
 UNION ALL
 SELECT s.position, s.id, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,
        s.tenant_id, s.topic, 'DEAD', s.attempts, s.error, NULL

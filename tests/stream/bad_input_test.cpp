@@ -132,7 +132,8 @@ TEST_F(StreamBadInput, AMappedGeneratedColumnIsPolledWhereTheLogDoesNotHoldIt) {
         "who text GENERATED ALWAYS AS (payload ->> 'who') STORED)");
     const TemporaryFolder folder;
     std::ofstream(folder / "outbox.toml")
-        << "[source.table]\nname = \"box\"\n[source.table.columns]\nid = \"id\"\nkey = \"who\"\n"
+        << "[source]\nafter_publish = \"delete\"\n[source.table]\nname = "
+           "\"box\"\n[source.table.columns]\nid = \"id\"\nkey = \"who\"\n"
            "payload = \"payload\"\ntopic = \"topic\"\nposition = \"position\"\n";
     const std::vector<std::string> config{"--config", (folder / "outbox.toml").string()};
     owner_->exec(

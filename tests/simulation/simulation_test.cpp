@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"JoinWithoutSnapshot", Fault::kJoinWithoutSnapshot, "out of order"},
                     Planted{"StreamClosesHoles", Fault::kStreamClosesHoles, "out of order"},
                     Planted{"RemovalForgotten", Fault::kRemovalForgotten, "stay in the table"},
-                    Planted{"MissingIsGone", Fault::kMissingIsGone, "before it was"},
+                    Planted{"MissingIsGone", Fault::kMissingIsGone, "is not finished"},
                     Planted{"GapAfterFailure", Fault::kGapAfterFailure, "out of order"}),
     [](const auto& planted) { return std::string(planted.param.name); });
 

@@ -18,6 +18,8 @@ int run(const runtime::Invocation& invocation) {
             return run_relay(invocation);
         case runtime::kMigrate:
             return run_migrate(invocation);
+        case runtime::kRoles:
+            return run_roles(invocation);
         case runtime::kStatus:
             return run_status(invocation);
         case runtime::kDeadList:

@@ -54,6 +54,7 @@ postgres::PostgresSourceConfig postgres_config(const SourceConfig& config) {
     out.mapping = config.mapping;
     out.tenants = config.tenants;
     out.default_tenant = config.default_tenant;
+    out.owners = config.owners;
     out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;

@@ -250,6 +250,7 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     if (options.given("preset")) source.mapping.preset = options.text("preset");
     source.after_publish = options.text("after-publish");
     source.mode = options.text("mode");
+    source.owners = options.list("owner");
     source.tenants = options.list("tenant");
     source.default_tenant = options.text("default-tenant");
     return source;

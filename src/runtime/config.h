@@ -23,6 +23,7 @@ struct SourceConfig {
     TableMapping mapping;
     std::string after_publish;         ///< "delete", "mark" or "": by the table's shape.
     std::string mode = "auto";         ///< "auto", "stream" or "polling".
+    std::vector<std::string> owners;   ///< Roles that may own our tables.
     std::vector<std::string> tenants;  ///< Empty: all.
     std::string default_tenant = "default";
     std::chrono::seconds connect_timeout{5};

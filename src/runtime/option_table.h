@@ -22,6 +22,7 @@ enum Command : std::uint32_t {
     kSagaShow = 1U << 11,
     kSagaResume = 1U << 12,
     kSagaAbort = 1U << 13,
+    kRoles = 1U << 14,
 };
 
 struct CommandSpec {

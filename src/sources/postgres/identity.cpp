@@ -19,8 +19,8 @@ Status reset(const Table& table, const std::string& what) {
             "table " + table.sql + " " + what +
                 ", so that positions no longer mean the same events. If that was meant, start the "
                 "relay again, which then begins with what the table holds; with several routes "
-                "first run: DELETE FROM outbox_ledger WHERE source = " +
-                quote_literal(table.source)};
+                "first run: DELETE FROM " +
+                table.side + "outbox_ledger WHERE source = " + quote_literal(table.source)};
 }
 
 }  // namespace

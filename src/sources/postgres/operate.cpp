@@ -85,8 +85,8 @@ DeadInfo dead_of(const Rows& rows, int row) {
 
 class PostgresOperations final : public Operations {
   public:
-    PostgresOperations(Connection connection, std::string table)
-        : connection_(std::move(connection)), table_(std::move(table)) {}
+    PostgresOperations(Connection connection, std::string side, std::string table)
+        : connection_(std::move(connection)), side_(std::move(side)), table_(std::move(table)) {}
 
     Result<LeaseInfo> lease() override {
         const auto rows = connection_.query(
@@ -98,8 +98,9 @@ class PostgresOperations final : public Operations {
                 epoch_us("acquired_at") +
                 " END, "
                 "coalesce(greatest(extract(epoch FROM expires_at - clock_timestamp()) * 1000, 0), "
-                "0)::bigint FROM outbox_lease l WHERE " +
-                kOfTable + " ORDER BY held DESC, epoch DESC LIMIT 1",
+                "0)::bigint FROM " +
+                side_ + "outbox_lease l WHERE " + kOfTable +
+                " ORDER BY held DESC, epoch DESC LIMIT 1",
             Params().text(table_));
         if (!rows.ok()) return rows.status();
         LeaseInfo lease;
@@ -116,8 +117,10 @@ class PostgresOperations final : public Operations {
         const std::string of_table = kOfTable;
         // A rate that no relay has renewed for a while is not one any more.
         const auto rows = connection_.query(
-            "WITH failing AS (SELECT route, count(*) AS n FROM outbox_delivery WHERE " + of_table +
-                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM outbox_dead_letters "
+            "WITH failing AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_delivery WHERE " + of_table +
+                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_dead_letters "
                 "WHERE " +
                 of_table +
                 " GROUP BY route), stats AS (SELECT route, sum(published_total)::bigint AS "
@@ -128,8 +131,8 @@ class PostgresOperations final : public Operations {
                 "(array_agg(path_reason ORDER BY updated_at DESC))[1] AS path_reason, "
                 "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
                 "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
-                "FROM outbox_route_stats WHERE " +
-                of_table +
+                "FROM " +
+                side_ + "outbox_route_stats WHERE " + of_table +
                 " GROUP BY route) SELECT route, coalesce(s.published_total, 0), "
                 "coalesce(s.dead_total, 0), coalesce(f.n, 0), coalesce(d.n, 0), "
                 "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
@@ -170,7 +173,8 @@ class PostgresOperations final : public Operations {
             "attempts, error_code, error, " +
                 epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
                 epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
-                " FROM outbox_dead_letters" + query.where() + " ORDER BY dead_id" + tail,
+                " FROM " + side_ + "outbox_dead_letters" + query.where() + " ORDER BY dead_id" +
+                tail,
             query.params());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> letters;
@@ -182,23 +186,24 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
         const auto rows = connection_.query(
-            "SELECT count(*) FROM outbox_dead_letters" + query.where(), query.params());
+            "SELECT count(*) FROM " + side_ + "outbox_dead_letters" + query.where(),
+            query.params());
         if (!rows.ok()) return rows.status();
         return rows->integer(0, 0);
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
-        return change(
-            "UPDATE outbox_dead_letters SET retry_requested_at = "
-            "coalesce(retry_requested_at, clock_timestamp())" +
-                query.where(),
-            query);
+        return change("UPDATE " + side_ +
+                          "outbox_dead_letters SET retry_requested_at = "
+                          "coalesce(retry_requested_at, clock_timestamp())" +
+                          query.where(),
+                      query);
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
-        return change("DELETE FROM outbox_dead_letters" + query.where(), query);
+        return change("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query);
     }
 
   private:
@@ -209,7 +214,8 @@ class PostgresOperations final : public Operations {
     }
 
     Connection connection_;
-    std::string table_;
+    const std::string side_;  // before the name of a side table
+    const std::string table_;
 };
 
 }  // namespace
@@ -218,10 +224,15 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
                                                     const std::string& table) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
-    const auto side_tables = look_for_side_tables(*connection);
-    if (!side_tables.ok()) return side_tables.status();
-    if (side_tables->none) return std::unique_ptr<Operations>(new NoOperations);
-    return std::unique_ptr<Operations>(new PostgresOperations(std::move(*connection), table));
+    const auto tables =
+        look_for_side_tables(*connection, quote_identifier(table.substr(0, table.find('.'))));
+    if (!tables.ok()) return tables.status();
+    if (tables->none) return std::unique_ptr<Operations>(new NoOperations);
+    if (Status owners = require_owners(*connection, tables->schema, config); !owners.ok()) {
+        return owners;
+    }
+    return std::unique_ptr<Operations>(new PostgresOperations(
+        std::move(*connection), quote_identifier(tables->schema) + ".", table));
 }
 
 }  // namespace outbox::postgres

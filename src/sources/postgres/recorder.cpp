@@ -66,7 +66,8 @@ std::string make_move_due_sql(const Table& table) {
         "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key";
     const std::string scheduled = quote_identifier(table.schema) + ".outbox_scheduled";
-    return "WITH fence AS (SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE), "
+    return "WITH fence AS (SELECT FROM " + table.side +
+           "outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE), "
            "due AS (DELETE FROM " +
            scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
            " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
@@ -88,16 +89,19 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       move_due_sql_(make_move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),
-      session_(config, [this](Connection& connection) {
-          if (removals_) {
-              removals_->forget_writers();
-              if (Status same = identity_.check(connection); !same.ok()) return same;
-          }
-          const Statement published = writer_.published({}, {});
-          Status status = connection.prepare(kPublished, published.sql, published.params);
-          if (!status.ok()) return status;
-          return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
-      }) {
+      session_(
+          config,
+          [this](Connection& connection) {
+              if (removals_) {
+                  removals_->forget_writers();
+                  if (Status same = identity_.check(connection); !same.ok()) return same;
+              }
+              const Statement published = writer_.published({}, {});
+              Status status = connection.prepare(kPublished, published.sql, published.params);
+              if (!status.ok()) return status;
+              return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
+          },
+          table.path) {
     if (table_.by_position) removals_.emplace(table_, identity_);
 }
 
@@ -124,16 +128,17 @@ Result<Rows> PostgresRecorder::query(const std::string& sql, const Params& param
 // A new owner takes over the failing events of the last one.
 Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epoch) {
     if (failing_epoch_ == epoch) return {};
-    Result<Rows> rows =
-        connection.query("SELECT event_id, position FROM outbox_delivery WHERE source = $1",
-                         Params().text(table_.source));
+    Result<Rows> rows = connection.query(
+        "SELECT event_id, position FROM " + table_.side + "outbox_delivery WHERE source = $1",
+        Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         failing_ids_.insert(rows->string(row, 0));
         failing_positions_.insert(rows->integer(row, 1));
     }
-    rows = connection.query("SELECT EXISTS (SELECT FROM outbox_dead_letters WHERE source = $1)",
-                            Params().text(table_.source));
+    rows = connection.query(
+        "SELECT EXISTS (SELECT FROM " + table_.side + "outbox_dead_letters WHERE source = $1)",
+        Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     has_dead_ = rows->boolean(0, 0);
     failing_epoch_ = epoch;
@@ -147,7 +152,8 @@ void PostgresRecorder::forget_dead(const TableWriter::Keys& keys,
     std::vector<std::string> ids;
     ids.reserve(keys.raw_ids.size());
     for (const std::string& raw_id : keys.raw_ids) ids.push_back(event_id_of(raw_id));
-    out.push_back({"DELETE FROM outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
+    out.push_back({"DELETE FROM " + table_.side +
+                       "outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
                    Params().text(table_.source).texts(ids)});
 }
 
@@ -163,13 +169,14 @@ void PostgresRecorder::forget_failing(const TableWriter::Keys& keys, std::vector
         if (failing_ids_.contains(id)) ids.push_back(std::move(id));
     }
     if (!positions.empty()) {
-        out.push_back({"DELETE FROM outbox_delivery WHERE source = $1 AND position = ANY($2)",
+        out.push_back({"DELETE FROM " + table_.side +
+                           "outbox_delivery WHERE source = $1 AND position = ANY($2)",
                        Params().text(table_.source).integers(positions)});
     }
     if (!ids.empty()) {
-        out.push_back(
-            {"DELETE FROM outbox_delivery WHERE source = $1 AND event_id = ANY($2::text[])",
-             Params().text(table_.source).texts(ids)});
+        out.push_back({"DELETE FROM " + table_.side +
+                           "outbox_delivery WHERE source = $1 AND event_id = ANY($2::text[])",
+                       Params().text(table_.source).texts(ids)});
     }
 }
 
@@ -181,12 +188,13 @@ void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<State
     params.text(failed.key).integer(failed.attempts).integer(failed.next_attempt_us);
     params.text(failed.error_code).text(error);
     out.push_back(
-        {"INSERT INTO outbox_delivery (source, route, event_id, position, key, attempts, "
-         "next_attempt_at, error_code, last_error) VALUES ($1, $2, $3, $4, $5, $6, "
-         "timestamptz '1970-01-01 00:00:00+00' + $7 * interval '1 microsecond', $8, $9) "
-         "ON CONFLICT (source, route, event_id) DO UPDATE SET position = excluded.position, "
-         "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
-         "error_code = excluded.error_code, last_error = excluded.last_error",
+        {"INSERT INTO " + table_.side +
+             "outbox_delivery (source, route, event_id, position, key, attempts, "
+             "next_attempt_at, error_code, last_error) VALUES ($1, $2, $3, $4, $5, $6, "
+             "timestamptz '1970-01-01 00:00:00+00' + $7 * interval '1 microsecond', $8, $9) "
+             "ON CONFLICT (source, route, event_id) DO UPDATE SET position = excluded.position, "
+             "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
+             "error_code = excluded.error_code, last_error = excluded.last_error",
          std::move(params)});
     failing_ids_.insert(failed.event_id);
     failing_positions_.insert(failed.position);
@@ -212,20 +220,21 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Stateme
     params.text_or_null(event.topic).text_or_null(event.key).text_or_null(event.routing_key);
     params.integer(dead.attempts).text(dead.error_code).text(error);
     out.push_back(
-        {"INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_type, "
-         "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
-         "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error) "
-         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10::jsonb, $11, $12, $13, "
-         "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
-         "$15, $16, $17, $18, $19, $20) "
-         "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
-         "attempts = excluded.attempts, error_code = excluded.error_code, "
-         "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
+        {"INSERT INTO " + table_.side +
+             "outbox_dead_letters (source, route, position, id, aggregate_type, "
+             "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
+             "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error) "
+             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10::jsonb, $11, $12, $13, "
+             "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
+             "$15, $16, $17, $18, $19, $20) "
+             "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+             "attempts = excluded.attempts, error_code = excluded.error_code, "
+             "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
          std::move(params)});
-    out.push_back(
-        {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 "
-         "AND event_id = $3",
-         Params().text(table_.source).text(dead.route).text(event.id)});
+    out.push_back({"DELETE FROM " + table_.side +
+                       "outbox_delivery WHERE source = $1 AND route = $2 "
+                       "AND event_id = $3",
+                   Params().text(table_.source).text(dead.route).text(event.id)});
     const spi::Position position = dead.position;
     auto owners = writer_.attempt(keys_of({&position, 1}), dead.attempts, 0, error, true);
     if (owners) out.push_back(std::move(*owners));
@@ -235,16 +244,16 @@ void PostgresRecorder::add_retries(const spi::RecordBatch& batch,
                                    std::vector<Statement>& out) const {
     if (!batch.redelivered.empty()) out.push_back(writer_.redelivered(batch.redelivered));
     for (const spi::Delivery& failed : batch.failed_again) {
-        out.push_back(
-            {"UPDATE outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
-             "died_at = clock_timestamp(), retry_requested_at = NULL "
-             "WHERE source = $1 AND dead_id = $2",
-             Params()
-                 .text(table_.source)
-                 .integer(failed.position)
-                 .integer(failed.attempts)
-                 .text(failed.error_code)
-                 .text(clean_text(failed.error))});
+        out.push_back({"UPDATE " + table_.side +
+                           "outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
+                           "died_at = clock_timestamp(), retry_requested_at = NULL "
+                           "WHERE source = $1 AND dead_id = $2",
+                       Params()
+                           .text(table_.source)
+                           .integer(failed.position)
+                           .integer(failed.attempts)
+                           .text(failed.error_code)
+                           .text(clean_text(failed.error))});
     }
 }
 
@@ -255,7 +264,8 @@ Status PostgresRecorder::commit(Connection& connection, std::uint64_t epoch, boo
     if (fenced) {
         const std::vector<Statement> fence{
             {"BEGIN", {}},
-            {"SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE",
+            {"SELECT FROM " + table_.side +
+                 "outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE",
              Params().text(table_.source).integer(static_cast<std::int64_t>(epoch))}};
         std::vector<std::int64_t> found;
         if (Status status = connection.run_pipeline(fence, &found); !status.ok()) return status;
@@ -333,9 +343,10 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     }
     for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
         statements.push_back(
-            {"INSERT INTO outbox_ledger (source, route, ranges, epoch) VALUES ($1, $2, "
-             "$3::text::int8multirange, $4) ON CONFLICT (source, route) DO UPDATE SET "
-             "ranges = excluded.ranges, epoch = excluded.epoch, updated_at = clock_timestamp()",
+            {"INSERT INTO " + table_.side +
+                 "outbox_ledger (source, route, ranges, epoch) VALUES ($1, $2, "
+                 "$3::text::int8multirange, $4) ON CONFLICT (source, route) DO UPDATE SET "
+                 "ranges = excluded.ranges, epoch = excluded.epoch, updated_at = clock_timestamp()",
              Params()
                  .text(table_.source)
                  .text(checkpoint.route)
@@ -399,15 +410,17 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
     for (const spi::RouteFigures& figure : figures) {
         const std::string error = clean_text(figure.last_error);
         statements.push_back(
-            {"INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "
-             "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
-             "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) DO "
-             "UPDATE SET "
-             "published_total = s.published_total + excluded.published_total, "
-             "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
-             "last_error = coalesce(excluded.last_error, s.last_error), "
-             "rate_per_s = excluded.rate_per_s, path = excluded.path, "
-             "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
+            {"INSERT INTO " + table_.side +
+                 "outbox_route_stats AS s (source, route, published_total, dead_total, "
+                 "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
+                 "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) "
+                 "DO "
+                 "UPDATE SET "
+                 "published_total = s.published_total + excluded.published_total, "
+                 "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
+                 "last_error = coalesce(excluded.last_error, s.last_error), "
+                 "rate_per_s = excluded.rate_per_s, path = excluded.path, "
+                 "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
              Params()
                  .text(table_.source)
                  .text(figure.route)

@@ -23,7 +23,8 @@ Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string
     Result<Rows> rows = query(
         "SELECT event_id, position, key, attempts, "
         "(extract(epoch FROM next_attempt_at) * 1000000)::bigint, error_code, last_error "
-        "FROM outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
+        "FROM " +
+            table_.side + "outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<spi::Delivery> deliveries;
@@ -43,10 +44,10 @@ Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string
 }
 
 Result<std::vector<spi::PositionRange>> PostgresRecorder::load_ledger(std::string_view route) {
-    Result<Rows> rows = query(
-        "SELECT lower(r), upper(r) - 1 FROM outbox_ledger, unnest(ranges) AS r "
-        "WHERE source = $1 AND route = $2 ORDER BY 1",
-        Params().text(table_.source).text(route));
+    Result<Rows> rows = query("SELECT lower(r), upper(r) - 1 FROM " + table_.side +
+                                  "outbox_ledger, unnest(ranges) AS r "
+                                  "WHERE source = $1 AND route = $2 ORDER BY 1",
+                              Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<spi::PositionRange> ranges;
     for (int row = 0; row < rows->size(); ++row) {
@@ -61,8 +62,10 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
         "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
         "metadata, tenant_id, schema_id, schema_version, "
         "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
-        "error_code, error FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
-        "AND retry_requested_at IS NOT NULL ORDER BY dead_id LIMIT $3",
+        "error_code, error FROM " +
+            table_.side +
+            "outbox_dead_letters WHERE source = $1 AND route = $2 "
+            "AND retry_requested_at IS NOT NULL ORDER BY dead_id LIMIT $3",
         Params().text(table_.source).text(route).integer(static_cast<std::int64_t>(limit)));
     if (!rows.ok()) return rows.status();
     std::vector<spi::DeadLetter> letters(static_cast<std::size_t>(rows->size()));
@@ -103,8 +106,9 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
 
 Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_view route) {
     Result<Rows> rows = query(
-        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM outbox_dead_letters "
-        "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
+        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM " + table_.side +
+            "outbox_dead_letters "
+            "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<std::string> keys;
@@ -136,8 +140,10 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
             ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
             : "0";
     const std::string side = table_.has_side_tables
-                                 ? "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
-                                   "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), "
+                                 ? "(SELECT count(*) FROM " + table_.side +
+                                       "outbox_delivery WHERE source = $1), "
+                                       "(SELECT count(*) FROM " +
+                                       table_.side + "outbox_dead_letters WHERE source = $1), "
                                  : "0 * length($1::text), 0, ";
     Result<Rows> rows =
         query("SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,

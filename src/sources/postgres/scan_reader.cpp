@@ -32,9 +32,10 @@ ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
     : table_(table),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
-      id_type_(quote_identifier(table.find("id")->type)),
+      id_type_(table.find("id")->sql_type),
       layout_(layout_of(table)),
-      session_(config, [this](Connection& connection) { return prepare(connection); }),
+      session_(
+          config, [this](Connection& connection) { return prepare(connection); }, table.path),
       rows_(std::move(positions)),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
 

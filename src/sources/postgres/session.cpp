@@ -9,6 +9,7 @@ Result<Connection*> Session::get() {
     if (connection_) return &*connection_;
     Result<Connection> made = Connection::open(url_, timeout_s_);
     if (!made.ok()) return made.status();
+    if (Status status = made->follow(path_); !status.ok()) return status;
     if (Status status = prepare_(*made); !status.ok()) return status;
     connection_.emplace(std::move(*made));
     return &*connection_;

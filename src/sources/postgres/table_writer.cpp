@@ -12,7 +12,7 @@ std::string cut_to(const Column& column, const std::string& expression) {
 }
 
 std::string id_type(const Table& table) {
-    return quote_identifier(table.find("id")->type);
+    return table.find("id")->sql_type;
 }
 
 std::string set_column(const Table& table, const std::string& field, const std::string& value) {
@@ -130,8 +130,8 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
 }
 
 Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& dead_ids) const {
-    const std::string remove =
-        "DELETE FROM outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
+    const std::string remove = "DELETE FROM " + table_.side +
+                               "outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
     Params params;
     params.text(table_.source).integers(dead_ids);
     if (!table_.mark || !table_.has("status")) return {remove, std::move(params)};
@@ -165,12 +165,13 @@ std::string TableWriter::prunable_rows() const {
         finished = time + " IS NOT NULL";
     }
     const std::string id = table_.quoted("id") + "::text";
-    const std::string not_dead =
-        table_.has_side_tables
-            ? " AND NOT EXISTS (SELECT FROM outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
-              "(" +
-                  id + ", " + quote_literal(table_.id_prefix()) + " || " + id + "))"
-            : " AND $2::text IS NOT NULL";
+    const std::string not_dead = table_.has_side_tables
+                                     ? " AND NOT EXISTS (SELECT FROM " + table_.side +
+                                           "outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
+                                           "(" +
+                                           id + ", " + quote_literal(table_.id_prefix()) + " || " +
+                                           id + "))"
+                                     : " AND $2::text IS NOT NULL";
     return " FROM " + table_.sql + " t WHERE " + finished + " AND " + time +
            " < statement_timestamp() - $1 * interval '1 second'" + not_dead;
 }

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -20,8 +19,25 @@ constexpr std::array<std::string_view, 8> kParts{"password", "passwd",     "pass
 
 using Region = std::pair<std::size_t, std::size_t>;  // first, behind the last
 
+// Held for a few comparisons.
+class Lock {
+  public:
+    explicit Lock(std::atomic_flag& flag) : flag_(flag) {
+        while (flag_.test_and_set(std::memory_order_acquire)) flag_.wait(true);
+    }
+    ~Lock() {
+        flag_.clear(std::memory_order_release);
+        flag_.notify_one();
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+  private:
+    std::atomic_flag& flag_;
+};
+
 struct Known {
-    std::shared_mutex mutex;
+    std::atomic_flag busy;
     std::vector<std::string> parts{kParts.begin(), kParts.end()};
     std::vector<std::string> values;
 };
@@ -121,7 +137,7 @@ std::string mask(std::string_view text, std::vector<Region> regions) {
 
 void find_remembered(std::string_view text, std::vector<Region>& found) {
     Known& all = known();
-    const std::shared_lock lock(all.mutex);
+    const Lock lock(all.busy);
     for (const std::string& value : all.values) {
         for (auto at = text.find(value); at != std::string::npos; at = text.find(value, at + 1)) {
             found.emplace_back(at, at + value.size());
@@ -133,7 +149,7 @@ void find_remembered(std::string_view text, std::vector<Region>& found) {
 
 void add_secret_options(std::span<const std::string_view> parts) {
     Known& all = known();
-    const std::unique_lock lock(all.mutex);
+    const Lock lock(all.busy);
     for (const std::string_view part : parts) {
         if (std::find(all.parts.begin(), all.parts.end(), part) == all.parts.end()) {
             all.parts.emplace_back(part);
@@ -145,7 +161,7 @@ bool is_secret_option(std::string_view name) {
     std::string lower(name);
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     Known& all = known();
-    const std::shared_lock lock(all.mutex);
+    const Lock lock(all.busy);
     return std::any_of(all.parts.begin(), all.parts.end(), [&](const std::string& part) {
         return lower.find(part) != std::string::npos;
     });
@@ -155,7 +171,7 @@ void remember_secret(std::string_view value) {
     if (value.size() < kMinRemembered) return;
     {
         Known& all = known();
-        const std::unique_lock lock(all.mutex);
+        const Lock lock(all.busy);
         if (std::find(all.values.begin(), all.values.end(), value) == all.values.end()) {
             all.values.emplace_back(value);
         }
@@ -184,7 +200,7 @@ void remember_secrets_of(std::string_view url) {
 
 void forget_secrets() {
     Known& all = known();
-    const std::unique_lock lock(all.mutex);
+    const Lock lock(all.busy);
     all.values.clear();
 }
 

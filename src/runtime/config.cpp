@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <unistd.h>
@@ -88,6 +89,28 @@ Status take_file(Invocation& out) {
         if (!status.ok()) return status;
     }
     return {};
+}
+
+// So that no message shows a part of one, however the URL that holds it was written.
+void remember_secrets(Command command, const Environment& environment, const Invocation& out) {
+    for (const auto& [name, text] : environment) remember_secrets_of(text);
+    if (const char* password = std::getenv("PGPASSWORD")) remember_secret(password);
+    for (const OptionSpec& spec : option_table()) {
+        if (spec.type != OptionType::kUrl || (spec.commands & command) == 0) continue;
+        if (!spec.repeatable) {
+            remember_secrets_of(out.options.text(spec.name));
+            continue;
+        }
+        for (const std::string& url : out.options.list(spec.name)) remember_secrets_of(url);
+    }
+    for (const RouteEntry& route : out.file.routes) {
+        if (const auto to = route.values.find("to"); to != route.values.end()) {
+            for (const std::string& url : to->second) remember_secrets_of(url);
+        }
+        for (const auto& [name, value] : route.sink_options) {
+            if (is_secret_option(name)) remember_secret(value);
+        }
+    }
 }
 
 std::string url_safe(std::string_view text) {
@@ -223,6 +246,7 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     Status status = take_arguments(line, out);
     if (status.ok()) status = take_environment(environment, out);
     if (status.ok() && line.command != kVersion) status = take_file(out);
+    remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
     if (!out.file.routes.empty() && out.options.given("to") &&
         out.options.origin("to") > Origin::kFile) {
@@ -251,6 +275,7 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     source.after_publish = options.text("after-publish");
     source.mode = options.text("mode");
     source.owners = options.list("owner");
+    source.require_tls = options.flag("require-tls");
     source.tenants = options.list("tenant");
     source.default_tenant = options.text("default-tenant");
     return source;
@@ -321,7 +346,7 @@ Result<AdminConfig> parse_admin(std::string_view text, std::string_view where) {
 }
 
 std::string route_name_of(std::string_view text) {
-    const auto url = parse_url(text);
+    const auto url = parse_url(redact(text));
     if (!url.ok()) return "default";
     std::string name = url->scheme;
     if (!url->authority.empty()) name += "-" + url->authority;

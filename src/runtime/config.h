@@ -27,6 +27,7 @@ struct SourceConfig {
     std::vector<std::string> tenants;  ///< Empty: all.
     std::string default_tenant = "default";
     std::chrono::seconds connect_timeout{5};
+    bool require_tls = false;
     bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
 };
 

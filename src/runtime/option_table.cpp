@@ -148,6 +148,13 @@ constexpr std::array kOptions{
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "
                        "others); may be repeated"},
+    OptionSpec{.name = "require-tls",
+               .type = OptionType::kFlag,
+               .file_key = "require_tls",
+               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .group = kSourceGroup,
+               .help = "refuse to reach another machine in clear or without proof who it is: "
+                       "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
     OptionSpec{.name = "table",
                .type = OptionType::kText,
                .file_key = "source.table.name",

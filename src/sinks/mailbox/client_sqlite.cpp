@@ -1,6 +1,8 @@
+#include <fcntl.h>
 #include <memory>
 #include <sqlite3.h>
 #include <string>
+#include <unistd.h>
 #include <utility>
 
 #include "core/embedded_sql.h"
@@ -29,6 +31,13 @@ struct Finalize {
 };
 using Database = std::unique_ptr<sqlite3, Close>;
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+// SQLite takes an empty file for an empty database, and gives its journals the same mode. Failing
+// is left to SQLite, which says why.
+void make_private_file(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) ::close(file);
+}
 
 class SqliteClient final : public Client {
   public:
@@ -60,6 +69,7 @@ class SqliteClient final : public Client {
 
   private:
     Status open() {
+        make_private_file(config_.target);
         sqlite3* database = nullptr;
         const int code = sqlite3_open_v2(
             config_.target.c_str(), &database,

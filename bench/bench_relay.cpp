@@ -66,6 +66,7 @@ class InstantSink : public spi::Sink {
         return capabilities_;
     }
     Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("instant"); }
     [[nodiscard]] bool publish(const spi::Record& record) override {
         tokens_.push_back(record.token);
         return true;
@@ -102,7 +103,8 @@ int main(int argc, char** argv) {
     std::vector<relay::RouteSpec> routes(1);
     routes[0].topics = *core::TopicRule::make("{aggregate_type|lower}-events", {}, "events");
     const relay::RelayOptions options;
-    relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify}, 0, routes, options,
+    const std::atomic<bool> full{false};
+    relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify, full}, 0, routes, options,
                              {}, 1);
     std::vector<relay::Outcomes> taken(1);
     const double before = cpu_s();

@@ -1,6 +1,7 @@
 # cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
 # Writes the SQL files under src/*/migrations/ into a C++ table, sorted by path, each with its
-# SHA-256. {{side_tables}} and {{mailbox}} in a file stand for the file of that name beside it.
+# SHA-256. {{side_tables}}, {{mailbox}} and {{event_checks}} in a file stand for
+# the file of that name beside it.
 
 file(GLOB files "${ROOT}/*/migrations/postgres/*.sql" "${ROOT}/*/migrations/sqlite/*.sql")
 list(SORT files)
@@ -8,7 +9,7 @@ set(rows "")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
     get_filename_component(folder "${file}" DIRECTORY)
-    foreach(part side_tables mailbox)
+    foreach(part side_tables mailbox event_checks)
         if(text MATCHES "{{${part}}}")
             file(READ "${folder}/${part}.sql" part_text)
             string(REPLACE "{{${part}}}" "${part_text}" text "${text}")

@@ -13,8 +13,11 @@ if(TARGET outbox_consumer_kafka)
     set(requires_rdkafka " rdkafka")
 endif()
 
+pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
+pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
 add_library(liboutbox INTERFACE)
-target_link_libraries(liboutbox INTERFACE ${installed_parts})
+# The parts link these privately, but their adapters' headers show them.
+target_link_libraries(liboutbox INTERFACE ${installed_parts} PkgConfig::LIBPQ PkgConfig::SQLITE3)
 set_target_properties(liboutbox PROPERTIES EXPORT_NAME outbox)
 add_library(outbox::outbox ALIAS liboutbox)
 

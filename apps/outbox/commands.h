@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include <outbox/error.h>
+#include <outbox/result.h>
 
 #include "runtime/config.h"
 
@@ -10,7 +12,9 @@ namespace outbox::app {
 
 /// Each runs one command and gives its exit code (runtime/exit_codes.h). Results go to stdout,
 /// everything else to stderr.
-int run_relay(const runtime::Invocation& invocation);
+/// `again` reads arguments, environment and file anew.
+int run_relay(const runtime::Invocation& invocation,
+              const std::function<Result<runtime::Invocation>()>& again);
 int run_migrate(const runtime::Invocation& invocation);
 int run_roles(const runtime::Invocation& invocation);
 int run_status(const runtime::Invocation& invocation);
@@ -18,6 +22,12 @@ int run_dead_list(const runtime::Invocation& invocation);
 int run_dead_show(const runtime::Invocation& invocation);
 int run_dead_retry(const runtime::Invocation& invocation);
 int run_dead_discard(const runtime::Invocation& invocation);
+int run_routes_list(const runtime::Invocation& invocation);
+int run_routes_accept(const runtime::Invocation& invocation);
+int run_routes_rename(const runtime::Invocation& invocation);
+int run_routes_retire(const runtime::Invocation& invocation);
+int run_routes_continue(const runtime::Invocation& invocation);
+int run_routes_begin(const runtime::Invocation& invocation);
 int run_prune(const runtime::Invocation& invocation);
 int run_saga_list(const runtime::Invocation& invocation);
 int run_saga_show(const runtime::Invocation& invocation);

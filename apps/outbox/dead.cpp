@@ -6,6 +6,7 @@
 #include "core/url.h"
 #include "print.h"
 #include "registry.h"
+#include "routes.h"
 #include "runtime/exit_codes.h"
 
 namespace outbox::app {
@@ -31,6 +32,12 @@ bool is_empty(const DeadFilter& filter) {
            filter.key.empty() && filter.error_code.empty();
 }
 
+// Nobody retries a letter of a route that is gone, whatever was asked for.
+std::string state_of(const DeadInfo& dead) {
+    if (!dead.route_known) return "no such route";
+    return dead.retry_requested_at_us != 0 ? "retrying" : "dead";
+}
+
 ordered_json json_of(const DeadInfo& dead, bool whole) {
     ordered_json out{{"id", dead.id},
                      {"dead_id", dead.dead_id},
@@ -47,7 +54,8 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
                      {"error", redact(dead.error)},
                      {"occurred_at", text_or_null(time_text(dead.occurred_at_us))},
                      {"died_at", time_text(dead.died_at_us)},
-                     {"retry_requested_at", text_or_null(time_text(dead.retry_requested_at_us))}};
+                     {"retry_requested_at", text_or_null(time_text(dead.retry_requested_at_us))},
+                     {"state", state_of(dead)}};
     if (!whole) return out;
     out["routing_key"] = text_or_null(dead.routing_key);
     out["schema_id"] = text_or_null(dead.schema_id);
@@ -72,16 +80,16 @@ void print_table(const std::vector<DeadInfo>& letters) {
     for (const DeadInfo& dead : letters) {
         columns.add({dead.id, dead.route, dead.event_type,
                      dead.key.empty() ? dead.aggregate_id : dead.key, std::to_string(dead.attempts),
-                     time_text(dead.died_at_us).substr(0, 19) + "Z",
-                     dead.retry_requested_at_us != 0 ? "retrying" : "dead",
+                     time_text(dead.died_at_us).substr(0, 19) + "Z", state_of(dead),
                      shortened(dead.error_code + ": " + redact(dead.error), kErrorColumns)});
     }
     columns.print(std::cout);
 }
 
 void print_whole(const DeadInfo& dead) {
-    print_field("id", coloured(Colour::kBold, dead.id));
+    print_field("id", dead.id, Colour::kBold);
     print_field("route", dead.route);
+    print_field("state", state_of(dead));
     print_field("position", std::to_string(dead.position));
     print_field("aggregate", dead.aggregate_type + " " + dead.aggregate_id);
     print_field("event type", dead.event_type);
@@ -92,7 +100,7 @@ void print_whole(const DeadInfo& dead) {
     print_field("died at", time_text(dead.died_at_us));
     print_field("retry asked at", time_text(dead.retry_requested_at_us));
     print_field("attempts", std::to_string(dead.attempts));
-    print_field("error", coloured(Colour::kRed, dead.error_code) + ": " + redact(dead.error));
+    print_field("error", dead.error_code + ": " + redact(dead.error), Colour::kRed);
     print_field("headers", dead.headers);
     print_field("metadata", dead.metadata);
     print_field("payload", dead.payload_is_null ? "(null)" : dead.payload);
@@ -102,9 +110,30 @@ void print_whole(const DeadInfo& dead) {
 struct Letters {
     std::unique_ptr<ConsumerOperations> consumer;  // null: those of the relay
     std::unique_ptr<DeadLetters> dead;
+    Operations* relay = nullptr;  // `dead`, where it is the relay's
     DeadLetters* operator->() const { return dead.get(); }
     DeadLetters& operator*() const { return *dead; }
 };
+
+// Where a database has the consumer's side only, that is meant.
+ErrorInfo no_relay_here(const runtime::SourceConfig& config, const ErrorInfo& error) {
+    const auto operations =
+        consumer::open_operations(config.url, static_cast<int>(config.connect_timeout.count()));
+    if (!operations.ok()) return error;
+    const auto there = (*operations)->has_tables();
+    if (!there.ok() || !*there) return error;
+    const auto consumers = (*operations)->consumers();
+    std::string names;
+    if (consumers.ok()) {
+        for (const ConsumerInfo& consumer : *consumers) {
+            names += (names.empty() ? "; there are: " : ", ") + consumer.name;
+        }
+    }
+    return {error.code, error.advice, error.backend_code,
+            "this database has the consumer's side only: say whose dead letters are meant with "
+            "--consumer NAME" +
+                names};
+}
 
 Result<Letters> letters_of(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
@@ -119,9 +148,15 @@ Result<Letters> letters_of(const runtime::Invocation& invocation) {
         return letters;
     }
     const auto source = make_source(*config);
-    if (!source.ok()) return source.error();
+    if (!source.ok()) {
+        if (source.error().code != ErrorCode::kNoSuchTable || invocation.options.given("table")) {
+            return source.error();
+        }
+        return no_relay_here(*config, source.error());
+    }
     auto operations = open_operations(*config, (*source)->table_name());
     if (!operations.ok()) return operations.error();
+    letters.relay = operations->get();
     letters.dead = std::move(*operations);
     return letters;
 }
@@ -130,34 +165,99 @@ ErrorInfo usage(const std::string& message) {
     return runtime::config_error("outbox dead", message);
 }
 
-// Retry and discard differ only in what they do to the dead letters they find.
-int change(const runtime::Invocation& invocation, std::string_view present, std::string_view past,
-           Result<std::int64_t> (DeadLetters::*action)(const DeadFilter&)) {
-    const DeadFilter filter = filter_of(invocation);
-    const bool all = invocation.options.flag("all");
-    if (is_empty(filter) == !all) {
-        return report(usage(all ? "give either --all or ids and filters, not both"
-                                : "which ones? Give ids, a filter such as --route NAME, or --all"));
-    }
-    auto operations = letters_of(invocation);
-    if (!operations.ok()) return report(operations.error());
+int report_change(const runtime::Invocation& invocation, const DeadFilter& filter,
+                  std::int64_t count, const std::string& present, const std::string& past) {
     const bool dry_run = invocation.options.flag("dry-run");
-    const auto count =
-        dry_run ? (*operations)->count_dead(filter) : ((**operations).*action)(filter);
-    if (!count.ok()) return report(count.error());
     if (invocation.options.flag("json")) {
-        print_json({{"matched", *count}, {"dry_run", dry_run}});
+        print_json({{"matched", count}, {"dry_run", dry_run}});
     } else {
         std::cout << (dry_run ? "would " : "") << (dry_run ? present : past) << " "
-                  << with_commas(*count) << (*count == 1 ? " dead letter" : " dead letters")
-                  << "\n";
+                  << with_commas(count) << (count == 1 ? " dead letter" : " dead letters") << "\n";
     }
-    if (*count > 0 || filter.ids.empty()) return runtime::kExitOk;
+    if (count > 0 || filter.ids.empty()) return runtime::kExitOk;
     std::cerr << "outbox: no such dead letter; see `outbox dead list`\n";
     return runtime::kExitFailed;
 }
 
+// What is to be changed, or that this is not said.
+Result<DeadFilter> chosen(const runtime::Invocation& invocation) {
+    const DeadFilter filter = filter_of(invocation);
+    for (const char* name : {"route", "event-type", "key", "error-code"}) {
+        if (!invocation.options.given(name) || !invocation.options.text(name).empty()) continue;
+        return usage("--" + std::string(name) + " is empty; it would take every one");
+    }
+    const bool all = invocation.options.flag("all");
+    if (is_empty(filter) == !all) {
+        return usage(all ? "give either --all or ids and filters, not both"
+                         : "which ones? Give ids, a filter such as --route NAME, or --all");
+    }
+    return filter;
+}
+
+// Where letters have a route that the table does not have, nobody would retry them: nothing is
+// changed. `to` empty: their own routes are meant.
+Status check_routes(Operations& operations, const DeadFilter& filter, const std::string& to) {
+    const auto known = operations.ledger_routes(false);
+    if (!known.ok()) return known.status();
+    const auto fail = [&](const std::string& what) {
+        return Status(
+            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what + "; " + known_routes(*known)});
+    };
+    if (!to.empty()) {
+        for (const LedgerRoute& route : *known) {
+            if (route.name == to) return {};
+        }
+        return fail("the table has no route '" + to + "'");
+    }
+    const auto gone = operations.routes_of_dead(filter, true);
+    if (!gone.ok()) return gone.status();
+    if (gone->empty()) return {};
+    std::string names;
+    for (const std::string& name : *gone) names += (names.empty() ? "'" : ", '") + name + "'";
+    return fail(
+        "nothing was asked for: the table has no route " + names +
+        " any more, so that these dead letters would wait for ever. Give them another, --to "
+        "ROUTE, or choose others");
+}
+
 }  // namespace
+
+int run_dead_retry(const runtime::Invocation& invocation) {
+    const auto filter = chosen(invocation);
+    if (!filter.ok()) return report(filter.error());
+    const std::string to = invocation.options.list("to").empty()
+                               ? std::string()
+                               : invocation.options.list("to").front();
+    if (!to.empty() && invocation.options.given("consumer")) {
+        return report(usage("--to names a route of the relay; it does not go with --consumer"));
+    }
+    auto letters = letters_of(invocation);
+    if (!letters.ok()) return report(letters.error());
+    if (letters->relay != nullptr) {
+        if (Status status = check_routes(*letters->relay, *filter, to); !status.ok()) {
+            return report(status.error());
+        }
+    }
+    const auto count = invocation.options.flag("dry-run") ? (*letters)->count_dead(*filter)
+                       : to.empty()                       ? (*letters)->retry_dead(*filter)
+                                    : letters->relay->reroute_dead(*filter, to);
+    if (!count.ok()) return report(count.error());
+    const std::string by = to.empty() ? "" : " by route " + to;
+    const std::string whom =
+        letters->relay == nullptr ? "asked the consumer to retry" : "asked the relay to retry";
+    return report_change(invocation, *filter, *count, "retry" + by, whom + by);
+}
+
+int run_dead_discard(const runtime::Invocation& invocation) {
+    const auto filter = chosen(invocation);
+    if (!filter.ok()) return report(filter.error());
+    auto letters = letters_of(invocation);
+    if (!letters.ok()) return report(letters.error());
+    const auto count = invocation.options.flag("dry-run") ? (*letters)->count_dead(*filter)
+                                                          : (*letters)->discard_dead(*filter);
+    if (!count.ok()) return report(count.error());
+    return report_change(invocation, *filter, *count, "discard", "discarded");
+}
 
 int run_dead_list(const runtime::Invocation& invocation) {
     auto operations = letters_of(invocation);
@@ -205,17 +305,6 @@ int run_dead_show(const runtime::Invocation& invocation) {
         print_whole((*letters)[i]);
     }
     return runtime::kExitOk;
-}
-
-int run_dead_retry(const runtime::Invocation& invocation) {
-    return change(invocation, "retry",
-                  invocation.options.given("consumer") ? "asked the consumer to retry"
-                                                       : "asked the relay to retry",
-                  &DeadLetters::retry_dead);
-}
-
-int run_dead_discard(const runtime::Invocation& invocation) {
-    return change(invocation, "discard", "discarded", &DeadLetters::discard_dead);
 }
 
 }  // namespace outbox::app

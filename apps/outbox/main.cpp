@@ -6,6 +6,8 @@
 
 #include "commands.h"
 #include "core/redact.h"
+#include "core/url.h"
+#include "core/utf8.h"
 #include "registry.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
@@ -13,10 +15,11 @@
 namespace outbox::app {
 namespace {
 
-int run(const runtime::Invocation& invocation) {
+int run(const runtime::Invocation& invocation,
+        const std::function<Result<runtime::Invocation>()>& again) {
     switch (invocation.command) {
         case runtime::kRelay:
-            return run_relay(invocation);
+            return run_relay(invocation, again);
         case runtime::kMigrate:
             return run_migrate(invocation);
         case runtime::kRoles:
@@ -31,6 +34,18 @@ int run(const runtime::Invocation& invocation) {
             return run_dead_retry(invocation);
         case runtime::kDeadDiscard:
             return run_dead_discard(invocation);
+        case runtime::kRoutesList:
+            return run_routes_list(invocation);
+        case runtime::kRoutesAccept:
+            return run_routes_accept(invocation);
+        case runtime::kRoutesRename:
+            return run_routes_rename(invocation);
+        case runtime::kRoutesRetire:
+            return run_routes_retire(invocation);
+        case runtime::kRoutesContinue:
+            return run_routes_continue(invocation);
+        case runtime::kRoutesBegin:
+            return run_routes_begin(invocation);
         case runtime::kPrune:
             return run_prune(invocation);
         case runtime::kVerify:
@@ -68,19 +83,20 @@ int start(const std::vector<std::string>& arguments) {
         std::cout << line->help;
         return runtime::kExitOk;
     }
-    const auto invocation = runtime::resolve(*line, runtime::read_environment());
+    const auto read = [&] { return runtime::resolve(*line, runtime::read_environment()); };
+    const auto invocation = read();
     if (!invocation.ok()) return report(invocation.error());
     for (const std::string& warning : invocation->warnings) {
-        std::cerr << "outbox: warning: " << redact(warning) << "\n";
+        std::cerr << "outbox: warning: " << to_printable(redact(warning)) << "\n";
     }
     if (const Status way = check_transport(*invocation); !way.ok()) return report(way.error());
-    return run(*invocation);
+    return run(*invocation, read);
 }
 
 }  // namespace
 
 int report(const ErrorInfo& error) {
-    std::cerr << "outbox: " << redact(describe(error)) << "\n";
+    std::cerr << "outbox: " << to_printable(redact(describe(error)), true) << "\n";
     return runtime::exit_code_of(error.code);
 }
 
@@ -98,7 +114,7 @@ int main(int count, char** words) {
     } catch (const outbox::Error& error) {
         return outbox::app::report(error.info());
     } catch (const std::exception& error) {
-        std::cerr << "outbox: " << outbox::redact(error.what()) << "\n";
+        std::cerr << "outbox: " << outbox::to_printable(outbox::redact(error.what()), true) << "\n";
         return outbox::runtime::kExitFailed;
     }
 }

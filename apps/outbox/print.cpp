@@ -9,6 +9,8 @@
 #include <ostream>
 #include <unistd.h>
 
+#include "core/utf8.h"
+
 namespace outbox::app {
 
 using nlohmann::ordered_json;
@@ -22,12 +24,26 @@ std::size_t columns_of(std::string_view text) {
     }));
 }
 
-std::string printable(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (static_cast<unsigned char>(c) < ' ' || c == 127) c = '?';
+// More than this is shown as text: what is printed with an indentation grows with the square of its
+// depth, and is printed by recursion.
+constexpr int kMaxJsonDepth = 64;
+
+bool is_nested_too_deeply(std::string_view json) {
+    int depth = 0;
+    bool in_string = false;
+    for (std::size_t i = 0; i < json.size(); ++i) {
+        const char c = json[i];
+        if (in_string && c == '\\') {
+            ++i;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (c == '[' || c == '{')) {
+            if (++depth > kMaxJsonDepth) return true;
+        } else if (!in_string && (c == ']' || c == '}')) {
+            --depth;
+        }
     }
-    return out;
+    return false;
 }
 
 bool colours_wanted() {
@@ -39,7 +55,8 @@ bool colours_wanted() {
 
 void TextColumns::add(std::vector<std::string> cells) {
     cells.resize(headings_.size());
-    std::transform(cells.begin(), cells.end(), cells.begin(), printable);
+    std::transform(cells.begin(), cells.end(), cells.begin(),
+                   [](const std::string& cell) { return to_printable(cell); });
     rows_.push_back(std::move(cells));
 }
 
@@ -109,7 +126,7 @@ std::string time_text(std::int64_t epoch_us) {
 }
 
 std::string shortened(std::string_view text, std::size_t max_columns) {
-    std::string line = printable(text);
+    std::string line = to_printable(text);
     if (columns_of(line) <= max_columns) return line;
     std::size_t columns = 0;
     std::size_t end = 0;
@@ -122,11 +139,12 @@ std::string shortened(std::string_view text, std::size_t max_columns) {
     return line.substr(0, end) + "…";
 }
 
-void print_field(std::string_view name, const std::string& text) {
+void print_field(std::string_view name, const std::string& text, std::optional<Colour> colour) {
     if (text.empty()) return;
     std::string label(name);
     label.resize(16, ' ');
-    std::cout << label << text << "\n";
+    const std::string safe = to_printable(text, true);
+    std::cout << label << (colour ? coloured(*colour, safe) : safe) << "\n";
 }
 
 void print_rest(std::size_t shown, std::int64_t total) {
@@ -140,12 +158,14 @@ ordered_json text_or_null(const std::string& text) {
 }
 
 ordered_json json_or_text(const std::string& text) {
+    if (is_nested_too_deeply(text)) return text;
     auto parsed = ordered_json::parse(text, nullptr, false);
     return parsed.is_discarded() ? ordered_json(text) : parsed;
 }
 
 void print_json(const ordered_json& value) {
-    std::cout << value.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+    std::cout << printable_json(value.dump(2, ' ', false, ordered_json::error_handler_t::replace))
+              << "\n";
 }
 
 }  // namespace outbox::app

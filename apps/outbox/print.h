@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,14 +46,16 @@ enum class Colour : std::uint8_t { kRed, kYellow, kGreen, kBold };
 /// At most `max_columns` characters, "…" for the rest; on one line.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t max_columns);
 
-/// A line of a record that is shown whole; nothing where `text` is empty.
-void print_field(std::string_view name, const std::string& text);
+/// A line of a record that is shown whole; nothing where `text` is empty. Control characters are
+/// shown as "?", but for line breaks and tabs.
+void print_field(std::string_view name, const std::string& text,
+                 std::optional<Colour> colour = std::nullopt);
 
 /// After a list that may have been cut: how many of `total` were shown, if not all.
 void print_rest(std::size_t shown, std::int64_t total);
 
 [[nodiscard]] nlohmann::ordered_json text_or_null(const std::string& text);
-/// JSON text as JSON, else as a string.
+/// JSON text as JSON; a string where it is none, or is nested very deeply.
 [[nodiscard]] nlohmann::ordered_json json_or_text(const std::string& text);
 /// Bytes that are no UTF-8 are replaced.
 void print_json(const nlohmann::ordered_json& value);

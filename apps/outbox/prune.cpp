@@ -1,4 +1,5 @@
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands.h"
@@ -12,27 +13,20 @@ namespace {
 
 constexpr std::size_t kPruneBatch = 1'000;
 
-int print_count(const runtime::Invocation& invocation, const spi::Source& source,
-                std::string_view key, std::string_view verb, std::int64_t count) {
-    if (invocation.options.flag("json")) {
-        std::cout << "{\"" << key << "\": " << count << "}\n";
-    } else {
-        std::cout << verb << " " << with_commas(count) << " published rows older than "
-                  << invocation.options.text("retention") << " from " << source.table_name()
-                  << "\n";
-    }
-    return runtime::kExitOk;
-}
-
 // None: this database has no consumer's tables.
 Result<std::optional<PrunedInbox>> prune_inbox(const runtime::SourceConfig& config,
-                                               std::int64_t retention_s) {
+                                               std::int64_t retention_s, bool dry_run) {
     const auto operations =
         consumer::open_operations(config.url, static_cast<int>(config.connect_timeout.count()));
     if (!operations.ok()) return operations.error();
     const auto there = (*operations)->has_tables();
     if (!there.ok()) return there.error();
     if (!*there) return std::optional<PrunedInbox>();
+    if (dry_run) {
+        const auto all = (*operations)->prunable(retention_s);
+        if (!all.ok()) return all.error();
+        return std::optional<PrunedInbox>(*all);
+    }
     PrunedInbox total;
     while (true) {
         const auto some = (*operations)->prune(retention_s);
@@ -45,24 +39,31 @@ Result<std::optional<PrunedInbox>> prune_inbox(const runtime::SourceConfig& conf
     }
 }
 
-int print_removed(const runtime::Invocation& invocation, const spi::Source* source,
-                  std::int64_t rows, const std::optional<PrunedInbox>& inbox) {
+int print_result(const runtime::Invocation& invocation, const spi::Source* source,
+                 std::int64_t rows, const std::optional<PrunedInbox>& inbox) {
+    const bool dry_run = invocation.options.flag("dry-run");
     if (invocation.options.flag("json")) {
-        std::cout << "{\"removed\": " << rows;
+        nlohmann::ordered_json out{{dry_run ? "would_remove" : "removed", rows}};
         if (inbox) {
-            std::cout << ", \"inbox\": " << inbox->messages << ", \"keys\": " << inbox->keys
-                      << ", \"sagas\": " << inbox->sagas;
+            out["inbox"] = inbox->messages;
+            out["keys"] = inbox->keys;
+            out["sagas"] = inbox->sagas;
         }
-        std::cout << "}\n";
+        print_json(out);
         return runtime::kExitOk;
     }
-    if (source != nullptr) print_count(invocation, *source, "removed", "removed", rows);
+    const char* verb = dry_run ? "would remove " : "removed ";
+    if (source != nullptr) {
+        std::cout << verb << with_commas(rows) << " published rows older than "
+                  << invocation.options.text("retention") << " from " << source->table_name()
+                  << "\n";
+    }
     if (inbox) {
-        std::cout << "removed " << with_commas(inbox->messages) << " ids older than "
+        std::cout << verb << with_commas(inbox->messages) << " ids older than "
                   << invocation.options.text("inbox-retention") << " from outbox_inbox and "
                   << with_commas(inbox->keys) << " expired keys from outbox_idempotency\n";
         if (inbox->sagas > 0) {
-            std::cout << "removed " << with_commas(inbox->sagas)
+            std::cout << verb << with_commas(inbox->sagas)
                       << " finished sagas and remembered steps\n";
         }
     }
@@ -76,23 +77,23 @@ int run_prune(const runtime::Invocation& invocation) {
     if (!config.ok()) return report(config.error());
     const auto source = make_source(*config);
     const bool dry_run = invocation.options.flag("dry-run");
-    std::optional<PrunedInbox> inbox;
-    if (!dry_run) {
-        auto pruned = prune_inbox(*config, invocation.options.duration("inbox-retention").count());
-        if (!pruned.ok()) return report(pruned.error());
-        inbox = *pruned;
+    const bool no_table = !source.ok() && source.error().code == ErrorCode::kNoSuchTable;
+    // Nothing is removed where a table was named that is not there.
+    if (!source.ok() && (!no_table || invocation.options.given("table"))) {
+        return report(source.error());
     }
+    const auto inbox =
+        prune_inbox(*config, invocation.options.duration("inbox-retention").count(), dry_run);
+    if (!inbox.ok()) return report(inbox.error());
     // A database may have the consumer's side only.
-    if (!source.ok() && inbox && source.error().code == ErrorCode::kNoSuchTable) {
-        return print_removed(invocation, nullptr, 0, inbox);
-    }
-    if (!source.ok()) return report(source.error());
+    if (no_table && *inbox) return print_result(invocation, nullptr, 0, *inbox);
+    if (no_table) return report(source.error());
     const auto recorder = (*source)->open_recorder();
     if (!recorder.ok()) return report(recorder.error());
     if (dry_run) {
         const auto count = (*recorder)->prunable(invocation.options.duration("retention"));
         if (!count.ok()) return report(count.error());
-        return print_count(invocation, **source, "would_remove", "would remove", *count);
+        return print_result(invocation, source->get(), *count, *inbox);
     }
     std::size_t removed = 0;
     while (true) {
@@ -102,7 +103,7 @@ int run_prune(const runtime::Invocation& invocation) {
         removed += *batch;
         if (*batch < kPruneBatch) break;
     }
-    return print_removed(invocation, source->get(), static_cast<std::int64_t>(removed), inbox);
+    return print_result(invocation, source->get(), static_cast<std::int64_t>(removed), *inbox);
 }
 
 }  // namespace outbox::app

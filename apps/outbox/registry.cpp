@@ -46,6 +46,8 @@ struct SourceEntry {
 struct SinkEntry {
     std::string_view scheme;
     SinkResult (*make)(const RouteConfig&, int connect_timeout_s);  ///< Null: left out.
+    /// Where the sink's own check may change the destination; else null.
+    Status (*look)(const RouteConfig&, int connect_timeout_s) = nullptr;
 };
 
 #ifdef OUTBOX_WITH_SOURCE_POSTGRES
@@ -129,8 +131,11 @@ constexpr SinkEntry kKafka{"kafka", nullptr};
 SinkResult make_mailbox(const RouteConfig& route, int connect_timeout_s) {
     return mailbox::make_mailbox_sink(route.to, connect_timeout_s);
 }
-constexpr SinkEntry kMailboxPostgresql{"mailbox+postgresql", make_mailbox};
-constexpr SinkEntry kMailboxSqlite{"mailbox+sqlite", make_mailbox};
+Status look_at_mailbox(const RouteConfig& route, int connect_timeout_s) {
+    return mailbox::look_at_mailbox(route.to, connect_timeout_s);
+}
+constexpr SinkEntry kMailboxPostgresql{"mailbox+postgresql", make_mailbox, look_at_mailbox};
+constexpr SinkEntry kMailboxSqlite{"mailbox+sqlite", make_mailbox, look_at_mailbox};
 #else
 constexpr SinkEntry kMailboxPostgresql{"mailbox+postgresql", nullptr};
 constexpr SinkEntry kMailboxSqlite{"mailbox+sqlite", nullptr};
@@ -224,7 +229,21 @@ std::string weakness_of(const RouteConfig& route) {
 SinkResult make_sink(const RouteConfig& route, int connect_timeout_s) {
     const auto entry = find(kSinks, route.to, "destination");
     if (!entry.ok()) return entry.error();
+    // All that a file can give are those of Kafka: [route.kafka].
+    if (!route.sink_options.empty() && (*entry)->scheme != kKafka.scheme) {
+        return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                         "[route.kafka] is for a route to kafka:, and this one goes to " +
+                             std::string((*entry)->scheme) + ": (option " +
+                             route.sink_options.begin()->first + ")"};
+    }
     return (*entry)->make(route, connect_timeout_s);
+}
+
+Status check_sink(const RouteConfig& route, int connect_timeout_s) {
+    const auto sink = make_sink(route, connect_timeout_s);
+    if (!sink.ok()) return sink.status();
+    const auto entry = find(kSinks, route.to, "destination");
+    return (*entry)->look != nullptr ? (*entry)->look(route, connect_timeout_s) : (*sink)->check();
 }
 
 }  // namespace outbox::app

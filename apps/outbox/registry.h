@@ -31,4 +31,8 @@ std::string weakness_of(const runtime::RouteConfig& route);
 Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RouteConfig& route,
                                              int connect_timeout_s);
 
+/// Whether the destination takes records, as far as looking tells. Changes nothing there. Blocks up
+/// to the connect timeout.
+Status check_sink(const runtime::RouteConfig& route, int connect_timeout_s);
+
 }  // namespace outbox::app

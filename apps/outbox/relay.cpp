@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -12,6 +14,7 @@
 #include "admin/server.h"
 #include "commands.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -73,6 +76,7 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
         if (!topics.ok()) return topics.error();
         const int timeout_s = timeout_of(config);
         routes.push_back({.name = route.name,
+                          .former_names = route.former_names,
                           .predicate = route.predicate,
                           .topics = std::move(*topics),
                           .on_dead_letter = route.on_dead_letter == "block_key"
@@ -125,15 +129,14 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
         problem |= bad;
         std::cout << (bad ? coloured(Colour::kRed, "problem  ")
                           : coloured(Colour::kGreen, "ok       "))
-                  << redact(text) << "\n";
+                  << to_printable(redact(text), true) << "\n";
     };
     const auto findings = source.check();
     if (!findings.ok()) return report(findings.error());
     say(false, "source " + source.table_name());
     for (const spi::Finding& finding : *findings) say(finding.problem, finding.text);
     for (const runtime::RouteConfig& route : config.routes) {
-        const auto sink = make_sink(route, timeout_of(config));
-        const Status status = sink.ok() ? (*sink)->check() : sink.status();
+        const Status status = check_sink(route, timeout_of(config));
         const std::string name = "route " + route.name + " to " + redact(route.to);
         say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
     }
@@ -216,10 +219,39 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
     std::_Exit(runtime::kExitFailed);
 }
 
-// Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
-// server which has stopped answering may take longer than the grace: then the process ends without.
+// What the relay is made of, found good before anything is stopped for it.
+struct Setup {
+    RelayConfig config;
+    std::unique_ptr<spi::Source> source;
+};
+
+Result<Setup> set_up(const runtime::Invocation& invocation) {
+    auto config = runtime::make_relay_config(invocation);
+    if (!config.ok()) return config.error();
+    if (Status sinks = check_sinks(*config); !sinks.ok()) return sinks;
+    if (Status ways = check_transport(*config); !ways.ok()) return ways;
+    auto source = make_source(config->source);
+    if (!source.ok()) return source.error();
+    return Setup{std::move(*config), std::move(*source)};
+}
+
+using Again = std::function<Result<runtime::Invocation>()>;
+
+// SIGHUP: secrets and options are read anew. What is wrong with them leaves the relay as it is.
+std::optional<Setup> reload(const Again& again) {
+    const auto invocation = again();
+    auto setup = invocation.ok() ? set_up(*invocation) : Result<Setup>(invocation.error());
+    if (setup.ok()) return std::move(*setup);
+    runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(setup.error())}});
+    return std::nullopt;
+}
+
+// Runs the relay on a thread of its own until a signal or its own end. `next`: what SIGHUP asks to
+// go on with. A thread that waits for a server which has stopped answering may take longer than the
+// grace: then the process ends without.
 Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
-                        std::chrono::milliseconds grace) {
+                        std::chrono::milliseconds grace, const Again& again,
+                        std::optional<Setup>& next) {
     using Clock = std::chrono::steady_clock;
     Status result;
     std::atomic<bool> ended{false};
@@ -234,6 +266,15 @@ Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
             kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
         }
         if (!signal) continue;
+        if (*signal == SIGHUP) {
+            if (!until) next = reload(again);
+            if (until || !next) continue;
+        }
+        // Asked to end while it was stopping to begin anew.
+        if (until && next && *signal != SIGHUP) {
+            next.reset();
+            continue;
+        }
         if (until) kill_own_process({{"signal", std::to_string(*signal)}});
         until = Clock::now() + grace + kAfterGrace;
         runtime::log(LogLevel::kInfo, "stop_requested", {{"signal", std::to_string(*signal)}});
@@ -243,41 +284,52 @@ Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
     return result;
 }
 
-}  // namespace
-
-int run_relay(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_relay_config(invocation);
-    if (!config.ok()) return report(config.error());
-    runtime::configure_logs(config->log_level, config->log_format);
-    runtime::StopSignals signals;
-    if (const Status sinks = check_sinks(*config); !sinks.ok()) return report(sinks.error());
-    if (const Status ways = check_transport(*config); !ways.ok()) return report(ways.error());
-    const auto source = make_source(config->source);
-    if (!source.ok()) return report(source.error());
-    if (config->check) return print_findings(**source, *config);
-
-    const std::string table = (*source)->table_name();
-    auto routes = routes_of(*config, table);
-    if (!routes.ok()) return report(routes.error());
-    const relay::RelayOptions options = options_of(*config);
+// One relay, until it ends or SIGHUP asks for the next one.
+Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& again,
+               std::optional<Setup>& next) {
+    const RelayConfig& config = setup.config;
+    const std::string table = setup.source->table_name();
+    auto routes = routes_of(config, table);
+    if (!routes.ok()) return routes.status();
+    const relay::RelayOptions options = options_of(config);
     const runtime::SystemClock clock;
-    relay::Relay relay(**source, std::move(*routes), options, clock, log_note);
-    const auto admin = start_admin(config->admin, relay, table, options);
-    if (!admin.ok()) return report(admin.error());
-    for (const runtime::RouteConfig& route : config->routes) {
+    relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
+    const auto admin = start_admin(config.admin, relay, table, options);
+    if (!admin.ok()) return admin.status();
+    for (const runtime::RouteConfig& route : config.routes) {
         runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});
     }
     runtime::log(LogLevel::kInfo, "started",
                  {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
-    const Status status =
-        run_until_signal(relay, signals, std::chrono::milliseconds(options.shutdown_grace_ms));
-    if (status.ok()) {
-        runtime::log(LogLevel::kInfo, "stopped");
-        return runtime::kExitOk;
+    return run_until_signal(relay, signals, std::chrono::milliseconds(options.shutdown_grace_ms),
+                            again, next);
+}
+
+}  // namespace
+
+int run_relay(const runtime::Invocation& invocation, const Again& again) {
+    const auto config = runtime::make_relay_config(invocation);
+    if (!config.ok()) return report(config.error());
+    runtime::configure_logs(config->log_level, config->log_format);
+    runtime::StopSignals signals;
+    auto setup = set_up(invocation);
+    if (!setup.ok()) return report(setup.error());
+    if (config->check) return print_findings(*setup->source, setup->config);
+    while (true) {
+        std::optional<Setup> next;
+        const Status status = run_one(*setup, signals, again, next);
+        if (!status.ok()) {
+            runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
+            const int code = runtime::exit_code_of(status.error().code);
+            return code == runtime::kExitFailed ? runtime::kExitStopped : code;
+        }
+        if (!next) break;
+        setup = std::move(*next);
+        runtime::configure_logs(setup->config.log_level, setup->config.log_format);
+        runtime::log(LogLevel::kInfo, "reloaded");
     }
-    runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
-    const int code = runtime::exit_code_of(status.error().code);
-    return code == runtime::kExitFailed ? runtime::kExitStopped : code;
+    runtime::log(LogLevel::kInfo, "stopped");
+    return runtime::kExitOk;
 }
 
 }  // namespace outbox::app

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -90,11 +91,10 @@ ordered_json json_of(const SagaInfo& info, bool whole) {
     return out;
 }
 
-std::string state_text(SagaState state) {
-    const Colour colour = state == SagaState::kStuck          ? Colour::kRed
-                          : state == SagaState::kCompensating ? Colour::kYellow
-                                                              : Colour::kGreen;
-    return coloured(colour, saga_state_name(state));
+Colour colour_of(SagaState state) {
+    return state == SagaState::kStuck          ? Colour::kRed
+           : state == SagaState::kCompensating ? Colour::kYellow
+                                               : Colour::kGreen;
 }
 
 void print_table(const std::vector<SagaInfo>& sagas) {
@@ -121,9 +121,9 @@ void print_table(const std::vector<SagaInfo>& sagas) {
 
 void print_whole(const SagaInfo& info) {
     const saga::Instance& instance = info.instance;
-    print_field("id", coloured(Colour::kBold, instance.id));
+    print_field("id", instance.id, Colour::kBold);
     print_field("saga", instance.name + ", version " + std::to_string(instance.version));
-    print_field("state", state_text(instance.state));
+    print_field("state", std::string(saga_state_name(instance.state)), colour_of(instance.state));
     print_field("cause", instance.cause);
     print_field("trouble", instance.trouble);
     if (info.dead_letters > 0) {
@@ -163,7 +163,7 @@ int print_changes(const runtime::Invocation& invocation, const std::vector<SagaI
                         {"does", text_or_null(does)},
                         {"refused", text_or_null(refusal)}});
         if (invocation.options.flag("json")) continue;
-        std::cout << info.instance.id << ": "
+        std::cout << to_printable(info.instance.id) << ": "
                   << (refusal.empty() ? (dry_run ? "would " : "is to ") + does : refusal) << "\n";
     }
     if (invocation.options.flag("json")) {

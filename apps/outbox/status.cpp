@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "consumer/operate.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -58,10 +59,13 @@ Status read_sagas(const runtime::SourceConfig& config, Report& report) {
     return {};
 }
 
-Result<Report> read_report(const runtime::SourceConfig& config) {
+Result<Report> read_report(const runtime::SourceConfig& config, bool table_named) {
     Report report;
     auto source = make_source(config);
-    if (!source.ok() && source.error().code != ErrorCode::kNoSuchTable) return source.status();
+    // A table that is asked for by name is not replaced by what else there is.
+    if (!source.ok() && (table_named || source.error().code != ErrorCode::kNoSuchTable)) {
+        return source.status();
+    }
     auto consumes = read_consumers(config, report);
     if (consumes.ok() && *consumes) {
         if (Status status = read_sagas(config, report); !status.ok()) consumes = status;
@@ -108,7 +112,8 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"path_reason", redact(route.path_reason)},
                           {"rate_per_s", route.rate_per_s},
                           {"last_error", redact(route.last_error)},
-                          {"updated_at", time_text(route.updated_at_us)}});
+                          {"updated_at", time_text(route.updated_at_us)},
+                          {"retired", route.retired}});
     }
     nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
     for (const ConsumerInfo& consumer : report.consumers) {
@@ -180,7 +185,7 @@ void print_summary(const Report& report) {
     print_line("dead", marked(with_commas(figures.dead), false, figures.dead > 0));
     const LeaseInfo& lease = report.lease;
     if (lease.held) {
-        print_line("relay", coloured(Colour::kGreen, lease.owner) + ", epoch " +
+        print_line("relay", coloured(Colour::kGreen, to_printable(lease.owner)) + ", epoch " +
                                 std::to_string(lease.epoch) + ", since " +
                                 time_text(lease.acquired_at_us).substr(0, 19) + "Z");
     } else {
@@ -205,16 +210,25 @@ void print_routes(const Report& report) {
     for (const RouteInfo& route : report.routes) {
         columns.add({route.name, with_commas(route.published_total),
                      with_commas(std::llround(route.rate_per_s)), with_commas(route.failing),
-                     with_commas(route.dead), route.circuit.empty() ? "-" : route.circuit,
-                     route.path.empty() ? "-" : route.path,
+                     with_commas(route.dead),
+                     route.retired           ? "retired"
+                     : route.circuit.empty() ? "-"
+                                             : route.circuit,
+                     route.retired || route.path.empty() ? "-" : route.path,
                      shortened(redact(route.last_error), kErrorColumns)});
     }
     std::cout << "\n";
     columns.print(std::cout);
     for (const RouteInfo& route : report.routes) {
+        if (route.retired) {
+            std::cout << "route " << route.name
+                      << " is retired; its dead letters: outbox dead retry --route " << route.name
+                      << " --to ROUTE, or outbox dead discard --route " << route.name << "\n";
+            continue;
+        }
         if (route.path_reason.empty()) continue;
-        std::cout << "route " << route.name << " reads by " << route.path << ": "
-                  << redact(route.path_reason) << "\n";
+        std::cout << "route " << to_printable(route.name) << " reads by " << route.path << ": "
+                  << to_printable(redact(route.path_reason)) << "\n";
     }
 }
 
@@ -273,11 +287,10 @@ void print_sagas(const Report& report) {
 int run_status(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return report(config.error());
-    const auto status = read_report(*config);
+    const auto status = read_report(*config, invocation.options.given("table"));
     if (!status.ok()) return report(status.error());
     if (invocation.options.flag("json")) {
-        std::cout << json_of(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                  << "\n";
+        print_json(json_of(*status));
     } else {
         if (status->has_source) {
             print_summary(*status);

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "consumer/operate.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -194,7 +195,7 @@ std::string_view fault_text(VerifyFault::Kind kind) {
 void print_text(const Report& report) {
     for (const DeadInfo& dead : report.dead) {
         std::cout << "dead letter: " << shortened(dead.id, kCauseColumns) << " (route "
-                  << dead.route << "): " << dead.error_code << ": "
+                  << to_printable(dead.route) << "): " << to_printable(dead.error_code) << ": "
                   << shortened(dead.error, kCauseColumns) << "\n";
     }
     for (const VerifyFault& fault : report.faults) {
@@ -202,7 +203,7 @@ void print_text(const Report& report) {
         if (!fault.key.empty()) {
             std::cout << ", key " << shortened(fault.key, kCauseColumns) << ", n " << fault.n;
         }
-        if (!fault.consumer.empty()) std::cout << ", at " << fault.consumer;
+        if (!fault.consumer.empty()) std::cout << ", at " << to_printable(fault.consumer);
         std::cout << "\n";
     }
     const Verdict& verdict = report.verdict;
@@ -242,7 +243,7 @@ void print_json(const Report& report) {
                                      {"uncertain", verdict.uncertain},
                                      {"first_faults", faults},
                                      {"first_dead_letters", dead_letters}};
-    std::cout << all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    app::print_json(all);
 }
 
 }  // namespace

@@ -135,6 +135,7 @@ class EventLoop::Impl {
             case What::kDeadLetter:
             case What::kDisconnected:
             case What::kPruneFailed:
+            case What::kQuarantined:
                 std::cerr << options_.service << ": " << about << describe(said.error) << std::endl;
                 return;
             case What::kApplied:

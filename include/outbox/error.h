@@ -30,6 +30,8 @@ enum class ErrorCode : std::uint16_t {
     kLeaseLost,         ///< OB_LEASE_LOST: another relay holds a newer epoch.
     kServerChanged,     ///< OB_SERVER_CHANGED: failed over or restored; reading begins anew.
     kWrongServer,       ///< OB_WRONG_SERVER: another database cluster answers at the address.
+    kDestinationChanged,  ///< OB_DESTINATION_CHANGED: a route leads to another destination than before.
+    kRouteGone,  ///< OB_ROUTE_GONE: a route with unfinished events is not configured any more.
     kTableReset,        ///< OB_TABLE_RESET: the table was replaced, or its positions begin anew.
     kNoTransaction,     ///< OB_NO_TRANSACTION: an event was written outside a transaction.
     kInvalidEvent,      ///< OB_INVALID_EVENT: a field of the event is not valid.

@@ -17,7 +17,8 @@ namespace {
 constexpr std::array<std::string_view, 7> kOwnNames = {
     "id", "type", "aggregate_type", "occurred_at", "tenant_id", "schema_id", "schema_version"};
 constexpr std::int64_t kMicrosPerSecond = 1'000'000;
-constexpr int kMaxDepth = 64;             // of values in headers; printing them recurses
+constexpr int kMaxDepth = 64;  // of values in headers; printing them recurses
+constexpr std::size_t kMaxObjectBytes = std::size_t{1} << 20;
 constexpr std::size_t kSecondChars = 20;  // "2026-01-31T23:59:59."
 constexpr std::size_t kTimeChars = kSecondChars + 7;
 
@@ -53,7 +54,9 @@ Result<spi::Record> RawEncoder::encode(const spi::EventView& event, std::string_
     add("id", event.id);
     add("type", event.event_type);
     add("aggregate_type", event.aggregate_type);
-    add("occurred_at", occurred_at(event.occurred_at_us, arena));
+    if (event.occurred_at_us != 0) {
+        add("occurred_at", occurred_at(event.occurred_at_us, arena));
+    }
     add("tenant_id", event.tenant_id);
     add("schema_id", event.schema_id);
     add("schema_version", event.schema_version);
@@ -83,6 +86,8 @@ void RawEncoder::add(std::string_view name, std::string_view value) {
 
 Status RawEncoder::add_object(const spi::EventView& event, std::string_view what,
                               std::string_view json, spi::EventBatch& arena) {
+    // Parsing costs many times the bytes.
+    if (json.size() > kMaxObjectBytes) return invalid(event, what, "have more than 1 MiB");
     bool too_deep = false;
     const auto watch_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
         too_deep = too_deep || depth > kMaxDepth;

@@ -19,7 +19,10 @@ std::string member_name() {
     constexpr std::size_t kMaxNameBytes = 255;
     char host[kMaxNameBytes + 1] = "";
     static_cast<void>(::gethostname(host, sizeof host - 1));
-    return std::string(host) + "/" + std::to_string(::getpid());
+    static std::atomic<int> members = 0;
+    const int number = ++members;
+    return std::string(host) + "/" + std::to_string(::getpid()) +
+           (number == 1 ? "" : "/" + std::to_string(number));
 }
 
 Status check_inbox_version(std::int64_t version) {
@@ -34,9 +37,13 @@ ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step) {
     return {ErrorCode::kConflict,
             Advice::kStop,
             {},
-            "another member of consumer " + std::string(consumer) + " has moved the offset of " +
-                std::string(step.topic) + "/" + std::to_string(step.partition) +
-                ": this one has lost the partition"};
+            "the offset of " + std::string(step.topic) + "/" + std::to_string(step.partition) +
+                " in the database is not the one that consumer " + std::string(consumer) +
+                " left there: another member has the partition, or the database was set back"};
+}
+
+bool is_offset_lost(const ErrorInfo& error) {
+    return error.code == ErrorCode::kConflict && error.advice == Advice::kStop;
 }
 
 Message message_of(const spi::EventView& event, std::uint32_t attempt) {

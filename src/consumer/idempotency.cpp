@@ -5,7 +5,7 @@
 #include <new>
 #include <optional>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <xxhash.h>
 
@@ -51,7 +51,7 @@ IdempotentAnswer run_work(const Idempotency::Work& work) {
 
 }  // namespace
 
-// The keys that are being worked on in this process: a second request need not ask the database.
+// The keys that are being worked on in this process: of those who wait, one asks the database.
 class Idempotency::Impl {
   public:
     explicit Impl(IdempotencyOptions chosen) : options(chosen) {}
@@ -77,7 +77,38 @@ class Idempotency::Impl {
     bool enter(const std::string& name, milliseconds wait) {
         std::unique_lock lock(mutex_);
         return ended_.wait_for(lock, wait, [&] { return !running_.contains(name); }) &&
-               running_.insert(name).second;
+               running_.emplace(name, Holder{++holders_}).second;
+    }
+
+    // For one who may not enter: there may be an answer all the same, for the one inside may be a
+    // repeat itself. What the database says of it holds until it leaves.
+    IdempotentAnswer ask(const std::string& name, const Work& work) {
+        std::uint64_t holder = 0;
+        {
+            const std::lock_guard lock(mutex_);
+            const auto found = running_.find(name);
+            if (found != running_.end()) {
+                if (found->second.is_first) return consumer::still_running();
+                holder = found->second.number;
+            }
+        }
+        IdempotentAnswer answer;
+        try {
+            answer = work();
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::kConflict || error.advice() != Advice::kRetryEvent) {
+                throw;
+            }
+            return consumer::still_running();
+        }
+        if (answer.what == What::kRunning) {
+            const std::lock_guard lock(mutex_);
+            const auto found = running_.find(name);
+            if (found != running_.end() && found->second.number == holder) {
+                found->second.is_first = true;
+            }
+        }
+        return answer;
     }
 
     const IdempotencyOptions options;
@@ -85,7 +116,12 @@ class Idempotency::Impl {
   private:
     std::mutex mutex_;
     std::condition_variable ended_;
-    std::unordered_set<std::string> running_;
+    struct Holder {
+        std::uint64_t number = 0;
+        bool is_first = false;  // the database has said so
+    };
+    std::uint64_t holders_ = 0;
+    std::unordered_map<std::string, Holder> running_;
 };
 
 namespace {
@@ -125,7 +161,7 @@ IdempotentAnswer Idempotency::try_answer(const IdempotentRequest& request, const
     if (auto refused = refusal(request, impl_->options.required)) return *std::move(refused);
     if (request.key.empty()) return run_work(work);
     std::string name = name_of(request);
-    if (!impl_->enter(name, milliseconds(0))) return consumer::still_running();
+    if (!impl_->enter(name, milliseconds(0))) return impl_->ask(name, work);
     const Impl::Hold hold(*impl_, std::move(name));
     return run_work(work);
 }
@@ -140,7 +176,7 @@ IdempotentAnswer Idempotency::answer(const IdempotentRequest& request, const Wor
         const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start).count();
         const std::int64_t pause = next_pause_ms(waited);
         const milliseconds left(pause == 0 ? 0 : impl_->options.wait_ms - waited);
-        if (!impl_->enter(name, left)) return consumer::still_running();
+        if (!impl_->enter(name, left)) return impl_->ask(name, work);
         {
             const Impl::Hold hold(*impl_, name);
             IdempotentAnswer answer = run_work(work);

@@ -43,6 +43,10 @@ IdempotentAnswer repeat_of(int status, std::string_view headers_json, std::strin
     if (!headers.is_object()) return answer;
     for (const auto& [name, value] : headers.items()) {
         if (value.is_string()) answer.headers.emplace_back(name, value.get<std::string>());
+        if (!value.is_array()) continue;
+        for (const auto& one : value) {
+            if (one.is_string()) answer.headers.emplace_back(name, one.get<std::string>());
+        }
     }
     return answer;
 }
@@ -71,7 +75,15 @@ IdempotentAnswer other_request() {
 std::string storable_headers(const Headers& headers) {
     auto json = nlohmann::ordered_json::object();
     for (const auto& [name, value] : headers) {
-        if (may_be_stored(name)) json[name] = value;
+        if (!may_be_stored(name)) continue;
+        const auto known = json.find(name);
+        if (known == json.end()) {
+            json[name] = value;
+        } else if (known->is_array()) {
+            known->push_back(value);
+        } else {
+            *known = nlohmann::ordered_json::array({*known, value});
+        }
     }
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

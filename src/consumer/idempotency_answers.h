@@ -14,7 +14,7 @@ namespace outbox::consumer {
 [[nodiscard]] IdempotentAnswer still_running();
 [[nodiscard]] IdempotentAnswer other_request();
 
-/// The headers that may be stored, as a JSON object.
+/// The headers that may be stored, as a JSON object; what has one name is one array.
 [[nodiscard]] std::string storable_headers(const Headers& headers);
 
 /// Throws `Error` kConfigInvalid for options out of range.

@@ -41,7 +41,10 @@ struct Figures {
     bool operator==(const Figures&) const = default;
 };
 
-/// "host/pid"
+/// A member that has not reported for so long is gone.
+constexpr std::int64_t kMemberGoneS = 300;
+
+/// "host/pid", the second one of a process "host/pid/2".
 [[nodiscard]] std::string member_name();
 
 /// One database session with a consumer's inbox and dead letters: what is the same wherever its
@@ -74,13 +77,16 @@ class InboxStore {
 
     /// Appends dead letters to be tried once more; their position is 0.
     virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;
-    /// Begins a transaction and removes one of them: kNew, or kGone.
+    /// Begins a transaction and removes one of them: kNew, or kGone, also where another member has
+    /// it in hand. Does not wait for that one.
     virtual Result<Taken> begin_retry(std::string_view message_id) = 0;
     /// Keeps a dead letter that failed once more, not to be tried again.
     virtual Status bury_again(std::string_view message_id, const Burial& burial) = 0;
 
-    /// Writes the figures of this member.
+    /// Writes the figures of this member, and takes over those of members that are gone.
     virtual Status report(const Figures& figures) = 0;
+    /// This member is gone: its figures count on, its lag does not.
+    virtual Status retire() = 0;
 };
 
 }  // namespace outbox::consumer

@@ -1,33 +1,55 @@
 #include "consumer/janitor.h"
 
-#include <chrono>
 #include <utility>
 
-#include "consumer/operate.h"
+#include "consumer/operator_sql.h"
 
 namespace outbox::consumer {
 
-Janitor::Janitor(std::string url, int connect_timeout_s, std::int64_t retention_s)
-    : url_(std::move(url)), connect_timeout_s_(connect_timeout_s), retention_s_(retention_s) {}
+Janitor::Janitor(std::string url, int connect_timeout_s, std::string consumer,
+                 std::int64_t retention_s)
+    : url_(std::move(url)),
+      connect_timeout_s_(connect_timeout_s),
+      consumer_(std::move(consumer)),
+      retention_s_(retention_s) {}
 
 std::optional<ErrorInfo> Janitor::turn() {
-    constexpr std::int64_t kIntervalUs = 60'000'000;
     if (retention_s_ == 0) return std::nullopt;
-    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-                         std::chrono::steady_clock::now().time_since_epoch())
-                         .count();
-    if (now < next_us_) return std::nullopt;
-    next_us_ = now + kIntervalUs;
-    const auto operations = open_operations(url_, connect_timeout_s_);
-    const Status status =
-        operations.ok() ? (*operations)->prune(retention_s_).status() : operations.status();
-    if (status.ok()) {
-        told_.clear();
-        return std::nullopt;
+    if (!thread_.joinable() && !stop_.requested()) {
+        thread_ = std::thread([this] { run(); });
     }
-    const std::string text = describe(status.error());
-    if (text == std::exchange(told_, text)) return std::nullopt;
-    return status.error();
+    const std::lock_guard lock(mutex_);
+    return std::exchange(error_, std::nullopt);
+}
+
+void Janitor::stop() {
+    stop_.request();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Janitor::run() {
+    constexpr std::int64_t kIntervalMs = 60'000;
+    std::string told;
+    while (!stop_.requested()) {
+        const Status status = prune_all();
+        const std::string text = status.ok() ? std::string() : describe(status.error());
+        if (text != std::exchange(told, text) && !status.ok()) {
+            const std::lock_guard lock(mutex_);
+            error_ = status.error();
+        }
+        stop_.wait_ms(kIntervalMs);
+    }
+}
+
+Status Janitor::prune_all() const {
+    const auto sql = open_sql(url_, connect_timeout_s_);
+    if (!sql.ok()) return sql.status();
+    while (!stop_.requested()) {
+        const auto some = (*sql)->prune(retention_s_, consumer_);
+        if (!some.ok()) return some.status();
+        if (some->messages == 0 && some->keys == 0) break;
+    }
+    return {};
 }
 
 }  // namespace outbox::consumer

@@ -1,29 +1,46 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
-#include <outbox/error.h>
+#include <outbox/result.h>
+
+#include "consumer/stop_signal.h"
 
 namespace outbox::consumer {
 
 constexpr std::int64_t kLeastRetentionS = 7'200;
 
-/// Prunes a consumer's tables, on a connection of its own that lasts for one turn.
+/// Removes what one consumer need not remember any more, on a thread and a connection of its own,
+/// in steps: no message waits for it, and it is as fast as what comes.
 class Janitor {
   public:
-    Janitor(std::string url, int connect_timeout_s, std::int64_t retention_s);
+    /// `retention_s` 0: never.
+    Janitor(std::string url, int connect_timeout_s, std::string consumer, std::int64_t retention_s);
+    ~Janitor() { stop(); }
+    Janitor(const Janitor&) = delete;
+    Janitor& operator=(const Janitor&) = delete;
 
-    /// Prunes when it is time to. An error that has not been told yet.
+    /// Begins with it, at the first call. An error that has not been told yet.
     std::optional<ErrorInfo> turn();
+    /// Ends it, for ever, after the step in hand.
+    void stop();
 
   private:
-    std::string url_;
-    int connect_timeout_s_;
-    std::int64_t retention_s_;
-    std::int64_t next_us_ = 0;
-    std::string told_;
+    void run();
+    Status prune_all() const;
+
+    const std::string url_;
+    const int connect_timeout_s_;
+    const std::string consumer_;
+    const std::int64_t retention_s_;
+    StopSignal stop_;
+    std::mutex mutex_;
+    std::optional<ErrorInfo> error_;  // not told yet
+    std::thread thread_;
 };
 
 }  // namespace outbox::consumer

@@ -189,17 +189,22 @@ SequenceResult accept_sequence(PGconn* transaction, std::string_view consumer, s
     consumer::require_transaction(transaction, "accept_sequence");
     Params params;
     params.text(consumer).text(key).number(sequence);
-    const PgResult taken = run(transaction, params, kAcceptSequence, kDoing);
-    if (consumer::big_endian(consumer::cell(taken.get(), 0, 0)) == 1) {
-        return {SequenceResult::What::kNew, sequence + 1};
-    }
     Params which;
     which.text(consumer).text(key);
-    const PgResult last = run(transaction, which, kLastSequence, kDoing);
-    const std::int64_t expected =
-        PQntuples(last.get()) == 0 ? 1 : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
-    return {sequence < expected ? SequenceResult::What::kRepeat : SequenceResult::What::kGap,
-            expected};
+    for (bool again = true;; again = false) {
+        const PgResult taken = run(transaction, params, kAcceptSequence, kDoing);
+        if (consumer::big_endian(consumer::cell(taken.get(), 0, 0)) == 1) {
+            return {SequenceResult::What::kNew, sequence + 1};
+        }
+        const PgResult last = run(transaction, which, kLastSequence, kDoing);
+        const std::int64_t expected =
+            PQntuples(last.get()) == 0
+                ? 1
+                : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
+        if (sequence < expected) return {SequenceResult::What::kRepeat, expected};
+        if (sequence > expected || !again) return {SequenceResult::What::kGap, expected};
+        // The one before it was committed in between.
+    }
 }
 
 std::optional<std::int64_t> next_offset(PGconn* connection, std::string_view consumer,

@@ -33,7 +33,8 @@ constexpr std::array kRules{
          "the search_path"},
     Rule{"42501", ErrorCode::kNoRights, Advice::kRetryDestination,
          "a consumer needs GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_mailbox, outbox_inbox, "
-         "outbox_inbox_dead_letters TO its user"},
+         "outbox_inbox_floor, outbox_inbox_dead_letters, outbox_inbox_offsets, outbox_inbox_stats "
+         "TO its user; docs/receiving.md says which for what"},
     Rule{"42", ErrorCode::kTableShape, Advice::kRetryDestination,
          "the tables are not those that `outbox migrate` makes"},
     Rule{"53100", ErrorCode::kDiskFull, Advice::kRetryDestination,

@@ -11,8 +11,9 @@ constexpr const char* kFetchRetries =
     "ORDER BY retry_requested_at LIMIT $2::bigint";
 
 constexpr const char* kTakeRetry =
-    "DELETE FROM outbox_inbox_dead_letters WHERE consumer = $1 AND message_id = $2 "
-    "AND retry_requested_at IS NOT NULL";
+    "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
 
 constexpr const char* kBuryAgain =
     "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
@@ -27,13 +28,18 @@ constexpr const char* kReport =
     "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
     "  lag = excluded.lag, updated_at = excluded.updated_at";
 
-constexpr const char* kRights =
-    "SELECT 1 WHERE has_table_privilege('outbox_inbox', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'SELECT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'INSERT') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'UPDATE') "
-    "AND has_table_privilege('outbox_inbox_dead_letters', 'DELETE') ";
+// Figures of members that are gone are kept together under no name: of `member`, and of those that
+// have long said nothing.
+constexpr const char* kFold =
+    "WITH gone AS (DELETE FROM outbox_inbox_stats WHERE consumer = $1 AND member <> '' "
+    "  AND (member = $2 OR updated_at < clock_timestamp() - $3::bigint * interval '1 second') "
+    "  RETURNING applied, repeats, failed, dead) "
+    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
+    "SELECT $1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM gone "
+    "HAVING count(*) > 0 ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
+    "  failed = s.failed + excluded.failed, dead = s.dead + excluded.dead, "
+    "  updated_at = excluded.updated_at";
 
 // Null where the tables were made by hand, from what `migrate --print` shows.
 constexpr const char* kIsVersioned =
@@ -46,7 +52,18 @@ std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Stateme
     more.insert(more.end(), {{"outbox_retries", kFetchRetries, 2},
                              {"outbox_take_retry", kTakeRetry, 2},
                              {"outbox_bury_again", kBuryAgain, 5},
-                             {"outbox_report", kReport, 7}});
+                             {"outbox_report", kReport, 7},
+                             {"outbox_fold", kFold, 3}});
+    return more;
+}
+
+// docs/receiving.md names these. The floor is written when ids are pruned, and locked under
+// REPEATABLE READ and SERIALIZABLE.
+std::vector<LibpqSession::Right> with_ours(std::vector<LibpqSession::Right> more) {
+    more.insert(more.end(), {{"outbox_inbox", "SELECT, INSERT"},
+                             {"outbox_inbox_floor", "SELECT, INSERT, UPDATE"},
+                             {"outbox_inbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
+                             {"outbox_inbox_stats", "SELECT, INSERT, UPDATE, DELETE"}});
     return more;
 }
 
@@ -75,8 +92,9 @@ bool is_true(const PGresult* rows, int row, int column) {
 
 LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
                                  std::vector<LibpqSession::Statement> more,
-                                 const std::string& rights)
-    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)), kRights + rights),
+                                 std::vector<LibpqSession::Right> rights)
+    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)),
+               with_ours(std::move(rights))),
       consumer_(std::move(consumer)),
       member_(member_name()) {}
 
@@ -84,6 +102,7 @@ Status LibpqInboxStore::connect() {
     if (session_.sound()) return {};
     disconnect();
     if (Status status = session_.connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
     const PgResult there(PQexec(connection(), kIsVersioned));
     versioned_ = succeeded(there.get()) && cell(there.get(), 0, 0) == "t";
     Status status = check_version();
@@ -93,6 +112,7 @@ Status LibpqInboxStore::connect() {
 
 Status LibpqInboxStore::check_version() {
     if (!versioned_ || !session_.connected()) return {};
+    const LibpqSession::Use use(session_);
     const PgResult version(PQexec(connection(), kVersion));
     if (!succeeded(version.get())) {
         return pg_error(connection(), version.get(), "reading outbox_migrations");
@@ -143,8 +163,21 @@ Status LibpqInboxStore::report(const Figures& figures) {
     params.number(static_cast<std::int64_t>(figures.failed));
     params.number(static_cast<std::int64_t>(figures.dead));
     params.number(figures.lag);
+    const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");
+    if (!succeeded(result.get())) {
+        return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+    }
+    return fold("");
+}
+
+Status LibpqInboxStore::fold(std::string_view member) {
+    if (!session_.sound()) return {};
+    Params params;
+    params.text(consumer_).text(member).number(kMemberGoneS);
+    const LibpqSession::Use use(session_);
+    const PgResult result = params.execute_prepared(connection(), "outbox_fold");
     if (succeeded(result.get())) return {};
     return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
 }

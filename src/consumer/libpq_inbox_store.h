@@ -29,11 +29,13 @@ class LibpqInboxStore : public virtual InboxStore {
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
     Status report(const Figures& figures) override;
+    Status retire() override { return fold(member_); }
 
   protected:
-    /// `more`: the statements of the one; `rights`: of its own tables, "AND has_..." or empty.
+    /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
     LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
-                    std::vector<LibpqSession::Statement> more, const std::string& rights);
+                    std::vector<LibpqSession::Statement> more,
+                    std::vector<LibpqSession::Right> rights);
 
     /// Begins a transaction with one statement.
     Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);
@@ -42,6 +44,8 @@ class LibpqInboxStore : public virtual InboxStore {
     const std::string consumer_;
 
   private:
+    Status fold(std::string_view member);
+
     const std::string member_;
     bool versioned_ = false;  // outbox_migrations is there and may be read
 };

@@ -25,25 +25,31 @@ constexpr const char* kEnterCarefully =
     "  timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
 
 constexpr const char* kMove =
-    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, updated_at = clock_timestamp() "
+    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, cluster_id = $6, last_id = $7, "
+    "  updated_at = clock_timestamp() "
     "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer AND next_offset = $4::bigint";
 
 constexpr const char* kFirst =
-    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
-    "SELECT $1, $2, $3::integer, $5::bigint WHERE $4::bigint IS NULL ON CONFLICT DO NOTHING";
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT $1, $2, $3::integer, $5::bigint, $6, $7 WHERE $4::bigint IS NULL ON CONFLICT DO "
+    "NOTHING";
 
 constexpr const char* kNext =
-    "SELECT next_offset FROM outbox_inbox_offsets "
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
     "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer";
 
 constexpr const char* kBury =
     "WITH seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
-    "  VALUES ($1, $2, coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', "
-    "                           '-infinity')) ON CONFLICT (consumer, message_id) DO NOTHING) "
+    "  SELECT $1, $2, coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', "
+    "                          '-infinity') WHERE $11::integer = 1 "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
     "INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "VALUES ($1, $2, $4, $5, $6::json, $7::bytea, $8::integer, $9, $10) "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "SELECT $1, $2, $4, $5, $6::json, $7::bytea, $8::integer, $9, $10 "
+    "WHERE $11::integer = 0 OR EXISTS (SELECT FROM seen) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
@@ -85,7 +91,9 @@ class Beginning {
             .text(step.topic)
             .number(step.partition)
             .number_or_null(step.expected)
-            .number(step.next);
+            .number(step.next)
+            .text(step.cluster_id)
+            .text(step.last_id);
     }
     Params& add(const char* statement) {
         steps_.push_back({statement, &params_.emplace_back()});
@@ -107,26 +115,36 @@ class Beginning {
     std::unordered_map<std::string_view, std::size_t> first_of_;
 };
 
-bool moved(const PgResult& result) {
+std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) {
+    std::vector<LibpqSession::Right> rights;
+    if (options.mode != KafkaConsumerOptions::Mode::kInbox) {
+        rights.push_back({"outbox_inbox_offsets", "SELECT, INSERT, UPDATE"});
+    }
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
+
+bool changed_one(const PgResult& result) {
     return std::string_view(PQcmdTuples(result.get())) == "1";
 }
 
 }  // namespace
 
-LibpqLog::LibpqLog(std::string url, std::string consumer, int connect_timeout_s)
-    : LibpqInboxStore(std::move(url), connect_timeout_s, std::move(consumer),
+LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
+    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
                       {{"outbox_enter", kEnter, 3},
                        {"outbox_enter_carefully", kEnterCarefully, 3},
-                       {"outbox_move", kMove, 5},
-                       {"outbox_first", kFirst, 5},
+                       {"outbox_move", kMove, 7},
+                       {"outbox_first", kFirst, 7},
                        {"outbox_next", kNext, 3},
-                       {"outbox_bury", kBury, 10}},
-                      {}) {}
+                       {"outbox_bury", kBury, 11}},
+                      rights_of(options)) {}
 
 // The log is told after the commit, and tells no more then: a commit must be there to stay.
 Status LibpqLog::connect() {
     if (session_.sound()) return {};
     if (Status status = LibpqInboxStore::connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
     const PgResult set(PQexec(connection(),
                               "SELECT set_config('synchronous_commit', 'on', false) "
                               "WHERE current_setting('synchronous_commit') = 'off'"));
@@ -145,7 +163,7 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
     auto results = session_.begin_with(beginning.steps(), kEntering);
     if (!results.ok()) return results.status();
     if (step != nullptr) {
-        if (!moved(results->back())) {
+        if (!changed_one(results->back())) {
             const Status ended = session_.end_transaction();
             return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
         }
@@ -156,7 +174,8 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
     return taken;
 }
 
-Status LibpqLog::bury(const spi::EventView& message, const Burial& burial, const OffsetStep* step) {
+Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                             const OffsetStep* step) {
     constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
     if (Status status = connect(); !status.ok()) return status;
     // What was refused may be so because the database does not take its id or key.
@@ -177,23 +196,29 @@ Status LibpqLog::bury(const spi::EventView& message, const Burial& burial, const
         params.untyped(message.headers);
     }
     params.bytes(message.payload).number(burial.attempts);
-    params.text(burial.error_code).text(burial.error);
+    params.text(burial.error_code).text(burial.error).number(by_id ? 1 : 0);
     if (step != nullptr) beginning.move(*step);
     const auto results = session_.begin_with(beginning.steps(), kDoing);
     if (!results.ok()) return results.status();
-    if (step == nullptr || moved(results->back())) return session_.commit();
+    if (step == nullptr || changed_one(results->back())) {
+        const Taken taken = changed_one(results->front()) ? Taken::kNew : Taken::kRepeat;
+        if (Status status = session_.commit(); !status.ok()) return status;
+        return taken;
+    }
     const Status ended = session_.end_transaction();
     return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
 }
 
-Result<std::optional<std::int64_t>> LibpqLog::next_offset(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int partition) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(topic).number(partition);
     const auto row = session_.execute("outbox_next", params, "reading outbox_inbox_offsets");
     if (!row.ok()) return row.status();
-    if (PQntuples(row->get()) == 0) return std::optional<std::int64_t>();
-    return std::optional<std::int64_t>(big_endian(cell(row->get(), 0, 0)));
+    if (PQntuples(row->get()) == 0) return std::optional<LogPlace>();
+    LogPlace place{big_endian(cell(row->get(), 0, 0)), std::string(cell(row->get(), 0, 1)), {}};
+    if (const auto last = cell(row->get(), 0, 2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
 }
 
 }  // namespace outbox::consumer

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <outbox/consumer/kafka.h>
+
 #include "consumer/libpq_inbox_store.h"
 #include "consumer/log_store.h"
 
@@ -10,14 +12,14 @@ namespace outbox::consumer {
 /// The inbox in PostgreSQL of a consumer of a log.
 class LibpqLog final : public LogStore, public LibpqInboxStore {
   public:
-    LibpqLog(std::string url, std::string consumer, int connect_timeout_s);
+    LibpqLog(std::string url, const KafkaConsumerOptions& options);
 
     Status connect() override;
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
-    Status bury(const spi::EventView& message, const Burial& burial,
-                const OffsetStep* step) override;
-    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                       const OffsetStep* step) override;
+    Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
 };
 
 }  // namespace outbox::consumer

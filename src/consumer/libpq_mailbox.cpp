@@ -70,19 +70,23 @@ constexpr const char* kBury =
     "seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
     "                          '-infinity') FROM gone "
-    "  ON CONFLICT (consumer, message_id) DO NOTHING) "
-    "INSERT INTO outbox_inbox_dead_letters "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1), "
+    "buried AS (INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
-    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
-    "  retry_requested_at = NULL";
-
-constexpr const char* kRights =
-    "AND has_table_privilege('outbox_mailbox', 'SELECT') "
-    "AND has_table_privilege('outbox_mailbox', 'DELETE')";
+    "  SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
+    "  WHERE EXISTS (SELECT FROM seen) "
+    "  ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "    error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "    retry_requested_at = NULL RETURNING 1) "
+    "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM buried)";
 
 constexpr const char* kTaking = "taking a message";
+
+std::vector<LibpqSession::Right> rights_of(const MailboxOptions& options) {
+    std::vector<LibpqSession::Right> rights{{"outbox_mailbox", "SELECT, DELETE"}};
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
 
 // Of the two counts that a statement for one message gives.
 Taken taken_of(const PGresult* counts) {
@@ -102,7 +106,7 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
                        {"outbox_take_carefully", kTakeCarefully, 4},
                        {"outbox_take_all", kTakeAll, 4},
                        {"outbox_bury", kBury, 7}},
-                      kRights),
+                      rights_of(options)),
       mailbox_(options.mailbox) {}
 
 void LibpqMailbox::disconnect() {
@@ -205,13 +209,15 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     return taken;
 }
 
-Status LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
+Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
     Params params;
     params.text(mailbox_).number(message.position).text(consumer_);
     params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    return session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters")
-        .status();
+    const Result<PgResult> counts = session_.execute(
+        "outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
+    if (!counts.ok()) return counts.status();
+    return taken_of(counts->get());
 }
 
 }  // namespace outbox::consumer

@@ -23,7 +23,7 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Turn commit_and_begin(const spi::EventView& next) override;
-    Status bury(const spi::EventView& message, const Burial& burial) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial) override;
 
   private:
     /// How one message is taken.

@@ -45,26 +45,50 @@ void check_postgres_url(const std::string& url) {
 }
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
-                           std::vector<Statement> statements, std::string rights)
-    : url_(std::move(url)),
+                           std::vector<Statement> statements, std::vector<Right> rights)
+    : watch_(url, connect_timeout_s),
+      url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
       prepared_(std::move(statements)),
       rights_(std::move(rights)) {}
 
+// A transaction that stays open is a handler's: its statements are waited for as well.
+LibpqSession::Use::~Use() {
+    const PGconn* const connection = session_.connection_.get();
+    if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
+        session_.watch_.busy();
+    } else {
+        session_.watch_.idle();
+    }
+}
+
 Status LibpqSession::connect() {
     if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
     disconnect();
+    const Use use(*this);
     Status status = open();
-    if (status.ok()) status = set_up();
+    if (status.ok()) {
+        watch_.session(PQsocket(connection_.get()));
+        status = set_up();
+    }
     if (!status.ok()) disconnect();
     return status;
 }
 
 Status LibpqSession::open() {
     const std::string timeout = std::to_string(connect_timeout_s_);
-    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
-                           "client_encoding", nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer", url_.c_str(), "UTF8", nullptr};
+    // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
+    const char* names[] = {"connect_timeout",
+                           "fallback_application_name",
+                           "keepalives_idle",
+                           "keepalives_interval",
+                           "keepalives_count",
+                           "tcp_user_timeout",
+                           "dbname",
+                           "client_encoding",
+                           nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
+                            "10000",         url_.c_str(),      "UTF8", nullptr};
     connection_.reset(PQconnectStartParams(names, values, 1));
     if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
     PGconn* connection = connection_.get();
@@ -101,16 +125,34 @@ Status LibpqSession::set_up() {
             return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
         }
     }
-    const PgResult rights(PQexec(connection_.get(), rights_.c_str()));
-    if (!succeeded(rights.get())) {
-        return pg_error(connection_.get(), rights.get(), "looking for rights");
-    }
-    if (PQntuples(rights.get()) == 0) {
-        return pg_error("42501", "the user may not read and write the consumer's tables",
-                        "preparing the consumer");
-    }
+    if (Status status = check_rights(); !status.ok()) return status;
     watch_results();
     return {};
+}
+
+// All that is missing at once, as the statements that mend it.
+Status LibpqSession::check_rights() {
+    if (rights_.empty()) return {};
+    std::string wanted;
+    for (const Right& right : rights_) {
+        wanted += std::string(wanted.empty() ? "" : ", ") + "('" + right.table + "', '" +
+                  right.privileges + "')";
+    }
+    const std::string sql =
+        "SELECT string_agg(format('GRANT %s ON %s TO %I', privileges, name, current_user), '; ') "
+        "FROM (VALUES " +
+        wanted +
+        ") w (name, privileges) WHERE EXISTS (SELECT FROM unnest(string_to_array(privileges, "
+        "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
+    const PgResult missing(PQexec(connection_.get(), sql.c_str()));
+    if (!succeeded(missing.get())) {
+        return pg_error(connection_.get(), missing.get(), "looking for rights");
+    }
+    if (PQntuples(missing.get()) == 0) return {};
+    return {
+        ErrorCode::kNoRights, Advice::kStop,
+        "the user lacks rights that the consumer needs; " + std::string(cell(missing.get(), 0, 0)),
+        "42501"};
 }
 
 // A handler's own statements are not seen here, but their errors decide what a failure means.
@@ -143,6 +185,7 @@ Status LibpqSession::run(const char* sql, const char* doing) {
 
 Result<PgResult> LibpqSession::execute(const char* statement, const Params& params,
                                        const char* doing) {
+    const Use use(*this);
     PgResult result = params.execute_prepared(connection_.get(), statement);
     if (succeeded(result.get())) return result;
     return lost(pg_error(connection_.get(), result.get(), doing));
@@ -151,12 +194,15 @@ Result<PgResult> LibpqSession::execute(const char* statement, const Params& para
 // An error that is the database's may outlive the session (tables made again, statements dropped by
 // a handler's DISCARD): the next `connect` starts afresh.
 ErrorInfo LibpqSession::lost(ErrorInfo error) {
+    // No outage: it does not pass by itself.
+    if (error.code == ErrorCode::kNoRights) error.advice = Advice::kStop;
     if (error.advice == Advice::kRetryDestination) disconnect();
     return error;
 }
 
 Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> steps,
                                                        const char* doing) {
+    const Use use(*this);
     error_state_.clear();
     std::vector<Step> all{{"BEGIN", nullptr, false}};
     all.insert(all.end(), steps.begin(), steps.end());
@@ -178,22 +224,33 @@ Result<std::vector<PgResult>> LibpqSession::begun(StepResults results, std::size
 LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> steps,
                                                        const char* doing) {
     if (Status status = may_commit(); !status.ok()) return {std::move(status), {}};
+    const Use use(*this);
     error_state_.clear();
     std::vector<Step> all{{"COMMIT", nullptr, false}, {"BEGIN", nullptr, false}};
     const std::size_t skip = all.size();
     all.insert(all.end(), steps.begin(), steps.end());
     StepResults results = run_together(connection_.get(), all, doing);
     if (results.done.empty()) {
-        return {lost(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
+        return {refused_commit(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
     }
     return {Status(), begun(std::move(results), skip)};
 }
 
 Status LibpqSession::commit() {
     if (Status status = may_commit(); !status.ok()) return status;
+    const Use use(*this);
     const PgResult result(PQexec(connection_.get(), "COMMIT"));
     if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), "committing"));
+    return refused_commit(pg_error(connection_.get(), result.get(), "committing"));
+}
+
+// What a deferred trigger may not do is the message's fault.
+ErrorInfo LibpqSession::refused_commit(ErrorInfo error) {
+    if (error.code == ErrorCode::kNoRights) {
+        error.advice = Advice::kRetryEvent;
+        return error;
+    }
+    return lost(std::move(error));
 }
 
 Status LibpqSession::may_commit() {
@@ -236,6 +293,7 @@ Status LibpqSession::roll_back(ErrorInfo& cause) {
 
 Status LibpqSession::end_transaction() {
     if (!connection_) return {};
+    const Use use(*this);
     switch (PQtransactionStatus(connection_.get())) {
         case PQTRANS_IDLE:
             return {};

@@ -8,6 +8,7 @@
 #include <outbox/result.h>
 
 #include "consumer/libpq_transaction.h"
+#include "consumer/libpq_watch.h"
 
 namespace outbox::consumer {
 
@@ -24,9 +25,15 @@ class LibpqSession {
         int parameters;
     };
 
-    /// `statements` are prepared; `rights` is a query without rows when rights are missing.
+    /// What the user must be allowed to do with a table: "SELECT, INSERT".
+    struct Right {
+        const char* table;
+        const char* privileges;
+    };
+
+    /// `statements` are prepared, `rights` are looked for when connecting.
     LibpqSession(std::string url, int connect_timeout_s, std::vector<Statement> statements,
-                 std::string rights);
+                 std::vector<Right> rights);
 
     [[nodiscard]] PGconn* connection() const { return connection_.get(); }
     [[nodiscard]] bool connected() const { return connection_ != nullptr; }
@@ -37,7 +44,22 @@ class LibpqSession {
     }
 
     Status connect();
-    void disconnect() { connection_.reset(); }
+    void disconnect() {
+        watch_.session(-1);
+        connection_.reset();
+    }
+
+    /// To be held while the server is waited for: a server that does not answer is noticed.
+    class Use {
+      public:
+        explicit Use(LibpqSession& session) : session_(session) { session_.watch_.busy(); }
+        ~Use();
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+
+      private:
+        LibpqSession& session_;
+    };
 
     /// BEGIN and these prepared statements in one round trip; gives their results. After an error
     /// no transaction is open.
@@ -64,17 +86,20 @@ class LibpqSession {
   private:
     Status open();
     Status set_up();
+    Status check_rights();
     Status may_commit();
     Result<std::vector<PgResult>> begun(StepResults results, std::size_t skip);
     Status run(const char* sql, const char* doing);
     ErrorInfo lost(ErrorInfo error);
+    ErrorInfo refused_commit(ErrorInfo error);
     void watch_results();
     static int on_result(int event, void* info, void* session);
 
+    LibpqWatch watch_;
     std::string url_;
     int connect_timeout_s_;
     std::vector<Statement> prepared_;
-    std::string rights_;
+    std::vector<Right> rights_;
     PgConnection connection_;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;

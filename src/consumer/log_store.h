@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,27 +17,39 @@ struct OffsetStep {
     int partition = 0;
     std::optional<std::int64_t> expected;
     std::int64_t next = 0;
+    std::string_view cluster_id;  ///< Whose log it is,
+    std::string_view last_id;     ///< and the record before `next`; empty: it has no id.
+};
+
+/// Where a consumer of a log goes on, as its database has it.
+struct LogPlace {
+    std::int64_t next = 0;
+    std::string cluster_id;              ///< Empty: not known.
+    std::optional<std::string> last_id;  ///< None: not known.
+
+    bool operator==(const LogPlace&) const = default;
 };
 
 /// What `LogStore::begin` gives where the step's offset was not the expected one.
 ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
+[[nodiscard]] bool is_offset_lost(const ErrorInfo& error);
 
 /// The inbox of a consumer whose messages come from a log outside the database.
 class LogStore : public virtual InboxStore {
   public:
     /// Begins a transaction and enters the messages; `by_id` false: all are new. With a step, moves
-    /// the offset; kConflict/stop when another member has moved it. After an error no transaction
-    /// is open.
+    /// the offset; `is_offset_lost` where it was not the expected one: another member has moved it,
+    /// or the database was set back. After an error no transaction is open.
     virtual Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                              const OffsetStep* step) = 0;
 
-    /// Copies the message to the dead letters and enters it, in a transaction of its own.
-    virtual Status bury(const spi::EventView& message, const Burial& burial,
-                        const OffsetStep* step) = 0;
+    /// Copies the message to the dead letters, in a transaction of its own: kNew. `by_id`: enters it
+    /// as well; where the inbox knew the id somebody has applied it, and nothing is copied: kRepeat.
+    virtual Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                               const OffsetStep* step) = 0;
 
-    /// The offset to go on from; none where nothing was applied yet.
-    virtual Result<std::optional<std::int64_t>> next_offset(std::string_view topic,
-                                                            int partition) = 0;
+    /// Where to go on; none where nothing was applied yet.
+    virtual Result<std::optional<LogPlace>> place(std::string_view topic, int partition) = 0;
 };
 
 }  // namespace outbox::consumer

@@ -23,7 +23,7 @@ MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
     : store_(std::move(store)),
       handler_(std::move(handler)),
       options_(std::move(options)),
-      janitor_(url, options_.connect_timeout_s, options_.inbox_retention_s) {
+      janitor_(url, options_.connect_timeout_s, options_.consumer, options_.inbox_retention_s) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
     idle_ms_ = options_.poll_busy_ms;
 }
@@ -51,8 +51,12 @@ void MailboxLoop::run() {
             stop_.wait_ms(kReconnect.delay_us(++outages_, random_()) / 1000);
         }
     }
+    janitor_.stop();
     next_report_us_ = 0;
-    if (active_ == true) report_figures();
+    if (active_ == true) {
+        report_figures();
+        static_cast<void>(store_->retire().ok());
+    }
     store_->disconnect();
     active_.reset();
 }
@@ -380,11 +384,17 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
     const std::string text = storable(error);
     // The failure may have cost the session. Burying needs no hold on the mailbox: it removes a row
     // that is there or does nothing.
+    Taken taken = Taken::kNew;
     Status buried = store_->connect();
     if (buried.ok()) {
         const Burial burial{attempts, error_code_name(error.code), text};
-        buried = event.position == 0 ? store_->bury_again(event.id, burial)
-                                     : store_->bury(event, burial);
+        if (event.position == 0) {
+            buried = store_->bury_again(event.id, burial);
+        } else {
+            const Result<Taken> result = store_->bury(event, burial);
+            buried = result.status();
+            if (result.ok()) taken = *result;
+        }
     }
     if (!buried.ok()) {
         const Outcome outcome = wait_longer(event, attempts);
@@ -395,8 +405,13 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
         say(What::kRetry, buried.error(), &message);
         return outcome;
     }
-    bump(tally_.dead);
     if (event.position != 0) failing_.erase(failing_name(event));
+    if (taken == Taken::kGone) return Outcome::kGone;
+    if (taken == Taken::kRepeat) {
+        say(tally_.count(taken), {}, &message);
+        return Outcome::kDone;
+    }
+    bump(tally_.dead);
     say(What::kDeadLetter, error, &message);
     return Outcome::kDone;
 }
@@ -413,16 +428,18 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     return Outcome::kWaits;
 }
 
-// Only when they have changed: a quiet consumer writes nothing.
+// When they have changed, and once in a while to say that the member is there.
 void MailboxLoop::report_figures() {
     const std::int64_t now = steady_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     if (const auto waiting = store_->waiting(kMaxCounted); waiting.ok()) lag_ = *waiting;
     const Figures seen = tally_.figures(lag_);
-    if (seen == reported_) return;
+    if (seen == reported_ && now < next_sign_of_life_us_) return;
     // Figures are worth no error: the next ones replace them.
-    if (store_->report(seen).ok()) reported_ = seen;
+    if (!store_->report(seen).ok()) return;
+    reported_ = seen;
+    next_sign_of_life_us_ = now + kMemberGoneS / 5 * 1'000'000;
 }
 
 void MailboxLoop::wait_after(const Pass& pass) {

@@ -118,6 +118,7 @@ class MailboxLoop {
     std::unordered_map<std::string, Failing> failing_;
     std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;
+    std::int64_t next_sign_of_life_us_ = 0;
     Figures reported_;
     std::atomic<std::int64_t> lag_{0};
     std::int64_t idle_ms_ = 0;

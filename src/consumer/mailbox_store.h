@@ -61,8 +61,9 @@ class MailboxStore : public virtual InboxStore {
     /// As `commit`; and as `begin` of the next message, where the database does both in one go.
     virtual Turn commit_and_begin(const spi::EventView& /*next*/) { return {commit(), {}}; }
 
-    /// Moves the message to the dead letters and its id to the inbox, in a transaction of its own.
-    virtual Status bury(const spi::EventView& message, const Burial& burial) = 0;
+    /// Moves the message to the dead letters and its id to the inbox, in a transaction of its own:
+    /// kNew. kRepeat: the inbox knew the id, so somebody has applied it; it is only removed.
+    virtual Result<Taken> bury(const spi::EventView& message, const Burial& burial) = 0;
 };
 
 }  // namespace outbox::consumer

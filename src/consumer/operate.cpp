@@ -1,8 +1,11 @@
 #include "consumer/operate.h"
 
+#include <charconv>
 #include <optional>
+#include <string_view>
 #include <utility>
 
+#include "consumer/inbox_store.h"
 #include "consumer/message_time.h"
 #include "consumer/operator_sql.h"
 
@@ -11,21 +14,38 @@ namespace {
 
 constexpr std::int64_t kMicroseconds = 1'000'000;
 
+std::string bytes_of(std::string_view hex) {
+    std::string bytes;
+    bytes.reserve(hex.size() / 2);
+    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+        unsigned char byte = 0;
+        std::from_chars(hex.data() + i, hex.data() + i + 2, byte, 16);
+        bytes += static_cast<char>(byte);
+    }
+    return bytes;
+}
+
 /// Dead letters of one consumer.
 class InboxDeadLetters final : public DeadLetters {
   public:
     InboxDeadLetters(Sql& sql, std::string consumer) : sql_(sql), consumer_(std::move(consumer)) {}
 
-    Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t /*after_dead_id*/,
+    Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
+        if (Status status = check(filter); !status.ok()) return status;
+        if (after_dead_id != 0) {
+            return ErrorInfo{ErrorCode::kUnsupported,
+                             Advice::kStop,
+                             {},
+                             "dead letters of a consumer have no number to go on from"};
+        }
         const Where where = where_of(filter);
         const auto rows = sql_.run(
-            "SELECT message_id, topic, key, headers, headers ->> 'type', attempts, error_code, "
-            "error, " +
-                sql_.microseconds("died_at") + ", " + sql_.microseconds("retry_requested_at") +
-                ", payload IS NULL, " + (with_payload ? sql_.payload_text() : "NULL") +
-                " FROM outbox_inbox_dead_letters" + where.sql() +
-                " ORDER BY died_at, message_id LIMIT " + std::to_string(limit),
+            "SELECT message_id, topic, key, headers, " + sql_.event_type() +
+                ", attempts, error_code, error, " + sql_.microseconds("died_at") + ", " +
+                sql_.microseconds("retry_requested_at") + ", payload IS NULL, " +
+                (with_payload ? sql_.payload_hex() : "NULL") + " FROM outbox_inbox_dead_letters" +
+                where.sql() + " ORDER BY died_at, message_id LIMIT " + std::to_string(limit),
             where.parameters());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> out;
@@ -43,11 +63,12 @@ class InboxDeadLetters final : public DeadLetters {
             dead.died_at_us = number(row[8]);
             dead.retry_requested_at_us = number(row[9]);
             dead.payload_is_null = row[10] == "t" || row[10] == "1";
-            dead.payload = row[11].value_or("");
+            dead.payload = bytes_of(row[11].value_or(""));
         }
         return out;
     }
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
+        if (Status status = check(filter); !status.ok()) return status;
         const Where where = where_of(filter);
         const auto rows = sql_.run("SELECT count(*) FROM outbox_inbox_dead_letters" + where.sql(),
                                    where.parameters());
@@ -63,16 +84,24 @@ class InboxDeadLetters final : public DeadLetters {
     }
 
   private:
+    // What is not restricted by a filter would be everything.
+    static Status check(const DeadFilter& filter) {
+        if (filter.route.empty()) return {};
+        return {ErrorCode::kConfigInvalid, Advice::kStop,
+                "dead letters of a consumer belong to no route; leave the route out, and name ids, "
+                "a key, an event type or an error code"};
+    }
     [[nodiscard]] Where where_of(const DeadFilter& filter) const {
         Where where;
         where.in("consumer", {consumer_});
         where.in("message_id", filter.ids);
         where.equals("key", filter.key);
         where.equals("error_code", filter.error_code);
-        where.equals("headers ->> 'type'", filter.event_type);
+        where.equals(sql_.event_type(), filter.event_type);
         return where;
     }
     Result<std::int64_t> change(const std::string& what, const DeadFilter& filter) {
+        if (Status status = check(filter); !status.ok()) return status;
         const Where where = where_of(filter);
         std::int64_t changed = 0;
         const auto rows = sql_.run(what + where.sql(), where.parameters(), &changed);
@@ -102,7 +131,10 @@ class InboxOperations final : public ConsumerOperations {
                 "  UNION SELECT consumer FROM outbox_inbox_floor "
                 "  UNION SELECT consumer FROM outbox_inbox_dead_letters) n "
                 "LEFT JOIN (SELECT consumer, sum(applied) AS applied, sum(repeats) AS repeats, "
-                "  sum(failed) AS failed, sum(lag) AS lag, max(updated_at) AS updated_at "
+                "  sum(failed) AS failed, sum(CASE WHEN " +
+                sql_->microseconds("updated_at") + " > " + sql_->microseconds(sql_->now()) + " - " +
+                std::to_string(kMemberGoneS * kMicroseconds) +
+                " THEN lag END) AS lag, max(updated_at) AS updated_at "
                 "  FROM outbox_inbox_stats GROUP BY consumer) s ON s.consumer = n.consumer "
                 "LEFT JOIN (SELECT consumer, count(*) AS dead FROM outbox_inbox_dead_letters "
                 "  GROUP BY consumer) d ON d.consumer = n.consumer "
@@ -140,6 +172,10 @@ class InboxOperations final : public ConsumerOperations {
 
     Result<PrunedInbox> prune(std::int64_t retention_s) override {
         return sql_->prune(retention_s);
+    }
+
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        return sql_->prunable(retention_s);
     }
 
     std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) override {

@@ -27,6 +27,7 @@ class PostgresSql final : public Sql {
                      std::int64_t* changed) override {
         std::vector<const char*> values;
         for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+        const LibpqSession::Use use(session_);
         const PgResult result(PQexecParams(session_.connection(), sql.c_str(),
                                            static_cast<int>(values.size()), nullptr, values.data(),
                                            nullptr, nullptr, 0));
@@ -68,14 +69,47 @@ class PostgresSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(to_regclass('" + table + "'))";
     }
-    [[nodiscard]] std::string payload_text() const override { return "encode(payload, 'escape')"; }
+    [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
+    // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no
+    // part of it. An escape stands behind an even number of backslashes.
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        const std::string unreadable = R"(\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))";
+        return "(CASE WHEN " + column + "::text !~ '" + unreadable + "' THEN " + column +
+               " ELSE regexp_replace(" + column + "::text, '" + R"((?<!\\)((?:\\\\)*))" +
+               unreadable + R"(', '\1?', 'g')::json END ->> ')" + name + "')";
+    }
 
-    Result<PrunedInbox> prune(std::int64_t retention_s) override {
+    Result<PrunedInbox> prune(std::int64_t retention_s, const std::string& consumer) override {
+        if (!consumer.empty()) {
+            const auto own =
+                run("SELECT inbox_prune($1::bigint * interval '1 second', $2::integer, $3), "
+                    "CASE WHEN has_table_privilege('outbox_idempotency', 'SELECT') "
+                    "AND has_table_privilege('outbox_idempotency', 'UPDATE') "
+                    "AND has_table_privilege('outbox_idempotency', 'DELETE') "
+                    "THEN idempotency_prune($2::integer) ELSE 0 END",
+                    {std::to_string(retention_s), std::to_string(kPruneRows), consumer}, nullptr);
+            if (!own.ok()) return own.status();
+            return PrunedInbox{number((*own)[0][0]), number((*own)[0][1]), 0};
+        }
         const auto rows =
             run("SELECT inbox_prune($1::bigint * interval '1 second', $2::integer), "
                 "idempotency_prune($2::integer), "
                 "saga_prune($1::bigint * interval '1 second', $2::integer)",
                 {std::to_string(retention_s), std::to_string(kPruneRows)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > '-infinity' AND "
+                "message_time < least(clock_timestamp(), (SELECT min(received_at) FROM "
+                "outbox_mailbox)) - $1::bigint * interval '1 second'), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= statement_timestamp()"
+                "), (SELECT count(*) FROM outbox_saga WHERE finished_at < statement_timestamp() - "
+                "$1::bigint * interval '1 second') + (SELECT count(*) FROM outbox_saga_steps WHERE "
+                "updated_at < statement_timestamp() - $1::bigint * interval '1 second')",
+                {std::to_string(retention_s)}, nullptr);
         if (!rows.ok()) return rows.status();
         return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
@@ -91,7 +125,7 @@ class PostgresSql final : public Sql {
         return cells;
     }
     PostgresSql(const std::string& url, int connect_timeout_s)
-        : session_(url, connect_timeout_s, {}, "SELECT 1") {}
+        : session_(url, connect_timeout_s, {}, {}) {}
     LibpqSession session_;
 };
 
@@ -129,10 +163,14 @@ class SqliteSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
     }
-    [[nodiscard]] std::string payload_text() const override { return "CAST(payload AS text)"; }
+    [[nodiscard]] std::string payload_hex() const override { return "hex(payload)"; }
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";
+    }
 
     // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
-    Result<PrunedInbox> prune(std::int64_t retention_s) override {
+    Result<PrunedInbox> prune(std::int64_t retention_s, const std::string& consumer) override {
         if (retention_s < kLeastRetentionS) {
             return ErrorInfo{ErrorCode::kConfigInvalid,
                              Advice::kStop,
@@ -147,35 +185,38 @@ class SqliteSql final : public Sql {
         status = run("INSERT INTO outbox_inbox_floor (consumer, floor) "
                      "SELECT consumer, min($1 + 0, coalesce((SELECT min(received_at) "
                      "  FROM outbox_mailbox), $1 + 0)) - $2 * 1000000 "
-                     "FROM (SELECT DISTINCT consumer FROM outbox_inbox) WHERE true "
+                     "FROM (SELECT DISTINCT consumer FROM outbox_inbox) "
+                     "WHERE $3 IN ('', consumer) "
                      "ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor "
                      "WHERE floor < excluded.floor",
-                     {now, std::to_string(retention_s)}, nullptr)
+                     {now, std::to_string(retention_s), consumer}, nullptr)
                      .status();
         if (status.ok()) {
             status = run("DELETE FROM outbox_inbox WHERE (consumer, message_id) IN ("
                          "SELECT i.consumer, i.message_id FROM outbox_inbox i "
                          "JOIN outbox_inbox_floor f USING (consumer) "
                          "WHERE i.message_time < f.floor AND i.message_time > -9223372036854775807 "
-                         "LIMIT $1)",
-                         {rows}, &pruned.messages)
+                         "AND $1 IN ('', i.consumer) LIMIT $2)",
+                         {consumer, rows}, &pruned.messages)
                          .status();
         }
         if (status.ok()) {
             status = run("DELETE FROM outbox_idempotency WHERE rowid IN (SELECT rowid FROM "
-                         "outbox_idempotency WHERE expires_at <= $1 + 0 LIMIT $2)",
+                         "outbox_idempotency WHERE expires_at <= $1 + 0 "
+                         "AND ((attempt = 1 AND (status IS NOT NULL OR lease_until IS NULL)) "
+                         "  OR expires_at <= $1 - 604800000000) LIMIT $2)",
                          {now, rows}, &pruned.keys)
                          .status();
         }
         const std::string before = std::to_string(wall_clock_us() - retention_s * kMicroseconds);
         std::int64_t steps = 0;
-        if (status.ok()) {
+        if (status.ok() && consumer.empty()) {
             status = run("DELETE FROM outbox_saga WHERE rowid IN (SELECT rowid FROM outbox_saga "
                          "WHERE finished_at < $1 + 0 ORDER BY finished_at LIMIT $2)",
                          {before, rows}, &pruned.sagas)
                          .status();
         }
-        if (status.ok()) {
+        if (status.ok() && consumer.empty()) {
             status = run("DELETE FROM outbox_saga_steps WHERE rowid IN (SELECT rowid FROM "
                          "outbox_saga_steps WHERE updated_at < $1 + 0 LIMIT $2)",
                          {before, rows}, &steps)
@@ -186,6 +227,19 @@ class SqliteSql final : public Sql {
         if (!status.ok()) return status;
         if (!ended.ok()) return ended;
         return pruned;
+    }
+
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > "
+                "-9223372036854775807 AND message_time < min($1 + 0, coalesce((SELECT "
+                "min(received_at) FROM outbox_mailbox), $1 + 0)) - $2 * 1000000), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
+                "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
+                "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
+                {std::to_string(wall_clock_us()), std::to_string(retention_s)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
 
     Status read(const std::string& query,

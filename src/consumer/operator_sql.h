@@ -31,9 +31,20 @@ class Sql {
     [[nodiscard]] virtual std::string now() const = 0;
     /// A query that counts the tables of this name.
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
-    [[nodiscard]] virtual std::string payload_text() const = 0;
-    /// Removes some thousands of old ids, expired keys and finished sagas.
-    virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    /// The column `payload` in hexadecimal digits.
+    [[nodiscard]] virtual std::string payload_hex() const = 0;
+    /// One header out of a column of them, also where another header is of the kind that the
+    /// database's own JSON functions fail at.
+    [[nodiscard]] virtual std::string header(const std::string& column,
+                                             const std::string& name) const = 0;
+    /// The event type that the column `headers` names.
+    [[nodiscard]] std::string event_type() const { return header("headers", "type"); }
+    /// Removes some thousands of old ids, expired keys and finished sagas. With a consumer: of the
+    /// ids only its own, no sagas, and keys only where the user may.
+    virtual Result<PrunedInbox> prune(std::int64_t retention_s,
+                                      const std::string& consumer = {}) = 0;
+    /// Counts all that `prune` would remove.
+    virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     /// Hands over the rows of a query that changes nothing, one by one.
     virtual Status read(const std::string& query,
                         const std::function<Status(ConsumerOperations::Cells)>& take) = 0;

@@ -51,15 +51,17 @@ void check_floor(sqlite3* transaction, std::string_view consumer, std::string_vi
         .or_throw();
 }
 
+// The floor is asked only of what the inbox does not know: a repeat is a repeat whatever its age.
 bool enter(sqlite3* transaction, SqliteUse& insert, std::string_view consumer,
            const InboxEntry& message, std::int64_t now_us) {
     consumer::require_id(message.id);
     const auto time_us = consumer::microseconds(message.time);
+    insert.reset();
+    if (insert.text(consumer).text(message.id).number_or_null(time_us).changes() == 0) return false;
     if (consumer::may_be_quarantined(time_us, now_us)) {
         check_floor(transaction, consumer, message.id, *time_us, now_us);
     }
-    insert.reset();
-    return insert.text(consumer).text(message.id).number_or_null(time_us).changes() == 1;
+    return true;
 }
 
 }  // namespace

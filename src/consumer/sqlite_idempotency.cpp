@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,8 @@ consumer::SqliteUse use(sqlite3* database, const std::string& sql) {
 constexpr const char* kEnter =
     "INSERT INTO outbox_idempotency AS i (scope, key, fingerprint, lease_until, expires_at) "
     "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (scope, key) DO UPDATE SET "
-    "  attempt = CASE WHEN i.expires_at <= ?6 THEN 1 ELSE i.attempt + 1 END, "
+    "  attempt = CASE WHEN i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL) "
+    "    THEN 1 ELSE i.attempt + 1 END, "
     "  fingerprint = excluded.fingerprint, lease_until = excluded.lease_until, "
     "  status = NULL, headers = NULL, body = NULL, "
     "  created_at = excluded.created_at, expires_at = excluded.expires_at "
@@ -69,7 +71,8 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
                              .text(request.key)
                              .text(fingerprint)
                              .number_or_null(lease_until)
-                             .number(now + options.retention_s * kMicroseconds)
+                             .number(std::max(now + options.retention_s * kMicroseconds,
+                                              lease_until.value_or(now)))
                              .number(now)
                              .changes() == 1;
     consumer::SqliteUse row = use(transaction, kRead);

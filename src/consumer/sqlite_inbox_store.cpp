@@ -26,6 +26,21 @@ constexpr const char* kReport =
     "  applied = excluded.applied, repeats = excluded.repeats, failed = excluded.failed, "
     "  dead = excluded.dead, lag = excluded.lag, updated_at = excluded.updated_at";
 
+// Figures of members that are gone are kept together under no name: of `member`, and of those that
+// have long said nothing.
+constexpr const char* kFold =
+    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
+    "SELECT ?1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM outbox_inbox_stats "
+    "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3) GROUP BY consumer "
+    "ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
+    "  failed = s.failed + excluded.failed, dead = s.dead + excluded.dead, "
+    "  updated_at = excluded.updated_at";
+
+constexpr const char* kForget =
+    "DELETE FROM outbox_inbox_stats "
+    "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3)";
+
 constexpr const char* kEnter =
     "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
@@ -40,7 +55,7 @@ constexpr const char* kVersion =
 
 std::vector<const char*> with_ours(std::vector<const char*> more) {
     more.insert(more.end(),
-                {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kEnter, kFloor, kIsVersioned});
+                {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kFold, kForget, kEnter, kFloor, kIsVersioned});
     return more;
 }
 
@@ -113,18 +128,33 @@ Status SqliteInboxStore::report(const Figures& figures) {
     report.number(static_cast<std::int64_t>(figures.repeats));
     report.number(static_cast<std::int64_t>(figures.failed));
     report.number(static_cast<std::int64_t>(figures.dead)).number(figures.lag);
-    return report.finish("writing outbox_inbox_stats");
+    if (Status status = report.finish("writing outbox_inbox_stats"); !status.ok()) return status;
+    return fold("");
+}
+
+Status SqliteInboxStore::fold(std::string_view member) {
+    if (!session_.connected()) return {};
+    if (Status status = session_.begin(); !status.ok()) return status;
+    constexpr std::int64_t kMicroseconds = 1'000'000;
+    const std::int64_t before_us = wall_clock_us() - kMemberGoneS * kMicroseconds;
+    Status status;
+    for (const char* sql : {kFold, kForget}) {
+        if (!status.ok()) break;
+        status = Run(session_, sql).text(consumer_).text(member).number(before_us).finish(
+            "writing outbox_inbox_stats");
+    }
+    if (status.ok()) return session_.commit();
+    session_.end_transaction();
+    return status;
 }
 
 Status SqliteInboxStore::enter(const spi::EventView& message, Taken& taken) {
+    if (Status status = enter_buried(message); !status.ok()) return status;
+    taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
+    if (taken == Taken::kRepeat) return {};
     const auto time_us = message_time_us(message);
     const std::int64_t now_us = wall_clock_us();
-    if (may_be_quarantined(time_us, now_us)) {
-        if (Status status = check_floor(message, *time_us, now_us); !status.ok()) return status;
-    }
-    Status status = enter_buried(message);
-    if (status.ok()) taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
-    return status;
+    return may_be_quarantined(time_us, now_us) ? check_floor(message, *time_us, now_us) : Status();
 }
 
 Status SqliteInboxStore::enter_buried(const spi::EventView& message) {

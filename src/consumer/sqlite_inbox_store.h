@@ -22,6 +22,7 @@ class SqliteInboxStore : public virtual InboxStore {
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
     Status report(const Figures& figures) override;
+    Status retire() override { return fold(member_); }
 
   protected:
     using Run = SqliteSession::Run;
@@ -39,6 +40,7 @@ class SqliteInboxStore : public virtual InboxStore {
     const std::string consumer_;
 
   private:
+    Status fold(std::string_view member);
     Status check_floor(const spi::EventView& message, std::int64_t time_us, std::int64_t now_us);
 
     const std::string member_;

@@ -9,30 +9,32 @@ namespace outbox::consumer {
 namespace {
 
 constexpr const char* kMove =
-    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
     "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
 
 constexpr const char* kFirst =
-    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
-    "SELECT ?1, ?2, ?3, ?5 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT ?1, ?2, ?3, ?5, ?6, ?7 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
 
 constexpr const char* kNext =
-    "SELECT next_offset FROM outbox_inbox_offsets "
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
 
 constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
-    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
 }  // namespace
 
-SqliteLog::SqliteLog(std::string path, std::string consumer, int busy_timeout_s)
-    : SqliteInboxStore(std::move(path), busy_timeout_s, std::move(consumer),
+SqliteLog::SqliteLog(std::string path, const KafkaConsumerOptions& options)
+    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
                        {kMove, kFirst, kNext, kBury}) {}
 
 Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,
@@ -58,20 +60,27 @@ Status SqliteLog::move(const OffsetStep* step) {
                         .number(step->partition)
                         .number_or_null(step->expected)
                         .number(step->next)
+                        .text(step->cluster_id)
+                        .text(step->last_id)
                         .finish("moving an offset in outbox_inbox_offsets");
     if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
     return status;
 }
 
-Status SqliteLog::bury(const spi::EventView& message, const Burial& burial,
-                       const OffsetStep* step) {
+Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                              const OffsetStep* step) {
     if (Status status = connect(); !status.ok()) return status;
     if (Status status = session_.begin(); !status.ok()) return status;
     spi::EventView storable = message;
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     storable.id = id;
-    Status status = enter_buried(storable);
-    if (status.ok()) {
+    Taken taken = Taken::kNew;
+    Status status;
+    if (by_id) {
+        status = enter_buried(storable);
+        if (status.ok() && session_.changes() == 0) taken = Taken::kRepeat;
+    }
+    if (status.ok() && taken == Taken::kNew) {
         status = Run(session_, kBury)
                      .text(consumer_)
                      .text(storable.id)
@@ -85,18 +94,21 @@ Status SqliteLog::bury(const spi::EventView& message, const Burial& burial,
                      .finish("moving a message to outbox_inbox_dead_letters");
     }
     if (status.ok()) status = move(step);
-    if (status.ok()) return session_.commit();
+    if (status.ok()) status = session_.commit();
+    if (status.ok()) return taken;
     session_.end_transaction();
     return status;
 }
 
-Result<std::optional<std::int64_t>> SqliteLog::next_offset(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
     if (Status status = connect(); !status.ok()) return status;
     Run row(session_, kNext);
     const bool found = row.text(consumer_).text(topic).number(partition).next();
     if (row.failed()) return session_.error("reading outbox_inbox_offsets");
-    if (!found) return std::optional<std::int64_t>();
-    return std::optional<std::int64_t>(row.integer(0));
+    if (!found) return std::optional<LogPlace>();
+    LogPlace place{row.integer(0), std::string(row.bytes(1)), {}};
+    if (const auto last = row.bytes(2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
 }
 
 }  // namespace outbox::consumer

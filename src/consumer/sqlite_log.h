@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <outbox/consumer/kafka.h>
+
 #include "consumer/log_store.h"
 #include "consumer/sqlite_inbox_store.h"
 
@@ -10,13 +12,13 @@ namespace outbox::consumer {
 /// The inbox in an SQLite file of a consumer of a log.
 class SqliteLog final : public LogStore, public SqliteInboxStore {
   public:
-    SqliteLog(std::string path, std::string consumer, int busy_timeout_s);
+    SqliteLog(std::string path, const KafkaConsumerOptions& options);
 
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
-    Status bury(const spi::EventView& message, const Burial& burial,
-                const OffsetStep* step) override;
-    Result<std::optional<std::int64_t>> next_offset(std::string_view topic, int partition) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                       const OffsetStep* step) override;
+    Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
 
   private:
     Status move(const OffsetStep* step);

@@ -198,27 +198,40 @@ Status SqliteMailbox::remove(const spi::EventView& message, bool& was_there) {
     return status;
 }
 
-Status SqliteMailbox::bury(const spi::EventView& message, const Burial& burial) {
+Result<Taken> SqliteMailbox::bury(const spi::EventView& message, const Burial& burial) {
     if (Status status = session_.begin(); !status.ok()) return status;
-    Status status = bury_in_transaction(message, burial);
-    if (status.ok()) return session_.commit();
+    Taken taken = Taken::kGone;
+    Status status = bury_in_transaction(message, burial, taken);
+    if (status.ok()) status = session_.commit();
+    if (status.ok()) return taken;
     session_.end_transaction();
     return status;
 }
 
-Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const Burial& burial) {
-    Status status = Run(session_, kBury)
-                        .text(consumer_)
-                        .text(mailbox_)
-                        .number(message.position)
-                        .number(burial.attempts)
-                        .text(burial.error_code)
-                        .text(burial.error)
-                        .finish("moving a message to outbox_inbox_dead_letters");
-    if (!status.ok() || session_.changes() == 0) return status;
+Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const Burial& burial,
+                                          Taken& taken) {
+    Status status = enter_buried(message);
+    if (!status.ok()) return status;
+    const bool entered = session_.changes() == 1;
+    if (entered) {
+        status = Run(session_, kBury)
+                     .text(consumer_)
+                     .text(mailbox_)
+                     .number(message.position)
+                     .number(burial.attempts)
+                     .text(burial.error_code)
+                     .text(burial.error)
+                     .finish("moving a message to outbox_inbox_dead_letters");
+        if (!status.ok()) return status;
+        if (session_.changes() == 0) {  // the row is gone: nothing is remembered
+            session_.end_transaction();
+            return session_.begin();
+        }
+    }
     bool was_there = false;
     status = remove(message, was_there);
-    return status.ok() ? enter_buried(message) : status;
+    if (was_there) taken = entered ? Taken::kNew : Taken::kRepeat;
+    return status;
 }
 
 }  // namespace outbox::consumer

@@ -26,13 +26,13 @@ class SqliteMailbox final : public MailboxStore, public SqliteInboxStore {
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
-    Status bury(const spi::EventView& message, const Burial& burial) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial) override;
 
   private:
     void release();
     Status take(const spi::EventView& message, Taken& taken);
     Status remove(const spi::EventView& message, bool& was_there);
-    Status bury_in_transaction(const spi::EventView& message, const Burial& burial);
+    Status bury_in_transaction(const spi::EventView& message, const Burial& burial, Taken& taken);
 
     std::string mailbox_;
     int lease_fd_ = -1;

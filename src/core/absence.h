@@ -41,7 +41,7 @@ class Absence {
     /// will be.
     std::vector<Position> looked(std::span<const Position> found) {
         std::vector<PositionRange> closed;
-        mark_.read_done(found, true, closed);
+        mark_.read_done(found, ReadMark::kEverything, closed);
         std::vector<Position> gone;
         for (const PositionRange& range : closed) {
             for (Position p = range.first; p <= range.last; ++p) gone.push_back(p);

@@ -80,7 +80,9 @@ class Circuit {
     }
 
   private:
-    static constexpr std::size_t kMaxCulprits = 16;
+    // A probe is an event that is none of them: were fewer remembered than fail, the circuit would
+    // stay open for good.
+    static constexpr std::size_t kMaxCulprits = 1'000;
     static constexpr std::ptrdiff_t kEvidence = 2;
 
     // Outcomes of records sent before the circuit opened prove nothing about now.

@@ -30,6 +30,10 @@ std::string_view error_code_name(ErrorCode code) {
             return "OB_SERVER_CHANGED";
         case ErrorCode::kWrongServer:
             return "OB_WRONG_SERVER";
+        case ErrorCode::kDestinationChanged:
+            return "OB_DESTINATION_CHANGED";
+        case ErrorCode::kRouteGone:
+            return "OB_ROUTE_GONE";
         case ErrorCode::kTableReset:
             return "OB_TABLE_RESET";
         case ErrorCode::kNoTransaction:

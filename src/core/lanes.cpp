@@ -144,6 +144,12 @@ void Lanes::hold_key(LaneKey key) {
     const LaneId id = find_or_add(key);
     Waiting& waiting = waiting_of(lanes_[id]);
     ++waiting.holds;
+    uncount(waiting);
+    if (lanes_[id].head != kNoSlot) break_and_park(lanes_[id]);
+    settle(id);
+}
+
+void Lanes::uncount(Waiting& waiting) {
     waiting.uncounted = true;
     for (Parked& event : waiting.events) {
         if (!event.sent()) continue;
@@ -151,8 +157,26 @@ void Lanes::hold_key(LaneKey key) {
         --exposed_;
         --reserved_;
     }
-    if (lanes_[id].head != kNoSlot) break_and_park(lanes_[id]);
-    settle(id);
+}
+
+void Lanes::hold_back(SlotId id) {
+    const LaneId lane_id = slots_[id].lane;
+    Lane& lane = lanes_[lane_id];
+    outcome(id);
+    Waiting& waiting = waiting_of(lane);
+    waiting.retries[slots_[id].work.position] = {slots_[id].work.attempts, 0};
+    if (!waiting.held_back) ++waiting.holds;
+    waiting.held_back = true;
+    uncount(waiting);
+    break_and_park(lane);
+    settle(lane_id);
+}
+
+void Lanes::go_on(LaneKey key) {
+    const LaneId id = table_.find(key);
+    if (id == kNoLane || !lanes_[id].waiting || !lanes_[id].waiting->held_back) return;
+    lanes_[id].waiting->held_back = false;
+    resume(key);
 }
 
 void Lanes::resume(LaneKey key) {

@@ -86,6 +86,9 @@ class Lanes {
     /// Whether the event just taken may go to `channel` now: a key has events under way in one
     /// channel at a time. False: it went back, and its key goes on when nothing is under way.
     [[nodiscard]] bool enter(SlotId slot, std::uint64_t channel);
+    [[nodiscard]] bool is_in_flight(SlotId slot) const {
+        return slot < slots_.size() && slots_[slot].in_flight;
+    }
     [[nodiscard]] const Work& work(SlotId slot) const { return slots_[slot].work; }
     [[nodiscard]] LaneKey key(SlotId slot) const { return lane_of(slot).key; }
 
@@ -101,6 +104,17 @@ class Lanes {
     /// Holds a key whatever it has under way (a dead letter that blocks its key). As this may last
     /// for days, what waits of the key is not counted as exposed.
     void hold_key(LaneKey key);
+    /// Failed because a part of the destination is down: the key waits for `go_on`, then this event
+    /// goes again, alone. As this may last for days, what waits of the key is not counted as
+    /// exposed.
+    void hold_back(SlotId slot);
+    /// Whether the key waits for `go_on`.
+    [[nodiscard]] bool is_held_back(SlotId slot) const {
+        const Lane& lane = lane_of(slot);
+        return lane.waiting && lane.waiting->held_back;
+    }
+    /// Ends a `hold_back`.
+    void go_on(LaneKey key);
     /// Ends one `hold` or `hold_key`; the key goes on when all are ended. No effect when the key
     /// is not held.
     void resume(LaneKey key);
@@ -162,7 +176,8 @@ class Lanes {
         std::map<Position, Retry> retries;  // those of `events` that failed
         std::int64_t due_us = 0;
         std::uint32_t holds = 0;      // waits for as many `resume`, not for a time
-        bool uncounted = false;       // held by `hold_key`: sent events count no longer
+        bool held_back = false;       // one of `holds` is that of `hold_back`
+        bool uncounted = false;       // held for long: sent events count no longer
         std::size_t outstanding = 0;  // positions that were handed out and are not back
     };
     struct Lane {
@@ -184,6 +199,7 @@ class Lanes {
     [[nodiscard]] const Lane& lane_of(SlotId slot) const { return lanes_[slots_[slot].lane]; }
     LaneId find_or_add(LaneKey key);
     Waiting& waiting_of(Lane& lane);
+    void uncount(Waiting& waiting);
     SlotId append_slot(LaneId id, const Work& work);
     void release_slot(SlotId slot);
     void unlink(SlotId slot);

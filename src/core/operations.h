@@ -36,6 +36,34 @@ struct RouteInfo {
     std::string path;  ///< Where events come from, "polling" or "stream"; empty as `circuit`.
     std::string path_reason;  ///< Why not from the stream; empty where there is nothing to say.
     std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
+    bool retired = false;  ///< No route of the table any more: only its dead letters are left.
+};
+
+/// A number that is counted up to a limit.
+struct BoundedCount {
+    static constexpr std::int64_t kLimit = 20'000;
+    std::int64_t count = 0;
+    bool more = false;  ///< There are more than `count`.
+};
+
+/// A route of the table, as its ledger is kept.
+struct LedgerRoute {
+    std::string name;
+    std::string source;       ///< The table; behind a "/" the tenants, where it has only some.
+    std::string destination;  ///< What it calls itself; empty: the one that is met next is taken.
+    std::int64_t since_us = 0;
+    BoundedCount unfinished;
+    std::int64_t dead = 0;
+    std::string circuit;  ///< Empty: not reported yet.
+    std::string last_error;
+};
+
+/// What retiring a route did, or would have done.
+struct RetiredRoute {
+    bool known = false;
+    bool done = false;        ///< False: it has unfinished events, and that was not allowed.
+    BoundedCount unfinished;  ///< Before.
+    std::int64_t dead = 0;    ///< Its dead letters, which stay.
 };
 
 /// Which dead letters; what is empty does not restrict.
@@ -72,6 +100,7 @@ struct DeadInfo {
     std::int64_t occurred_at_us = 0;
     std::int64_t died_at_us = 0;
     std::int64_t retry_requested_at_us = 0;  ///< 0: not requested.
+    bool route_known = true;  ///< False: the table has no such route, so that nobody retries it.
 };
 
 /// The dead letters of one outbox table, or of one consumer. Used by one thread; calls block on the
@@ -98,9 +127,40 @@ class DeadLetters {
 class Operations : public DeadLetters {
   public:
     virtual Result<LeaseInfo> lease() = 0;
-    /// Every route that the side tables mention, by name.
+    /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
+
+    /// The table's routes, by name and source. `count_unfinished` reads the table.
+    virtual Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) = 0;
+
+    // Each of the following is done in one transaction, and for all sources of the table. Those
+    // that name a route give 0, or `known` false, where there is none of that name. All but
+    // `accept` are refused (`kConflict`) while a relay of the table has the lease.
+
+    /// The destination that is met next is taken for the one that was known. How many routes.
+    virtual Result<std::int64_t> accept_destination(const std::string& route) = 0;
+    /// `kConflict` also where the new name is in use.
+    virtual Result<std::int64_t> rename_route(const std::string& from, const std::string& to) = 0;
+    virtual Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) = 0;
+    /// The table holds the events that the ledgers speak of. How many routes had a ledger that may
+    /// have spoken of others.
+    virtual Result<std::int64_t> keep_ledgers() = 0;
+    /// Everything that the table holds is unfinished. How many routes had a ledger.
+    virtual Result<std::int64_t> forget_ledgers() = 0;
+
+    /// Names of the routes that these dead letters have, of those alone that the table does not
+    /// have where `unknown_only`.
+    virtual Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
+                                                            bool unknown_only) = 0;
+    /// As `retry_dead`, by another route. `kConflict`: an event has two dead letters, which would
+    /// become one.
+    virtual Result<std::int64_t> reroute_dead(const DeadFilter& filter,
+                                              const std::string& route) = 0;
 };
+
+/// The errors of `Operations`: a relay has the lease; dead letters of one event would become one.
+[[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
+[[nodiscard]] ErrorInfo two_letters(const std::string& one, const std::string& other);
 
 /// What the database knows of one consumer.
 struct ConsumerInfo {
@@ -143,6 +203,8 @@ class ConsumerOperations {
     /// Raises the floors and removes ids from before them, expired keys and old sagas, some
     /// thousands of each at a time; call until it removes nothing.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
+    /// How many `prune` would remove in all. Changes nothing.
+    virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
 
     /// Ids of the dead letters of all consumers here; none where there is no such table.
@@ -164,6 +226,22 @@ class NoOperations final : public Operations {
     Result<std::int64_t> count_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::int64_t> retry_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::int64_t> discard_dead(const DeadFilter&) override { return std::int64_t{0}; }
+    Result<std::vector<LedgerRoute>> ledger_routes(bool) override {
+        return std::vector<LedgerRoute>{};
+    }
+    Result<std::int64_t> accept_destination(const std::string&) override { return std::int64_t{0}; }
+    Result<std::int64_t> rename_route(const std::string&, const std::string&) override {
+        return std::int64_t{0};
+    }
+    Result<RetiredRoute> retire_route(const std::string&, bool) override { return RetiredRoute{}; }
+    Result<std::int64_t> keep_ledgers() override { return std::int64_t{0}; }
+    Result<std::int64_t> forget_ledgers() override { return std::int64_t{0}; }
+    Result<std::vector<std::string>> routes_of_dead(const DeadFilter&, bool) override {
+        return std::vector<std::string>{};
+    }
+    Result<std::int64_t> reroute_dead(const DeadFilter&, const std::string&) override {
+        return std::int64_t{0};
+    }
 };
 
 }  // namespace outbox

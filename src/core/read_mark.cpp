@@ -1,7 +1,7 @@
 #include "core/read_mark.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 namespace outbox::core {
 
@@ -27,14 +27,55 @@ void ReadMark::keep_piece(const Hole& hole, Position first, Position last, Posit
     next_.push_back({{first, last}, hole.generation});
 }
 
-void ReadMark::read_done(std::span<const Position> seen, bool complete,
+Position ReadMark::append_unread(std::size_t most, std::vector<PositionRange>& out) const {
+    if (mark_ < finished_top_) {
+        const std::size_t end = out.size() + most;
+        finished_.append_missing({mark_ + 1, finished_top_}, most, out);
+        if (out.size() == end) return out.back().last;
+    }
+    out.push_back({std::max(mark_, finished_top_) + 1, kEverything});
+    return kEverything;
+}
+
+void ReadMark::append_holes(bool all, std::vector<PositionRange>& out) {
+    all = all || holes_.size() <= kLookAtAll;
+    left_out_ = false;
+    for (auto& [id, generation] : generations_) {
+        generation.left_out = !all && generation.captured && !generation.writers.empty() &&
+                              generation.unchanged >= kQuietAfter;
+        left_out_ = left_out_ || generation.left_out;
+    }
+    for (const Hole& hole : holes_) {
+        if (!left_out_ || !is_left_out(hole)) out.push_back(hole.range);
+    }
+}
+
+bool ReadMark::is_left_out(const Hole& hole) const {
+    const auto it = generations_.find(hole.generation);
+    return it != generations_.end() && it->second.left_out;
+}
+
+// What is not finished of a stretch without rows.
+void ReadMark::open_holes(Position first, Position last, std::vector<Hole>& out) {
+    if (first > last) return;
+    if (first > finished_top_) {
+        out.push_back({{first, last}, open_generation_});
+        return;
+    }
+    ranges_.clear();
+    finished_.append_missing({first, last}, static_cast<std::size_t>(last - first) + 1, ranges_);
+    for (const PositionRange& range : ranges_) out.push_back({range, open_generation_});
+}
+
+void ReadMark::read_done(std::span<const Position> seen, Position covered,
                          std::vector<PositionRange>& closed) {
-    const Position covered = complete       ? std::numeric_limits<Position>::max()
-                             : seen.empty() ? 0
-                                            : seen.back();
     next_.clear();
     auto row = seen.begin();
     for (const Hole& hole : holes_) {
+        if (left_out_ && is_left_out(hole)) {
+            next_.push_back(hole);
+            continue;
+        }
         Position first = hole.range.first;
         while (row != seen.end() && *row < first) ++row;
         for (; row != seen.end() && *row <= hole.range.last; ++row) {
@@ -45,15 +86,21 @@ void ReadMark::read_done(std::span<const Position> seen, bool complete,
     }
     row = std::upper_bound(seen.begin(), seen.end(), mark_);
     for (; row != seen.end(); ++row) {
-        if (*row > mark_ + 1) next_.push_back({{mark_ + 1, *row - 1}, open_generation_});
+        open_holes(mark_ + 1, *row - 1, next_);
         mark_ = *row;
     }
+    if (covered != kEverything && covered > mark_) {
+        open_holes(mark_ + 1, covered, next_);
+        mark_ = covered;
+    }
     holes_.swap(next_);
+    left_out_ = false;
 }
 
 bool ReadMark::saw(Position position) {
+    if (position <= finished_top_ && finished_.contains(position)) return false;
     if (position > mark_) {
-        if (position > mark_ + 1) holes_.push_back({{mark_ + 1, position - 1}, open_generation_});
+        open_holes(mark_ + 1, position - 1, holes_);
         mark_ = position;
         return true;
     }
@@ -77,7 +124,8 @@ bool ReadMark::saw(Position position) {
     return true;
 }
 
-void ReadMark::writers_now(std::span<const Writer> writers) {
+bool ReadMark::writers_now(std::span<const Writer> writers) {
+    bool quiet = true;
     drop_unused_generations();
     const std::set<Writer> now(writers.begin(), writers.end());
     std::set<Writer> prepared;
@@ -89,6 +137,7 @@ void ReadMark::writers_now(std::span<const Writer> writers) {
     }
     for (auto& [id, generation] : generations_) {
         if (!generation.captured) continue;
+        const std::set<Writer> before = generation.writers;
         // A writer that vanished may be one of those that were prepared in the meantime.
         const std::size_t vanished = std::erase_if(generation.writers, [&](const Writer& writer) {
             return !writer.prepared && !now.contains(writer);
@@ -96,14 +145,19 @@ void ReadMark::writers_now(std::span<const Writer> writers) {
         std::erase_if(generation.writers,
                       [&](const Writer& writer) { return !now.contains(writer); });
         if (vanished > 0) generation.writers.insert(newly_prepared.begin(), newly_prepared.end());
+        const bool changed = generation.writers != before;
+        generation.unchanged = changed ? 0 : generation.unchanged + 1;
+        quiet = quiet && !(changed && generation.left_out);
     }
     if (!holes_.empty() && std::any_of(holes_.begin(), holes_.end(), [&](const Hole& hole) {
             return hole.generation == open_generation_;
         })) {
-        generations_[open_generation_++] = {true, now};
+        generations_[open_generation_++] = {true, now, 0, false};
+        if (generations_.size() > kMaxGenerations) merge_equal_generations();
         if (generations_.size() > kMaxGenerations) merge_newest_generations();
     }
     last_prepared_ = std::move(prepared);
+    return quiet;
 }
 
 void ReadMark::drop_unused_generations() {
@@ -112,18 +166,50 @@ void ReadMark::drop_unused_generations() {
     std::erase_if(generations_, [&](const auto& item) { return !used.contains(item.first); });
 }
 
+// Those that wait for the same writers, and have for a while, are one. What a read has left out of
+// one of them it has not left out of the whole; none of it can be closed by that read.
+void ReadMark::merge_equal_generations() {
+    std::map<std::set<Writer>, std::uint64_t> first;
+    std::map<std::uint64_t, std::uint64_t> into;
+    for (auto& [id, generation] : generations_) {
+        if (generation.writers.empty() || generation.unchanged < kQuietAfter) continue;
+        const auto [it, is_new] = first.try_emplace(generation.writers, id);
+        if (is_new) continue;
+        Generation& kept = generations_.at(it->second);
+        kept.left_out = kept.left_out && generation.left_out;
+        into[id] = it->second;
+    }
+    if (into.empty()) return;
+    for (Hole& hole : holes_) {
+        if (const auto it = into.find(hole.generation); it != into.end()) {
+            hole.generation = it->second;
+        }
+    }
+    for (const auto& [id, kept] : into) generations_.erase(id);
+}
+
 // Holes of two generations wait for the writers of both: late, but safe.
 void ReadMark::merge_newest_generations() {
     const auto newest = std::prev(generations_.end());
     const auto before = std::prev(newest);
     before->second.writers.insert(newest->second.writers.begin(), newest->second.writers.end());
+    before->second.unchanged = 0;
+    before->second.left_out = false;  // as above
     for (Hole& hole : holes_) {
         if (hole.generation == newest->first) hole.generation = before->first;
     }
     generations_.erase(newest);
 }
 
+void ReadMark::reset() {
+    ReadMark anew;
+    anew.finished_ = std::move(finished_);
+    anew.finished_top_ = finished_top_;
+    *this = std::move(anew);
+}
+
 void ReadMark::forget_writers() {
+    left_out_ = false;
     for (Hole& hole : holes_) hole.generation = open_generation_;
     generations_.clear();
     last_prepared_.clear();

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <outbox/spi/event_batch.h>
@@ -34,7 +36,11 @@ class ReadMark {
   public:
     /// At this many holes reading does not advance before some are closed or filled. One read
     /// may exceed it by its own rows.
-    static constexpr std::size_t kMaxHoles = 10'000;
+    static constexpr std::size_t kMaxHoles = 250'000;
+    /// With more, those are left out of a read that nobody can have filled since they were looked
+    /// at last.
+    static constexpr std::size_t kLookAtAll = 1'000;
+    static constexpr Position kEverything = std::numeric_limits<Position>::max();
     static constexpr std::size_t kMaxGenerations = 64;
 
     struct Hole {
@@ -46,15 +52,30 @@ class ReadMark {
     /// With all that lies below `mark` seen.
     explicit ReadMark(Position mark) : mark_(mark) {}
 
+    /// Positions that need not be read: they are no holes either. Before anything else.
+    void set_finished(spi::PositionSet finished) {
+        finished_ = std::move(finished);
+        finished_top_ = finished_.highest();
+    }
+
     /// The highest position returned; a read asks for rows above it and in the holes.
     [[nodiscard]] Position mark() const { return mark_; }
+    /// What a read above the mark has to look at: appends at most `most` ranges, ascending, and
+    /// returns the position up to which they cover everything (`kEverything`: the last one has no
+    /// end).
+    Position append_unread(std::size_t most, std::vector<PositionRange>& out) const;
+    /// The holes that the next read has to look at; all of them if `all`, or while they are few.
+    void append_holes(bool all, std::vector<PositionRange>& out);
+    /// Holes were left out: the writers must be asked for after the read, and if `writers_now` says
+    /// no, what was read must be dropped.
+    [[nodiscard]] bool left_out() const { return left_out_; }
     [[nodiscard]] const std::vector<Hole>& holes() const { return holes_; }
     [[nodiscard]] bool may_advance() const { return holes_.size() < kMaxHoles; }
 
-    /// One read, in one snapshot that is newer than the last `writers_now`, returned `seen`
-    /// (ascending; all above the mark or in holes). `complete`: it covered everything; else only
-    /// what lies up to the last of `seen`. Appends the holes that are thereby closed.
-    void read_done(std::span<const Position> seen, bool complete,
+    /// One read, in one snapshot that is newer than the last `writers_now` before it, returned
+    /// `seen` (ascending; all above the mark or in holes). It covered what lies up to `covered`,
+    /// which is not below the last of `seen`. Appends the holes that are thereby closed.
+    void read_done(std::span<const Position> seen, Position covered,
                    std::vector<PositionRange>& closed);
 
     /// A row came by another way than a read, such as a stream of the log. True: it is new, and
@@ -66,8 +87,9 @@ class ReadMark {
     /// There are holes for whose closing the writers must be known.
     [[nodiscard]] bool wants_writers() const;
 
-    /// Every writer there is, asked for after the last `read_done`.
-    void writers_now(std::span<const Writer> writers);
+    /// Every writer there is, asked for after the last `read_done`. False: holes that the last
+    /// `append_holes` left out may have been filled since they were looked at.
+    bool writers_now(std::span<const Writer> writers);
 
     /// What writers are called may have begun anew (another connection, a restarted server): every
     /// hole waits for writers that are asked for from now on.
@@ -76,21 +98,34 @@ class ReadMark {
     /// A row was found where none could be: reads look there again. Below the mark only.
     void reopen(Position position);
 
-    void reset() { *this = ReadMark(); }
+    /// Forgets all but what is finished.
+    void reset();
 
   private:
+    // Looks at the writers without a change after which a generation is left out of reads.
+    static constexpr std::uint32_t kQuietAfter = 5;
+
     struct Generation {
         bool captured = false;
         std::set<Writer> writers;  // of those captured, the ones that live
+        std::uint32_t unchanged = 0;  // looks at the writers since one of these ended
+        bool left_out = false;        // of the read that is under way
     };
 
     [[nodiscard]] bool ended(std::uint64_t generation) const;
+    [[nodiscard]] bool is_left_out(const Hole& hole) const;
+    void open_holes(Position first, Position last, std::vector<Hole>& out);
     void keep_piece(const Hole& hole, Position first, Position last, Position covered,
                     std::vector<PositionRange>& closed);
     void drop_unused_generations();
+    void merge_equal_generations();
     void merge_newest_generations();
 
+    spi::PositionSet finished_;
+    Position finished_top_ = 0;
     Position mark_ = 0;
+    bool left_out_ = false;
+    std::vector<PositionRange> ranges_;  // scratch
     std::vector<Hole> holes_;  // ascending, disjoint
     std::vector<Hole> next_;   // scratch of `read_done`
     std::map<std::uint64_t, Generation> generations_;

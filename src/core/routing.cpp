@@ -7,7 +7,8 @@ namespace outbox::core {
 
 namespace {
 
-constexpr std::size_t kMaxCachedTopics = 1'000;
+constexpr std::size_t kMaxKeptBytes = std::size_t{256} << 10;  // of the topics that were made
+constexpr std::size_t kMaxKeptKeyBytes = 512;                  // longer fields are rare: made anew
 
 bool lists(const std::vector<std::string>& list, std::string_view value) {
     return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
@@ -96,6 +97,8 @@ Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<s
         }
         rule.cacheable_ = rule.cacheable_ &&
                           (part.field == Field::kAggregateType || part.field == Field::kEventType);
+        rule.by_aggregate_type_ |= part.field == Field::kAggregateType;
+        rule.by_event_type_ |= part.field == Field::kEventType;
         rule.parts_.push_back(std::move(part));
         rest.remove_prefix(close + 1);
     }
@@ -117,12 +120,21 @@ Status TopicRule::check(std::string_view topic) const {
                          "' is not in the route's list of allowed topics");
 }
 
+// What the topic is made of, into `scratch_`; false: too long to be kept.
+bool TopicRule::name_fields(const spi::EventView& event) {
+    const std::string_view aggregate = by_aggregate_type_ ? event.aggregate_type : "";
+    const std::string_view type = by_event_type_ ? event.event_type : "";
+    if (aggregate.size() + type.size() > kMaxKeptKeyBytes) return false;
+    scratch_.assign(aggregate);
+    scratch_ += '\0';
+    scratch_ += type;
+    return true;
+}
+
 Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::EventBatch& batch) {
     const bool own = !event.topic.empty();
-    if (!own && cacheable_) {
-        scratch_.assign(event.aggregate_type);
-        scratch_ += '\0';
-        scratch_ += event.event_type;
+    const bool keeps = !own && cacheable_ && name_fields(event);
+    if (keeps) {
         if (const auto it = made_.find(scratch_); it != made_.end()) {
             return std::string_view(it->second);
         }
@@ -165,7 +177,8 @@ Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::Even
     }
     if (made.empty()) made = fallback_;
     if (Status valid = check(made); !valid.ok()) return valid;
-    if (cacheable_ && made_.size() < kMaxCachedTopics) {
+    if (keeps && kept_bytes_ + scratch_.size() + made.size() <= kMaxKeptBytes) {
+        kept_bytes_ += scratch_.size() + made.size();
         return std::string_view(made_.emplace(scratch_, std::move(made)).first->second);
     }
     return batch.copy(made);

@@ -35,6 +35,7 @@ class TopicRule {
     /// The topic of an event; the view lives as long as `batch` or this object.
     /// Errors: kTopicInvalid/dead_letter with the cause.
     Result<std::string_view> topic(const spi::EventView& event, spi::EventBatch& batch);
+    [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_; }  ///< Of the last topics.
 
   private:
     enum class Field : std::uint8_t { kText, kAggregateType, kEventType, kTenant, kRoutingKey };
@@ -45,13 +46,17 @@ class TopicRule {
     };
 
     Status check(std::string_view topic) const;
+    [[nodiscard]] bool name_fields(const spi::EventView& event);
 
     std::vector<Part> parts_;
     std::vector<std::string> allowed_;
     std::string fallback_;
     bool cacheable_ = false;  // made of aggregate and event type only
+    bool by_aggregate_type_ = false;
+    bool by_event_type_ = false;
     std::string scratch_;
     std::unordered_map<std::string, std::string> made_;
+    std::size_t kept_bytes_ = 0;  // of `made_`
 };
 
 /// The longest topic name that any sink takes (Kafka's limit).

@@ -98,7 +98,7 @@ class Resolver {
                                     known_presets());
             }
             out_.preset = given_.preset;
-        } else if (is_native_table(names)) {
+        } else if (native_shape_ = is_native_table(names); native_shape_) {
             out_.native = !mapped;
         } else if (const auto shape = recognise_table_shape(names)) {
             out_.preset = shape->preset;
@@ -157,6 +157,14 @@ class Resolver {
                 break;
             }
         }
+        // What the configuration names is meant; a name alone is a guess.
+        if (const auto own = given_.columns.find("occurred_at"); own != given_.columns.end()) {
+            const ColumnFacts* column = find(own->second);
+            if (column != nullptr && column->is_time) out_.created_at = own->second;
+        }
+        if (out_.preset == "new-sent" && !out_.has("event_type") && out_.has("topic")) {
+            columns["event_type"] = out_.column("topic");
+        }
         for (const char* name : kCreatedAtNames) {
             const ColumnFacts* column = find(name);
             if (out_.created_at.empty() && column != nullptr && column->is_time) {
@@ -171,6 +179,20 @@ class Resolver {
         return {};
     }
 
+    // The two shapes whose rows exist to be sent and removed. One column more may be one that says
+    // what was sent, or the table a history: that is not guessed.
+    [[nodiscard]] bool is_for_sending_only() const {
+        constexpr std::size_t kColumnsOfDeleteWhenSent = 4;
+        if (out_.preset == "delete-when-sent") return columns_.size() == kColumnsOfDeleteWhenSent;
+        const auto& mapped = out_.mapping.columns;
+        return out_.preset == "debezium" &&
+               std::all_of(columns_.begin(), columns_.end(), [&](const ColumnFacts& column) {
+                   return std::any_of(mapped.begin(), mapped.end(), [&](const auto& field) {
+                       return field.second == column.name;
+                   });
+               });
+    }
+
     Status settle_states(AfterPublish after_publish) {
         TableMapping& mapping = out_.mapping;
         const bool markable = out_.has_state();
@@ -179,6 +201,8 @@ class Resolver {
                                 " has no column that could be marked; use after_publish = delete");
         }
         out_.mark = markable && after_publish != AfterPublish::kDelete;
+        out_.deletes_unasked = !out_.mark && !native_shape_ && given_.preset.empty() &&
+                               after_publish == AfterPublish::kDefault && !is_for_sending_only();
         if (mapping.failed_value == mapping.dead_value) mapping.failed_value.clear();
         if (!out_.has("status")) return {};
         const std::string column = "status column \"" + out_.column("status") + "\" of " + name_;
@@ -194,6 +218,7 @@ class Resolver {
     const TableMapping& given_;
     std::span<const ColumnFacts> columns_;
     const std::string& name_;
+    bool native_shape_ = false;  // also where columns are mapped, so that `native` is not set
     TableLayout out_;
 };
 
@@ -202,6 +227,20 @@ class Resolver {
 std::string TableLayout::column(const std::string& field) const {
     const auto it = mapping.columns.find(field);
     return it == mapping.columns.end() ? std::string() : it->second;
+}
+
+ErrorInfo TableLayout::deletion_refusal(const std::string& table) const {
+    const std::string emptied =
+        preset.empty() ? ""
+                       : ", or name the shape: preset = \"" + preset + "\" under [source.table]";
+    return config_error(
+        "no column of table " + table +
+        " is known to say that a row was published, so published rows would be deleted, and a "
+        "table of your own is emptied only where that is written down. Map such a column under "
+        "[source.table.columns] in outbox.toml (processed_at: a time, null while unsent; "
+        "processed: "
+        "a boolean; status), or write after_publish = \"delete\" under [source]" +
+        emptied);
 }
 
 bool TableLayout::has_state() const {

@@ -32,11 +32,16 @@ struct TableLayout {
     TableMapping mapping;    ///< With every field that the table has.
     std::string created_at;  ///< Column that tells a row's time; empty: none.
     bool mark = false;       ///< Published rows are marked, else deleted.
+    /// A table of the user's own would lose its rows, and neither its shape nor the configuration
+    /// says that it shall.
+    bool deletes_unasked = false;
 
     [[nodiscard]] std::string column(const std::string& field) const;  ///< Empty: not there.
     [[nodiscard]] bool has(const std::string& field) const { return !column(field).empty(); }
     /// A column says whether a row is finished.
     [[nodiscard]] bool has_state() const;
+    /// What to write where `deletes_unasked`; `table` as messages shall show it.
+    [[nodiscard]] ErrorInfo deletion_refusal(const std::string& table) const;
 };
 
 /// Resolves `[source.table]`, the presets and `after_publish` against the columns that table

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::array<TableShape, 6> kShapes{{
     {"pending-published", "status PENDING/PUBLISHED/FAILED with retry_count and published_at"},
-    {"new-sent", "status NEW/PUBLISHING/SENT/FAILED/DEAD with retry_after and error_message"},
+    {"new-sent", "status NEW/PUBLISHING/SENT/FAILED/DEAD with retry_after; event_type or topic"},
     {"processed-at", "processed_at is null until the event is sent"},
     {"delete-when-sent", "id, event_type, payload, created_at; rows are removed when sent"},
     {"camel-case", "quoted CamelCase columns with a boolean \"Processed\""},
@@ -48,8 +48,13 @@ std::optional<TableShape> recognise_table_shape(std::span<const std::string> nam
     if (columns.have_all("id", "aggregatetype", "aggregateid", "type", "payload")) {
         return kShapes[5];
     }
-    if (!columns.have_all("id", "event_type", "payload") || is_native_table(names)) return {};
-    if (columns.have_all("status", "retry_after")) return kShapes[1];
+    if (!columns.have_all("id", "payload") || is_native_table(names)) return {};
+    // Where no column says what happened, the topic does.
+    if (columns.have_all("status", "retry_after") &&
+        (columns.have("event_type") || columns.have("topic"))) {
+        return kShapes[1];
+    }
+    if (!columns.have("event_type")) return {};
     if (columns.have_all("status", "published_at")) return kShapes[0];
     if (columns.have("status")) return {};
     if (columns.have("processed_at")) return kShapes[2];

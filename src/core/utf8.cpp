@@ -1,5 +1,6 @@
 #include "core/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -7,6 +8,7 @@ namespace outbox {
 namespace {
 
 constexpr std::uint64_t kHighBits = 0x8080808080808080U;
+constexpr unsigned char kDelete = 0x7f;
 
 bool is_continuation(unsigned char byte) {
     return (byte & 0xc0U) == 0x80U;
@@ -29,6 +31,11 @@ std::size_t sequence_length(const unsigned char* at, std::size_t left) {
     return length;
 }
 
+// U+0080 to U+009F: terminals obey them as they do ESC and a letter.
+bool is_c1(const unsigned char* at, std::size_t length) {
+    return length == 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -47,6 +54,38 @@ bool is_utf8(std::string_view text) {
         left -= length;
     }
     return true;
+}
+
+std::string to_printable(std::string_view text, bool keep_lines) {
+    std::string out;
+    out.reserve(text.size());
+    const auto* at = reinterpret_cast<const unsigned char*>(text.data());
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t length = sequence_length(at + i, text.size() - i);
+        const bool c0 = length == 1 && (at[i] < ' ' || at[i] == kDelete);
+        const bool line = c0 && keep_lines && (at[i] == '\n' || at[i] == '\t');
+        const bool sound = length > 0 && (!c0 || line) && !is_c1(at + i, length);
+        out.append(sound ? text.substr(i, length) : std::string_view("?"));
+        i += std::max<std::size_t>(length, 1);
+    }
+    return out;
+}
+
+std::string printable_json(std::string_view json) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    std::string out;
+    out.reserve(json.size());
+    const auto* at = reinterpret_cast<const unsigned char*>(json.data());
+    for (std::size_t i = 0; i < json.size(); ++i) {
+        const bool c1 = is_c1(at + i, std::min<std::size_t>(json.size() - i, 2));
+        if (!c1 && at[i] != kDelete) {
+            out += json[i];
+            continue;
+        }
+        if (c1) ++i;
+        out.append("\\u00").append(1, kDigits[at[i] >> 4U]).append(1, kDigits[at[i] & 15U]);
+    }
+    return out;
 }
 
 std::string to_storable_text(std::string_view text, std::size_t max_bytes) {

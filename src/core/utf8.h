@@ -13,4 +13,12 @@ namespace outbox {
 /// and what is not UTF-8). Makes foreign error messages storable.
 [[nodiscard]] std::string to_storable_text(std::string_view text, std::size_t max_bytes);
 
+/// `text` with '?' for whatever a terminal might obey: control characters (U+0000 to U+001F, U+007F
+/// to U+009F) and bytes that are not UTF-8. `keep_lines` lets line breaks and tabs through.
+[[nodiscard]] std::string to_printable(std::string_view text, bool keep_lines = false);
+
+/// JSON text, well-formed UTF-8, with \u escapes for the control characters that JSON lets stand in
+/// its strings (U+007F to U+009F). The same value.
+[[nodiscard]] std::string printable_json(std::string_view json);
+
 }  // namespace outbox

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/routing.h"
 #include "core/utf8.h"
 
 namespace outbox::producer {
@@ -24,12 +25,8 @@ void check_text(std::string_view name, std::string_view text, std::size_t max_by
 }
 
 void check_topic(const std::string& topic) {
-    if (topic.size() > kMaxTopicBytes) {
-        invalid("the event's topic has " + std::to_string(topic.size()) + " bytes, the limit is " +
-                    std::to_string(kMaxTopicBytes),
-                ErrorCode::kTopicInvalid);
-    }
-    check_text("topic", topic, kMaxTopicBytes);
+    if (topic.empty()) return;
+    core::check_topic_name(topic).or_throw();
 }
 
 void check_payload(const Event& event, const EmitOptions& options) {

@@ -16,9 +16,10 @@ struct StateMeaning {
     std::string_view remedy;
 };
 
-constexpr std::array<StateMeaning, 18> kMeanings{{
+constexpr std::array<StateMeaning, 20> kMeanings{{
     {"OB001", ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, ""},
     {"OB002", ErrorCode::kInvalidEvent, Advice::kDeadLetter, ""},
+    {"OB003", ErrorCode::kTopicInvalid, Advice::kDeadLetter, ""},
     {"42P01", ErrorCode::kNoSuchTable, Advice::kStop,
      "Make the tables with `outbox migrate --db URL`, or put their schema on the search_path."},
     {"42883", ErrorCode::kNoSuchTable, Advice::kStop,
@@ -43,6 +44,8 @@ constexpr std::array<StateMeaning, 18> kMeanings{{
     {"53100", ErrorCode::kDiskFull, Advice::kRetryDestination, "Free space on the server's disk."},
     {"53", ErrorCode::kQueryFailed, Advice::kRetryDestination, "The server is short of resources."},
     {"08", ErrorCode::kConnectionLost, Advice::kRetryDestination, "Connect again."},
+    {"57014", ErrorCode::kQueryFailed, Advice::kRetryEvent,
+     "It was cancelled (statement_timeout?) and did nothing: run the whole transaction again."},
     {"57", ErrorCode::kConnectionLost, Advice::kRetryDestination, "Run the transaction again."},
 }};
 

@@ -96,18 +96,14 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
     return {};
 }
 
-void refuse_foreign_table(const std::string& where, std::string_view database,
-                          const std::string& table, const std::vector<std::string>& columns) {
+void refuse_foreign_table(const std::string& where, const std::string& table,
+                          const std::vector<std::string>& columns) {
     std::string message = where + " has a table " + table + " that outbox migrate did not make";
     const auto shape = recognise_table_shape(columns);
     const std::string preset = shape ? "\"" + std::string(shape->preset) + "\"" : std::string();
     if (shape) message += " (" + std::string(shape->description) + ": preset " + preset + ")";
     if (is_native_table(columns)) {
         message += ", or whose rows in outbox_migrations are lost: restore them.";
-    } else if (database == "sqlite") {
-        message +=
-            ". On SQLite the relay reads only its own tables: rename yours, migrate, and "
-            "copy the unsent rows. Presets are for PostgreSQL.";
     } else if (shape) {
         message += ". Relay from it as it is: `outbox relay --table " + table +
                    " --from ... --to ...` recognises it; in outbox.toml: [source.table] preset = " +
@@ -196,7 +192,7 @@ std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOpti
         if (options.side != MigrationSide::kConsumer) {
             const auto table = target.event_table();
             if (next && next->side == "producer" && next->version == 1 && !table.columns.empty()) {
-                refuse_foreign_table(target.where(), target.database(), table.name, table.columns);
+                refuse_foreign_table(target.where(), table.name, table.columns);
             }
             for (const auto type : {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText,
                                     PayloadType::kBytea}) {

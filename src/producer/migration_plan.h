@@ -37,8 +37,7 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
                                                 const std::string& where);
 
 /// The error for an `outbox_events` that `migrate` did not make.
-[[noreturn]] void refuse_foreign_table(const std::string& where, std::string_view database,
-                                       const std::string& table,
+[[noreturn]] void refuse_foreign_table(const std::string& where, const std::string& table,
                                        const std::vector<std::string>& columns);
 
 /// The error for a table, view or function of ours that belongs to somebody else. `what`: "table

@@ -9,16 +9,18 @@ namespace {
 constexpr std::string_view kCheckFailed = "CHECK constraint failed: ";
 
 ErrorInfo constraint_error(std::string message, std::string code, std::string_view constraint) {
-    const bool too_large = constraint.starts_with("OB_PAYLOAD_TOO_LARGE");
-    return {too_large ? ErrorCode::kPayloadTooLarge : ErrorCode::kInvalidEvent, Advice::kDeadLetter,
-            std::move(code), std::move(message)};
+    const ErrorCode ours = constraint.starts_with("OB_PAYLOAD_TOO_LARGE")
+                               ? ErrorCode::kPayloadTooLarge
+                           : constraint.starts_with("OB_TOPIC_INVALID") ? ErrorCode::kTopicInvalid
+                                                                        : ErrorCode::kInvalidEvent;
+    return {ours, Advice::kDeadLetter, std::move(code), std::move(message)};
 }
 
 }  // namespace
 
 ErrorInfo sqlite_error(sqlite3* database, const std::string& doing) {
     const int result = sqlite3_errcode(database);
-    const std::string code = sqlite3_errstr(sqlite3_extended_errcode(database));
+    const std::string code = "SQLITE_" + std::to_string(sqlite3_extended_errcode(database));
     const std::string_view text = sqlite3_errmsg(database);
     std::string message = doing + ": " + std::string(text);
     switch (result & 0xff) {

@@ -22,10 +22,8 @@ Result<std::optional<std::uint64_t>> LeaseKeeper::try_acquire() {
     if (Status status = connect(); !status.ok()) return status;
     const std::int64_t started_us = clock_.boot_us();
     auto epoch = store_->acquire(options_.owner, std::chrono::milliseconds(options_.lease_ttl_ms));
-    if (!epoch.ok()) {
-        store_.reset();
-        return epoch.status();
-    }
+    answered_ = epoch.ok();
+    if (!epoch.ok()) return epoch.status();
     if (*epoch) {
         epoch_ = **epoch;
         extend(started_us);
@@ -36,16 +34,17 @@ Result<std::optional<std::uint64_t>> LeaseKeeper::try_acquire() {
 Result<bool> LeaseKeeper::keep() {
     const std::int64_t started_us = clock_.boot_us();
     if (started_us < next_renewal_us_) return view_.valid(started_us);
+    answered_ = false;
     if (Status status = connect(); !status.ok()) {
         next_renewal_us_ = started_us + options_.lease_retry_ms * 1000;
         return status;
     }
     auto renewed = store_->renew(epoch_, std::chrono::milliseconds(options_.lease_ttl_ms));
     if (!renewed.ok()) {
-        store_.reset();
         next_renewal_us_ = started_us + options_.lease_retry_ms * 1000;
         return renewed.status();
     }
+    answered_ = true;
     if (*renewed) {
         extend(started_us);
     } else {

@@ -32,6 +32,8 @@ class LeaseKeeper {
     /// Frees the lease for the next relay, best effort.
     void release();
 
+    /// The database answered when it was asked last.
+    [[nodiscard]] bool answered() const { return answered_; }
     [[nodiscard]] std::int64_t next_renewal_us() const { return next_renewal_us_; }
 
   private:
@@ -45,6 +47,7 @@ class LeaseKeeper {
     std::unique_ptr<spi::LeaseStore> store_;
     std::uint64_t epoch_ = 0;
     std::int64_t next_renewal_us_ = 0;
+    bool answered_ = false;
 };
 
 }  // namespace outbox::relay

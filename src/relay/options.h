@@ -45,6 +45,7 @@ enum class OnDeadLetter : std::uint8_t { kContinue, kBlockKey };
 /// One route: what it takes, where it goes.
 struct RouteSpec {
     std::string name = "default";
+    std::vector<std::string> former_names;  ///< That earlier versions may have given it.
     core::Predicate predicate;
     core::TopicRule topics;
     OnDeadLetter on_dead_letter = OnDeadLetter::kContinue;

@@ -27,6 +27,7 @@ void Outcomes::append(Outcomes&& more) {
     move_to_end(dead_lanes, more.dead_lanes);
     move_to_end(redelivered, more.redelivered);
     move_to_end(failed_again, more.failed_again);
+    if (!more.destination.empty()) destination = std::move(more.destination);
 }
 
 void Outcomes::clear() {
@@ -36,6 +37,7 @@ void Outcomes::clear() {
     dead_lanes.clear();
     redelivered.clear();
     failed_again.clear();
+    destination.clear();
 }
 
 void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
@@ -82,9 +84,14 @@ void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
     Feedback& waiting = feedback_[route];
     move_to_end(waiting.recorded, feedback.recorded);
     move_to_end(waiting.dead_lanes, feedback.dead_lanes);
-    move_to_end(waiting.redeliver, feedback.redeliver);
-    if (feedback.dead_keys) waiting.dead_keys = std::move(feedback.dead_keys);
-    if (feedback.ledger_full) waiting.ledger_full = feedback.ledger_full;
+    move_to_end(waiting.settled, feedback.settled);
+    if (feedback.look > waiting.look) {
+        // What an older look found is found again.
+        waiting.look = feedback.look;
+        waiting.redeliver = std::move(feedback.redeliver);
+        waiting.dead_keys = std::move(feedback.dead_keys);
+    }
+    if (feedback.destination) waiting.destination = std::move(feedback.destination);
 }
 
 bool OutcomeQueue::take_feedback(std::size_t route, Feedback& out) {

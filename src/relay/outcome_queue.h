@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -25,35 +26,44 @@ struct Outcomes {
     std::vector<core::LaneKey> dead_lanes;  ///< The lane of each of `dead`.
     std::vector<std::int64_t> redelivered;
     std::vector<spi::Delivery> failed_again;
+    std::string destination;  ///< What the destination calls itself, met for the first time.
 
     [[nodiscard]] std::size_t count() const {
-        return finished.size() + failed.size() + redelivered.size() + failed_again.size();
+        return finished.size() + failed.size() + redelivered.size() + failed_again.size() +
+               (destination.empty() ? 0 : 1);
     }
     [[nodiscard]] bool empty() const { return count() == 0; }
     /// A key waits for the database: record without waiting for more.
     [[nodiscard]] bool urgent() const {
-        return !dead.empty() || !failed.empty() || !redelivered.empty() || !failed_again.empty();
+        return !dead.empty() || !failed.empty() || !redelivered.empty() ||
+               !failed_again.empty() || !destination.empty();
     }
     void append(Outcomes&& more);
     void clear();
 };
 
-/// What the recorder tells a route.
+/// What the recorder and the housekeeper tell a route.
 struct Feedback {
     std::vector<Position> recorded;          ///< `finished` positions that are now on disk.
     std::vector<core::LaneKey> dead_lanes;   ///< Their dead letters are on disk.
-    std::vector<spi::DeadLetter> redeliver;  ///< Dead letters that an operator wants sent again.
+    std::vector<std::int64_t> settled;       ///< Dead letters whose retry is on disk.
+
+    /// What a look at the dead letters found; it may have begun before the newest of the above was
+    /// written, which the look's number tells (`OutcomeQueue::begin_look`).
+    std::uint64_t look = 0;
+    std::vector<spi::DeadLetter> redeliver;  ///< Those that an operator wants sent again.
     std::optional<std::vector<std::string>> dead_keys;  ///< Keys that dead letters block now.
-    std::optional<bool> ledger_full;
+
+    std::optional<std::string> destination;  ///< What the database says of it; empty: any.
 
     [[nodiscard]] bool empty() const {
-        return recorded.empty() && dead_lanes.empty() && redeliver.empty() && !dead_keys &&
-               !ledger_full;
+        return recorded.empty() && dead_lanes.empty() && settled.empty() && redeliver.empty() &&
+               !dead_keys && !destination;
     }
 };
 
-/// Carries outcomes from the routes' threads to the recorder and its answers back; one lock per
-/// batch. Bounded by the routes' limit of unrecorded events.
+/// Carries outcomes from the routes' threads to the recorder, and answers back; one lock per batch.
+/// Bounded by the routes' limit of unrecorded events.
 class OutcomeQueue {
   public:
     explicit OutcomeQueue(std::size_t routes) : pending_(routes), feedback_(routes) {}
@@ -72,6 +82,11 @@ class OutcomeQueue {
     /// Moves the answers to `out`; false when there is none.
     bool take_feedback(std::size_t route, Feedback& out);
 
+    /// A look at the dead letters begins; its number.
+    std::uint64_t begin_look() { return looks_.fetch_add(1) + 1; }
+    /// The newest look that has begun.
+    [[nodiscard]] std::uint64_t newest_look() const { return looks_.load(); }
+
   private:
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -80,6 +95,7 @@ class OutcomeQueue {
     std::size_t count_ = 0;
     bool urgent_ = false;
     bool flush_ = false;
+    std::atomic<std::uint64_t> looks_{0};
 };
 
 }  // namespace outbox::relay

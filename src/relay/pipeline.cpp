@@ -18,6 +18,12 @@ constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kMaxRefill = 500;
 // So that a route can always probe with an event that has not failed yet.
 constexpr std::size_t kSpareForProbe = 1;
+// A token is the slot, and above these bits how often the slot was used.
+constexpr unsigned kSlotBits = 32;
+
+core::SlotId slot_of(std::uint64_t token) {
+    return static_cast<core::SlotId>(token & ((std::uint64_t{1} << kSlotBits) - 1));
+}
 
 }  // namespace
 
@@ -28,16 +34,18 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
       routes_(routes),
       route_(routes[index]),
       options_(options),
-      finished_before_(std::move(inheritance.finished)),
       random_(seed),
       lane_seed_(options.lane_seed),
       lanes_(
           {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
       circuit_(core::RetryPolicy{options.retry.base_ms,
                                  std::min(options.retry.max_ms, kCircuitMaxMs), 0}),
+      parts_(core::RetryPolicy{options.retry.base_ms, std::min(options.retry.max_ms, kCircuitMaxMs),
+                               0}),
       encoded_(options.max_unrecorded),
       by_topic_(deps.sink.capabilities().fail_stop_order &&
                 !deps.sink.capabilities().across_topics),
+      destination_(std::move(inheritance.destination)),
       read_wait_us_(options.poll_busy_ms * 1000) {
     for (spi::Delivery& delivery : inheritance.failing) {
         std::string id = delivery.event_id;
@@ -53,6 +61,7 @@ Status Pipeline::step() {
     take_feedback();
     circuit_.tick(now_us);
     if (!draining_.load(std::memory_order_relaxed) && deps_.lease.valid(now_us)) {
+        try_parts(now_us);
         refill(now_us);
         read(now_us);
         publish();
@@ -66,16 +75,35 @@ Status Pipeline::step() {
 
 void Pipeline::take_feedback() {
     if (!deps_.queue.take_feedback(index_, feedback_)) return;
-    if (feedback_.ledger_full) ledger_full_ = *feedback_.ledger_full;
     unrecorded_ -= feedback_.recorded.size();
     if (!feedback_.recorded.empty()) deps_.reader.forget(feedback_.recorded);
-    // Before `dead_lanes`: the keys may have been looked up before those were written.
-    if (feedback_.dead_keys) block_keys(*feedback_.dead_keys);
+    const std::uint64_t newest_look = deps_.queue.newest_look();
+    if (!feedback_.dead_lanes.empty()) dead_recorded_look_ = newest_look;
     for (const core::LaneKey key : feedback_.dead_lanes) {
         if (const auto it = dying_keys_.find(key); it != dying_keys_.end()) dying_keys_.erase(it);
+        held_bytes_ -= dying_bytes_.front();
+        dying_bytes_.pop_front();
         lanes_.resume(key);
     }
-    for (spi::DeadLetter& letter : feedback_.redeliver) admit_redelivery(std::move(letter));
+    for (const std::int64_t dead_id : feedback_.settled) {
+        redelivering_.erase(dead_id);
+        settled_redeliveries_[dead_id] = newest_look;
+    }
+    // A look that began before the newest was written may not know of it.
+    if (feedback_.dead_keys && feedback_.look > dead_recorded_look_) {
+        block_keys(*feedback_.dead_keys);
+    }
+    for (spi::DeadLetter& letter : feedback_.redeliver) {
+        const auto settled = settled_redeliveries_.find(letter.dead_id);
+        if (settled != settled_redeliveries_.end() && feedback_.look <= settled->second) continue;
+        admit_redelivery(std::move(letter));
+    }
+    std::erase_if(settled_redeliveries_,
+                  [&](const auto& settled) { return settled.second < feedback_.look; });
+    if (feedback_.destination) {
+        destination_ = std::move(*feedback_.destination);
+        identified_ = false;
+    }
     release_waiting();
     feedback_ = Feedback{};
 }
@@ -95,48 +123,72 @@ void Pipeline::block_keys(std::span<const std::string> keys) {
     blocked_keys_ = std::move(now_blocked);
 }
 
-// Keys whose wait is over get their events back into memory.
+// Keys whose wait is over get their events back into memory, as many as it has room for.
 void Pipeline::refill(std::int64_t now_us) {
     if (due_.empty()) {
         if (lanes_.next_due_us() > now_us || !may_refill()) return;
         lanes_.take_due(now_us, kMaxRefill, due_);
         if (due_.empty()) return;
+        std::sort(due_.begin(), due_.end(),
+                  [](const auto& a, const auto& b) { return a.position < b.position; });
     } else if (now_us < next_read_us_) {
         return;
     }
-    std::sort(due_.begin(), due_.end(),
-              [](const auto& a, const auto& b) { return a.position < b.position; });
+    while (!due_.empty() && fatal_.ok()) {
+        const std::size_t room =
+            options_.max_held_bytes - std::min(options_.max_held_bytes, held_bytes_);
+        // With no room at all one at a time, so that a key can always go on.
+        if (room == 0 && held_bytes_ > 0) return;
+        const std::size_t count =
+            std::clamp<std::size_t>(room / bytes_per_event_, 1, due_.size());
+        if (!refill_some(now_us, count)) return;
+    }
+}
+
+// The first `count` of those that are due. False: the database did not answer.
+bool Pipeline::refill_some(std::int64_t now_us, std::size_t count) {
+    const auto end = due_.begin() + static_cast<std::ptrdiff_t>(count);
     positions_.clear();
-    for (const auto& due : due_) positions_.push_back(due.position);
+    for (auto due = due_.begin(); due != end; ++due) positions_.push_back(due->position);
     const std::uint32_t batch_id = open_batch();
     Held& held = *batches_[batch_id];
     if (const Status fetched = deps_.reader.fetch(positions_, held.batch); !fetched.ok()) {
         let_go(batch_id, 0);
         next_read_us_ = now_us + kReadRetryMinUs;
         deps_.stats.error(fetched.error());
-        return;
+        if (fetched.error().advice == Advice::kStop) fatal_ = fetched;
+        return false;
     }
     held.bytes = held.batch.bytes();
     held_bytes_ += held.bytes;
     held.live = 1;  // keeps the batch while it is walked
+    note_size(held.batch);
     auto event = held.batch.events().begin();
-    for (const core::Lanes::Due& due : due_) {
-        while (event != held.batch.events().end() && event->position < due.position) ++event;
-        if (event == held.batch.events().end() || event->position != due.position) {
+    for (auto due = due_.begin(); due != end; ++due) {
+        while (event != held.batch.events().end() && event->position < due->position) ++event;
+        if (event == held.batch.events().end() || event->position != due->position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
-            lanes_.gone(due);
-            no_longer_missing(due.position);
-            outcomes_.finished.push_back(due.position);
+            lanes_.gone(*due);
+            no_longer_told(due->position);
+            outcomes_.finished.push_back(due->position);
             ++unrecorded_;
             continue;
         }
         const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
         ++held.live;
-        lanes_.refill(due, batch_id, index);
+        lanes_.refill(*due, batch_id, index);
     }
-    due_.clear();
+    due_.erase(due_.begin(), end);
     release_waiting();
     let_go(batch_id, 1);
+    return true;
+}
+
+void Pipeline::note_size(const spi::EventBatch& batch) {
+    if (batch.empty()) return;
+    const std::size_t now = batch.bytes() / batch.size() + 1;
+    // Growth counts at once, shrinking bit by bit.
+    bytes_per_event_ = now > bytes_per_event_ ? now : (bytes_per_event_ * 7 + now) / 8;
 }
 
 std::size_t Pipeline::room() const {
@@ -149,7 +201,7 @@ bool Pipeline::may_refill() const {
 }
 
 bool Pipeline::may_read() const {
-    if (room() == 0 || lanes_.waiting_full() || ledger_full_ || !due_.empty() ||
+    if (room() == 0 || lanes_.waiting_full() || deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
         held_bytes_ >= options_.max_held_bytes || unrecorded_ >= options_.max_unrecorded) {
         return false;
     }
@@ -218,6 +270,7 @@ void Pipeline::admit(std::uint32_t batch_id, std::int64_t now_us) {
     Held& held = *batches_[batch_id];
     held.bytes = held.batch.bytes();
     held_bytes_ += held.bytes;
+    note_size(held.batch);
     ++held.live;  // keeps the batch while it is walked
     const auto count = static_cast<std::uint32_t>(held.batch.size());
     for (std::uint32_t index = 0; index < count; ++index) admit_event(batch_id, index, now_us);
@@ -228,11 +281,6 @@ void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int
     Held& held = *batches_[batch_id];
     const spi::EventView& event = held.batch.events()[index];
     const bool wanted = route_.predicate.matches(event);
-    if (finished_before_.contains(event.position)) {
-        outcomes_.finished.push_back(event.position);
-        ++unrecorded_;
-        return;
-    }
     std::uint32_t attempts = event.attempts;
     std::int64_t next_attempt_us = event.next_attempt_us;
     if (!failing_before_.empty()) {
@@ -287,6 +335,44 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
                  {-letter.dead_id, batch_id, 0, attempts});
 }
 
+// Whether the sink leads where the ledger holds for, which is asked at the start and after each
+// outage: another destination has not got what the ledger says is finished.
+bool Pipeline::identified() {
+    if (identified_) return true;
+    auto met = deps_.sink.destination();
+    if (!met.ok()) {
+        deps_.stats.error(met.error());
+        circuit_.failed(0, deps_.clock.boot_us(), random_());
+        return false;
+    }
+    if (destination_.empty()) {
+        destination_ = *met;
+        outcomes_.destination = std::move(*met);
+    } else if (*met != destination_) {
+        circuit_.failed(0, deps_.clock.boot_us(), random_());
+        const ErrorInfo error{ErrorCode::kDestinationChanged,
+                              Advice::kRetryDestination,
+                              {},
+                              "route '" + route_.name + "' led to " + destination_ +
+                                  " and now leads to " + *met +
+                                  ", which has not got what was sent there; if it is to go on "
+                                  "there: outbox routes accept " + route_.name +
+                                  "; if it is another route: give it a name of its own, --to "
+                                  "NAME=URL"};
+        deps_.stats.error(error);
+        if (refused_destination_ != *met) {
+            deps_.notify({Note::Level::kError,
+                          "destination_changed",
+                          {{"route", route_.name}, {"error", describe(error)}}});
+        }
+        refused_destination_ = std::move(*met);
+        return false;
+    }
+    refused_destination_.clear();
+    identified_ = true;
+    return true;
+}
+
 void Pipeline::publish() {
     switch (circuit_.state()) {
         case core::Circuit::State::kOpen:
@@ -295,6 +381,7 @@ void Pipeline::publish() {
             if (lanes_.in_flight() == 0) probe();
             return;
         case core::Circuit::State::kClosed:
+            if (!identified()) return;
             break;
     }
     // The read before may have taken long: the lease is looked at before the first event, too.
@@ -307,6 +394,10 @@ void Pipeline::publish() {
 
 void Pipeline::probe() {
     if (!deps_.lease.valid(deps_.clock.boot_us())) return;
+    if (!identified_) {
+        circuit_.probing(0);
+        if (!identified()) return;
+    }
     const core::SlotId slot =
         lanes_.find_probe(circuit_.suspect(), circuit_.culprits(), may_expose(0));
     if (slot != core::kNoSlot) {
@@ -337,11 +428,11 @@ bool Pipeline::send(core::SlotId slot) {
             settle(slot, record.error().advice, record.error());
             return true;
         }
-        encoded = {*record, 0, held.serial, work.index};
+        encoded = {*record, 0, held.serial, work.index, encoded.sends};
         if (by_topic_) encoded.channel = XXH3_64bits(record->topic.data(), record->topic.size());
-        encoded.record.token = slot;
     }
     if (by_topic_ && !lanes_.enter(slot, encoded.channel)) return true;
+    encoded.record.token = std::uint64_t{++encoded.sends} << kSlotBits | slot;
     if (deps_.sink.publish(encoded.record)) return true;
     lanes_.put_back(slot);
     return false;
@@ -377,21 +468,37 @@ void Pipeline::collect(std::int64_t now_us) {
     if (completions_.empty()) return;
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
-        finish(static_cast<core::SlotId>(token), wall_us);
+        if (!is_under_way(token)) return;
+        finish(slot_of(token), wall_us);
     }
     for (const spi::FailedRecord& failed : completions_.failed) {
+        if (!is_under_way(failed.token)) return;
+        const core::SlotId slot = slot_of(failed.token);
         if (failed.behind) {
-            lanes_.requeue(static_cast<core::SlotId>(failed.token));
-            continue;
+            lanes_.requeue(slot);
+        } else if (!failed.part.empty()) {
+            wait_for_part(slot, failed);
+        } else {
+            fail(slot, failed.error, failed.suspect);
         }
-        const auto slot = static_cast<core::SlotId>(failed.token);
-        if (failed.missing && lanes_.work(slot).position > 0) {
-            wait_for_missing(slot, failed.error);
-            continue;
-        }
-        fail(slot, failed.error, failed.suspect);
     }
     release_waiting();
+}
+
+// A sink that names a record twice may mean another one, and then one that was never sent would
+// count as published. The route stops; what has no outcome by then goes again after the restart.
+bool Pipeline::is_under_way(std::uint64_t token) {
+    const core::SlotId slot = slot_of(token);
+    if (lanes_.is_in_flight(slot) && encoded_[slot].record.token == token) return true;
+    if (fatal_.ok()) {
+        fatal_ = {
+            ErrorCode::kInternal, Advice::kStop,
+            "route '" + route_.name + "': the sink " + deps_.sink.capabilities().name +
+                " told an outcome for a record that is not under way, or told it twice (token " +
+                std::to_string(token) + "); its outcomes cannot be trusted"};
+        deps_.stats.error(fatal_.error());
+    }
+    return false;
 }
 
 // With nothing under way only the reader can end the wait early, and reading follows at once.
@@ -409,8 +516,12 @@ std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
     if (circuit_.state() == core::Circuit::State::kOpen) {
         until_us = std::min(until_us, circuit_.opens_until_us());
     } else {
-        if (may_read() || !due_.empty()) until_us = std::min(until_us, next_read_us_);
+        const bool may_fetch = !due_.empty() && held_bytes_ < options_.max_held_bytes;
+        if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
         if (may_refill()) until_us = std::min(until_us, lanes_.next_due_us());
+        if (circuit_.state() == core::Circuit::State::kClosed && !parts_.empty()) {
+            until_us = std::min(until_us, parts_.next_due_us());
+        }
     }
     // Full on account of the recorder, which has no way to wake the sink.
     if (lanes_.in_flight() == 0 && unrecorded_ >= options_.max_unrecorded) {
@@ -426,6 +537,8 @@ void Pipeline::report() {
     stats.in_flight.store(static_cast<std::int64_t>(lanes_.in_flight()), kRelaxed);
     stats.unrecorded.store(static_cast<std::int64_t>(unrecorded_), kRelaxed);
     stats.waiting.store(static_cast<std::int64_t>(lanes_.waiting()), kRelaxed);
+    stats.redelivering.store(static_cast<std::int64_t>(redelivering_.size()), kRelaxed);
+    stats.parts_down.store(static_cast<std::int64_t>(parts_.count()), kRelaxed);
     stats.held_bytes.store(static_cast<std::int64_t>(held_bytes_), kRelaxed);
     stats.circuit.store(static_cast<int>(circuit_.state()), kRelaxed);
     stats.stream_lag_bytes.store(deps_.reader.lag_bytes(), kRelaxed);
@@ -447,6 +560,7 @@ void Pipeline::note_circuit() {
     if (state == noted_circuit_) return;
     noted_circuit_ = state;
     if (state == State::kOpen) {
+        identified_ = false;  // what comes back may be another
         deps_.notify({Note::Level::kWarning,
                       "circuit_open",
                       {{"route", route_.name}, {"error", deps_.stats.last_error()}}});

@@ -14,48 +14,79 @@ std::string detail_of(const ErrorInfo& error) {
 
 }  // namespace
 
-// Mostly an operator forgot a topic: every event of it would be a dead letter before anybody can
-// make it. So its events wait, whatever it takes; that is recorded once for each event and logged
-// once for each topic.
-void Pipeline::wait_for_missing(core::SlotId slot, const ErrorInfo& error) {
+// A part of the destination is down: a topic that nobody has made yet or may write to, a partition
+// without a leader. Every event of it would be a dead letter before anybody can mend that, so its
+// keys wait, whatever it takes; that is recorded once for each event and logged once for each part.
+void Pipeline::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) {
     const core::Work work = lanes_.work(slot);
-    deps_.stats.error(error);
+    const core::LaneKey key = lanes_.key(slot);
+    const std::int64_t now_us = deps_.clock.boot_us();
+    deps_.stats.error(failed.error);
     circuit_.answered(work.position, false);
-    const std::int64_t wait_us =
-        core::RetryPolicy{kCircuitMaxMs, kCircuitMaxMs, 0}.delay_us(1, random_());
-    if (told_missing_.insert(work.position).second) {
-        const spi::EventView& event = event_of(slot);
-        if (noted_missing_.insert(error.message).second) {
-            deps_.notify({Note::Level::kWarning,
-                          "destination_missing",
-                          {{"route", route_.name}, {"error", describe(error)}}});
-        }
-        outcomes_.failed.push_back({route_.name, work.position, std::string(event.id),
-                                    std::string(event.order_key()), work.attempts,
-                                    deps_.clock.wall_us() + wait_us,
-                                    std::string(error_code_name(error.code)), detail_of(error)});
+    if (work.position < 0) {  // the recorder offers the dead letter again
+        redelivering_.erase(-work.position);
+        lanes_.acknowledge(slot);
+        let_go(work.batch, 1);
+        return;
     }
-    lanes_.block(slot, work.attempts, deps_.clock.boot_us() + wait_us, true);
+    // Of a key that had several under way the first has failed.
+    const bool waits_already = lanes_.is_held_back(slot);
+    if (!waits_already && told_.insert(work.position).second) {
+        const spi::EventView& event = event_of(slot);
+        outcomes_.failed.push_back(
+            {route_.name, work.position, std::string(event.id), std::string(event.order_key()),
+             work.attempts, deps_.clock.wall_us() + kCircuitMaxMs * 1000,
+             std::string(error_code_name(failed.error.code)), detail_of(failed.error)});
+    }
+    if (!parts_.has_room(failed.part)) {
+        lanes_.block(slot, work.attempts, now_us + kCircuitMaxMs * 1000, true);
+        return;
+    }
+    if (!parts_.contains(failed.part)) {
+        deps_.notify(
+            {Note::Level::kWarning,
+             "part_down",
+             {{"route", route_.name}, {"part", failed.part}, {"error", describe(failed.error)}}});
+    }
+    lanes_.hold_back(slot);
+    parts_.failed(failed.part, key, !waits_already, now_us, random_());
 }
 
-void Pipeline::no_longer_missing(Position position) {
-    told_missing_.erase(position);
-    if (told_missing_.empty()) noted_missing_.clear();
+// One key of each part whose turn it is goes to see whether the part is back.
+void Pipeline::try_parts(std::int64_t now_us) {
+    if (parts_.empty() || circuit_.state() != core::Circuit::State::kClosed) return;
+    going_on_.clear();
+    parts_.take_due(now_us, going_on_);
+    for (const core::LaneKey key : going_on_) lanes_.go_on(key);
+}
+
+void Pipeline::part_answers(core::LaneKey key) {
+    going_on_.clear();
+    const auto part = parts_.passed(key, going_on_);
+    if (!part) return;
+    for (const core::LaneKey waiting : going_on_) lanes_.go_on(waiting);
+    deps_.notify({Note::Level::kInfo, "part_up", {{"route", route_.name}, {"part", *part}}});
+}
+
+void Pipeline::no_longer_told(Position position) {
+    if (!told_.empty()) told_.erase(position);
 }
 
 void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
     const core::Work work = lanes_.work(slot);
-    deps_.stats.latency.add_us(wall_us - event_of(slot).occurred_at_us);
+    if (const std::int64_t since_us = event_of(slot).occurred_at_us; since_us != 0) {
+        deps_.stats.latency.add_us(wall_us - since_us);
+    }
     if (work.position < 0) {
         outcomes_.redelivered.push_back(-work.position);
-        redelivering_.erase(-work.position);
         redelivery_attempts_.erase(-work.position);
     } else {
         outcomes_.finished.push_back(work.position);
         ++unrecorded_;
-        if (!told_missing_.empty()) no_longer_missing(work.position);
+        no_longer_told(work.position);
     }
     circuit_.answered(work.position, true);
+    if (!parts_.empty()) part_answers(lanes_.key(slot));
     lanes_.acknowledge(slot);
     let_go(work.batch, 1);
     deps_.stats.published.store(deps_.stats.published.load(std::memory_order_relaxed) + 1,
@@ -153,12 +184,15 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
     letter.error_code = error_code_name(error.code);
     letter.error = detail_of(error);
     letter.event.add_copy(event);
+    // Counts until it is on disk, so that no more is read than memory may hold.
+    dying_bytes_.push_back(letter.event.bytes());
+    held_bytes_ += dying_bytes_.back();
     const core::LaneKey key = lanes_.key(slot);
     if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
         if (blocked_keys_.insert(key).second) lanes_.hold_key(key);
         dying_keys_.insert(key);
     }
-    no_longer_missing(work.position);
+    no_longer_told(work.position);
     outcomes_.dead.push_back(std::move(letter));
     outcomes_.dead_lanes.push_back(key);
     outcomes_.finished.push_back(work.position);
@@ -170,7 +204,6 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
 void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
     const core::Work work = lanes_.work(slot);
     const std::int64_t dead_id = -work.position;
-    redelivering_.erase(dead_id);
     if (for_good) {
         redelivery_attempts_.erase(dead_id);
         outcomes_.failed_again.push_back({route_.name,
@@ -182,6 +215,7 @@ void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool
                                           std::string(error_code_name(error.code)),
                                           detail_of(error)});
     } else {
+        redelivering_.erase(dead_id);
         redelivery_attempts_[dead_id] = work.attempts + 1;
     }
     lanes_.acknowledge(slot);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTermLook{20};
 constexpr std::int64_t kLostLeaseGraceMs = 200;
+constexpr std::int64_t kMaxOpenWaitMs = 5'000;
 
 void sleep_ms(const std::stop_token& stop, std::int64_t ms) {
     constexpr std::int64_t kSliceMs = 20;
@@ -84,9 +85,12 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         }
         if (opened.error().advice == Advice::kStop) return opened.status();
         database_away(opened.error());
-        sleep_ms(stop, options_.lease_retry_ms);
+        // Longer each time: another may have better luck, and this one is not to flap.
+        open_wait_ms_ = std::clamp(open_wait_ms_ * 2, options_.lease_retry_ms, kMaxOpenWaitMs);
+        sleep_ms(stop, open_wait_ms_);
         return {};
     }
+    open_wait_ms_ = 0;
     Term& term = **opened;
     tell_ghosts(epoch);
     epoch_.store(epoch, std::memory_order_relaxed);
@@ -99,7 +103,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         const auto renewed = lease_.keep();
         if (renewed.ok()) {
             kept = *renewed;
-            if (kept) database_back();
+            if (kept && lease_.answered()) database_back();
         } else {
             database_away(renewed.error());
             kept = lease_view_.valid(clock_.boot_us());

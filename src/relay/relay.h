@@ -66,6 +66,7 @@ class Relay {
     const core::Clock& clock_;
     Notify notify_;
     std::vector<std::unique_ptr<RouteStats>> stats_;
+    std::int64_t open_wait_ms_ = 0;  // after a term that could not be opened
     LeaseView lease_view_;
     LeaseKeeper lease_;
 

@@ -53,6 +53,8 @@ struct RouteStats {
     std::atomic<std::int64_t> in_flight{0};
     std::atomic<std::int64_t> unrecorded{0};
     std::atomic<std::int64_t> waiting{0};  ///< Events whose key waits for a failing event.
+    std::atomic<std::int64_t> redelivering{0};  ///< Dead letters that are being sent again.
+    std::atomic<std::int64_t> parts_down{0};
     std::atomic<std::int64_t> held_bytes{0};
     std::atomic<int> circuit{0};  ///< core::Circuit::State.
     std::atomic<std::int64_t> last_step_us{0};

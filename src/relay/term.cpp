@@ -2,26 +2,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
+#include <string>
 #include <utility>
 
 namespace outbox::relay {
 
 namespace {
-constexpr std::chrono::milliseconds kRemovalRetry{10};
-constexpr std::chrono::milliseconds kRecordRetryMin{100};
-constexpr std::chrono::milliseconds kRecordRetryMax{2'000};
+constexpr std::chrono::milliseconds kLastLook{10};
+constexpr std::chrono::milliseconds kRetryMin{100};
+constexpr std::chrono::milliseconds kRetryMax{2'000};
+constexpr std::chrono::milliseconds kRemoveInterval{100};
+constexpr std::chrono::milliseconds kHousekeeping{20};
 
-Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& route, bool ledger) {
+Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& route) {
     Pipeline::Inheritance left;
     auto failing = recorder.load_deliveries(route.name);
     if (!failing.ok()) return failing.status();
     left.failing = std::move(*failing);
-    if (ledger) {
-        auto ranges = recorder.load_ledger(route.name);
-        if (!ranges.ok()) return ranges.status();
-        left.finished = core::Ledger(*ranges);
-    }
     if (route.on_dead_letter == OnDeadLetter::kBlockKey) {
         auto keys = recorder.load_dead_keys(route.name);
         if (!keys.ok()) return keys.status();
@@ -34,32 +31,46 @@ Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& rou
 
 Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
     std::unique_ptr<Term> term(new Term(deps));
-    auto recorder = deps.source.open_recorder();
-    if (!recorder.ok()) return recorder.status();
-    term->recorder_ = std::move(*recorder);
-    // The positions of one route need no ledger: what is finished is no longer in the table.
-    const bool ledgers = deps.routes.size() > 1 && deps.source.stable_positions();
-    std::vector<core::Ledger> kept;
+    deps.source.begin_term();
+    for (auto* recorder : {&term->recorder_, &term->removals_, &term->chores_}) {
+        auto opened = deps.source.open_recorder();
+        if (!opened.ok()) return opened.status();
+        *recorder = std::move(*opened);
+    }
+    std::vector<spi::RouteName> names;
+    for (const RouteSpec& route : deps.routes) names.push_back({route.name, route.former_names});
+    auto begun = term->recorder_->begin(deps.epoch, names);
+    if (!begun.ok()) return begun.status();
+    for (const std::string& note : begun->notes) {
+        deps.notify({Note::Level::kWarning, "ledger", {{"what", note}}});
+    }
+    term->remover_ = std::make_unique<Remover>(*term->removals_, deps.epoch);
+    std::vector<spi::PositionSet> ledgers;
     for (std::size_t i = 0; i < deps.routes.size(); ++i) {
         RouteSpec& route = deps.routes[i];
-        auto reader = deps.source.open_reader(route.name);
+        spi::RouteBeginning& beginning = begun->routes[i];
+        auto reader = deps.source.open_reader(route.name, beginning.finished);
         if (!reader.ok()) return reader.status();
         term->readers_.push_back(std::move(*reader));
         auto sink = route.make_sink();
         if (!sink.ok()) return sink.status();
         term->sinks_.push_back(std::move(*sink));
-        auto left = load(*term->recorder_, route, ledgers);
+        auto left = load(*term->recorder_, route);
         if (!left.ok()) return left.status();
-        if (ledgers) kept.push_back(left->finished);
+        left->destination = std::move(beginning.destination);
+        if (deps.source.stable_positions()) ledgers.push_back(std::move(beginning.finished));
         term->pipelines_.push_back(std::make_unique<Pipeline>(
             Pipeline::Deps{*term->readers_[i], *term->sinks_[i], term->queue_, deps.lease,
-                           deps.clock, *deps.stats[i], deps.notify},
+                           deps.clock, *deps.stats[i], deps.notify, term->remover_->full()},
             i, deps.routes, deps.options, std::move(*left),
             static_cast<std::uint64_t>(deps.clock.wall_us()) + i));
     }
     term->keeper_ = std::make_unique<RecordKeeper>(
-        RecordKeeper::Deps{*term->recorder_, term->queue_, deps.clock, deps.notify}, deps.routes,
-        deps.stats, deps.options, std::move(kept), deps.epoch);
+        RecordKeeper::Deps{*term->recorder_, term->queue_, *term->remover_}, deps.routes,
+        deps.stats, deps.options, std::move(ledgers), deps.epoch);
+    term->housekeeper_ = std::make_unique<Housekeeper>(
+        Housekeeper::Deps{*term->chores_, term->queue_, deps.clock, deps.notify}, deps.routes,
+        deps.stats, deps.options, deps.epoch);
     return term;
 }
 
@@ -71,7 +82,37 @@ void Term::start() {
     for (std::size_t i = 0; i < pipelines_.size(); ++i) {
         route_threads_.emplace_back([this, i] { run_route(i); });
     }
-    recorder_thread_ = std::thread([this] { run_recorder(); });
+    // What works in turn on one thread where the database takes one writer at a time.
+    const bool alone = !deps_.source.writes_concurrently();
+    recorder_thread_ = std::thread([this, alone] {
+        run({"record_failed", "record_recovered",
+             [this, alone] {
+                 Status status = record();
+                 return status.ok() && alone ? remove() : status;
+             },
+             [this, alone] {
+                 return keeper_->idle() && (!alone || remover_->idle() || late());
+             },
+             routes_done_});
+        recorder_done_.store(true, std::memory_order_release);
+    });
+    if (!alone) {
+        remover_thread_ = std::thread([this] {
+            run({"remove_failed", "remove_recovered", [this] { return remove(); },
+                 [this] { return remover_->idle() || late(); }, recorder_done_});
+        });
+    }
+    housekeeper_thread_ = std::thread([this] {
+        run({"housekeeping_failed", "housekeeping_recovered",
+             [this] {
+                 Status status = housekeeper_->turn();
+                 if (status.ok() && !draining_.load(std::memory_order_acquire)) {
+                     std::this_thread::sleep_for(kHousekeeping);
+                 }
+                 return status;
+             },
+             [] { return true; }, draining_});
+    });
 }
 
 void Term::finish(std::int64_t grace_ms) {
@@ -84,6 +125,17 @@ void Term::finish(std::int64_t grace_ms) {
     routes_done_.store(true, std::memory_order_release);
     queue_.flush();
     if (recorder_thread_.joinable()) recorder_thread_.join();
+    if (remover_) remover_->flush();
+    if (remover_thread_.joinable()) remover_thread_.join();
+    if (housekeeper_thread_.joinable()) housekeeper_thread_.join();
+}
+
+spi::Recorder::Stats Term::figures() const {
+    spi::Recorder::Stats figures = housekeeper_->figures();
+    // Rows that are finished and not yet removed are no backlog.
+    const auto done = static_cast<std::int64_t>(remover_->pending());
+    figures.backlog = std::max<std::int64_t>(0, figures.backlog - done);
+    return figures;
 }
 
 Status Term::error() const {
@@ -112,23 +164,34 @@ void Term::run_route(std::size_t route) {
     }
 }
 
-void Term::run_recorder() {
-    std::chrono::milliseconds retry = kRecordRetryMin;
+bool Term::late() const {
+    return draining_.load(std::memory_order_acquire) &&
+           deps_.clock.boot_us() >= drain_until_us_.load(std::memory_order_relaxed);
+}
+
+Status Term::record() {
+    keeper_->forget_below(housekeeper_->lowest());
+    return keeper_->turn(std::chrono::milliseconds(deps_.options.record_interval_ms));
+}
+
+Status Term::remove() {
+    const bool alone = !deps_.source.writes_concurrently();
+    return remover_->turn(alone ? std::chrono::milliseconds(0) : kRemoveInterval);
+}
+
+void Term::run(const Work& work) {
+    std::chrono::milliseconds retry = kRetryMin;
     bool failed = false;
-    const auto late = [this] {
-        return deps_.clock.boot_us() >= drain_until_us_.load(std::memory_order_relaxed);
-    };
     while (true) {
-        // The routes have ended before the last look at the queue: nothing can follow it.
-        const bool last = routes_done_.load(std::memory_order_acquire);
-        const Status status =
-            keeper_->turn(std::chrono::milliseconds(deps_.options.record_interval_ms));
+        // What hands it work has ended before this look: nothing can follow.
+        const bool last = work.ending.load(std::memory_order_acquire);
+        const Status status = work.turn();
         if (status.ok()) {
-            if (failed) deps_.notify({Note::Level::kInfo, "record_recovered", {}});
+            if (failed) deps_.notify({Note::Level::kInfo, work.recovered, {}});
             failed = false;
-            retry = kRecordRetryMin;
-            if (last && (keeper_->idle() || (keeper_->recorded() && late()))) return;
-            if (last) std::this_thread::sleep_for(kRemovalRetry);
+            retry = kRetryMin;
+            if (last && work.done()) return;
+            if (last) std::this_thread::sleep_for(kLastLook);
             continue;
         }
         if (status.error().code == ErrorCode::kLeaseLost ||
@@ -137,13 +200,12 @@ void Term::run_recorder() {
             return;
         }
         if (!failed) {
-            deps_.notify(
-                {Note::Level::kError, "record_failed", {{"error", describe(status.error())}}});
+            deps_.notify({Note::Level::kError, work.failed, {{"error", describe(status.error())}}});
             failed = true;
         }
         if (last && late()) return;
         std::this_thread::sleep_for(retry);
-        retry = std::min(retry * 2, kRecordRetryMax);
+        retry = std::min(retry * 2, kRetryMax);
     }
 }
 

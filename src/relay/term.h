@@ -10,14 +10,17 @@
 #include <thread>
 #include <vector>
 
+#include "relay/housekeeper.h"
 #include "relay/outcome_queue.h"
 #include "relay/pipeline.h"
 #include "relay/record_keeper.h"
+#include "relay/remover.h"
 
 namespace outbox::relay {
 
-/// One time of holding the lease: a thread for each route and one for the recorder. Everything
-/// that they remember ends with the term; the database keeps what the next one needs.
+/// One time of holding the lease: a thread for each route, one that records, one that removes what
+/// is recorded, and one for chores. Everything that they remember ends with the term; the database
+/// keeps what the next one needs.
 class Term {
   public:
     struct Deps {
@@ -32,7 +35,7 @@ class Term {
     };
 
     /// Opens connections and sinks and reads what the last owner left. Starts no thread yet: until
-    /// `start` a single thread may turn `pipeline` and `keeper` itself.
+    /// `start` a single thread may take the turns of the parts itself.
     static Result<std::unique_ptr<Term>> open(const Deps& deps);
     Term(const Term&) = delete;
     Term& operator=(const Term&) = delete;
@@ -41,37 +44,57 @@ class Term {
 
     [[nodiscard]] Pipeline& pipeline(std::size_t route) { return *pipelines_[route]; }
     [[nodiscard]] RecordKeeper& keeper() { return *keeper_; }
+    [[nodiscard]] Remover& remover() { return *remover_; }
+    [[nodiscard]] Housekeeper& housekeeper() { return *housekeeper_; }
 
     void start();
     /// Stop reading and sending, wait up to `grace_ms` for what is in flight, then record all
-    /// outcomes. Joins the threads.
+    /// outcomes and remove what is recorded. Joins the threads.
     void finish(std::int64_t grace_ms);
 
     /// A thread met something that ends the term: the lease is lost, or an error that stops.
     [[nodiscard]] bool over() const { return over_.load(std::memory_order_acquire); }
     [[nodiscard]] Status error() const;
-    [[nodiscard]] spi::Recorder::Stats figures() const { return keeper_->figures(); }
+    [[nodiscard]] spi::Recorder::Stats figures() const;
 
   private:
     explicit Term(const Deps& deps) : deps_(deps), queue_(deps.routes.size()) {}
 
+    /// A thread's work with the database: turns until it is told to end.
+    struct Work {
+        const char* failed;  ///< What its failure is called in a note.
+        const char* recovered;
+        std::function<Status()> turn;
+        std::function<bool()> done;       ///< Asked once `ending`: nothing is left to do.
+        const std::atomic<bool>& ending;  ///< What hands it work has ended.
+    };
     void run_route(std::size_t route);
-    void run_recorder();
+    void run(const Work& work);
+    Status record();
+    Status remove();
+    [[nodiscard]] bool late() const;
     void end(const Status& why);
 
     Deps deps_;
     OutcomeQueue queue_;
     std::unique_ptr<spi::Recorder> recorder_;
+    std::unique_ptr<spi::Recorder> removals_;
+    std::unique_ptr<spi::Recorder> chores_;
+    std::unique_ptr<Remover> remover_;
     std::vector<std::unique_ptr<spi::Reader>> readers_;
     std::vector<std::unique_ptr<Pipeline>> pipelines_;
     std::vector<std::unique_ptr<spi::Sink>> sinks_;  // go before the events that they still send
     std::unique_ptr<RecordKeeper> keeper_;
+    std::unique_ptr<Housekeeper> housekeeper_;
     std::vector<std::thread> route_threads_;
     std::thread recorder_thread_;
+    std::thread remover_thread_;
+    std::thread housekeeper_thread_;
     std::atomic<bool> over_{false};
     std::atomic<bool> draining_{false};
     std::atomic<std::int64_t> drain_until_us_{0};
     std::atomic<bool> routes_done_{false};
+    std::atomic<bool> recorder_done_{false};
     mutable std::mutex mutex_;
     Status error_;
 };

@@ -39,7 +39,7 @@ struct Parser {
             }
         }
         if (!command.positional.empty()) {
-            app.add_option(std::string(command.positional), positionals);
+            app.add_option("arguments", positionals);
         }
     }
 };
@@ -107,7 +107,7 @@ std::string group_help(std::string_view group) {
     for (const CommandSpec& spec : command_table()) {
         if (!spec.name.starts_with(std::string(group) + " ")) continue;
         text += "  outbox " + std::string(spec.name);
-        text.append(std::max<std::size_t>(2, 16 - spec.name.size()), ' ');
+        text.append(std::max<std::size_t>(2, 18 - spec.name.size()), ' ');
         text += std::string(spec.summary) + "\n";
     }
     return text.empty() ? text : "Usage:\n" + text + "\nEach takes --help.\n";

@@ -1,16 +1,15 @@
 #include "runtime/config.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <unistd.h>
 
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"
+#include "runtime/route_names.h"
 #include "runtime/suggest.h"
 
 namespace outbox::runtime {
@@ -18,7 +17,6 @@ namespace {
 
 constexpr std::string_view kDefaultFile = "outbox.toml";
 constexpr std::size_t kMaxRoutes = kMaxRouteLabels;
-constexpr std::size_t kMaxRouteNameBytes = 64;
 
 // One variable holds several values separated by spaces; URLs have none.
 std::vector<std::string> split_words(std::string_view text) {
@@ -34,10 +32,10 @@ std::vector<std::string> split_words(std::string_view text) {
 
 Status take_arguments(const CommandLine& line, Invocation& out) {
     for (const auto& [name, texts] : line.options) {
-        const OptionSpec* spec = find_option(name);
+        const OptionSpec* spec = find_option(name, line.command);
         Status status = out.options.set(*spec, {texts, Origin::kArgument, "--" + name});
         if (!status.ok()) return status;
-        if (spec->type != OptionType::kUrl) continue;
+        if (spec->type != OptionType::kUrl && spec->type != OptionType::kDestination) continue;
         for (const std::string& text : texts) {
             if (!holds_secret(text)) continue;
             out.warnings.push_back("--" + name +
@@ -61,7 +59,7 @@ Status take_environment(const Environment& environment, Invocation& out) {
                                std::string(hint) + "?");
     }
     for (const OptionSpec& spec : option_table()) {
-        if ((spec.commands & out.command) == 0) continue;
+        if ((spec.commands & out.command) == 0 || spec.argument_only) continue;
         const auto found = environment.find(environment_name(spec.name));
         if (found == environment.end() || found->second.empty()) continue;
         OptionValue value{{found->second}, Origin::kEnvironment, found->first};
@@ -96,12 +94,12 @@ void remember_secrets(Command command, const Environment& environment, const Inv
     for (const auto& [name, text] : environment) remember_secrets_of(text);
     if (const char* password = std::getenv("PGPASSWORD")) remember_secret(password);
     for (const OptionSpec& spec : option_table()) {
-        if (spec.type != OptionType::kUrl || (spec.commands & command) == 0) continue;
-        if (!spec.repeatable) {
-            remember_secrets_of(out.options.text(spec.name));
-            continue;
+        if ((spec.commands & command) == 0) continue;
+        if (spec.type == OptionType::kUrl) remember_secrets_of(out.options.text(spec.name));
+        if (spec.type != OptionType::kDestination) continue;
+        for (const std::string& to : out.options.list(spec.name)) {
+            remember_secrets_of(split_destination(to).url);
         }
-        for (const std::string& url : out.options.list(spec.name)) remember_secrets_of(url);
     }
     for (const RouteEntry& route : out.file.routes) {
         if (const auto to = route.values.find("to"); to != route.values.end()) {
@@ -111,29 +109,6 @@ void remember_secrets(Command command, const Environment& environment, const Inv
             if (is_secret_option(name)) remember_secret(value);
         }
     }
-}
-
-std::string url_safe(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
-            out += c;
-        } else if (!out.empty() && out.back() != '-') {
-            out += '-';
-        }
-    }
-    while (!out.empty() && out.back() == '-') out.pop_back();
-    return out.substr(0, kMaxRouteNameBytes - 4);
-}
-
-Status check_route_name(const std::string& name, const std::string& where) {
-    const bool valid = !name.empty() && name.size() <= kMaxRouteNameBytes &&
-                       std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                           return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
-                       });
-    if (valid) return {};
-    return config_error(
-        where, "'" + name + "' is not a route name: use 1 to 64 letters, digits, and - _ .");
 }
 
 RouteConfig route_with_defaults(const OptionValues& options) {
@@ -170,22 +145,36 @@ RouteConfig route_of(const RouteEntry& entry, const OptionValues& options) {
 }
 
 std::vector<RouteConfig> routes_of_urls(const OptionValues& options) {
-    const std::vector<std::string> urls = options.list("to");
     std::vector<RouteConfig> routes;
-    std::set<std::string> names;
-    for (const std::string& url : urls) {
+    std::vector<std::string> urls;
+    for (const std::string& text : options.list("to")) {
+        Destination destination = split_destination(text);
         RouteConfig route = route_with_defaults(options);
-        route.to = url;
-        if (urls.size() > 1) {
-            const std::string base = route_name_of(url);
-            route.name = base;
-            for (int n = 2; !names.insert(route.name).second; ++n) {
-                route.name = base + "-" + std::to_string(n);
-            }
-        }
+        route.name = destination.named ? destination.name : derived_route_name(destination.url);
+        route.to = std::move(destination.url);
+        urls.push_back(route.to);
         routes.push_back(std::move(route));
     }
+    std::vector<std::string> former = former_route_names(urls);
+    for (std::size_t i = 0; i < routes.size(); ++i) {
+        if (former[i] != routes[i].name) routes[i].former_names.push_back(std::move(former[i]));
+    }
     return routes;
+}
+
+// A name stands for a ledger: two routes of one name would share what each has finished.
+Status check_names_differ(const std::vector<RouteConfig>& routes, const std::string& where) {
+    for (std::size_t i = 0; i < routes.size(); ++i) {
+        for (std::size_t k = 0; k < i; ++k) {
+            if (routes[i].name != routes[k].name) continue;
+            return config_error(where, "two routes are named '" + routes[i].name + "', to " +
+                                           redact(routes[k].to) + " and to " +
+                                           redact(routes[i].to) +
+                                           "; give each a name of its own: --to NAME=URL, or name "
+                                           "under [[route]]");
+        }
+    }
+    return {};
 }
 
 Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
@@ -199,14 +188,13 @@ Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     if (options.given("to")) {
         routes = routes_of_urls(options);
     } else {
-        std::set<std::string> names;
         for (const RouteEntry& entry : entries) {
             routes.push_back(route_of(entry, options));
-            const std::string& name = routes.back().name;
-            Status status = check_route_name(name, entry.where);
+            Status status = check_route_name(routes.back().name, entry.where);
             if (!status.ok()) return status;
-            if (!names.insert(name).second) {
-                return config_error(entry.where, "a route named '" + name + "' is there already");
+            if (split_destination(routes.back().to).named) {
+                return config_error(entry.where,
+                                    "'to' takes a URL here: the name stands in 'name'");
             }
         }
     }
@@ -218,6 +206,9 @@ Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     if (routes.size() > kMaxRoutes) {
         return config_error("--to", "more than " + std::to_string(kMaxRoutes) + " routes");
     }
+    const std::string where =
+        options.given("to") ? options.where("to") : invocation.file.path + ": [[route]]";
+    if (Status status = check_names_differ(routes, where); !status.ok()) return status;
     for (const RouteConfig& route : routes) {
         const auto rule = core::TopicRule::make(route.topic_template, route.allowed_topics, "t");
         if (!rule.ok()) return config_error("route '" + route.name + "'", rule.error().message);
@@ -343,18 +334,6 @@ Result<AdminConfig> parse_admin(std::string_view text, std::string_view where) {
     }
     admin.port = static_cast<std::uint16_t>(port);
     return admin;
-}
-
-std::string route_name_of(std::string_view text) {
-    const auto url = parse_url(redact(text));
-    if (!url.ok()) return "default";
-    std::string name = url->scheme;
-    if (!url->authority.empty()) name += "-" + url->authority;
-    const auto slash = url->path.rfind('/');
-    if (slash != std::string::npos) name += "-" + url->path.substr(slash + 1);
-    const auto mailbox = url->query_value("mailbox");
-    if (!mailbox.empty()) name += "-" + std::string(mailbox);
-    return url_safe(name);
 }
 
 }  // namespace outbox::runtime

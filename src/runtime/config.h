@@ -33,8 +33,9 @@ struct SourceConfig {
 
 /// One route: what it takes, where it goes.
 struct RouteConfig {
-    std::string name = "default";
-    std::string to;  ///< URL of the sink.
+    std::string name;
+    std::vector<std::string> former_names;  ///< That earlier versions gave a route to this URL.
+    std::string to;                         ///< URL of the sink.
     core::Predicate predicate;
     std::string topic_template;
     std::vector<std::string> allowed_topics;
@@ -96,8 +97,5 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation);
 
 /// "127.0.0.1:9464", "[::1]:9464", "auto" or "off".
 Result<AdminConfig> parse_admin(std::string_view text, std::string_view where);
-
-/// The URL's name among several routes: "kafka-localhost-9092".
-[[nodiscard]] std::string route_name_of(std::string_view url);
 
 }  // namespace outbox::runtime

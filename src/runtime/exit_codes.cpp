@@ -46,6 +46,8 @@ ExitCode exit_code_of(ErrorCode code) {
         case ErrorCode::kLeaseLost:
         case ErrorCode::kServerChanged:
         case ErrorCode::kWrongServer:
+        case ErrorCode::kDestinationChanged:
+        case ErrorCode::kRouteGone:
         case ErrorCode::kTableReset:
             return kExitStopped;
         default:

@@ -88,7 +88,7 @@ std::string help_text() {
         "outbox carries every committed event from a database to its destinations.\n\nCommands:\n";
     for (const CommandSpec& spec : command_table()) {
         out += "  " + std::string(spec.name);
-        out.append(std::max<std::size_t>(2, 16 - spec.name.size()), ' ');
+        out.append(std::max<std::size_t>(2, 18 - spec.name.size()), ' ');
         out += std::string(spec.summary) + "\n";
     }
     out +=
@@ -102,7 +102,7 @@ std::string help_text() {
 
 std::string help_text(const CommandSpec& command) {
     std::string out = "Usage: outbox " + std::string(command.name);
-    if (!command.positional.empty()) out += " [" + std::string(command.positional) + "...]";
+    if (!command.positional.empty()) out += " " + std::string(command.positional);
     out += " [options]\n\n";
     append_wrapped(out, command.details, 0, 0);
     append_options(out, command);

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/url.h"
+#include "core/utf8.h"
 
 namespace outbox::runtime {
 namespace {
@@ -31,7 +32,9 @@ spdlog::logger& logger() {
 }
 
 std::string quote(std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    // A log is read on terminals.
+    return printable_json(
+        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 bool is_plain(std::string_view text) {

@@ -37,6 +37,8 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_waiting", "gauge", "route", "Events behind a failing event of their key."},
     MetricSpec{"outbox_held_bytes", "gauge", "route", "Bytes of events held in memory."},
     MetricSpec{"outbox_circuit_state", "gauge", "route", "0 closed, 1 open, 2 half open."},
+    MetricSpec{"outbox_parts_down", "gauge", "route",
+               "Parts of the destination (topics, partitions) that are down while others answer."},
     MetricSpec{"outbox_stream", "gauge", "route",
                "1 while events come from the database's log, 0 while the table is polled."},
     MetricSpec{"outbox_stream_joins_total", "counter", "route",
@@ -126,6 +128,7 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
     page.gauge("outbox_waiting", number(stats.waiting), labels);
     page.gauge("outbox_held_bytes", number(stats.held_bytes), labels);
     page.gauge("outbox_circuit_state", number(stats.circuit), labels);
+    page.gauge("outbox_parts_down", number(stats.parts_down), labels);
     page.gauge("outbox_stream", number(stats.on_stream), labels);
     page.counter("outbox_stream_joins_total", number(stats.stream_joins), labels);
     page.counter("outbox_stream_falls_back_total", number(stats.stream_falls), labels);

@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
 constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard;
-constexpr std::uint32_t kOperate = kStatus | kDead | kPrune;
+constexpr std::uint32_t kRoutes =
+    kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
+constexpr std::uint32_t kOperate = kStatus | kDead | kPrune | kRoutes;
 constexpr std::uint32_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint32_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint32_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify;
@@ -26,6 +28,8 @@ constexpr std::array kCommands{
                 "",
                 "outbox relay --from postgresql://app@localhost/shop --to kafka://localhost:9092\n"
                 "outbox relay --from sqlite:///var/lib/shop.db --to stdout:\n"
+                "outbox relay --from sqlite:///var/lib/shop.db --to orders=kafka://localhost:9092 "
+                "--to all=stdout:\n"
                 "outbox relay --check --config /etc/outbox.toml"},
     CommandSpec{kMigrate, "migrate", "create or upgrade the outbox's tables",
                 "Creates and upgrades the tables, views and functions of producer and consumer. "
@@ -53,23 +57,57 @@ constexpr std::array kCommands{
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
                 "outbox dead list --db postgresql://app@localhost/shop --json --limit 1000"},
     CommandSpec{kDeadShow, "dead show", "show one dead letter whole",
-                "Shows every field of the dead letters of an event id, the payload included.", "ID",
+                "Shows every field of the dead letters of an event id, the payload included.",
+                "[ID...]",
                 "outbox dead show 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{kDeadRetry, "dead retry", "have dead letters delivered again",
                 "Asks the relay to deliver dead letters once more. A retried event comes after "
                 "later events of its key.",
-                "ID",
+                "[ID...]",
                 "outbox dead retry 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
+                "outbox dead retry --route old --to billing --db postgresql://app@localhost/shop\n"
                 "outbox dead retry --event-type OrderCreated --dry-run "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{kDeadDiscard, "dead discard", "delete dead letters for good",
-                "Deletes dead letters. They are never delivered.", "ID",
+                "Deletes dead letters. They are never delivered.", "[ID...]",
                 "outbox dead discard 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
                 "--db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesList, "routes list", "list the routes that the ledger knows",
+                "Lists the routes of the table with what their destinations call themselves and "
+                "what each has not finished. What a route has finished holds for its name and that "
+                "destination.",
+                "",
+                "outbox routes list --db postgresql://app@localhost/shop\n"
+                "outbox routes list --db sqlite:///var/lib/shop.db --json"},
+    CommandSpec{kRoutesAccept, "routes accept", "let a route go on at another destination",
+                "What the route leads to next is taken for the destination that it had: what it "
+                "has finished is not sent there again. A running relay takes it over within a "
+                "second or so.",
+                "NAME", "outbox routes accept billing --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesRename, "routes rename", "give a route another name",
+                "What the route has finished, its failing events, dead letters and figures go to "
+                "the new name. No relay of the table may run.",
+                "OLD NEW",
+                "outbox routes rename kafka billing --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesRetire, "routes retire", "forget a route that is gone",
+                "Forgets a route and what it had finished; events that only it had not finished "
+                "are finished by that. Its dead letters stay. No relay of the table may run.",
+                "NAME",
+                "outbox routes retire billing --db postgresql://app@localhost/shop\n"
+                "outbox routes retire billing --yes --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesContinue, "routes continue", "the table holds the events it held before",
+                "For a table that was restored from a dump or copied: what its routes had finished "
+                "holds for the events that it has now. No relay of the table may run.",
+                "", "outbox routes continue --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesBegin, "routes begin", "the table holds other events than before",
+                "For a table that was replaced or begun anew: forgets what its routes had "
+                "finished, so that everything that it holds is sent. No relay of the table may "
+                "run.",
+                "", "outbox routes begin --db postgresql://app@localhost/shop"},
     CommandSpec{
         kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
         "Removes rows that were published longer ago than the retention, in batches of "
@@ -99,20 +137,20 @@ constexpr std::array kCommands{
                 "outbox saga list --db postgresql://app@localhost/shop --stuck-for 10m\n"
                 "outbox saga list --db postgresql://app@localhost/shop --state stuck --json"},
     CommandSpec{kSagaShow, "saga show", "show one saga whole",
-                "Shows every step of a saga, its timer, data and dead letters.", "ID",
+                "Shows every step of a saga, its timer, data and dead letters.", "[ID...]",
                 "outbox saga show 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{kSagaResume, "saga resume", "have sagas send again what they wait for",
                 "Asks the service to send the awaited command or compensation once more, with "
                 "fresh retries; one stuck at a step that nothing undoes goes on without it.",
-                "ID",
+                "[ID...]",
                 "outbox saga resume 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox saga resume --state stuck --dry-run --db postgresql://app@localhost/shop"},
     CommandSpec{kSagaAbort, "saga abort", "have sagas turn back",
                 "Asks the service to undo what a saga has done, the last step first. One that has "
                 "sent a step that cannot be undone only goes forward.",
-                "ID",
+                "[ID...]",
                 "outbox saga abort 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox saga abort --name order --stuck-for 1h --dry-run "
@@ -180,8 +218,10 @@ constexpr std::array kOptions{
                .value = "ACTION",
                .commands = kRelay | kOperate | kVerify,
                .group = kSourceGroup,
-               .help = "what happens to a published row; without it `delete`, or `mark` where "
-                       "the table has a column that says so"},
+               .help = "what happens to a published row; without it `mark` where a column says so, "
+                       "`delete` in the table of outbox migrate and in those that are exactly of "
+                       "shape delete-when-sent or debezium; for any other table `delete` must be "
+                       "written"},
     OptionSpec{.name = "retention",
                .type = OptionType::kDuration,
                .file_key = "source.retention",
@@ -217,7 +257,7 @@ constexpr std::array kOptions{
                .file_key = "source.default_tenant",
                .fallback = "default",
                .value = "ID",
-               .commands = kRelay,
+               .commands = kRelay | kRoutesList | kRoutesRetire,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",
@@ -244,14 +284,17 @@ constexpr std::array kOptions{
                .help = "longest wait for a connection to the database"},
     // Destination
     OptionSpec{.name = "to",
-               .type = OptionType::kUrl,
+               .type = OptionType::kDestination,
                .file_key = "to",
-               .value = "URL",
+               .value = "[NAME=]URL",
                .repeatable = true,
                .commands = kRelay,
                .group = kRouteGroup,
-               .help = "where events go: kafka://host:port, mailbox+postgresql://..., "
-                       "mailbox+sqlite:///path, stdout: or null:; repeated, each makes a route"},
+               .help =
+                   "where events go: kafka://host:port, mailbox+postgresql://..., "
+                   "mailbox+sqlite:///path, stdout: or null:; repeated, each makes a route. What a "
+                   "route has finished is kept under its NAME; without one it is called kafka, "
+                   "mailbox, mailbox-NAME, stdout or null, by its URL"},
     OptionSpec{.name = "topic-template",
                .type = OptionType::kText,
                .file_key = "topic_template",
@@ -490,6 +533,20 @@ constexpr std::array kOptions{
                .commands = kDeadRetry | kDeadDiscard,
                .group = kFilterGroup,
                .help = "every dead letter of the table"},
+    OptionSpec{.name = "to",
+               .type = OptionType::kText,
+               .value = "ROUTE",
+               .argument_only = true,
+               .commands = kDeadRetry,
+               .group = kFilterGroup,
+               .help = "deliver them by this route from now on, for example because theirs is "
+                       "gone"},
+    OptionSpec{.name = "yes",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kRoutesRetire,
+               .group = kFilterGroup,
+               .help = "also where the route has not finished all events"},
     OptionSpec{.name = "limit",
                .type = OptionType::kInteger,
                .fallback = "100",
@@ -576,7 +633,7 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kOperate | kSaga | kVerify,
+               .commands = kStatus | kDead | kPrune | kRoutesList | kSaga | kVerify,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",
@@ -597,9 +654,9 @@ std::span<const OptionSpec> option_table() {
     return kOptions;
 }
 
-const OptionSpec* find_option(std::string_view name) {
+const OptionSpec* find_option(std::string_view name, std::uint32_t commands) {
     for (const OptionSpec& option : kOptions) {
-        if (option.name == name) return &option;
+        if (option.name == name && (option.commands & commands) != 0) return &option;
     }
     return nullptr;
 }

@@ -22,7 +22,13 @@ enum Command : std::uint32_t {
     kSagaShow = 1U << 11,
     kSagaResume = 1U << 12,
     kSagaAbort = 1U << 13,
-    kRoles = 1U << 14,
+    kRoutesList = 1U << 14,
+    kRoutesAccept = 1U << 15,
+    kRoutesRename = 1U << 16,
+    kRoutesRetire = 1U << 17,
+    kRoutesContinue = 1U << 18,
+    kRoutesBegin = 1U << 19,
+    kRoles = 1U << 20,
 };
 
 struct CommandSpec {
@@ -30,7 +36,7 @@ struct CommandSpec {
     std::string_view name;        ///< "relay", "dead list".
     std::string_view summary;     ///< One line.
     std::string_view details;     ///< What it does, for --help.
-    std::string_view positional;  ///< "" or the name of what may stand without an option.
+    std::string_view positional;  ///< What may stand without an option, as --help shows it; or "".
     std::string_view examples;    ///< One per line.
 };
 
@@ -39,13 +45,15 @@ enum class OptionType : std::uint8_t {
     kInteger,
     kText,
     kUrl,
+    kDestination,  ///< A URL, or NAME=URL.
     kChoice,
     kDuration,  ///< A number and one of s, m, h, d.
     kPath,
 };
 
 /// One option, from which come the parser, --help, OUTBOX_*, outbox.toml, the reference page and
-/// the example file. The environment name is OUTBOX_ and the name in capitals.
+/// the example file. The environment name is OUTBOX_ and the name in capitals. Options of one name
+/// have no command in common.
 struct OptionSpec {
     std::string_view name = {};
     OptionType type = OptionType::kText;
@@ -57,6 +65,7 @@ struct OptionSpec {
     std::string_view choices = {};  ///< For kChoice: "a|b|c".
     std::string_view value = {};    ///< The value's name in --help.
     bool repeatable = false;
+    bool argument_only = false;  ///< Not from the environment: it belongs to one call.
     std::uint32_t commands = 0;  ///< Of `Command`.
     std::string_view group = {};
     std::string_view help = {};
@@ -66,7 +75,7 @@ struct OptionSpec {
 [[nodiscard]] std::span<const OptionSpec> option_table();
 
 /// Null when there is none.
-[[nodiscard]] const OptionSpec* find_option(std::string_view name);
+[[nodiscard]] const OptionSpec* find_option(std::string_view name, std::uint32_t commands = ~0U);
 [[nodiscard]] const CommandSpec* find_command(std::string_view name);
 [[nodiscard]] const CommandSpec& command_spec(Command command);
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/url.h"
+#include "runtime/route_names.h"
 #include "runtime/suggest.h"
 
 namespace outbox::runtime {
@@ -91,6 +92,15 @@ Status check_url(const std::string& text, std::string_view where) {
     return {};
 }
 
+Status check_destination(const std::string& text, std::string_view where) {
+    const Destination destination = split_destination(text);
+    if (destination.named) {
+        Status status = check_route_name(destination.name, where);
+        if (!status.ok()) return status;
+    }
+    return check_url(destination.url, where);
+}
+
 Status check_value(const OptionSpec& spec, const std::string& text, std::string_view where) {
     switch (spec.type) {
         case OptionType::kFlag:
@@ -104,6 +114,8 @@ Status check_value(const OptionSpec& spec, const std::string& text, std::string_
             return check_duration(spec, text, where);
         case OptionType::kUrl:
             return check_url(text, where);
+        case OptionType::kDestination:
+            return check_destination(text, where);
         case OptionType::kText:
         case OptionType::kPath:
             if (text.empty()) return config_error(where, "must not be empty");

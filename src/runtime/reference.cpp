@@ -36,6 +36,9 @@ struct Group {
 };
 constexpr Group kGroups[] = {
     {"dead", kDeadList | kDeadShow | kDeadRetry | kDeadDiscard, kDeadList},
+    {"routes",
+     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin,
+     kRoutesList},
     {"saga", kSagaList | kSagaShow | kSagaResume | kSagaAbort, kSagaList},
 };
 
@@ -68,6 +71,8 @@ std::string type_of(const OptionSpec& option) {
             return option.repeatable ? "texts" : "text";
         case OptionType::kUrl:
             return option.repeatable ? "URLs" : "URL";
+        case OptionType::kDestination:
+            return "URLs, each as `URL` or `NAME=URL`";
         case OptionType::kChoice: {
             std::string text;
             for (const char c : option.choices)
@@ -103,7 +108,7 @@ void append_option_section(std::string& out) {
                    "| --- | --- | --- | --- | --- | --- | --- |\n";
         }
         out += "| " + code("--" + std::string(option.name)) + " | " +
-               code(environment_name(option.name)) + " | " +
+               (option.argument_only ? "" : code(environment_name(option.name))) + " | " +
                (option.file_key.empty() ? "" : code(option.file_key)) + " | " +
                cell(type_of(option)) + " | " +
                (option.fallback.empty() ? "" : code(cell(option.fallback))) + " | " +
@@ -163,6 +168,12 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kServerChanged,
      "the database failed over or was restored; the relay drops what it remembers and begins anew"},
     {ErrorCode::kWrongServer, "another database cluster answers at the address; the relay stops"},
+    {ErrorCode::kDestinationChanged,
+     "a route leads to another destination than its ledger holds for; the route waits until "
+     "`outbox routes accept NAME`, or a name of its own"},
+    {ErrorCode::kRouteGone,
+     "a route that has not finished all events is not configured any more; the relay does not "
+     "start until `outbox routes retire NAME` or `rename`"},
     {ErrorCode::kTableReset,
      "the outbox table was replaced, or its positions begin anew; the relay stops"},
     {ErrorCode::kNoTransaction, "an event was written outside a transaction"},
@@ -188,14 +199,15 @@ constexpr ErrorText kErrorTexts[] = {
 
 void append_example_value(std::string& out, const OptionSpec& option, std::string_view key) {
     std::string text(option.fallback);
-    if (text.empty() && option.type == OptionType::kUrl) {
-        text = option.repeatable ? "kafka://localhost:9092" : "postgresql://app@localhost/shop";
-    }
+    if (option.type == OptionType::kUrl) text = "postgresql://app@localhost/shop";
+    if (option.type == OptionType::kDestination) text = "orders=kafka://localhost:9092";
     if (text.empty() && option.type == OptionType::kChoice) {
         text = std::string(option.choices.substr(0, option.choices.find('|')));
     }
     if (option.type != OptionType::kInteger) text = "\"" + text + "\"";
-    if (option.repeatable) text = option.type == OptionType::kUrl ? "[" + text + "]" : "[]";
+    if (option.repeatable) {
+        text = option.type == OptionType::kDestination ? "[" + text + "]" : "[]";
+    }
     out += "# " + std::string(option.help) + "\n# " + std::string(key) + " = " + text + "\n";
 }
 

@@ -5,8 +5,8 @@
 
 namespace outbox::runtime {
 
-/// SIGTERM and SIGINT as something to wait for; SIGPIPE is ignored, so that a closed pipe is an
-/// error of a write. Make it before any thread starts: threads inherit the blocked signals.
+/// SIGTERM, SIGINT and SIGHUP as something to wait for; SIGPIPE is ignored, so that a closed pipe
+/// is an error of a write. Make it before any thread starts: threads inherit the blocked signals.
 class StopSignals {
   public:
     StopSignals();

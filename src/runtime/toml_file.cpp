@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -52,6 +53,40 @@ constexpr std::array kColumnKeys{
     ColumnKeySpec{"processed", "boolean, false while unsent"},
 };
 
+/// What teams call a column, and what we do.
+struct OtherName {
+    std::string_view theirs;
+    std::string_view ours;
+};
+
+constexpr std::array kOtherNames{
+    OtherName{"sent_at", "processed_at"},
+    OtherName{"delivered_at", "processed_at"},
+    OtherName{"dispatched_at", "processed_at"},
+    OtherName{"sent", "processed"},
+    OtherName{"published", "processed"},
+    OtherName{"is_processed", "processed"},
+    OtherName{"created_at", "occurred_at"},
+    OtherName{"timestamp", "occurred_at"},
+    OtherName{"type", "event_type"},
+    OtherName{"body", "payload"},
+    OtherName{"data", "payload"},
+    OtherName{"attempts", "retry_count"},
+    OtherName{"last_error", "error_message"},
+    OtherName{"tenant", "tenant_id"},
+};
+
+// The field that `key` is meant to map; empty: none is known.
+std::string_view column_key(std::string_view key, std::string_view inside) {
+    for (const OtherName& name : kOtherNames) {
+        if (name.theirs == key && inside != "source.table.status") return name.ours;
+    }
+    // Right, but in another place.
+    const bool known = std::any_of(kColumnKeys.begin(), kColumnKeys.end(),
+                                   [&](const ColumnKeySpec& spec) { return spec.name == key; });
+    return known && inside == "source.table" ? key : std::string_view();
+}
+
 // Walks the document and stops at the first error.
 class Reader {
   public:
@@ -75,6 +110,13 @@ class Reader {
 
     void unknown(const std::string& where, std::string_view key,
                  const std::vector<std::string_view>& known, const std::string& inside) {
+        if (inside.starts_with("source.table")) {
+            if (const std::string_view column = column_key(key, inside); !column.empty()) {
+                return fail(where, "unknown key '" + std::string(key) + "' in [" + inside +
+                                       "]; write " + std::string(column) +
+                                       " = \"COLUMN\" under [source.table.columns]");
+            }
+        }
         fail(where, "unknown key '" + std::string(key) + "'" +
                         (inside.empty() ? "" : " in [" + inside + "]") + did_you_mean(key, known));
     }
@@ -89,7 +131,7 @@ class Reader {
                     fail(place(item.source()),
                          std::string(key) + " must be a number, written without quotes");
                 }
-                texts.push_back(text->get());
+                texts.push_back(with_variables(text->get(), place(item.source()), key));
             } else if (const auto* number = item.as_integer()) {
                 texts.push_back(std::to_string(number->get()));
             } else if (const auto* flag = item.as_boolean()) {
@@ -108,6 +150,38 @@ class Reader {
             add(node);
         }
         return texts;
+    }
+
+    // "${NAME}" stands for a variable of the environment, "$$" for a dollar.
+    std::string with_variables(std::string_view text, const std::string& where,
+                               std::string_view key) {
+        std::string out;
+        while (true) {
+            const auto dollar = text.find('$');
+            out += text.substr(0, dollar);
+            if (dollar == std::string_view::npos) return out;
+            text.remove_prefix(dollar + 1);
+            const auto close = text.find('}');
+            if (text.starts_with('$')) {
+                out += '$';
+                text.remove_prefix(1);
+            } else if (text.starts_with('{') && close != std::string_view::npos) {
+                const std::string name(text.substr(1, close - 1));
+                const char* value = name.empty() ? nullptr : std::getenv(name.c_str());
+                if (value == nullptr) {
+                    fail(where,
+                         std::string(key) + ": the environment has no variable '" + name + "'");
+                    return out;
+                }
+                out += value;
+                text.remove_prefix(close + 1);
+            } else {
+                fail(where, std::string(key) +
+                                ": write ${NAME} for a variable of the environment, and $$ for a "
+                                "dollar");
+                return out;
+            }
+        }
     }
 
     std::string text_of(const toml::node& node, std::string_view key) {

@@ -83,6 +83,7 @@ void emit_command(Store& store, const Sagas& sagas, const Instance& instance, co
     event.headers.emplace_back(kIdHeader, instance.id);
     event.headers.emplace_back(kStepHeader, send.step->name);
     event.headers.emplace_back(kCallHeader, send.undo ? "undo" : "do");
+    event.headers.emplace_back(kLeaderHeader, instance.leader);
     event.headers.emplace_back(kReplyHeader, sagas.topic());
     store.emit(event, sagas.emit_options());
 }
@@ -137,6 +138,14 @@ SagaChange change_of(const Instance& instance, const Reaction& reaction, bool wa
             .data = instance.data};
 }
 
+// A leader of an earlier version names itself only by where it wants its answers.
+StepKey step_of(const SagaHeaders& headers) {
+    const std::string_view leader = headers.find(kLeaderHeader);
+    return {.leader = leader.empty() ? headers.find(kReplyHeader) : leader,
+            .saga_id = headers.need(kIdHeader),
+            .step = headers.need(kStepHeader)};
+}
+
 }  // namespace
 
 std::string start(Store& store, const Sagas& sagas, std::string_view name, std::string data,
@@ -149,6 +158,7 @@ std::string start(Store& store, const Sagas& sagas, std::string_view name, std::
     }
     Instance instance{.id = id.empty() ? new_event_id() : std::move(id),
                       .name = definition->name(),
+                      .leader = sagas.topic(),
                       .version = definition->version(),
                       .data = std::move(data)};
     check_data(instance);
@@ -196,20 +206,18 @@ SagaChange advance(Store& store, const Sagas& sagas, const Message& message) {
 SagaCall begin_step(Store& store, const Message& command) {
     store.require_transaction("begin_saga_step");
     const SagaHeaders headers(command);
-    const std::string_view id = headers.need(kIdHeader);
-    const std::string_view step = headers.need(kStepHeader);
+    const StepKey key = step_of(headers);
     const std::string_view call = headers.need(kCallHeader);
     if (call == "do") {
-        return store.enter_step(id, step, kDone) == StepEntry::kNew ? SagaCall::kDo
-                                                                    : SagaCall::kRepeat;
+        return store.enter_step(key, kDone) == StepEntry::kNew ? SagaCall::kDo : SagaCall::kRepeat;
     }
     if (call != "undo") {
         refuse(ErrorCode::kInvalidEvent, "message " + std::string(command.id) +
                                              " has the header saga_call '" + std::string(call) +
                                              "': it is do or undo");
     }
-    if (store.enter_step(id, step, kUndone) == StepEntry::kNew) return SagaCall::kNothingToUndo;
-    return store.change_step(id, step, kDone, kUndone) ? SagaCall::kUndo : SagaCall::kNothingToUndo;
+    if (store.enter_step(key, kUndone) == StepEntry::kNew) return SagaCall::kNothingToUndo;
+    return store.change_step(key, kDone, kUndone) ? SagaCall::kUndo : SagaCall::kNothingToUndo;
 }
 
 std::string answer_step(Store& store, const Message& command, Event answer,
@@ -228,7 +236,7 @@ std::string refuse_step(Store& store, const Message& command, Event answer,
                         const EmitOptions& options) {
     store.require_transaction("refuse_saga_step");
     const SagaHeaders headers(command);
-    store.change_step(headers.need(kIdHeader), headers.need(kStepHeader), kDone, kRefused);
+    store.change_step(step_of(headers), kDone, kRefused);
     return answer_step(store, command, std::move(answer), options);
 }
 

@@ -17,6 +17,7 @@ constexpr std::string_view kResumeType = "SagaResume";
 constexpr std::string_view kIdHeader = "saga_id";
 constexpr std::string_view kStepHeader = "saga_step";
 constexpr std::string_view kCallHeader = "saga_call";  ///< "do" or "undo".
+constexpr std::string_view kLeaderHeader = "saga_leader";
 constexpr std::string_view kReplyHeader = "saga_reply_to";
 constexpr std::string_view kTimerHeader = "saga_timer";
 

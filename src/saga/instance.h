@@ -34,6 +34,7 @@ struct StepRecord {
 struct Instance {
     std::string id = {};
     std::string name = {};
+    std::string leader = {};  ///< Who leads it, for participants: the topic of answers at its start.
     int version = 0;
     SagaState state = SagaState::kRunning;
     std::vector<StepRecord> steps = {};

@@ -16,12 +16,14 @@ using consumer::PgResult;
 constexpr const char* kDoing = "using outbox_saga";
 
 constexpr const char* kInsert =
-    "INSERT INTO outbox_saga (saga_id, name, version, state, step, steps, data, topic, timer) "
-    "VALUES ($1, $2, $3::integer, $4, $5, $6::json, $7, $8, $9::bigint) "
+    "INSERT INTO outbox_saga "
+    "  (saga_id, name, version, state, step, steps, data, topic, timer, leader) "
+    "VALUES ($1, $2, $3::integer, $4, $5, $6::json, $7, $8, $9::bigint, $10) "
     "ON CONFLICT (saga_id) DO NOTHING";
 
 constexpr const char* kLoad =
-    "SELECT name, version, state, steps::text, data, timer, cause, trouble FROM outbox_saga "
+    "SELECT name, version, state, steps::text, data, timer, cause, trouble, leader "
+    "FROM outbox_saga "
     "WHERE saga_id = $1 FOR UPDATE";
 
 constexpr const char* kSave =
@@ -34,12 +36,12 @@ constexpr const char* kSave =
     "requested = CASE WHEN $13::boolean THEN NULL ELSE requested END WHERE saga_id = $1";
 
 constexpr const char* kEnterStep =
-    "INSERT INTO outbox_saga_steps (saga_id, step, state) VALUES ($1, $2, $3) "
-    "ON CONFLICT (saga_id, step) DO NOTHING";
+    "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES ($1, $2, $3, $4) "
+    "ON CONFLICT (leader, saga_id, step) DO NOTHING";
 
 constexpr const char* kChangeStep =
-    "UPDATE outbox_saga_steps SET state = $4, updated_at = clock_timestamp() "
-    "WHERE saga_id = $1 AND step = $2 AND state = $3";
+    "UPDATE outbox_saga_steps SET state = $5, updated_at = clock_timestamp() "
+    "WHERE leader = $1 AND saga_id = $2 AND step = $3 AND state = $4";
 
 constexpr const char* kCount =
     "SELECT name, state, count(*), CASE WHEN state IN ('completed', 'compensated') THEN 0 ELSE "
@@ -86,6 +88,7 @@ class LibpqStore final : public saga::Store {
         params.text(saga_state_name(saga.state));
         add_text_or_null(params, awaited == nullptr ? std::string_view() : awaited->name);
         params.untyped(steps).text(saga.data).text(saving.topic).number(saga.timer);
+        params.text(saga.leader);
         return changed_one(run(connection_, params, kInsert));
     }
 
@@ -104,6 +107,7 @@ class LibpqStore final : public saga::Store {
         saga.timer = consumer::big_endian(cell(row.get(), 0, 5));
         saga.cause = text_cell(row, 0, 6);
         saga.trouble = text_cell(row, 0, 7);
+        saga.leader = text_cell(row, 0, 8);
         return saga;
     }
 
@@ -123,18 +127,17 @@ class LibpqStore final : public saga::Store {
         run(connection_, params, kSave);
     }
 
-    saga::StepEntry enter_step(std::string_view saga_id, std::string_view step,
-                               std::string_view state) override {
+    saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
         Params params;
-        params.text(saga_id).text(step).text(state);
+        params.text(key.leader).text(key.saga_id).text(key.step).text(state);
         return changed_one(run(connection_, params, kEnterStep)) ? saga::StepEntry::kNew
                                                                  : saga::StepEntry::kThere;
     }
 
-    bool change_step(std::string_view saga_id, std::string_view step, std::string_view from,
+    bool change_step(const saga::StepKey& key, std::string_view from,
                      std::string_view to) override {
         Params params;
-        params.text(saga_id).text(step).text(from).text(to);
+        params.text(key.leader).text(key.saga_id).text(key.step).text(from).text(to);
         return changed_one(run(connection_, params, kChangeStep));
     }
 

@@ -108,16 +108,17 @@ consumer::Where SagaOperations::where_of(const SagaFilter& filter) const {
 Result<std::vector<SagaInfo>> SagaOperations::sagas(const SagaFilter& filter, std::size_t limit,
                                                     bool with_data) {
     const consumer::Where where = where_of(filter);
+    const std::string saga_id = sql_->header("d.headers", std::string(kIdHeader));
     const auto rows = sql_->run(
         "SELECT s.saga_id, s.name, s.version, s.state, s.steps, s.timer, s.cause, s.trouble, "
         "s.topic, s.requested, " +
             sql_->microseconds("s.due_at") + ", " + sql_->microseconds("s.started_at") + ", " +
             sql_->microseconds("s.updated_at") + ", " + sql_->microseconds("s.finished_at") + ", " +
             sql_->microseconds(sql_->now()) +
-            ", (SELECT count(*) FROM outbox_inbox_dead_letters d "
-            "   WHERE d.headers ->> 'saga_id' = s.saga_id), "
-            "(SELECT d.error_code || ': ' || d.error FROM outbox_inbox_dead_letters d "
-            " WHERE d.headers ->> 'saga_id' = s.saga_id ORDER BY d.died_at DESC LIMIT 1), " +
+            ", (SELECT count(*) FROM outbox_inbox_dead_letters d WHERE " + saga_id +
+            " = s.saga_id), "
+            "(SELECT d.error_code || ': ' || d.error FROM outbox_inbox_dead_letters d WHERE " +
+            saga_id + " = s.saga_id ORDER BY d.died_at DESC LIMIT 1), " +
             (with_data ? "s.data" : "NULL") + " FROM outbox_saga s" + where.sql() +
             " ORDER BY s.started_at, s.saga_id LIMIT " + std::to_string(limit),
         where.parameters());

@@ -15,11 +15,13 @@ using consumer::SqliteUse;
 constexpr const char* kDoing = "using outbox_saga";
 
 constexpr const char* kInsert =
-    "INSERT INTO outbox_saga (saga_id, name, version, state, step, steps, data, topic, timer) "
-    "VALUES (?1, ?2, ?3, ?4, nullif(?5, ''), ?6, ?7, ?8, ?9) ON CONFLICT (saga_id) DO NOTHING";
+    "INSERT INTO outbox_saga "
+    "  (saga_id, name, version, state, step, steps, data, topic, timer, leader) "
+    "VALUES (?1, ?2, ?3, ?4, nullif(?5, ''), ?6, ?7, ?8, ?9, ?10) ON CONFLICT (saga_id) DO NOTHING";
 
 constexpr const char* kLoad =
-    "SELECT name, version, state, steps, data, timer, coalesce(cause, ''), coalesce(trouble, '') "
+    "SELECT name, version, state, steps, data, timer, coalesce(cause, ''), coalesce(trouble, ''), "
+    "  leader "
     "FROM outbox_saga WHERE saga_id = ?1";
 
 constexpr const char* kSave =
@@ -31,12 +33,12 @@ constexpr const char* kSave =
     "requested = CASE WHEN ?14 THEN NULL ELSE requested END WHERE saga_id = ?1";
 
 constexpr const char* kEnterStep =
-    "INSERT INTO outbox_saga_steps (saga_id, step, state) VALUES (?1, ?2, ?3) "
-    "ON CONFLICT (saga_id, step) DO NOTHING";
+    "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES (?1, ?2, ?3, ?4) "
+    "ON CONFLICT (leader, saga_id, step) DO NOTHING";
 
 constexpr const char* kChangeStep =
-    "UPDATE outbox_saga_steps SET state = ?4, updated_at = ?5 "
-    "WHERE saga_id = ?1 AND step = ?2 AND state = ?3";
+    "UPDATE outbox_saga_steps SET state = ?5, updated_at = ?6 "
+    "WHERE leader = ?1 AND saga_id = ?2 AND step = ?3 AND state = ?4";
 
 constexpr const char* kCount =
     "SELECT name, state, count(*), CASE WHEN state IN ('completed', 'compensated') THEN 0 ELSE "
@@ -64,6 +66,7 @@ class SqliteStore final : public saga::Store {
                    .text(saga.data)
                    .text(saving.topic)
                    .number(saga.timer)
+                   .text(saga.leader)
                    .changes() == 1;
     }
 
@@ -81,6 +84,7 @@ class SqliteStore final : public saga::Store {
         saga.timer = row.integer(5);
         saga.cause = row.bytes(6);
         saga.trouble = row.bytes(7);
+        saga.leader = row.bytes(8);
         return saga;
     }
 
@@ -105,18 +109,22 @@ class SqliteStore final : public saga::Store {
             .next();
     }
 
-    saga::StepEntry enter_step(std::string_view saga_id, std::string_view step,
-                               std::string_view state) override {
-        const int entered =
-            SqliteUse(database_, kEnterStep, kDoing).text(saga_id).text(step).text(state).changes();
+    saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
+        const int entered = SqliteUse(database_, kEnterStep, kDoing)
+                                .text(key.leader)
+                                .text(key.saga_id)
+                                .text(key.step)
+                                .text(state)
+                                .changes();
         return entered == 1 ? saga::StepEntry::kNew : saga::StepEntry::kThere;
     }
 
-    bool change_step(std::string_view saga_id, std::string_view step, std::string_view from,
+    bool change_step(const saga::StepKey& key, std::string_view from,
                      std::string_view to) override {
         return SqliteUse(database_, kChangeStep, kDoing)
-                   .text(saga_id)
-                   .text(step)
+                   .text(key.leader)
+                   .text(key.saga_id)
+                   .text(key.step)
                    .text(from)
                    .text(to)
                    .number(consumer::wall_clock_us())

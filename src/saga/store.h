@@ -17,6 +17,13 @@ struct Saving {
     bool request = false;                     ///< It has answered a request.
 };
 
+/// A step of a saga that somebody leads; two leaders may use one id.
+struct StepKey {
+    std::string_view leader;
+    std::string_view saga_id;
+    std::string_view step;
+};
+
 enum class StepEntry : std::uint8_t { kNew, kThere };
 
 /// The caller's open transaction, the seam between the coordinator and the databases. Throws
@@ -39,11 +46,9 @@ class Store {
 
     /// Enters the step of a participant in outbox_saga_steps unless it is there, and waits for
     /// another transaction that has just entered it.
-    virtual StepEntry enter_step(std::string_view saga_id, std::string_view step,
-                                 std::string_view state) = 0;
+    virtual StepEntry enter_step(const StepKey& key, std::string_view state) = 0;
     /// True: the step was in state `from` and is in state `to` now.
-    virtual bool change_step(std::string_view saga_id, std::string_view step, std::string_view from,
-                             std::string_view to) = 0;
+    virtual bool change_step(const StepKey& key, std::string_view from, std::string_view to) = 0;
 
     virtual std::string emit(const Event& event, const EmitOptions& options) = 0;
 };

@@ -36,19 +36,8 @@ std::vector<std::string> KnownRows::known_ids() const {
     return ids;
 }
 
-bool KnownRows::forget(std::span<const spi::Position> positions) {
-    forgotten_.insert(forgotten_.end(), positions.begin(), positions.end());
-    if (forgotten_.empty()) return false;
-    const std::vector<spi::Position> settled = positions_->settled(forgotten_);
-    let_go(settled);
-    std::erase_if(forgotten_,
-                  [this](spi::Position position) { return !raw_ids_.contains(position); });
-    return !settled.empty();
-}
-
 void KnownRows::rewind() {
     for (auto& [raw_id, row] : rows_) row.known = false;
-    forgotten_.clear();
     rewound_ = true;
 }
 
@@ -59,10 +48,10 @@ void KnownRows::scanned_all() {
     for (const auto& [raw_id, row] : rows_) {
         if (!row.known) gone.push_back(row.position);
     }
-    let_go(gone);
+    forget(gone);
 }
 
-void KnownRows::let_go(std::span<const spi::Position> positions) {
+void KnownRows::forget(std::span<const spi::Position> positions) {
     std::vector<spi::Position> held;
     for (const spi::Position position : positions) {
         const auto it = raw_ids_.find(position);

@@ -13,7 +13,7 @@
 
 namespace outbox::sources {
 
-/// The unfinished rows that one reader has returned, by their raw ids, with the positions that
+/// The rows that one reader has returned and that are not recorded yet, by their raw ids, with the positions that
 /// were made up for them. Not thread-safe, but for the map that it shares.
 class KnownRows {
   public:
@@ -42,8 +42,8 @@ class KnownRows {
     [[nodiscard]] std::size_t size() const { return rows_.size(); }
     [[nodiscard]] bool full() const { return rows_.size() >= kMax; }
 
-    /// This route has finished them; they are let go when all routes have. True: some were.
-    bool forget(std::span<const spi::Position> positions);
+    /// That the route has finished them is written: reads leave them out by that.
+    void forget(std::span<const spi::Position> positions);
 
     /// Every row is to be returned again.
     void rewind();
@@ -51,14 +51,10 @@ class KnownRows {
     void scanned_all();
 
   private:
-    void let_go(std::span<const spi::Position> positions);
-
     // Shared by the readers and the recorder of a source, which name rows by these positions.
     const std::shared_ptr<PositionMap> positions_;
     std::unordered_map<std::string, Row> rows_;
     std::unordered_map<spi::Position, std::string> raw_ids_;
-    // This route has finished them, another has not: still unfinished in the table.
-    std::vector<spi::Position> forgotten_;
     bool rewound_ = false;
 };
 

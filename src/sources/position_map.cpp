@@ -32,16 +32,6 @@ void PositionMap::settle(std::span<const spi::Position> positions) {
     }
 }
 
-std::vector<spi::Position> PositionMap::settled(std::span<const spi::Position> positions) const {
-    std::vector<spi::Position> out;
-    const std::lock_guard lock(mutex_);
-    for (const spi::Position position : positions) {
-        const auto row = rows_.find(position);
-        if (row == rows_.end() || row->second.settled) out.push_back(position);
-    }
-    return out;
-}
-
 std::vector<std::string> PositionMap::raw_ids(std::span<const spi::Position> positions) const {
     std::vector<std::string> ids;
     ids.reserve(positions.size());

@@ -21,10 +21,8 @@ class PositionMap {
     /// Ends one reader's hold of each.
     void release(std::span<const spi::Position> positions);
 
-    /// The rows' end was written: should one be unfinished again, it is another delivery.
+    /// What a route finished is written: should it be unfinished again, it is another delivery.
     void settle(std::span<const spi::Position> positions);
-    [[nodiscard]] std::vector<spi::Position> settled(
-        std::span<const spi::Position> positions) const;
 
     /// The ids of those that are held, in the order of `positions`; others are left out.
     [[nodiscard]] std::vector<std::string> raw_ids(std::span<const spi::Position> positions) const;

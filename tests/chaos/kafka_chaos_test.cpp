@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/chaos/load.h"
+#include "tests/sinks/kafka_admin.h"
 #include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/pg.h"
@@ -166,7 +167,10 @@ class KafkaTopics : public testing::Test {
         if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
     }
     static KafkaServer& strict() {
-        static KafkaServer kafka({.auto_create_topics = false, .properties = ""});
+        static KafkaServer kafka({.auto_create_topics = false,
+                                  .properties = "authorizer.class.name=org.apache.kafka.metadata."
+                                                "authorizer.StandardAuthorizer\n"
+                                                "allow.everyone.if.no.acl.found=true\n"});
         return kafka;
     }
     Process relay(KafkaServer& kafka) {
@@ -175,10 +179,10 @@ class KafkaTopics : public testing::Test {
                          "--admin", "off", "--max-attempts", "2", "--retry-base-ms", "10"}});
     }
     // `count` events of 10 keys, which begin with `prefix`.
-    void emit(const std::string& topic, const std::string& prefix, int count) {
+    void emit(const std::string& topic, const std::string& prefix, int count, int keys = 10) {
         pg_.exec("INSERT INTO outbox_events (topic, key, event_type, payload) SELECT '" + topic +
-                 "', '" + prefix +
-                 "' || n % 10, 'E', jsonb_build_object('n', n) FROM "
+                 "', '" + prefix + "' || n % " + std::to_string(keys) +
+                 ", 'E', jsonb_build_object('n', n) FROM "
                  "generate_series(1, " +
                  std::to_string(count) + ") n");
     }
@@ -241,6 +245,71 @@ TEST_F(KafkaTopics, EventsOfAForgottenTopicWaitForItWithoutAnAttemptAndOthersGoO
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_delivery"), 0);
     EXPECT_EQ(relay.stop().code, 0);
     expect_complete(strict(), forgotten, 3'000);
+}
+
+TEST_F(KafkaTopics, ATopicThatMayNotBeWrittenHoldsItsOwnKeysAloneWithoutAnAttempt) {
+    const std::string suffix = url_.substr(url_.rfind('/') + 1);
+    const std::string open = "open-" + suffix;
+    const std::string closed = "closed-" + suffix;
+    create_topic(strict().bootstrap(), open, 3);
+    create_topic(strict().bootstrap(), closed, 3);
+    deny_only_write(strict().bootstrap(), closed);
+    emit(closed, "c", 300, 100);
+    emit(open, "o", 300, 100);
+    Process relay = this->relay(strict());
+    ASSERT_TRUE(eventually(kDeadline, "the other topic is served", [&] { return rows(open) == 0; }))
+        << relay.stderr_text();
+    ASSERT_TRUE(eventually(kDeadline, "each waiting key is told", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM outbox_delivery WHERE error_code = 'OB_NO_RIGHTS'") == 100;
+    })) << relay.stderr_text();
+    EXPECT_NE(pg_.value("SELECT error FROM outbox_status WHERE error IS NOT NULL LIMIT 1")
+                  .find("topic " + closed),
+              std::string::npos);
+    emit(open, "p", 1'000);
+    ASSERT_TRUE(eventually(kDeadline, "what comes later goes on", [&] { return rows(open) == 0; }))
+        << relay.stderr_text();
+    EXPECT_EQ(rows(closed), 300);
+    EXPECT_EQ(pg_.number("SELECT max(attempts) FROM outbox_delivery"), 0);
+    allow_write_again(strict().bootstrap(), closed);
+    ASSERT_TRUE(eventually(kDeadline, "all is delivered", [&] {
+        return pg_.number("SELECT count(*) FROM outbox_events") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    const std::string log = relay.stderr_text();
+    EXPECT_NE(log.find("event=part_down"), std::string::npos) << log;
+    EXPECT_NE(log.find("event=part_up"), std::string::npos) << log;
+    EXPECT_EQ(log.find("event=circuit_open"), std::string::npos) << log;
+    expect_complete(strict(), closed, 300);
+}
+
+TEST_F(KafkaTopics, APartitionWithoutALeaderHoldsItsOwnKeysAloneWithoutAnAttempt) {
+    const std::string topic = "half-" + url_.substr(url_.rfind('/') + 1);
+    KafkaServer second({.auto_create_topics = false, .properties = "", .first = &strict()});
+    create_topic_on(strict().bootstrap(), topic, {1, 2});
+    second.stop();
+    wait_for_leader(strict().bootstrap(), topic, 1, false);
+    emit(topic, "h", 2'000, 200);
+    Process relay = this->relay(strict());
+    ASSERT_TRUE(eventually(kDeadline, "the waiting keys are told, the others served", [&] {
+        const long long keys = pg_.number("SELECT count(DISTINCT key) FROM outbox_events");
+        return keys < 150 && keys == pg_.number("SELECT count(*) FROM outbox_delivery");
+    })) << relay.stderr_text();
+    EXPECT_NE(pg_.value("SELECT error FROM outbox_status WHERE error IS NOT NULL LIMIT 1")
+                  .find("topic " + topic + "[1]"),
+              std::string::npos);
+    EXPECT_GT(pg_.number("SELECT count(DISTINCT key) FROM outbox_events"), 50);
+    EXPECT_EQ(pg_.number("SELECT max(attempts) FROM outbox_delivery"), 0);
+    second.start();
+    ASSERT_TRUE(eventually(kDeadline, "all is delivered", [&] {
+        return pg_.number("SELECT count(*) FROM outbox_events") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(relay.stderr_text().find("event=circuit_open"), std::string::npos);
+    expect_complete(strict(), topic, 2'000);
+    remove_topic(strict().bootstrap(), topic);
 }
 
 TEST_F(KafkaTopics, ABrokerThatMakesTopicsOnDemandGetsThemMade) {

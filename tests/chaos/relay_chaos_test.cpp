@@ -191,7 +191,7 @@ TEST_P(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
     Pg pg(url_);
     pg.exec(
         "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload, topic) "
-        "VALUES ('Order', 'o-1', 'First', '{}', 'not a topic'), "
+        "VALUES ('Not a topic', 'o-1', 'First', '{}', NULL), "
         "('Order', 'o-1', 'Second', '{}', 'orders'), ('Order', 'o-2', 'Other', '{}', 'orders')");
     Process relay = this->relay();
     ASSERT_TRUE(eventually(kDeadline, "all is settled", [&] { return delivered_all(); }));
@@ -212,7 +212,7 @@ TEST_P(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
 
 TEST_P(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
     const std::string away =
-        "mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
+        "away=mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/postgres";
     Load load(url_, 10);
     load.start(2);
     Process relay = this->relay("", {"--to", away});

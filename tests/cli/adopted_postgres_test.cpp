@@ -314,6 +314,8 @@ TEST_F(AdoptedPostgres, DebeziumTableIsRelayedAndEmptied) {
     ASSERT_TRUE(is("SELECT count(*) FROM shop.outboxevent", "0"));
     EXPECT_THAT(arrived("right(id, 1), topic, key, headers ->> 'type'"),
                 ElementsAre("1 order-events o-9 OrderCreated", "3 order-events o-9 OrderCreated"));
+    EXPECT_THAT(arrived("(headers ->> 'occurred_at') IS NULL"), ElementsAre("t", "t"))
+        << "it has no time";
     EXPECT_EQ(result({"dead", "list", "--table", "shop.outboxevent"})[0]["id"], adopted_uuid(2));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }

@@ -165,6 +165,18 @@ TEST_F(PendingPublishedSqlite, AnswersStatusCheckAndPruneAndLookingMakesNothing)
     EXPECT_EQ(states(), "2,PUBLISHED,0,1 3,PENDING,0,1");
 }
 
+// A column of the owner's that is called rowid, and is no number of a row.
+TEST_F(AdoptedSqlite, AColumnNamedRowidIsNotWhatIsPrunedBy) {
+    exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT (datetime('now')), published_at TEXT, retry_count INTEGER DEFAULT 0, status TEXT "
+        "DEFAULT 'PENDING', rowid INTEGER DEFAULT 7); INSERT INTO outbox (id, event_type, payload) "
+        "VALUES ('old', 'Made', '1'), ('unsent', 'Made', '2'); UPDATE outbox SET status = "
+        "'PUBLISHED', published_at = '2020-01-01 00:00:00' WHERE id = 'old'");
+    EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 1);
+    EXPECT_EQ(value("SELECT group_concat(id) FROM outbox"), "unsent");
+}
+
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {
     insert(1, "o-1");
     exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");
@@ -297,6 +309,24 @@ TEST_F(AdoptedSqlite, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
     EXPECT_THAT(check("outbox"), AllOf(HasSubstr("preset delete-when-sent"), HasSubstr("deleted")));
 }
 
+// A column that nobody has mapped may be the one that says what was sent.
+TEST_F(AdoptedSqlite, TableOfTheUsersOwnIsEmptiedOnlyWhereThatIsWrittenDown) {
+    exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT, "
+        "sent_at TEXT); INSERT INTO outbox (id, event_type, payload) VALUES ('a', 'Made', '1')");
+    EXPECT_THAT(refusal("outbox"), AllOf(HasSubstr("after_publish = "), HasSubstr("processed_at")));
+    const Finished checked =
+        outbox_.run({"relay", "--check", "--from", url(), "--to", mailbox(), "--table", "outbox"});
+    EXPECT_EQ(checked.status.code, 1);
+    EXPECT_THAT(checked.out, HasSubstr("problem  after publish: "));
+    // Looking is not refused.
+    EXPECT_EQ(result({"status", "--table", "outbox"})["backlog"], 1);
+    Process running = outbox_.start_relay({"--from", url(), "--to", mailbox(), "--table", "outbox",
+                                           "--admin", "off", "--after-publish", "delete"});
+    ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 // SQLite would give the number of a removed row to a new one, and consumers drop it as a repeat.
 TEST_F(AdoptedSqlite, TablesWhoseIdsWouldComeAgainAreRefusedWithTheRemedy) {
     exec(
@@ -362,6 +392,7 @@ TEST_F(AdoptedSqlite, DebeziumTableIsRelayedAndEmptied) {
                 "json_extract(headers, '$.type') || ' ' || coalesce(" +
                 std::string(kBody) + ", 'null')"),
         ElementsAre("2 order-events o-9 OrderCreated {}", "1 order-events o-9 OrderPaid null"));
+    EXPECT_THAT(arrived("json_type(headers, '$.occurred_at') IS NULL"), ElementsAre("1", "1"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 

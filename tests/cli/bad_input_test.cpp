@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -174,6 +175,32 @@ TEST_F(BadInput, AdminAddressInUse) {
     const TakenPort taken(0);
     expect_refusal({"relay", "--from", migrated(), "--to", mailbox(), "--admin", taken.address()},
                    kUsage, "another program uses this port; give another address with --admin");
+}
+
+TEST_F(BadInput, CheckingWritesNothing) {
+    const std::string from = migrated();
+    const std::string empty = shared_postgres().create_database();
+    const Finished checked = outbox_.run(
+        {"relay", "--check", "--from", from, "--to", "mailbox+postgresql" + empty.substr(10)});
+    EXPECT_EQ(checked.status.code, 0) << checked.out << checked.err;
+    EXPECT_EQ(Pg(empty).number("SELECT count(*) FROM pg_class WHERE relnamespace = "
+                               "'public'::regnamespace"),
+              0);
+    // A path that is mistyped is told and not made.
+    const auto path = outbox_.file("mistyped.db");
+    const Finished mistyped = outbox_.run(
+        {"relay", "--check", "--from", from, "--to", "mailbox+sqlite://" + path.string()});
+    EXPECT_EQ(mistyped.status.code, 1);
+    EXPECT_THAT(mistyped.out, HasSubstr("problem"));
+    EXPECT_THAT(mistyped.out, HasSubstr("mistyped.db"));
+    EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(BadInput, OptionsOfKafkaOnAnotherRouteAreRefused) {
+    outbox_.write("outbox.toml",
+                  "[[route]]\nname = \"a\"\nto = \"null:\"\n[route.kafka]\n\"linger.ms\" = 5\n");
+    expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage,
+                   "[route.kafka] is for a route to kafka:");
 }
 
 TEST_F(BadInput, HelpAndVersionAreResults) {

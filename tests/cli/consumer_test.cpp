@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class ConsumerCommands : public testing::TestWithParam<Backend> {
   protected:
@@ -41,6 +42,16 @@ class ConsumerCommands : public testing::TestWithParam<Backend> {
     void put(const std::string& id) {
         db_->exec("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES ('" + id +
                   "', 'order-events', 'k-" + id + "', '{\"type\":\"OrderCreated\"}', '{\"a\":1}')");
+    }
+    // A dead letter of the consumer "stock".
+    void bury(const std::string& id, const std::string& headers, const std::string& payload = "") {
+        db_->exec(
+            "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, key, headers, "
+            "payload, attempts, error_code, error) VALUES ('stock', '" +
+            id + "', 'orders', 'k', '" + headers + "', " +
+            (GetParam() == Backend::kPostgres ? "convert_to('" + payload + "', 'UTF8')"
+                                              : "'" + payload + "'") +
+            ", 5, 'OB_HANDLER_FAILED', 'no stock')");
     }
     MailboxConsumer consumer(const std::function<bool(std::string_view id)>& fails) {
         MailboxOptions options;
@@ -119,6 +130,69 @@ TEST_P(ConsumerCommands, DeadLettersOfAConsumerAreListedShownRetriedAndDiscarded
     EXPECT_EQ(result({"dead", "list", "--consumer", "stock"}).size(), 0U);
 }
 
+TEST_P(ConsumerCommands, AFilterThatNoDeadLetterHereCanMatchIsRefusedAndNotLeftOut) {
+    bury("a", R"({"type":"OrderCreated"})");
+    for (const char* command : {"list", "retry", "discard"}) {
+        const Finished refused = outbox_.run(
+            {"dead", command, "--db", database_->url(), "--consumer", "stock", "--route", "r1"});
+        EXPECT_EQ(refused.status.code, 2);
+        EXPECT_EQ(refused.out, "");
+        EXPECT_THAT(refused.err, HasSubstr("belong to no route"));
+    }
+    // An empty value would restrict nothing.
+    const Finished empty = outbox_.run({"dead", "discard", "--db", database_->url(), "--consumer",
+                                        "stock", "--error-code", "OB_HANDLER_FAILED", "--key", ""});
+    EXPECT_EQ(empty.status.code, 2);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters WHERE "
+                          "retry_requested_at IS NULL"),
+              1);
+}
+
+TEST_P(ConsumerCommands, AHeaderThatTheDatabaseCannotReadHidesNoDeadLetter) {
+    bury("nul", R"({"a":"x\u0000\u0000\\u0000","type":"Odd"})");
+    bury("half", R"({"a":"\ud800","type":"Odd"})");
+    bury("plain", R"({"a":"\\u0000","type":"Plain"})");
+    const json list = result({"dead", "list", "--consumer", "stock"});
+    ASSERT_EQ(list.size(), 3U);
+    for (const json& letter : list) {
+        EXPECT_EQ(letter["event_type"], letter["id"] == "plain" ? "Plain" : "Odd") << letter;
+    }
+    EXPECT_EQ(result({"dead", "retry", "--consumer", "stock", "--event-type", "Odd"})["matched"],
+              2);
+    EXPECT_EQ(
+        result({"dead", "discard", "--consumer", "stock", "--event-type", "Plain"})["matched"], 1);
+}
+
+TEST_P(ConsumerCommands, WhatASenderWroteIsShownAndNotObeyed) {
+    const std::string escape = "\x1b[2J";  // clears a screen
+    const std::string csi =
+        "\xc2\x9b"
+        "2J";  // the same in one character
+    bury("id" + escape + csi, "{}", std::string("line\n\ttab") + escape + csi);
+    bury("deep", "{}", std::string(100'000, '[') + std::string(100'000, ']'));
+    for (const auto& arguments : std::vector<std::vector<std::string>>{
+             {"dead", "list", "--consumer", "stock"},
+             {"dead", "list", "--consumer", "stock", "--json"},
+             {"dead", "show", "id" + escape + csi, "--consumer", "stock"},
+             {"dead", "show", "id" + escape + csi, "--consumer", "stock", "--json"},
+             {"dead", "show", "deep", "--consumer", "stock", "--json"}}) {
+        const std::string out = text(arguments);
+        EXPECT_THAT(out, Not(HasSubstr("\x1b")));
+        EXPECT_THAT(out, Not(HasSubstr("\xc2\x9b")));
+        EXPECT_LT(out.size(), 1'000'000U);
+    }
+    EXPECT_THAT(text({"dead", "show", "id" + escape + csi, "--consumer", "stock"}),
+                HasSubstr("line\n\ttab?[2J?2J"));
+    // The same value, nothing is lost in it.
+    EXPECT_EQ(result({"dead", "show", "id" + escape + csi, "--consumer", "stock"})[0]["id"],
+              "id" + escape + csi);
+    EXPECT_EQ(result({"dead", "show", "deep", "--consumer", "stock"})[0]["payload"]
+                  .get<std::string>()
+                  .size(),
+              200'000U);
+}
+
 TEST_P(ConsumerCommands, PruneForgetsOldIdsRaisesTheFloorAndRemovesExpiredKeys) {
     const bool postgres = GetParam() == Backend::kPostgres;
     const auto ago = [&](int days) {
@@ -135,6 +209,10 @@ TEST_P(ConsumerCommands, PruneForgetsOldIdsRaisesTheFloorAndRemovesExpiredKeys) 
         "INSERT INTO outbox_idempotency (scope, key, fingerprint, expires_at) VALUES "
         "('u', 'expired', 'f', " +
         ago(1) + "), ('u', 'kept', 'f', " + ago(-1) + ")");
+    const json would = result({"prune", "--dry-run"});
+    EXPECT_EQ(would["inbox"], 2);
+    EXPECT_EQ(would["keys"], 1);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 4);
     const json pruned = result({"prune"});
     EXPECT_EQ(pruned["inbox"], 2);
     EXPECT_EQ(pruned["keys"], 1);
@@ -144,6 +222,22 @@ TEST_P(ConsumerCommands, PruneForgetsOldIdsRaisesTheFloorAndRemovesExpiredKeys) 
     EXPECT_EQ(result({"prune"})["inbox"], 0);
     EXPECT_EQ(
         outbox_.run({"prune", "--db", database_->url(), "--inbox-retention", "1h"}).status.code, 2);
+}
+
+TEST_P(ConsumerCommands, CommandsForTheRelaysTableSayWhatIsMeantHere) {
+    bury("a", "{}");
+    const Finished list = outbox_.run({"dead", "list", "--db", database_->url()});
+    EXPECT_EQ(list.status.code, 4);
+    EXPECT_THAT(list.err, HasSubstr("--consumer NAME; there are: stock"));
+    EXPECT_THAT(list.err, Not(HasSubstr("migrate")));
+    // A table that is named is meant.
+    for (const char* command : {"status", "prune"}) {
+        const Finished named =
+            outbox_.run({command, "--db", database_->url(), "--table", "zzz", "--json"});
+        EXPECT_EQ(named.status.code, 4);
+        EXPECT_EQ(named.out, "");
+        EXPECT_THAT(named.err, HasSubstr("zzz"));
+    }
 }
 
 TEST_P(ConsumerCommands, AFloorStaysBelowWhatStillWaitsInAMailbox) {

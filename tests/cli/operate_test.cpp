@@ -91,7 +91,7 @@ TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
     EXPECT_EQ(status["lease"]["epoch"], 1);
     EXPECT_THAT(status["lease"]["owner"].get<std::string>(),
                 HasSubstr(":" + std::to_string(running.pid())));
-    EXPECT_EQ(status["routes"][0]["name"], "default");
+    EXPECT_EQ(status["routes"][0]["name"], "mailbox");
     EXPECT_EQ(status["routes"][0]["circuit"], "closed");
     EXPECT_TRUE(eventually(30s, "the route reads by the stream",
                            [&] { return result({"status"})["routes"][0]["path"] == "stream"; }));
@@ -113,7 +113,7 @@ TEST_F(Operate, StatusTellsWhyARoutePolls) {
                    "ALTER PUBLICATION \"outbox\" SET (publish = 'insert')") != std::string::npos;
     }));
     EXPECT_THAT(outbox_.run({"status", "--db", url_}).out,
-                HasSubstr("route default reads by polling: "));
+                HasSubstr("route mailbox reads by polling: "));
 }
 
 TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -68,7 +69,7 @@ TEST_F(RelayCommand, ServesHealthAndMetricsAndHandsOverOnSigterm) {
         return http(port_, "GET", "/metrics")
                    .body.find(
                        "outbox_published_total{source=\"public.outbox_events\","
-                       "route=\"default\"} 1\n") != std::string::npos;
+                       "route=\"mailbox\"} 1\n") != std::string::npos;
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(database_->value("SELECT owner IS NULL FROM outbox_lease"), "t");
@@ -90,7 +91,7 @@ TEST_F(RelayCommand, StaysUpAndReadyWhileADestinationIsAwayAndNamesIt) {
     ASSERT_TRUE(eventually(30s, "the open circuit is named", [&] {
         return status_of("/health/ready") == 200 &&
                json::parse(http(port_, "GET", "/health/ready").body)["open_circuits"] ==
-                   json::array({"default"});
+                   json::array({"mailbox"});
     }));
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_events"), 1);
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_delivery"), 0);
@@ -144,6 +145,78 @@ TEST_F(RelayCommand, RunsRoutesOfTheFile) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) {
+    const auto write = [&](const std::string& name) {
+        outbox_.write("outbox.toml", "to = \"" + mailbox() + "?mailbox=" + name +
+                                         "\"\n[source]\nurl = \"" + url_ + "\"\n");
+    };
+    const auto arrived = [&](const std::string& name) {
+        emit();
+        return eventually(30s, "it is in " + name, [&] {
+            return database_->number("SELECT count(*) FROM outbox_events") == 0 &&
+                   database_->number("SELECT count(*) FROM outbox_mailbox WHERE mailbox = '" +
+                                     name + "'") > 0;
+        });
+    };
+    write("first");
+    Process running = outbox_.start_relay({"--admin", "127.0.0.1:" + std::to_string(port_)});
+    ASSERT_TRUE(arrived("first"));
+    outbox_.write("outbox.toml", "to = [\n");
+    running.kill(SIGHUP);
+    ASSERT_TRUE(eventually(30s, "the file is refused", [&] {
+        return running.stderr_text().find("event=reload_refused") != std::string::npos;
+    }));
+    EXPECT_TRUE(arrived("first"));
+    write("second");
+    running.kill(SIGHUP);
+    ASSERT_TRUE(eventually(30s, "it goes on with the new file", [&] {
+        return running.stderr_text().find("event=reloaded") != std::string::npos;
+    }));
+    EXPECT_TRUE(arrived("second"));
+    EXPECT_TRUE(eventually(30s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(RelayCommand, LeaderAndStandbyOutliveTheRotationOfTheirPassword) {
+    PostgresServer server;
+    use(server);
+    const auto write_password = [&](const std::string& password) {
+        const auto file = outbox_.write("pgpass", "*:*:*:clerk:" + password + "\n");
+        std::filesystem::permissions(
+            file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    };
+    database_->exec(
+        "CREATE ROLE with_password; CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'old' IN ROLE "
+        "with_password");
+    write_password("old");
+    const std::string from = "postgresql://clerk@127.0.0.1:" + std::to_string(server.port()) +
+                             url_.substr(url_.rfind('/')) +
+                             "?passfile=" + outbox_.file("pgpass").string();
+    Process leader = outbox_.start_relay({"--from", from, "--to", mailbox(), "--admin", "off"});
+    ASSERT_TRUE(eventually(30s, "it leads", [&] {
+        return database_->number("SELECT count(*) FROM outbox_lease WHERE owner IS NOT NULL") == 1;
+    }));
+    Process standby = outbox_.start_relay({"--from", from, "--to", mailbox(), "--admin", "off"});
+    ASSERT_TRUE(eventually(30s, "the other one waits", [&] {
+        return standby.stderr_text().find("event=standby") != std::string::npos;
+    }));
+    database_->exec("ALTER ROLE clerk PASSWORD 'new'");
+    database_->exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'clerk'");
+    for (Process* relay : {&leader, &standby}) {
+        ASSERT_TRUE(eventually(30s, "it is refused and waits", [&] {
+            return relay->stderr_text().find("OB_AUTH_FAILED") != std::string::npos;
+        }));
+    }
+    write_password("new");
+    emit();
+    EXPECT_TRUE(eventually(30s, "they go on", [&] {
+        return database_->number("SELECT count(*) FROM outbox_events") == 0;
+    }));
+    EXPECT_EQ(standby.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(leader.stop(), (ExitStatus{0, 0}));
+}
+
 TEST_F(RelayCommand, CheckTellsWhatItFoundAndRelaysNothing) {
     emit();
     const Finished good = outbox_.run({"relay", "--check", "--from", url_, "--to", mailbox()});
@@ -154,7 +227,7 @@ TEST_F(RelayCommand, CheckTellsWhatItFoundAndRelaysNothing) {
         outbox_.run({"relay", "--check", "--from", url_, "--to",
                      "mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x"});
     EXPECT_EQ(bad.status.code, 1);
-    EXPECT_THAT(bad.out, HasSubstr("problem  route default"));
+    EXPECT_THAT(bad.out, HasSubstr("problem  route mailbox"));
     EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_events"), 1);
 }
 

@@ -112,7 +112,15 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
                                                       "\n")
                                     .string();
     operate({"verify", "--produced", journal, "--received", journal});
+    operate({"routes", "list"});
+    operate({"routes", "accept", "mailbox"});
+    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox", "--dry-run"});
     EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox"});
+    operate({"routes", "rename", "mailbox", "other"});
+    operate({"routes", "continue"});
+    operate({"routes", "begin"});
+    operate({"routes", "retire", "other", "--yes"});
 }
 
 TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
@@ -163,8 +171,8 @@ TEST_F(Roles, WhoLeadsSagasAndWhoMendsThemHaveTheRightsThatArePrinted) {
     grant();
     Pg(as("consumer"))
         .exec(
-            "INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, timer) "
-            "VALUES ('s1', 'order', 1, 'running', '[]', '{}', 'sagas', 0)");
+            "INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, "
+            "timer) VALUES ('s1', 'order', 1, 'running', '[]', '{}', 'sagas', 'sagas', 0)");
     Pg(as("consumer")).exec("UPDATE outbox_saga SET timer = 1; DELETE FROM outbox_saga_steps");
     operate({"saga", "list"});
     operate({"saga", "show", "s1"});

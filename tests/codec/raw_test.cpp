@@ -65,12 +65,24 @@ TEST(RawEncoder, FormatsTimesBeforeTheEpochAndAcrossSeconds) {
     auto event = order_created();
     const std::map<std::int64_t, std::string> expected = {
         {-1, "1969-12-31T23:59:59.999999Z"},
-        {0, "1970-01-01T00:00:00.000000Z"},
+        {1, "1970-01-01T00:00:00.000001Z"},
         {1'709'164'799'999'999, "2024-02-28T23:59:59.999999Z"},
         {1'709'164'800'000'000, "2024-02-29T00:00:00.000000Z"}};
     for (const auto& [time_us, text] : expected) {
         event.occurred_at_us = time_us;
         EXPECT_EQ(headers_of(*encoder.encode(event, "t", arena))[3].second, text);
+    }
+}
+
+// A consumer would take 1970 for an event from before its memory.
+TEST(RawEncoder, GivesAnEventWithoutATimeNone) {
+    RawEncoder encoder;
+    spi::EventBatch arena;
+    auto event = order_created();
+    event.occurred_at_us = 0;
+    event.headers = R"({"occurred_at": "forged"})";
+    for (const auto& [name, value] : headers_of(*encoder.encode(event, "t", arena))) {
+        EXPECT_NE(name, "occurred_at");
     }
 }
 
@@ -116,8 +128,9 @@ TEST(RawEncoder, RefusesHeadersThatAreNotAJsonObject) {
     spi::EventBatch arena;
     const std::string deep =
         "{\"a\":" + std::string(500'000, '[') + std::string(500'000, ']') + "}";
-    for (const std::string& bad : {std::string(), std::string("{"), std::string("[1]"),
-                                   std::string("\"x\""), std::string("{\"a\":\"\xff\"}"), deep}) {
+    for (const std::string& bad :
+         {std::string(), std::string("{"), std::string("[1]"), std::string("\"x\""),
+          std::string("{\"a\":\"\xff\"}"), deep, "{\"a\":\"" + std::string(1 << 20, 'x') + "\"}"}) {
         auto event = order_created();
         event.headers = bad;
         const auto record = encoder.encode(event, "t", arena);

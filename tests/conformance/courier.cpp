@@ -5,6 +5,7 @@ namespace outbox::test {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::size_t kHeldPolls = 20;
 
 std::string_view view_of(const std::optional<std::string>& text) {
     return text ? std::string_view(*text) : std::string_view();
@@ -67,18 +68,26 @@ void Courier::publish(const std::vector<Letter>& letters) {
 }
 
 bool Courier::may_go(const Letter& letter) const {
+    if (held_keys_.contains(letter.key.value_or(letter.id))) return false;
     return sink_.capabilities().fail_stop_order || !letter.key || !busy_keys_.contains(*letter.key);
 }
 
 std::string Courier::collect(const std::vector<Letter>& letters) {
     spi::Completions completions;
     sink_.poll(kPoll, completions);
+    for (auto held = held_keys_.begin(); held != held_keys_.end();) {
+        held = --held->second == 0 ? held_keys_.erase(held) : std::next(held);
+    }
     for (const std::uint64_t token : completions.acknowledged) {
         if (std::string wrong = finish(token, letters); !wrong.empty()) return wrong;
         ++acknowledged_;
     }
     for (const spi::FailedRecord& failed : completions.failed) {
         if (std::string wrong = finish(failed.token, letters); !wrong.empty()) return wrong;
+        if (!failed.part.empty()) {
+            const Letter& letter = letters[failed.token];
+            held_keys_[letter.key.value_or(letter.id)] = kHeldPolls;
+        }
         take_failure(failed.token, failed);
     }
     return {};
@@ -101,8 +110,9 @@ void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
         waiting_.insert(index);
         return;
     }
-    if (failed.missing) {
-        if (++missing_[index] >= max_missing) {
+    if (!failed.part.empty()) {
+        ++failures_by_part_[failed.part];
+        if (++part_failures_[index] >= max_part_failures) {
             dead_.push_back({index, failed.error});
             return;
         }
@@ -118,6 +128,9 @@ void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
     } else if (failed.error.advice != Advice::kRetryDestination) {
         dead_.push_back({index, failed.error});
         return;
+    }
+    if (failed.part.empty() && failed.error.advice == Advice::kRetryDestination) {
+        ++destination_failures_;
     }
     waiting_.insert(index);
 }

@@ -29,8 +29,8 @@ struct Letter {
 
 /// Delivers letters through a sink by the relay's rules, as plainly as possible: after a failure
 /// it waits for all outcomes and starts again from the oldest unfinished letter; a suspect goes
-/// alone; a sink without fail-stop order gets one letter per key at a time. It also checks that
-/// each token completes exactly once.
+/// alone; a key that finds a part of the destination down waits a little; a sink without fail-stop
+/// order gets one letter per key at a time. It also checks that each token completes exactly once.
 class Courier {
   public:
     explicit Courier(spi::Sink& sink) : sink_(sink) {}
@@ -51,11 +51,18 @@ class Courier {
         return failures_by_code_;
     }
 
+    [[nodiscard]] const std::map<std::string, std::size_t>& failures_by_part() const {
+        return failures_by_part_;
+    }
+    /// Failures that open the circuit of a route.
+    [[nodiscard]] std::size_t destination_failures() const { return destination_failures_; }
+
     std::function<void(const Courier&)> after_poll = [](const Courier&) {};
     std::size_t max_publish_per_poll = 100'000;
     std::size_t max_attempts = 5;
-    /// Times that a letter's topic may be missing, which the relay does not limit.
-    std::size_t max_missing = 5;
+    /// Times that a letter may find its part of the destination down, which the relay does not
+    /// limit.
+    std::size_t max_part_failures = 5;
     std::chrono::seconds deadline{120};
 
   private:
@@ -70,15 +77,18 @@ class Courier {
     std::set<std::size_t> under_way_;
     std::set<std::string> busy_keys_;
     std::optional<std::size_t> suspect_;
-    bool settling_ = false;  // a letter failed: wait for all outcomes
+    bool settling_ = false;                         // a letter failed: wait for all outcomes
+    std::map<std::string, std::size_t> held_keys_;  // wait for a part, for so many polls
     std::map<std::size_t, std::size_t> attempts_;
-    std::map<std::size_t, std::size_t> missing_;
+    std::map<std::size_t, std::size_t> part_failures_;
     std::vector<Dead> dead_;
     std::size_t acknowledged_ = 0;
     std::size_t failures_ = 0;
     std::size_t suspects_ = 0;
     std::size_t counted_attempts_ = 0;
     std::map<std::string, std::size_t> failures_by_code_;
+    std::map<std::string, std::size_t> failures_by_part_;
+    std::size_t destination_failures_ = 0;
 };
 
 }  // namespace outbox::test

@@ -107,6 +107,44 @@ TEST_P(InboxSuite, TellsHowManyMessagesWait) {
     running.join();
 }
 
+TEST_P(InboxSuite, AMemberThatEndedCountsOnButItsLagDoesNot) {
+    const auto figures = [&](const char* what) {
+        return value(std::string("SELECT sum(") + what + ") FROM outbox_inbox_stats");
+    };
+    // One that was killed long ago, and one of another consumer.
+    db_->exec(
+        "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, lag) "
+        "VALUES ('default', 'killed', 5, 0, 0, 0, 900), ('other', 'killed', 7, 0, 0, 0, 800)");
+    db_->exec(backend_->age_figures());
+    for (const char* id : {"a", "b"}) {
+        put(id, "k");
+        MailboxOptions options;
+        options.retry_base_ms = options.retry_max_ms = 60'000;
+        options.on_report = [](const ConsumerReport&) {};
+        auto member = consumer(
+            [](InboxBackend::Session& transaction, const Message& message) {
+                if (message.id == "b") throw std::runtime_error("no stock");
+                apply(transaction, message);
+            },
+            options);
+        std::thread running([&] { member.run(); });
+        EXPECT_TRUE(eventually(10s, "it has reported", [&] {
+            return value(
+                       "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
+                       "member <> '' AND member <> 'killed'") == "1";
+        }));
+        member.stop();
+        running.join();
+    }
+    EXPECT_EQ(value("SELECT member || '-' || applied FROM outbox_inbox_stats "
+                    "WHERE consumer = 'default'"),
+              "-6");
+    EXPECT_EQ(value("SELECT coalesce(sum(lag), 0) FROM outbox_inbox_stats "
+                    "WHERE consumer = 'default'"),
+              "0");
+    EXPECT_EQ(figures("applied"), "13");
+}
+
 // ---- sequence ----
 
 TEST_P(InboxSuite, ASequenceTakesTheNextNumberDropsRepeatsAndNamesGaps) {
@@ -199,6 +237,10 @@ TEST_P(InboxSuite, AnExistingInboxWithAConsumerColumnWorksAsItIs) {
 
 TEST_P(InboxSuite, AMessageFromBeforeTheFloorIsQuarantinedNeverAppliedAsNew) {
     const auto now = std::chrono::system_clock::now();
+    const std::vector<InboxEntry> applied{{"applied", now - 49h}};
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("stock", "applied", now - 49h));
+    db_->exec("COMMIT");
     db_->exec(backend_->raise_floor("stock", 48h));
     const auto outcome = [&](const char* consumer, std::string_view id, MessageTime time) {
         db_->exec(backend_->begin());
@@ -214,6 +256,10 @@ TEST_P(InboxSuite, AMessageFromBeforeTheFloorIsQuarantinedNeverAppliedAsNew) {
         return text;
     };
     EXPECT_EQ(outcome("stock", "old", now - 49h), "OB_QUARANTINED");
+    EXPECT_EQ(outcome("stock", "applied", now - 49h), "repeat") << "the inbox still knows it";
+    db_->exec(backend_->begin());
+    EXPECT_THAT(db_->accept_batch("stock", applied), ElementsAre(false));
+    db_->exec("COMMIT");
     EXPECT_EQ(outcome("stock", "younger", now - 47h), "new");
     EXPECT_EQ(outcome("stock", "younger", now - 47h), "repeat");
     EXPECT_EQ(outcome("stock", "recent", now), "new");
@@ -248,6 +294,54 @@ TEST_P(InboxSuite, ARunningConsumerPrunesItsInboxAndRaisesItsFloor) {
     db_->exec("ROLLBACK");
     options.inbox_retention_s = 60;
     EXPECT_EQ(error_of([&] { consumer(apply, options); }).code, ErrorCode::kConfigInvalid);
+}
+
+TEST_P(InboxSuite, PruningIsEachConsumersOwnAndAsFastAsWhatComes) {
+    const auto old = std::chrono::system_clock::now() - 4h;
+    db_->exec(backend_->begin());
+    EXPECT_TRUE(db_->accept("default", "old", old));
+    EXPECT_TRUE(db_->accept("other", "old", old));
+    db_->exec("COMMIT");
+    db_->exec(
+        "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 35000) "
+        "SELECT 'default', 'old-' || i, (SELECT message_time FROM outbox_inbox "
+        "WHERE consumer = 'default') FROM n");
+    db_->exec(
+        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state, updated_at) "
+        "SELECT 'l', 's', 'pay', 'done', message_time FROM outbox_inbox "
+        "WHERE consumer = 'other'");
+    MailboxOptions options;
+    options.inbox_retention_s = 2 * 3600;
+    auto member = consumer(apply, options);
+    std::thread running([&] { member.run(); });
+    const bool pruned = bool(eventually(40s, "the old ids are gone", [&] {
+        return value("SELECT count(*) FROM outbox_inbox WHERE consumer = 'default'") == "0";
+    }));
+    member.stop();
+    running.join();
+    EXPECT_TRUE(pruned);
+    EXPECT_THAT(column("SELECT consumer FROM outbox_inbox"), ElementsAre("other"));
+    EXPECT_THAT(column("SELECT consumer FROM outbox_inbox_floor"), ElementsAre("default"));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_saga_steps"), "1") << "its undo is to come";
+}
+
+TEST_P(InboxSuite, ARepeatFromBeforeTheFloorThatTheInboxStillKnowsIsDropped) {
+    const std::string ancient = "01700000-0000-7000-8000-000000000001";  // a UUIDv7 of 2020
+    for (const std::size_t together : {1U, 10U}) {
+        MailboxOptions options;
+        options.consumer = "c" + std::to_string(together);
+        options.transaction_size = together;
+        auto member = consumer(apply, options);
+        put(ancient, "k");
+        EXPECT_EQ(member.drain(), 1U);
+        db_->exec(backend_->raise_floor(options.consumer, 48h));
+        put(ancient, "k");
+        EXPECT_EQ(member.drain(), 1U);
+        EXPECT_EQ(member.counters().repeats, 1U);
+    }
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+    EXPECT_THAT(effects(), ElementsAre(ancient, ancient)) << "once for each consumer";
 }
 
 TEST_P(InboxSuite, AQuarantinedMessageGoesToTheDeadLettersAndDelaysNoOther) {

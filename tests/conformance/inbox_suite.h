@@ -50,6 +50,8 @@ class InboxBackend {
     virtual MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) = 0;
     // Sets a consumer's floor this long before now.
     virtual std::string raise_floor(const std::string& consumer, std::chrono::hours back) const = 0;
+    // Makes all that members said of themselves an hour old.
+    virtual std::string age_figures() const = 0;
     // A consumer of a database without the tables.
     virtual MailboxConsumer consumer_without_tables() = 0;
 };

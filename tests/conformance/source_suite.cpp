@@ -85,7 +85,7 @@ std::vector<std::string> SourceSuite::read_ids(spi::Reader& reader, std::size_t 
 }
 
 std::unique_ptr<spi::Reader> SourceSuite::reader() {
-    auto reader = value_of(source_->open_reader("default"));
+    auto reader = value_of(source_->open_reader("default", {}));
     if (fixture_->unfinished_rows() == 0) fixture_->settle(*reader);
     return reader;
 }
@@ -101,6 +101,24 @@ std::unique_ptr<spi::LeaseStore> SourceSuite::lease_store() {
 std::uint64_t SourceSuite::own_lease() {
     held_lease_ = lease_store();
     return value_of(held_lease_->acquire("suite", 60s)).value();
+}
+
+spi::Beginning SourceSuite::begin(spi::Recorder& recorder, std::uint64_t epoch,
+                                  const std::vector<std::string>& routes) {
+    source_->begin_term();
+    std::vector<spi::RouteName> names;
+    for (const std::string& route : routes) names.push_back({route, {}});
+    return value_of(recorder.begin(epoch, names));
+}
+
+// As the only route's relay does: recorded, then removed.
+void SourceSuite::finish(spi::Recorder& recorder, std::uint64_t epoch,
+                         const std::vector<spi::Position>& positions) {
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, positions});
+    require(recorder.record(batch));
+    if (source_->stable_positions()) value_of(recorder.remove(epoch, positions));
 }
 
 TEST_P(SourceSuite, ReadsCommittedEventsInTheOrderTheyWereWritten) {
@@ -290,9 +308,9 @@ TEST_P(SourceSuite, FetchesByPositionWhatIsStillThere) {
     ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
     const std::vector<spi::Position> all = positions_;
     const auto recorder = this->recorder();
-    spi::RecordBatch done;
-    done.published = {all[1]};
-    require(recorder->record(done));
+    const std::uint64_t epoch = own_lease();
+    begin(*recorder, epoch);
+    finish(*recorder, epoch, {all[1]});
     spi::EventBatch batch;
     require(reader->fetch(all, batch));
     ASSERT_EQ(batch.size(), 2U);
@@ -308,31 +326,30 @@ TEST_P(SourceSuite, ReadsEverythingUnfinishedAgainAfterRewind) {
     ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
     const std::vector<spi::Position> before = positions_;
     const auto recorder = this->recorder();
-    spi::RecordBatch done;
-    done.published = {before[0]};
-    require(recorder->record(done));
-    reader->forget(done.published);
+    const std::uint64_t epoch = own_lease();
+    begin(*recorder, epoch);
+    finish(*recorder, epoch, {before[0]});
+    reader->forget(std::vector<spi::Position>{before[0]});
     reader->rewind();
     positions_.clear();
     EXPECT_EQ(read_ids(*reader, 2), ids({2, 3}));
     EXPECT_EQ(positions_, (std::vector<spi::Position>{before[1], before[2]}));
 }
 
-TEST_P(SourceSuite, RemovesWhatWasPublishedAlsoForAnOwnerOfThePast) {
+TEST_P(SourceSuite, FinishesAndRemovesOnceOrAgain) {
     commit({suite_event(1), suite_event(2)});
     const auto reader = this->reader();
     ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
     const auto recorder = this->recorder();
-    spi::RecordBatch batch;
-    batch.epoch = own_lease() + 7;
-    batch.published = {positions_[0]};
-    require(recorder->record(batch));
+    const std::uint64_t epoch = own_lease();
+    begin(*recorder, epoch);
+    finish(*recorder, epoch, {positions_[0]});
     EXPECT_EQ(fixture_->unfinished_rows(), 1);
-    require(recorder->record(batch));
+    finish(*recorder, epoch, {positions_[0]});
     EXPECT_EQ(fixture_->unfinished_rows(), 1);
 }
 
-TEST_P(SourceSuite, RefusesEverythingElseOfAnOwnerOfThePast) {
+TEST_P(SourceSuite, RefusesEverythingOfAnOwnerOfThePast) {
     commit({suite_event(1)});
     const auto reader = this->reader();
     spi::EventBatch events;
@@ -341,11 +358,12 @@ TEST_P(SourceSuite, RefusesEverythingElseOfAnOwnerOfThePast) {
     const spi::Position position = events.events()[0].position;
     const auto recorder = this->recorder();
     const std::uint64_t epoch = own_lease();
+    begin(*recorder, epoch);
 
     std::vector<spi::RecordBatch> batches(4);
-    batches[0].dead_positions = {position};
+    batches[0].finished.push_back({0, {position}});
     batches[1].failed.push_back({"default", position, suite_id(1), "k", 1, 1, "OB_X", "no"});
-    batches[2].checkpoints.push_back({"default", {{position, position}}});
+    batches[2].destinations.emplace_back(0, "elsewhere");
     spi::DeadLetter letter;
     letter.route = "default";
     letter.position = position;
@@ -354,16 +372,23 @@ TEST_P(SourceSuite, RefusesEverythingElseOfAnOwnerOfThePast) {
     batches[3].dead.push_back(std::move(letter));
     for (spi::RecordBatch& batch : batches) {
         batch.epoch = epoch - 1;
-        batch.published = {position};
         const Status status = recorder->record(batch);
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code, ErrorCode::kLeaseLost);
     }
     EXPECT_EQ(recorder->save_figures(epoch - 1, std::vector<spi::RouteFigures>(1)).error().code,
               ErrorCode::kLeaseLost);
+    if (source_->stable_positions()) {
+        EXPECT_EQ(recorder->remove(epoch - 1, std::vector<spi::Position>{position}).error().code,
+                  ErrorCode::kLeaseLost);
+    }
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    EXPECT_EQ(recorder->begin(epoch - 1, routes).error().code, ErrorCode::kLeaseLost);
     EXPECT_EQ(fixture_->unfinished_rows(), 1);
     EXPECT_TRUE(value_of(recorder->load_deliveries("default")).empty());
-    EXPECT_TRUE(value_of(recorder->load_ledger("default")).empty());
+    const spi::Beginning now = begin(*recorder, epoch);
+    EXPECT_TRUE(now.routes[0].finished.empty());
+    EXPECT_EQ(now.routes[0].destination, "");
     EXPECT_EQ(value_of(recorder->stats()).dead, 0);
 }
 
@@ -373,6 +398,7 @@ TEST_P(SourceSuite, RemembersFailingEventsUntilTheyArePublished) {
     ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
     const std::uint64_t epoch = own_lease();
     const auto recorder = this->recorder();
+    begin(*recorder, epoch);
     spi::RecordBatch batch;
     batch.epoch = epoch;
     batch.failed.push_back({"default", positions_[0], suite_id(1), "k", 1, 111, "OB_A", "first"});
@@ -391,31 +417,118 @@ TEST_P(SourceSuite, RemembersFailingEventsUntilTheyArePublished) {
         EXPECT_EQ(deliveries[0].key, "k");
         EXPECT_TRUE(value_of(fresh->load_deliveries("other")).empty());
         EXPECT_EQ(value_of(fresh->stats()).failing, 1);
-        spi::RecordBatch done;
-        done.epoch = epoch;
-        done.published = positions_;
-        require(fresh->record(done));
+        begin(*fresh, epoch);
+        finish(*fresh, epoch, positions_);
         EXPECT_TRUE(value_of(fresh->load_deliveries("default")).empty());
     }
     EXPECT_EQ(fixture_->unfinished_rows(), 0);
 }
 
 TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
+    if (!source_->stable_positions()) return;
+    commit({suite_event(1), suite_event(2), suite_event(3), suite_event(4)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 4).size(), 4U);
     const std::uint64_t epoch = own_lease();
     const auto recorder = this->recorder();
+    begin(*recorder, epoch, {"a", "b"});
     spi::RecordBatch batch;
     batch.epoch = epoch;
-    batch.checkpoints.push_back({"a", {{1, 5}, {7, 7}, {9, 1'000'000}}});
-    batch.checkpoints.push_back({"b", {{2, 2}}});
+    batch.finished.push_back({0, {positions_[0], positions_[1], positions_[3]}});
+    batch.finished.push_back({1, {positions_[1]}});
     require(recorder->record(batch));
-    const std::vector<spi::PositionRange> wanted{{1, 5}, {7, 7}, {9, 1'000'000}};
-    EXPECT_EQ(value_of(recorder->load_ledger("a")), wanted);
-    spi::RecordBatch next;
-    next.epoch = epoch;
-    next.checkpoints.push_back({"a", {}});
-    require(recorder->record(next));
-    EXPECT_TRUE(value_of(recorder->load_ledger("a")).empty());
-    EXPECT_EQ(value_of(recorder->load_ledger("b")), (std::vector<spi::PositionRange>{{2, 2}}));
+    batch.finished = {{0, {positions_[0]}}, {1, {positions_[2]}}};  // some of it again
+    batch.destinations.emplace_back(1, "there");
+    require(recorder->record(batch));
+    spi::Beginning next = begin(*recorder, epoch, {"a", "b"});
+    EXPECT_EQ(next.routes[0].finished.positions(),
+              (std::vector<spi::Position>{positions_[0], positions_[1], positions_[3]}));
+    EXPECT_EQ(next.routes[1].finished.positions(),
+              (std::vector<spi::Position>{positions_[1], positions_[2]}));
+    EXPECT_EQ(next.routes[0].destination, "");
+    EXPECT_EQ(next.routes[1].destination, "there");
+    const std::vector<std::string> names{"b", "a"};
+    EXPECT_EQ(value_of(this->recorder()->destinations(names)),
+              (std::vector<std::string>{"there", ""}));
+
+    // A reader passes over what its route has finished.
+    const auto again = value_of(source_->open_reader("a", next.routes[0].finished));
+    EXPECT_EQ(read_ids(*again, 1), ids({3}));
+    EXPECT_TRUE(read_once(*again).empty());
+
+    // What is removed leaves the ledgers of both.
+    const spi::Removed removed =
+        value_of(recorder->remove(epoch, std::vector<spi::Position>{positions_[1]}));
+    EXPECT_EQ(removed.positions, std::vector<spi::Position>{positions_[1]});
+    EXPECT_EQ(removed.left, 0U);
+    EXPECT_EQ(fixture_->unfinished_rows(), 3);
+    next = begin(*recorder, epoch, {"a", "b"});
+    EXPECT_EQ(next.routes[0].finished.positions(),
+              (std::vector<spi::Position>{positions_[0], positions_[3]}));
+    EXPECT_EQ(next.routes[1].finished.positions(), std::vector<spi::Position>{positions_[2]});
+}
+
+TEST_P(SourceSuite, ANewRouteBeginsWithWhatNotEveryKnownOneHasFinished) {
+    if (!source_->stable_positions()) return;
+    commit({suite_event(1), suite_event(2), suite_event(3)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch, {"a", "b"});
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, {positions_[0], positions_[1]}});
+    batch.finished.push_back({1, {positions_[0], positions_[2]}});
+    require(recorder->record(batch));
+    const spi::Beginning next = begin(*recorder, epoch, {"a", "c", "b"});
+    EXPECT_EQ(next.routes[1].finished.positions(), std::vector<spi::Position>{positions_[0]});
+    EXPECT_TRUE(next.notes.empty());
+}
+
+TEST_P(SourceSuite, ARouteThatIsGoneIsNotForgottenWhileItHasEventsLeft) {
+    commit({suite_event(1), suite_event(2)});
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch, {"default", "gone"});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, positions_});
+    batch.finished.push_back({1, {positions_[0]}});
+    require(recorder->record(batch));
+    const std::vector<spi::RouteName> one{{"default", {}}};
+    const auto refused = recorder->begin(epoch, one);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kRouteGone);
+    EXPECT_EQ(refused.error().advice, Advice::kStop);
+    EXPECT_NE(refused.error().message.find("outbox routes retire 'gone'"), std::string::npos);
+    begin(*recorder, epoch, {"default", "gone"});
+    batch.finished = {{1, {positions_[1]}}};
+    require(recorder->record(batch));
+    const spi::Beginning next = begin(*recorder, epoch, {"default"});
+    ASSERT_EQ(next.notes.size(), 1U);
+    EXPECT_NE(next.notes[0].find("'gone'"), std::string::npos);
+}
+
+TEST_P(SourceSuite, ARouteOfAnEarlierVersionKeepsWhatItHad) {
+    commit({suite_event(1)});
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch, {"default"});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 1).size(), 1U);
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.failed.push_back({"default", positions_[0], suite_id(1), "k", 3, 111, "OB_X", "no"});
+    require(recorder->record(batch));
+    const std::vector<spi::RouteName> named{{"kafka", {"default"}}};
+    const spi::Beginning next = value_of(recorder->begin(epoch, named));
+    ASSERT_EQ(next.notes.size(), 1U);
+    const auto deliveries = value_of(recorder->load_deliveries("kafka"));
+    ASSERT_EQ(deliveries.size(), 1U);
+    EXPECT_EQ(deliveries[0].attempts, 3U);
 }
 
 TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
@@ -429,6 +542,7 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     ASSERT_EQ(events.size(), 1U);
     const std::uint64_t epoch = own_lease();
     const auto recorder = this->recorder();
+    begin(*recorder, epoch);
     const auto die = [&](std::uint32_t attempts) {
         spi::RecordBatch batch;
         batch.epoch = epoch;
@@ -440,8 +554,11 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
         letter.error = "refused";
         letter.event.add(events.events()[0]);
         batch.dead.push_back(std::move(letter));
-        batch.dead_positions = {events.events()[0].position};
+        batch.finished.push_back({0, {events.events()[0].position}});
         require(recorder->record(batch));
+        if (source_->stable_positions()) {
+            value_of(recorder->remove(epoch, batch.finished[0].positions));
+        }
     };
     die(5);
     die(6);  // the same event again replaces the first letter
@@ -449,11 +566,13 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     EXPECT_EQ(value_of(recorder->stats()).dead, 1);
     EXPECT_EQ(value_of(recorder->load_dead_keys("default")),
               std::vector<std::string>{"customer-7"});
-    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 10)).empty());
+    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 0, 10)).empty());
 
     fixture_->request_retry(1);
-    auto letters = value_of(recorder->load_redeliveries("default", 10));
+    auto letters = value_of(recorder->load_redeliveries("default", 0, 10));
     ASSERT_EQ(letters.size(), 1U);
+    EXPECT_TRUE(
+        value_of(recorder->load_redeliveries("default", letters[0].dead_id, 10)).empty());
     EXPECT_EQ(letters[0].attempts, 6U);
     EXPECT_EQ(letters[0].error, "refused");
     ASSERT_EQ(letters[0].event.size(), 1U);
@@ -471,11 +590,11 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     again.failed_again.push_back(
         {"default", letters[0].dead_id, suite_id(1), {}, 7, 0, "OB_SINK_TIMEOUT", "late"});
     require(recorder->record(again));
-    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 10)).empty());
+    EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 0, 10)).empty());
     EXPECT_EQ(value_of(recorder->stats()).dead, 1);
 
     fixture_->request_retry(letters[0].dead_id);
-    letters = value_of(recorder->load_redeliveries("default", 10));
+    letters = value_of(recorder->load_redeliveries("default", 0, 10));
     ASSERT_EQ(letters.size(), 1U);
     EXPECT_EQ(letters[0].attempts, 7U);
     EXPECT_EQ(letters[0].error_code, "OB_SINK_TIMEOUT");

@@ -75,6 +75,11 @@ class SourceSuite : public testing::TestWithParam<std::function<std::unique_ptr<
     std::unique_ptr<spi::LeaseStore> lease_store();
     // A lease that is held until the test ends.
     std::uint64_t own_lease();
+    // A term begins on what there is.
+    spi::Beginning begin(spi::Recorder& recorder, std::uint64_t epoch,
+                         const std::vector<std::string>& routes = {"default"});
+    void finish(spi::Recorder& recorder, std::uint64_t epoch,
+                const std::vector<spi::Position>& positions);
 
     std::unique_ptr<SourceFixture> fixture_;
     std::unique_ptr<spi::Source> source_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,8 @@ class PostgresDatabase final : public Database {
 
 class SqliteDatabase final : public Database {
   public:
+    // The relay makes no mailbox file.
+    SqliteDatabase() { std::ofstream file(path()); }
     std::string url() const override { return "sqlite://" + path(); }
     std::string path() const { return folder_ / "consumer.db"; }
     std::unique_ptr<Connection> connect() const override {

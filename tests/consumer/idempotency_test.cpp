@@ -12,6 +12,7 @@
 #include <outbox/error.h>
 #include <outbox/producer/migrate.h>
 
+#include "consumer/operate.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
 
@@ -258,6 +259,64 @@ TEST_P(IdempotencyKey, ALeaseThatRanOutIsTakenOverAndItsFirstOwnerIsRefused) {
     EXPECT_EQ(work(*db_, request()).body, R"({"id":"o-2"})");
 }
 
+TEST_P(IdempotencyKey, ALeaseLongerThanTheRetentionKeepsItsKey) {
+    ClaimOptions leased;
+    leased.lease_ms = 3'600'000;
+    leased.retention_s = 1;
+    const auto claim = [&] {
+        db_->begin();
+        auto made = db_->claim(request(), leased);
+        db_->exec("COMMIT");
+        return made;
+    };
+    const auto prune = [&] {
+        const auto operations = consumer::open_operations(database_->url(), 5);
+        return (*operations)->prune(86'400).value_or_throw().keys;
+    };
+    const auto first = claim();
+    const bool postgres = GetParam() == Backend::kPostgres;
+    EXPECT_EQ(db_->value("SELECT expires_at >= lease_until FROM outbox_idempotency"),
+              postgres ? "t" : "1");
+    // The lease has run out, and the retention with it: whatever its owner did is unknown.
+    const std::string hour_ago = postgres ? "clock_timestamp() - interval '1 hour'"
+                                          : "(unixepoch() - 3600) * 1000000";
+    const std::string all_past =
+        "UPDATE outbox_idempotency SET lease_until = " + hour_ago + ", expires_at = " + hour_ago;
+    db_->exec(all_past);
+    EXPECT_EQ(prune(), 0);
+    const auto second = claim();
+    EXPECT_TRUE(second.is_new);
+    EXPECT_EQ(second.attempt, 2U);
+    db_->begin();
+    EXPECT_THROW(db_->complete(request(), first, created("late")), Error);
+    db_->exec("ROLLBACK");
+    db_->begin();
+    db_->complete(request(), second, created());
+    db_->exec("COMMIT");
+    // Answered and expired: new, and yet not the attempt that never came back.
+    db_->exec("UPDATE outbox_idempotency SET expires_at = " + hour_ago);
+    EXPECT_EQ(claim().attempt, 3U);
+    db_->exec(all_past);
+    EXPECT_EQ(prune(), 0);
+    db_->exec("UPDATE outbox_idempotency SET expires_at = " +
+              std::string(postgres ? "expires_at - interval '8 days'"
+                                   : "expires_at - 691200000000"));
+    EXPECT_EQ(prune(), 1);
+}
+
+TEST_P(IdempotencyKey, HeadersOfOneNameAllComeBack) {
+    db_->begin();
+    const auto claim = db_->claim(request(), {});
+    IdempotentAnswer answer = created();
+    answer.headers = {{"Link", "</a>; rel=next"}, {"Set-Cookie", "secret"}, {"ETag", "x"},
+                      {"Link", "</b>; rel=prev"}, {"Link", "</c>; rel=last"}};
+    db_->complete(request(), claim, answer);
+    db_->exec("COMMIT");
+    EXPECT_THAT(work(*db_, request()).headers,
+                testing::ElementsAre(Pair("Link", "</a>; rel=next"), Pair("Link", "</b>; rel=prev"),
+                                     Pair("Link", "</c>; rel=last"), Pair("ETag", "x")));
+}
+
 TEST_P(IdempotencyKey, AReleasedLeaseIsFreeAtOnce) {
     ClaimOptions leased;
     leased.lease_ms = 60'000;
@@ -338,6 +397,35 @@ TEST_P(IdempotencyKey, AThousandRequestsWithOneKeyHaveOneEffectAndOneAnswer) {
     EXPECT_EQ(effects(), "1");
 }
 
+TEST_P(IdempotencyKey, RepeatsOfAnAnsweredRequestAllGetItsAnswerHoweverManyComeAtOnce) {
+    work(*db_, request());
+    IdempotencyOptions options;
+    options.while_running = IdempotencyOptions::WhileRunning::kConflict;
+    for (const bool tries : {false, true}) {
+        Idempotency gate(options);
+        constexpr int kRepeats = 20;
+        std::latch together(kRepeats);
+        std::atomic<int> answered = 0;
+        std::vector<std::thread> threads;
+        for (int i = 0; i < kRepeats; ++i) {
+            threads.emplace_back([&] {
+                const auto session = connect();
+                const auto ask = [&] {
+                    // All are inside before the first leaves.
+                    together.arrive_and_wait();
+                    return work(*session, request());
+                };
+                const auto answer =
+                    tries ? gate.try_answer(request(), ask) : gate.answer(request(), ask);
+                if (answer.what == What::kRepeat && answer.status == 201) ++answered;
+            });
+        }
+        for (auto& thread : threads) thread.join();
+        EXPECT_EQ(answered, kRepeats);
+    }
+    EXPECT_EQ(effects(), "1");
+}
+
 TEST_P(IdempotencyKey, AWaitingRequestRunsNoWorkAndGetsTheAnswerInTheEnd) {
     Idempotency gate;
     std::latch inside(1);
@@ -353,8 +441,18 @@ TEST_P(IdempotencyKey, AWaitingRequestRunsNoWorkAndGetsTheAnswerInTheEnd) {
         });
     });
     inside.wait();
-    EXPECT_EQ(gate.try_answer(request(), [&] { return ++runs, IdempotentAnswer{}; }).what,
-              What::kRunning);
+    // One asks whether there is an answer; who comes after it knows.
+    int asked = 0;
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(gate.try_answer(request(),
+                                  [&] {
+                                      ++asked;
+                                      return problem_answer(What::kRunning, 409, "running", "");
+                                  })
+                      .what,
+                  What::kRunning);
+    }
+    EXPECT_EQ(asked, 1);
     IdempotentAnswer second;
     std::thread other(
         [&] { second = gate.answer(request(), [&] { return work(*connect(), request()); }); });
@@ -390,7 +488,10 @@ TEST(IdempotencyGate, InConflictModeASecondRequestIs409AtOnce) {
     gate.answer(request, [&] {
         std::thread([&] {
             inner = gate.answer(request, [] {
-                ADD_FAILURE() << "ran beside the first";
+                return problem_answer(What::kRunning, 409, "says the database", "");
+            });
+            inner = gate.answer(request, [] {
+                ADD_FAILURE() << "asked again";
                 return IdempotentAnswer{};
             });
         }).join();
@@ -525,6 +626,11 @@ TEST_P(IdempotencyOnPostgres, TheSqlFunctionsSeeThroughEscapesInTheNameOfAHeader
     db_->exec("SELECT idempotency_claim('u', 'k', 'f')");
     db_->exec("SELECT idempotency_complete('u', 'k', 1, 200, '{\"set\\u002dcookie\":\"s\"}')");
     EXPECT_EQ(db_->value("SELECT headers IS NULL FROM idempotency_claim('u', 'k', 'f')"), "t");
+    db_->exec("SELECT idempotency_claim('u', 'k2', 'f')");
+    db_->exec("SELECT idempotency_complete('u', 'k2', 1, 200, "
+              "'{\"Set-Cookie\":\"s\",\"Link\":[\"a\",\"b\"]}')");
+    EXPECT_EQ(db_->value("SELECT headers -> 'Link' ->> 1 FROM idempotency_claim('u', 'k2', 'f')"),
+              "b");
     db_->exec("COMMIT");
 }
 

@@ -100,6 +100,9 @@ class PostgresInbox final : public InboxOn<Pg, PGconn> {
                "', now() - interval '" + std::to_string(back.count()) +
                " hours') ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor";
     }
+    std::string age_figures() const override {
+        return "UPDATE outbox_inbox_stats SET updated_at = updated_at - interval '1 hour'";
+    }
     std::string begin() const override { return "BEGIN"; }
     MailboxConsumer consumer_without_tables() override {
         static PostgresDatabase empty;
@@ -130,6 +133,9 @@ class SqliteInbox final : public InboxOn<Sqlite, sqlite3> {
         return "INSERT INTO outbox_inbox_floor VALUES ('" + consumer +
                "', (strftime('%s', 'now') - 3600 * " + std::to_string(back.count()) +
                ") * 1000000) ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor";
+    }
+    std::string age_figures() const override {
+        return "UPDATE outbox_inbox_stats SET updated_at = updated_at - 3600000000";
     }
     std::string begin() const override { return "BEGIN IMMEDIATE"; }
     MailboxConsumer consumer_without_tables() override {

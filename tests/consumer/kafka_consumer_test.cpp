@@ -349,6 +349,100 @@ TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
     EXPECT_EQ(reported(What::kStandby), 0);
 }
 
+TEST_P(KafkaConsumerOnPostgres, ManyFailingKeysLeaveTheOthersTheirShare) {
+    constexpr int kFailing = 30;
+    constexpr int kHealthy = 300;
+    for (int i = 0; i < kFailing; ++i) {
+        writer_.write(topic_, "bad-" + std::to_string(i), "bad-" + std::to_string(i));
+    }
+    writer_.flush();
+    auto chosen = options();
+    chosen.retry_base_ms = chosen.retry_max_ms = 1;
+    chosen.workers = 1;
+    chosen.transaction_size = 10;
+    std::atomic<int> failures = 0;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id.starts_with("bad")) {
+                ++failures;
+                // What it needs is down: it never counts, and is due again before the next has
+                // failed.
+                transaction("SELECT pg_sleep(0.02)");
+                throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+            }
+            apply(transaction, message);
+        },
+        chosen));
+    ASSERT_TRUE(eventually(60s, "all fail", [&] { return failures > 2 * kFailing; }));
+    for (int i = 0; i < kHealthy; ++i) {
+        writer_.write(topic_, "good-" + std::to_string(i), "good-" + std::to_string(i));
+    }
+    writer_.flush();
+    ASSERT_TRUE(eventually(60s, "the healthy are applied", [&] { return effects() == kHealthy; }));
+    const int seen = failures;
+    EXPECT_TRUE(eventually(20s, "the others are tried", [&] { return failures > seen; }));
+}
+
+TEST_P(KafkaConsumerOnPostgres, WhatWaitsBehindOneKeyStopsNoOther) {
+    auto chosen = options();
+    chosen.max_in_flight = 20;
+    chosen.transaction_size = 5;
+    // Few behind it, so that its own partition goes on; then so many that it waits alone.
+    for (const int behind : {15, 60}) {
+        for (int i = 0; i < behind; ++i) {
+            writer_.write(topic_, "behind-" + std::to_string(behind) + "-" + std::to_string(i),
+                          "stuck");
+        }
+    }
+    writer_.flush();
+    constexpr int kHealthy = 400;
+    for (int i = 0; i < kHealthy; ++i) {
+        writer_.write(topic_, "good-" + std::to_string(i), "good-" + std::to_string(i));
+    }
+    writer_.flush();
+    std::atomic<bool> healed = false;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.key == "stuck" && !healed) {
+                throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+            }
+            apply(transaction, message);
+        },
+        chosen));
+    KafkaReader reader(shared_kafka().bootstrap(), topic_);
+    int stuck = -1;
+    int elsewhere = 0;
+    for (const auto& record : reader.read(75 + kHealthy, 30s)) {
+        if (record.key == "stuck") stuck = record.partition;
+    }
+    for (const auto& record : reader.records()) elsewhere += record.partition != stuck ? 1 : 0;
+    ASSERT_GT(elsewhere, 100);
+    EXPECT_TRUE(
+        eventually(60s, "the other partitions are through", [&] { return effects() >= elsewhere; }))
+        << effects() << " of " << elsewhere;
+    healed = true;
+    EXPECT_TRUE(eventually(60s, "all are", [&] { return effects() == 75 + kHealthy; }))
+        << effects();
+    EXPECT_EQ(ids_of("stuck").size(), 75U);
+    EXPECT_EQ(distinct_effects(), effects());
+}
+
+TEST_P(KafkaConsumerOnPostgres, AMemberThatKafkaFencedEndsWithTheCause) {
+    auto chosen = options();
+    chosen.group = "static";
+    chosen.kafka = {{"group.instance.id", "stock-1"}};
+    Running first(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "it has partitions", [&] { return reported(What::kActive) >= 1; }));
+    Running second(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "the first ended", [&] { return first.ended(); }));
+    ASSERT_TRUE(first.error().has_value());
+    EXPECT_EQ(first.error()->code, ErrorCode::kSinkClosed);
+    EXPECT_THAT(first.error()->message, HasSubstr("group.instance.id"));
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    EXPECT_TRUE(eventually(60s, "the second applies", [&] { return effects() == 1; }));
+}
+
 // What came while the first was in hand makes the next transactions: no more than may be in flight.
 TEST_P(KafkaConsumerOnPostgres, TakesNoMoreThanMayBeInFlight) {
     auto narrow = options();
@@ -393,6 +487,34 @@ TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) 
     EXPECT_EQ(Pg(database.url()).number("SELECT count(DISTINCT id) FROM effects"), 51);
 }
 
+TEST_P(KafkaConsumerOnPostgres, LeavesTheGroupThoughItsDatabaseAnswersNothing) {
+    PostgresServer server;
+    const PostgresDatabase database(server);
+    prepare(database);
+    auto chosen = options();
+    chosen.mode = Mode::kInboxAndOffset;
+    chosen.connect_timeout_s = 1;
+    writer_.write(topic_, "id-1", "k");
+    writer_.flush();
+    std::atomic<bool> hangs = true;
+    Running member(consumer(
+        database,
+        [&](const Transaction& transaction, const Message& message) {
+            if (hangs.exchange(false)) server.pause();
+            apply(transaction, message);
+        },
+        chosen));
+    const bool hung = bool(eventually(60s, "it hangs", [&] { return !hangs; }));
+    (*member).stop();
+    const bool left = bool(eventually(60s, "it ended", [&] { return member.ended(); }));
+    server.resume();
+    ASSERT_TRUE(hung);
+    EXPECT_TRUE(left);
+    Running next(consumer(database, apply, chosen));
+    ASSERT_TRUE(
+        eventually(60s, "the next one applies it", [&] { return next->counters().applied == 1; }));
+}
+
 TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
     auto by_offset = options();
     by_offset.mode = Mode::kOffset;
@@ -416,6 +538,176 @@ TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
     EXPECT_EQ(effects(), 101);
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 0);
     EXPECT_EQ(db_->number("SELECT sum(next_offset) FROM outbox_inbox_offsets"), 101);
+}
+
+// ---- offset modes: databases set back, topics made anew, clusters exchanged ----
+
+class KafkaOffsets : public KafkaConsumerTest {
+  protected:
+    KafkaConsumerOptions by_offset(Mode mode) {
+        auto made = options();
+        made.mode = mode;
+        made.exactly_once_wire = true;
+        made.kafka = {{"topic.metadata.refresh.interval.ms", "500"}};
+        return made;
+    }
+    // Records of one key, so of one partition; payloads are their numbers.
+    void write(const std::string& prefix, int from, int to) {
+        Writer writer;  // one that has written to a former topic of the name could not go on
+        for (int i = from; i < to; ++i) {
+            writer.write(topic_, prefix + std::to_string(i), "k", std::to_string(i));
+        }
+    }
+    static std::vector<std::string> ids(const std::string& prefix, int from, int to) {
+        std::vector<std::string> out;
+        for (int i = from; i < to; ++i) out.push_back(prefix + std::to_string(i));
+        return out;
+    }
+    // As a restore leaves effects, inbox and offset.
+    void set_back_to(int next) {
+        const std::string n = std::to_string(next);
+        if (next == 0) {
+            db_->exec("DELETE FROM outbox_inbox_offsets");
+        } else {
+            db_->exec("UPDATE outbox_inbox_offsets SET next_offset = " + n + ", last_id = 'a" +
+                      std::to_string(next - 1) + "'");
+        }
+        db_->exec(
+            "DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
+            "CAST(payload AS integer) >= " +
+            n + ")");
+        db_->exec("DELETE FROM effects WHERE CAST(payload AS integer) >= " + n);
+    }
+    void begin_anew() {
+        db_->exec(
+            "UPDATE outbox_inbox_offsets SET next_offset = 0, cluster_id = '', "
+            "last_id = NULL");
+    }
+    void recreate_topic() {
+        delete_topic(shared_kafka().bootstrap(), topic_);
+        ASSERT_TRUE(eventually(30s, "the topic is there anew", [&] {
+            try {
+                create_topic(shared_kafka().bootstrap(), topic_, 4);
+                return true;
+            } catch (const std::runtime_error&) {
+                return false;  // the former one is not quite gone
+            }
+        }));
+    }
+    std::string cause() {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [what, text] : reports_) {
+            if (what == What::kQuarantined) return text;
+        }
+        return {};
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Databases, KafkaOffsets,
+                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         [](const auto& test) { return backend_name(test.param); });
+
+TEST_P(KafkaOffsets, ADatabaseThatWentBackInTimeGetsItsRecordsAgain) {
+    for (const Mode mode : {Mode::kOffset, Mode::kInboxAndOffset}) {
+        if (mode == Mode::kInboxAndOffset) {
+            db_->exec("DELETE FROM effects");
+            db_->exec("DELETE FROM outbox_inbox_offsets");
+            topic_ += "-both";
+            create_topic(shared_kafka().bootstrap(), topic_, 4);
+        }
+        write("a", 0, 10);
+        Running member(consumer(apply, by_offset(mode)));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+        set_back_to(5);
+        write("a", 10, 12);
+        ASSERT_TRUE(eventually(60s, "the last is applied", [&] {
+            return db_->number("SELECT count(*) FROM effects WHERE id = 'a11'") == 1;
+        }));
+        EXPECT_EQ(ids_of("k"), ids("a", 0, 12));
+        EXPECT_EQ(reported(What::kQuarantined), 0) << cause();
+        member.stop();
+        EXPECT_EQ(db_->number("SELECT next_offset FROM outbox_inbox_offsets"), 12);
+    }
+}
+
+TEST_P(KafkaOffsets, ADatabaseThatForgotItsOffsetIsNotTakenForANewOne) {
+    write("a", 0, 10);
+    const auto chosen = by_offset(Mode::kInboxAndOffset);
+    {
+        Running member(consumer(apply, chosen));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    }
+    set_back_to(0);
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_THAT(cause(), HasSubstr("set back to before the first"));
+    const std::string remedy = cause().substr(cause().find("INSERT INTO"));
+    db_->exec(remedy.substr(0, remedy.find(';')));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 10; }));
+    EXPECT_EQ(ids_of("k"), ids("a", 0, 10));
+}
+
+TEST_P(KafkaOffsets, ATopicMadeAnewIsNeitherRepeatsNorSkipped) {
+    for (const int length : {7, 10, 20}) {
+        write("a", 0, 10);
+        const auto chosen = by_offset(length == 7 ? Mode::kOffset : Mode::kInboxAndOffset);
+        {
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+        }
+        recreate_topic();
+        write("b", 0, length);
+        {
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+            EXPECT_EQ(member->counters().applied + member->counters().repeats, 0U);
+            EXPECT_TRUE(eventually(20s, "they wait", [&] { return member->lag() >= length; }));
+            begin_anew();
+            ASSERT_TRUE(
+                eventually(60s, "all are applied", [&] { return effects() == 10 + length; }));
+        }
+        auto expected = ids("a", 0, 10);
+        for (auto& id : ids("b", 0, length)) expected.push_back(std::move(id));
+        EXPECT_EQ(ids_of("k"), expected);
+        db_->exec("DELETE FROM effects");
+        db_->exec("DELETE FROM outbox_inbox_offsets");
+        db_->exec("DELETE FROM outbox_inbox");
+        {
+            const std::lock_guard lock(mutex_);
+            reports_.clear();
+        }
+        recreate_topic();
+    }
+}
+
+TEST_P(KafkaOffsets, ATopicMadeAnewUnderARunningConsumerIsNotTakenForTheOld) {
+    write("a", 0, 10);
+    Running member(consumer(apply, by_offset(Mode::kInboxAndOffset)));
+    ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    recreate_topic();
+    write("b", 0, 7);
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_EQ(effects(), 10);
+    begin_anew();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 17; }));
+}
+
+TEST_P(KafkaOffsets, TheLogOfAnotherClusterIsNotTakenForOurs) {
+    write("a", 0, 10);
+    const auto chosen = by_offset(Mode::kOffset);
+    {
+        Running member(consumer(apply, chosen));
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    }
+    EXPECT_EQ(db_->value("SELECT last_id FROM outbox_inbox_offsets"), "a9");
+    EXPECT_NE(db_->value("SELECT cluster_id FROM outbox_inbox_offsets"), "");
+    db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = 'another'");
+    write("a", 10, 12);
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_THAT(cause(), HasSubstr("of the cluster another"));
+    EXPECT_EQ(effects(), 10);
+    db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = ''");
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 12; }));
 }
 
 TEST_P(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) {
@@ -518,6 +810,65 @@ TEST_P(KafkaConsumerTest, TwoConsumersWithOneNameInDifferentGroupsApplyEachRecor
     ASSERT_TRUE(eventually(90s, "both have read all",
                            [&] { return done(first) == kRecords && done(second) == kRecords; }));
     EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(distinct_effects(), kRecords);
+}
+
+// One group gives up on what the other applies: each record ends as one of both, also after a
+// retry.
+TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
+    constexpr int kRecords = 40;
+    for (int i = 0; i < kRecords; ++i) {
+        writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i));
+    }
+    writer_.flush();
+    std::atomic<bool> healed = false;
+    std::atomic<int> failures = 0;
+    std::atomic<bool> met = false;
+    auto failing_options = options();
+    auto healthy_options = options();
+    failing_options.consumer = healthy_options.consumer = "stock";
+    failing_options.group = "fails";
+    failing_options.retry_base_ms = failing_options.retry_max_ms = 50;
+    failing_options.max_attempts = 2;
+    healthy_options.transaction_size = 1;
+    Running failing(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (!healed) {
+                ++failures;
+                if (message.attempt == 2 && GetParam() == Backend::kPostgres) {
+                    // The other one comes to it and waits for this transaction.
+                    Pg look(database_->url());
+                    const auto patience = met ? 300ms : 30'000ms;
+                    if (eventually(patience, "it waits", [&] {
+                            return look.number("SELECT count(*) FROM pg_locks WHERE NOT granted") >
+                                   0;
+                        })) {
+                        met = true;
+                    }
+                }
+                throw std::runtime_error("no stock");
+            }
+            apply(transaction, message);
+        },
+        failing_options));
+    ASSERT_TRUE(eventually(60s, "the one fails", [&] { return failures >= 10; }));
+    Running healthy(consumer(apply, healthy_options));
+    const auto through = [](Running& member) {
+        const auto counters = member->counters();
+        return counters.applied + counters.repeats + counters.dead >= kRecords;
+    };
+    ASSERT_TRUE(eventually(90s, "both have read all",
+                           [&] { return through(failing) && through(healthy); }));
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters d "
+                          "JOIN effects e ON e.id = d.message_id"),
+              0);
+    EXPECT_EQ(effects() + db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), kRecords);
+    healed = true;
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    ASSERT_TRUE(eventually(60s, "none is dead", [&] {
+        return db_->number("SELECT count(*) FROM outbox_inbox_dead_letters") == 0;
+    }));
     EXPECT_EQ(effects(), kRecords);
     EXPECT_EQ(distinct_effects(), kRecords);
 }

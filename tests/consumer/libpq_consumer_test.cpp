@@ -7,8 +7,10 @@
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/producer/migrate.h>
 
+#include "consumer/operate.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
 
 namespace outbox::test {
 namespace {
@@ -62,6 +64,7 @@ class LibpqConsumer : public testing::Test {
         return false;
     }
 
+    std::thread later_;
     std::string url_being_made_;
     std::string url_;
     Pg db_;
@@ -179,6 +182,60 @@ TEST_F(LibpqConsumer, AcceptWaitsForTheTransactionThatHasTheSameMessage) {
         other.join();
         EXPECT_TRUE(waited);
         EXPECT_EQ(is_new, !commits);
+    }
+}
+
+// The first number is committed between the two looks at a key that nobody had seen.
+TEST_F(LibpqConsumer, TheNumberThatIsExpectedIsNeverAGap) {
+    constexpr const char* kLock = "4711";
+    db_.exec(std::string("CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                         "IF current_setting('application_name') = 'pauses' THEN "
+                         "PERFORM pg_advisory_xact_lock_shared(") +
+             kLock +
+             "); END IF; RETURN NULL; END $$; CREATE TRIGGER pause AFTER INSERT ON "
+             "outbox_inbox_sequences FOR EACH STATEMENT EXECUTE FUNCTION pause()");
+    db_.exec("BEGIN; SELECT pg_advisory_xact_lock(" + std::string(kLock) + ")");
+    SequenceResult second;
+    std::thread other([&] {
+        Pg pauses(url_);
+        pauses.exec("SET application_name = 'pauses'; BEGIN");
+        second = accept_sequence(pauses.handle(), "stock", "k", 2);
+        pauses.exec("COMMIT");
+    });
+    const bool waited = bool(eventually(10s, "the second one has looked", [&] {
+        return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+    }));
+    const SequenceResult first = accept_sequence(db_.handle(), "stock", "k", 1);
+    db_.exec("COMMIT");
+    other.join();
+    ASSERT_TRUE(waited);
+    EXPECT_EQ(first.what, SequenceResult::What::kNew);
+    EXPECT_EQ(second.what, SequenceResult::What::kNew);
+    EXPECT_EQ(second.expected, 3);
+}
+
+// Its id was removed after the snapshot was taken: neither new nor, by that snapshot, before the
+// floor.
+TEST_F(LibpqConsumer, AnIdPrunedDuringATransactionIsNotNewToIt) {
+    const auto old = std::chrono::system_clock::now() - 5h;
+    db_.exec("BEGIN");
+    ASSERT_TRUE(accept(db_.handle(), "stock", "old", old));
+    db_.exec("COMMIT");
+    for (const char* isolation : {"REPEATABLE READ", "SERIALIZABLE", "READ COMMITTED"}) {
+        Pg reader(url_);
+        reader.exec(std::string("BEGIN ISOLATION LEVEL ") + isolation + "; SELECT 1");
+        db_.exec("SELECT inbox_prune(interval '3 hours')");
+        try {
+            accept(reader.handle(), "stock", "old", old);
+            ADD_FAILURE() << "new under " << isolation;
+        } catch (const Error& error) {
+            EXPECT_TRUE(error.code() == ErrorCode::kConflict ||
+                        error.code() == ErrorCode::kQuarantined)
+                << isolation << ": " << error.what();
+        }
+        db_.exec(
+            "DELETE FROM outbox_inbox_floor; INSERT INTO outbox_inbox (consumer, message_id, "
+            "message_time) VALUES ('stock', 'old', now() - interval '5 hours')");
     }
 }
 
@@ -439,16 +496,197 @@ TEST_F(LibpqConsumer, ReadsLargeMessagesAFewAtATime) {
     EXPECT_EQ(bytes, 4'000'000U);
 }
 
-TEST_F(LibpqConsumer, NamesTheGrantThatAUserWithoutRightsNeeds) {
-    db_.exec("DROP ROLE IF EXISTS poor_consumer; CREATE ROLE poor_consumer LOGIN");
-    auto member = libpq_mailbox_consumer(url_ + "?user=poor_consumer", apply, options());
-    try {
-        member.run();
-        FAIL() << "it ran";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kNoRights);
-        EXPECT_THAT(error.what(), HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE"));
+// Somebody else has applied it while this one failed: in another group, or before a restore.
+TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
+    put("a");
+    put("b");
+    auto twice = options();
+    twice.max_attempts = 2;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn*, const Message& message) {
+            if (message.attempt == 2 && message.id == "a") {
+                // Behind the handler's transaction, which is going to be rolled back.
+                later_ = std::thread([this] {
+                    Pg other(url_);
+                    other.exec(
+                        "INSERT INTO outbox_inbox (consumer, message_id) VALUES "
+                        "('default', 'a')");
+                });
+                EXPECT_TRUE(eventually(10s, "it waits", [&] {
+                    return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+                }));
+            }
+            throw std::runtime_error("no stock");
+        },
+        twice);
+    std::size_t done = 0;
+    const bool both = bool(eventually(10s, "both are dealt with", [&] {
+        done += member.drain();
+        return done == 2;
+    }));
+    later_.join();
+    ASSERT_TRUE(both);
+    EXPECT_EQ(db_.value("SELECT string_agg(message_id, ' ') FROM outbox_inbox_dead_letters"), "b");
+    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(member.counters().dead, 1U);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
+}
+
+// A transaction elsewhere looks at the floors, or is about to raise them.
+TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
+    db_.exec("INSERT INTO outbox_inbox_floor (consumer) VALUES ('default'), ('other')");
+    db_.exec(
+        "INSERT INTO outbox_inbox (consumer, message_id, message_time) SELECT c, 'old', "
+        "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c");
+    Pg other(url_);
+    other.exec("BEGIN; SELECT FROM outbox_inbox_floor WHERE consumer = 'other' FOR UPDATE");
+    db_.exec("SET lock_timeout = '10s'");
+    EXPECT_EQ(db_.number("SELECT inbox_prune(interval '3 hours')"), 2);
+    db_.exec("UPDATE outbox_inbox_floor SET floor = '-infinity'  WHERE consumer = 'default'");
+    other.exec("SELECT FROM outbox_inbox_floor FOR UPDATE");
+    auto chosen = options();
+    chosen.inbox_retention_s = 7'200;
+    auto member = libpq_mailbox_consumer(url_, apply, chosen);
+    std::thread running([&] { member.run(); });
+    put("a");
+    const bool applied =
+        bool(eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
+    other.exec("COMMIT");
+    member.stop();
+    running.join();
+    EXPECT_TRUE(applied);
+}
+
+TEST_F(LibpqConsumer, ADeadLetterThatAnotherMemberHasInHandDelaysNobody) {
+    db_.exec(
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error, retry_requested_at) VALUES ('default', 'in hand', 't', 1, 'x', 'x', now()), "
+        "('default', 'free', 't', 1, 'x', 'x', now())");
+    put("a");
+    Pg other(url_);
+    other.exec("BEGIN; DELETE FROM outbox_inbox_dead_letters WHERE message_id = 'in hand'");
+    auto member =
+        libpq_mailbox_consumer(url_ + "?options=-c%20lock_timeout%3D10s", apply, options());
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_THAT(effects(), ElementsAre("free", "a"));
+}
+
+// JSON can hold a NUL, a text of PostgreSQL cannot.
+TEST_F(LibpqConsumer, ANulInTheHeadersOfOneLetterHidesNoOther) {
+    db_.exec(
+        R"(INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, headers, attempts,
+           error_code, error) VALUES
+           ('default', 'nul', 't', '{"type":"a\u0000b","saga_id":"s"}', 1, 'x', 'x'),
+           ('default', 'other', 't', '{"type":"Paid"}', 1, 'x', 'x'))");
+    const auto operations = consumer::open_operations(url_, 5);
+    ASSERT_TRUE(operations.ok());
+    const auto letters = (*operations)->dead_letters("default");
+    const auto dead = letters->dead({}, 0, 10, true);
+    ASSERT_TRUE(dead.ok()) << describe(dead.error());
+    ASSERT_EQ(dead->size(), 2U);
+    DeadFilter paid;
+    paid.event_type = "Paid";
+    EXPECT_EQ(letters->count_dead(paid).value_or_throw(), 1);
+    EXPECT_EQ(letters->retry_dead(paid).value_or_throw(), 1);
+}
+
+class ConsumerWithItsOwnRole : public LibpqConsumer {
+  protected:
+    ConsumerWithItsOwnRole() {
+        db_.exec("CREATE ROLE " + role_ + " LOGIN; GRANT INSERT ON effects TO " + role_);
     }
+    ~ConsumerWithItsOwnRole() override {
+        db_.exec("DROP OWNED BY " + role_ + "; DROP ROLE " + role_);
+    }
+    // The rights that docs/receiving.md lists for a consumer of a mailbox.
+    void grant_what_the_page_lists() {
+        const std::string page = read_file(GUIDE_PAGE);
+        const auto from = page.find("GRANT SELECT, DELETE ON outbox_mailbox");
+        ASSERT_NE(from, std::string::npos);
+        std::string grants = page.substr(from, page.find("```", from) - from);
+        for (auto at = grants.find(kExampleRole); at != std::string::npos;
+             at = grants.find(kExampleRole)) {
+            grants.replace(at, std::string_view(kExampleRole).size(), role_);
+        }
+        db_.exec(grants);
+    }
+    MailboxConsumer member(const std::string& more = {}, MailboxOptions chosen = {}) {
+        chosen.on_report = options().on_report;
+        return libpq_mailbox_consumer(url_ + "?user=" + role_ + more, apply, std::move(chosen));
+    }
+    static ErrorInfo error_of(const std::function<void()>& call) {
+        try {
+            call();
+        } catch (const Error& error) {
+            return error.info();
+        }
+        return {ErrorCode::kInternal, Advice::kStop, {}, "nothing was thrown"};
+    }
+    void put_old(const std::string& id) {
+        db_.exec("INSERT INTO outbox_mailbox (id, topic, key, headers) VALUES ('" + id +
+                 "', 't', 'k', json_build_object('occurred_at', to_char(now() AT TIME ZONE 'UTC' - "
+                 "interval '5 hours', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')))");
+    }
+
+    static constexpr const char* kExampleRole = "inventory";
+    const std::string role_ = "consumer_" + std::to_string(::getpid());
+};
+
+// One that is older than an hour asks for the floor.
+TEST_F(ConsumerWithItsOwnRole, AppliesWhatIsOldWithTheRightsThatThePageLists) {
+    grant_what_the_page_lists();
+    for (const char* isolation : {"read%5C%20committed", "repeatable%5C%20read", "serializable"}) {
+        put_old(std::string("old ") + isolation);
+        put(std::string("young ") + isolation);
+        auto chosen = options();
+        chosen.inbox_retention_s = 7'200;
+        auto one = member(std::string("&options=-c%20default_transaction_isolation%3D") + isolation,
+                          chosen);
+        EXPECT_EQ(one.drain(), 2U) << isolation;
+    }
+    EXPECT_EQ(effects().size(), 6U);
+    db_.exec(
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error, retry_requested_at) VALUES ('default', 'retried', 't', 1, 'x', 'x', now())");
+    EXPECT_EQ(member().drain(), 1U);
+}
+
+TEST_F(ConsumerWithItsOwnRole, NamesEveryGrantThatIsMissingAtTheStart) {
+    const ErrorInfo error = error_of([&] { member().run(); });
+    EXPECT_EQ(error.code, ErrorCode::kNoRights);
+    EXPECT_EQ(error.advice, Advice::kStop);
+    for (const char* grant : {"GRANT SELECT, DELETE ON outbox_mailbox TO consumer_",
+                              "GRANT SELECT, INSERT ON outbox_inbox TO", "ON outbox_inbox_floor TO",
+                              "ON outbox_inbox_dead_letters TO", "ON outbox_inbox_stats TO"}) {
+        EXPECT_THAT(error.message, HasSubstr(grant));
+    }
+    grant_what_the_page_lists();
+    db_.exec("REVOKE UPDATE ON outbox_inbox_floor FROM " + role_);
+    const ErrorInfo one = error_of([&] { member().run(); });
+    EXPECT_THAT(one.message, testing::EndsWith("consumer needs; GRANT SELECT, INSERT, UPDATE ON "
+                                               "outbox_inbox_floor TO " +
+                                               role_));
+}
+
+TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage) {
+    grant_what_the_page_lists();
+    put("before");
+    auto one = member();
+    ErrorInfo error;
+    std::thread running([&] { error = error_of([&] { one.run(); }); });
+    const bool began =
+        bool(eventually(20s, "the first is applied", [&] { return one.counters().applied == 1; }));
+    db_.exec("REVOKE INSERT ON outbox_inbox FROM " + role_);
+    put("after");
+    const bool waits = !bool(eventually(20s, "it ended", [&] { return error.message != ""; }));
+    one.stop();
+    running.join();
+    ASSERT_TRUE(began);
+    EXPECT_FALSE(waits);
+    EXPECT_EQ(error.code, ErrorCode::kNoRights);
+    EXPECT_THAT(error.message, HasSubstr("GRANT"));
+    EXPECT_EQ(db_.value("SELECT id FROM outbox_mailbox"), "after");
 }
 
 TEST(LibpqConsumerUrl, SaysWhyTheDatabaseCannotBeUsedWithoutTheSecret) {
@@ -500,6 +738,66 @@ TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing)
     EXPECT_EQ(member.counters().failed, 0U);
     EXPECT_TRUE(reported(What::kDisconnected));
     EXPECT_TRUE(reported(What::kConnected));
+}
+
+// It keeps its connections and answers nothing, in the middle of a handler's statement.
+TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorItsStop) {
+    auto chosen = options();
+    chosen.connect_timeout_s = 1;
+    std::atomic<bool> hangs = true;
+    std::atomic<bool> disconnected = false;
+    chosen.on_report = [&](const ConsumerReport& report) {
+        if (report.what == What::kDisconnected) disconnected = true;
+    };
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            if (hangs.exchange(false)) server().pause();
+            Pg::query(transaction, "SELECT 1");
+        },
+        chosen);
+    std::atomic<bool> ended = false;
+    put("first");
+    std::thread running([&] {
+        member.run();
+        ended = true;
+    });
+    const bool noticed =
+        bool(eventually(60s, "it is noticed", [&] { return disconnected.load(); }));
+    server().resume();
+    const bool resumed =
+        bool(eventually(60s, "it goes on", [&] { return member.counters().applied == 1; }));
+    hangs = true;
+    put("second");
+    const bool hung = bool(eventually(20s, "it hangs again", [&] { return !hangs; }));
+    member.stop();
+    const bool stopped = bool(eventually(60s, "it ended", [&] { return ended.load(); }));
+    server().resume();
+    running.join();
+    EXPECT_TRUE(noticed);
+    EXPECT_TRUE(resumed);
+    EXPECT_TRUE(hung);
+    EXPECT_TRUE(stopped);
+    db_ = Pg(url_);
+    EXPECT_THAT(effects(), ElementsAre("first"));
+    EXPECT_EQ(member.counters().failed, 0U);
+}
+
+// A statement that only takes long is let alone.
+TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
+    put("slow");
+    auto chosen = options();
+    chosen.connect_timeout_s = 1;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "SELECT pg_sleep(8)");
+            apply(transaction, message);
+        },
+        chosen);
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
 }
 
 }  // namespace

@@ -53,7 +53,14 @@ class Model {
         lanes_.take(slot);
         if (enters(slot)) sent(slot);
     }
-    enum class Outcome : std::uint8_t { kAcknowledged, kRequeued, kBlocked, kDeferred, kHeld };
+    enum class Outcome : std::uint8_t {
+        kAcknowledged,
+        kRequeued,
+        kBlocked,
+        kDeferred,
+        kHeld,
+        kHeldBack
+    };
     void tell(LaneKey key, Outcome outcome, std::int64_t delay_us) {
         if (flying_[key].empty()) return;
         // The destination answers for a key in order; after a failure nothing behind is accepted.
@@ -94,6 +101,14 @@ class Model {
                 ++holds_[key];
                 lanes_.hold(slot);
                 break;
+            case Outcome::kHeldBack: {
+                const bool first = held_back_.insert(key).second;
+                if (first) ++holds_[key];
+                blocked_.insert(key);
+                RC_ASSERT(lanes_.is_held_back(slot) != first);
+                lanes_.hold_back(slot);
+                break;
+            }
         }
     }
     void hold_key(LaneKey key) {
@@ -102,7 +117,13 @@ class Model {
         lanes_.hold_key(key);
         blocked_.insert(key);
     }
+    void go_on(LaneKey key) {
+        check();
+        lanes_.go_on(key);
+        if (held_back_.erase(key) > 0 && --holds_[key] == 0) blocked_.erase(key);
+    }
     void resume(LaneKey key) {
+        if (held_back_.contains(key) && holds_[key] == 1) return;
         check();
         lanes_.resume(key);
         int& holds = holds_[key];
@@ -168,6 +189,7 @@ class Model {
                 while (!flying_[entry.first].empty()) tell(entry.first, Outcome::kAcknowledged, 0);
             }
             for (auto& [key, count] : holds_) {
+                go_on(key);
                 while (count > 0) resume(key);
             }
             while (send()) {
@@ -239,7 +261,8 @@ class Model {
     std::map<LaneKey, std::deque<Position>> unfinished_;
     std::map<LaneKey, std::map<Position, SlotId>> flying_;
     std::map<LaneKey, int> holds_;
-    std::set<LaneKey> blocked_;   // by `hold_key`
+    std::set<LaneKey> blocked_;  // by `hold_key` or `hold_back`
+    std::set<LaneKey> held_back_;
     std::set<LaneKey> failing_;   // a failure was told and not yet all outcomes
     std::set<LaneKey> troubled_;  // ever failed, held or waited
     std::set<Position> live_;     // hold a slot; each event has a batch of its own
@@ -265,7 +288,7 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
     const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
     const auto steps =
         *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
-                                 rc::gen::inRange(0, 23), rc::gen::inRange<LaneKey>(0, keys),
+                                 rc::gen::inRange(0, 25), rc::gen::inRange<LaneKey>(0, keys),
                                  rc::gen::arbitrary<std::uint32_t>())));
     Model model(one_per_key, slots, channels);
     for (const Step& step : steps) {
@@ -322,6 +345,12 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
                 break;
             case 21:
                 model.tell(step.key, Model::Outcome::kDeferred, delay_us);
+                break;
+            case 22:
+                model.tell(step.key, Model::Outcome::kHeldBack, 0);
+                break;
+            case 23:
+                model.go_on(step.key);
                 break;
             default:
                 while (model.send()) {

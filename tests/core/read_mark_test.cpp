@@ -13,7 +13,8 @@ using Ranges = std::vector<PositionRange>;
 
 Ranges read(ReadMark& mark, std::vector<Position> seen, bool complete = true) {
     Ranges closed;
-    mark.read_done(seen, complete, closed);
+    const Position covered = complete ? ReadMark::kEverything : seen.empty() ? 0 : seen.back();
+    mark.read_done(seen, covered, closed);
     return closed;
 }
 
@@ -219,17 +220,24 @@ struct World {
 
     // One snapshot: rows in holes and above the mark, up to `limit`.
     void read(ReadMark& mark, std::size_t limit) {
+        std::vector<PositionRange> ranges;
+        mark.append_holes(false, ranges);
+        Position covered = mark.append_unread(1 + limit % 3, ranges);
         std::vector<Position> rows;
         for (const Position p : committed) {
-            const bool in_hole = std::any_of(
-                mark.holes().begin(), mark.holes().end(),
-                [&](const auto& hole) { return hole.range.first <= p && p <= hole.range.last; });
-            if (p > mark.mark() || in_hole) rows.push_back(p);
+            const bool wanted =
+                std::any_of(ranges.begin(), ranges.end(), [&](const PositionRange& range) {
+                    return range.first <= p && p <= range.last;
+                });
+            if (wanted) rows.push_back(p);
         }
-        const bool complete = rows.size() < limit;
-        if (!complete) rows.resize(limit);
+        if (rows.size() >= limit) {
+            rows.resize(limit);
+            covered = rows.back();
+        }
+        if (mark.left_out() && !mark.writers_now(writers())) return;
         std::vector<PositionRange> now_closed;
-        mark.read_done(rows, complete, now_closed);
+        mark.read_done(rows, covered, now_closed);
         for (const Position p : rows) RC_ASSERT(returned.insert(p).second);
         for (const PositionRange& range : now_closed) {
             for (Position p = range.first; p <= range.last; ++p) {

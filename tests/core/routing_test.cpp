@@ -45,6 +45,25 @@ TEST(TopicRule, TheEventsOwnTopicWins) {
     EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event), "mine");
 }
 
+TEST(TopicRule, KeepsFewBytesWhateverTheEventsHold) {
+    auto rule = TopicRule::make("{aggregate_type|lower}-events", {}, "fallback").value_or_throw();
+    spi::EventBatch batch;
+    spi::EventView event = order_created();
+    for (int i = 0; i < 300; ++i) {
+        // Not in the template, so that it makes no difference to the topic.
+        const std::string type = std::to_string(i) + std::string(100'000, 'x');
+        event.event_type = type;
+        EXPECT_EQ(rule.topic(event, batch).value_or_throw(), "order-events");
+    }
+    EXPECT_LT(rule.kept_bytes(), 100U);
+    for (int i = 0; i < 10'000; ++i) {
+        const std::string type = "t" + std::to_string(i) + std::string(150, 'x');
+        event.aggregate_type = type;
+        EXPECT_EQ(rule.topic(event, batch).value_or_throw(), type + "-events");
+    }
+    EXPECT_LT(rule.kept_bytes(), 300'000U);
+}
+
 TEST(TopicRule, AMissingFieldMeansTheFallback) {
     spi::EventView event = order_created();
     event.aggregate_type = {};

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the library into an empty prefix and builds a program against it, once by find_package
-# and once by pkg-config. usage: install_test.sh BUILD_FOLDER SOURCE_FOLDER CXX CXX_FLAGS
+# Installs the library into an empty prefix and builds a program against it, and one for each header
+# of adapters/, once by find_package and once by pkg-config. usage: install_test.sh BUILD_FOLDER SOURCE_FOLDER CXX CXX_FLAGS
 set -euo pipefail
 build=$1 source=$2 compiler=$3 flags=$4
 work=$(mktemp -d)
@@ -31,3 +31,15 @@ pc=$(dirname "$(find "$work/moved" -name outbox.pc)")
 PKG_CONFIG_PATH=$pc "$compiler" -std=c++20 $flags "$source/tests/install/project/main.cpp" \
     $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs outbox) -o "$work/by_pkg_config"
 emits_an_event "$work/by_pkg_config" pkg_config
+
+for header in "$work"/moved/include/outbox/adapters/*.h; do
+    name=$(basename "$header" .h)
+    "$work/build/with_$name" || { echo "no program for adapters/$name.h" >&2; exit 1; }
+    libraries=outbox
+    [ "$name" != libpqxx ] || libraries="outbox libpqxx"
+    # shellcheck disable=SC2046,SC2086
+    PKG_CONFIG_PATH=$pc "$compiler" -std=c++20 $flags \
+        "$source/tests/install/project/adapters/$name.cpp" \
+        $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs $libraries) -o "$work/with_$name"
+    "$work/with_$name"
+done

@@ -131,6 +131,62 @@ TEST_F(EmitPostgres, OnALostConnectionItSaysSo) {
     EXPECT_EQ(error.advice, Advice::kRetryDestination);
 }
 
+// By the function, by a plain INSERT, delayed or not: the table says what is wrong and what to do.
+TEST_F(EmitPostgres, WhatNoRelayCouldPublishIsRefusedAtTheInsert) {
+    struct Case {
+        std::string arguments;
+        std::string columns;
+        std::string values;
+        std::string message;
+    };
+    const std::string big = "repeat('x', 4097)";
+    for (const Case& bad : std::vector<Case>{
+             {"topic => 'bad topic!'", "topic", "'bad topic!'", "OB_TOPIC_INVALID"},
+             {"topic => '__internal'", "topic", "'__internal'", "OB_TOPIC_INVALID"},
+             {"topic => repeat('t', 250)", "topic", "repeat('t', 250)", "1 to 249 characters"},
+             {"topic => 't', headers => '[1]'", "topic, headers", "'t', '[1]'", "JSON object"},
+             {"topic => 't', headers => '[1]', traceparent => 'x'", "topic, headers", "'t', '[1]'",
+              "JSON object"},
+             {"topic => 't', event_type => ''", "topic, event_type", "'t', ''", "event_type"},
+             {"topic => 't', key => " + big, "topic, key", "'t', " + big, "4096"},
+             {"topic => 't', headers => jsonb_build_object('a', repeat('x', 270000))",
+              "topic, headers", "'t', jsonb_build_object('a', repeat('x', 270000))", "262144"},
+             {"payload => '{}'", "payload", "'{}'", "a topic or an aggregate_type"},
+             {"topic => ''", "topic", "''", "a topic or an aggregate_type"}}) {
+        for (const std::string& sql :
+             {"SELECT outbox_emit(" + bad.arguments + ")",
+              "SELECT outbox_emit(" + bad.arguments + ", available_at => now())",
+              "INSERT INTO outbox_events (" + bad.columns + ") VALUES (" + bad.values + ")",
+              "INSERT INTO outbox_scheduled (available_at, " + bad.columns + ") VALUES (now(), " +
+                  bad.values + ")"}) {
+            try {
+                db_.exec(sql);
+                ADD_FAILURE() << sql;
+            } catch (const std::exception& error) {
+                EXPECT_THAT(error.what(), HasSubstr(bad.message)) << sql;
+                EXPECT_THAT(error.what(), HasSubstr("HINT")) << sql;
+            }
+        }
+    }
+    db_.exec(
+        "INSERT INTO outbox_events (topic) VALUES ('a.B_c-9'); "
+        "INSERT INTO outbox_events (topic, aggregate_type) VALUES ('', 'Order'); "
+        "SELECT outbox_emit(aggregate_type => 'Order', event_type => 'Made')");
+    EXPECT_EQ(events(), 3);
+}
+
+// The outcome is known, as nothing was done: no reason to look for the event before trying again.
+TEST_F(EmitPostgres, AStatementTimeoutIsNotALostConnection) {
+    look_.exec("BEGIN; LOCK TABLE outbox_events IN ACCESS EXCLUSIVE MODE");
+    db_.exec("BEGIN; SET LOCAL statement_timeout = '10ms'");
+    const auto error = emit_error(order_created());
+    EXPECT_EQ(error.code, ErrorCode::kQueryFailed);
+    EXPECT_EQ(error.backend_code, "57014");
+    EXPECT_EQ(error.advice, Advice::kRetryEvent);
+    EXPECT_THAT(error.message, HasSubstr("statement_timeout"));
+    look_.exec("ROLLBACK");
+}
+
 TEST_F(EmitPostgres, RefusesAnotherClientEncoding) {
     db_.exec("SET client_encoding = 'LATIN1'");
     db_.exec("BEGIN");

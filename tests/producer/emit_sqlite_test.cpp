@@ -125,6 +125,41 @@ TEST_F(EmitSqlite, InvalidContentIsRefusedWithTheRemedy) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 1);
 }
 
+TEST_F(EmitSqlite, WhatNoRelayCouldPublishIsRefusedAtTheInsert) {
+    const std::string big(4097, 'x');
+    for (const auto& [columns, values, message] :
+         std::vector<std::tuple<std::string, std::string, std::string>>{
+             {"topic", "'bad topic!'", "OB_TOPIC_INVALID"},
+             {"topic", "'__internal'", "OB_TOPIC_INVALID"},
+             {"topic", "'..'", "OB_TOPIC_INVALID"},
+             {"topic, headers", "'t', '[1]'", "JSON object"},
+             {"topic, event_type", "'t', ''", "event_type"},
+             {"topic, key", "'t', '" + big + "'", "4096"},
+             {"topic, id", "'t', '" + big + "'", "255"},
+             {"topic, headers", "'t', json_object('a', hex(zeroblob(140000)))", "262144"},
+             {"payload", "'{}'", "a topic or an aggregate_type"}}) {
+        for (const std::string& sql :
+             {"INSERT INTO outbox_events (" + columns + ") VALUES (" + values + ")",
+              "INSERT INTO outbox_scheduled (available_at, " + columns + ") VALUES (1, " + values +
+                  ")"}) {
+            try {
+                db_.exec(sql);
+                ADD_FAILURE() << sql;
+            } catch (const std::exception& error) {
+                EXPECT_THAT(error.what(), HasSubstr(message)) << sql;
+            }
+        }
+    }
+    db_.exec(
+        "INSERT INTO outbox_events (topic) VALUES ('a.B_c-9'); INSERT INTO outbox_events "
+        "(topic, aggregate_type, headers) VALUES ('', 'Order', '{}')");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 2);
+    db_.exec("BEGIN");
+    Event event = order_created();
+    event.topic = "bad topic!";
+    EXPECT_EQ(emit_error(event).code, ErrorCode::kTopicInvalid);
+}
+
 TEST_F(EmitSqlite, WithoutTablesItNamesTheRemedy) {
     Sqlite empty(folder_ / "empty.db");
     empty.exec("BEGIN");

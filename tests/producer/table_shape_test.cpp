@@ -22,6 +22,7 @@ TEST(TableShape, RecognisesTheSixShapesByTheirColumns) {
                          "schema_version", "status", "retry_count", "retry_after", "error_message",
                          "created_at"}),
               "new-sent");
+    EXPECT_EQ(preset_of({"id", "topic", "payload", "status", "retry_after"}), "new-sent");
     EXPECT_EQ(preset_of({"id", "event_type", "payload", "created_at", "processed_at"}),
               "processed-at");
     EXPECT_EQ(preset_of({"id", "event_type", "payload", "created_at"}), "delete-when-sent");
@@ -32,6 +33,7 @@ TEST(TableShape, RecognisesTheSixShapesByTheirColumns) {
 TEST(TableShape, DoesNotGuessAtOtherTables) {
     EXPECT_EQ(preset_of({"id", "name"}), "none");
     EXPECT_EQ(preset_of({"id", "event_type", "payload", "created_at", "status"}), "none");
+    EXPECT_EQ(preset_of({"id", "payload", "status", "retry_after"}), "none");
     EXPECT_EQ(preset_of({}), "none");
 }
 

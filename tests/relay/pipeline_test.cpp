@@ -1,8 +1,11 @@
 #include "relay/pipeline.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,12 +36,42 @@ class FullSink final : public spi::Sink {
         return kCapabilities;
     }
     Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("full"); }
     [[nodiscard]] bool publish(const spi::Record&) override {
         ++offers;
         return false;
     }
     void poll(std::chrono::milliseconds, spi::Completions&) override {}
     int offers = 0;
+};
+
+// Acknowledges each record in the turn that it came, and the first one once more, `late` turns
+// later.
+class RepeatingSink final : public spi::Sink {
+  public:
+    explicit RepeatingSink(int late) : late_(late) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        static const spi::SinkCapabilities kCapabilities{"repeating", spi::Guarantee::kAtLeastOnce,
+                                                         true, true};
+        return kCapabilities;
+    }
+    Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("repeating"); }
+    [[nodiscard]] bool publish(const spi::Record& record) override {
+        if (!first_) first_ = record.token;
+        if (polls_ < late_ || late_ == 0) under_way_.push_back(record.token);
+        return true;
+    }
+    void poll(std::chrono::milliseconds, spi::Completions& out) override {
+        out.acknowledged.swap(under_way_);
+        if (first_ && polls_++ == late_) out.acknowledged.push_back(*first_);
+    }
+
+  private:
+    const int late_;
+    int polls_ = 0;
+    std::optional<std::uint64_t> first_;
+    std::vector<std::uint64_t> under_way_;
 };
 
 // One route that is stepped by hand.
@@ -53,9 +86,10 @@ class PipelineTest : public testing::Test {
         options_.max_unrecorded = 100;
         options_.poll_idle_ms = 1;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
-        reader_ = source_->open_reader("default").value_or_throw();
+        reader_ = source_->open_reader("default", {}).value_or_throw();
         pipeline_ = std::make_unique<Pipeline>(
-            Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_}, 0, routes_,
+            Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
+            routes_,
             options_, Pipeline::Inheritance{}, 1);
     }
 
@@ -70,8 +104,32 @@ class PipelineTest : public testing::Test {
             queue_.take(1, 0ms, taken);
             for (const spi::Delivery& failed : taken[0].failed) failed_.push_back(failed);
             dead_ += taken[0].dead.size();
-            queue_.answer(0, {taken[0].finished, taken[0].dead_lanes, {}, std::nullopt, false});
+            if (!taken[0].destination.empty()) destination_met_ = taken[0].destination;
+            Feedback feedback;
+            feedback.recorded = taken[0].finished;
+            feedback.dead_lanes = taken[0].dead_lanes;
+            queue_.answer(0, std::move(feedback));
         }
+    }
+    void expect_stop_at_a_repeated_outcome(int late) {
+        for (const char* id : {"1", "2", "3"}) table_.insert(id, "k");
+        RepeatingSink sink(late);
+        open(sink);
+        Status status;
+        std::vector<Outcomes> taken(1);
+        for (int turn = 0; turn < 20 && status.ok(); ++turn) {
+            if (turn == 1) {
+                for (const char* id : {"4", "5"}) table_.insert(id, "k");
+            }
+            clock_.now_us += 1'000'000;
+            status = pipeline_->step();
+        }
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().advice, Advice::kStop);
+        EXPECT_NE(status.error().message.find("repeating"), std::string::npos);
+        queue_.take(1, 0ms, taken);
+        EXPECT_EQ(taken[0].finished.size(), 3U) << "only what was acknowledged counts";
+        EXPECT_EQ(stats_.in_flight.load(), late == 0 ? 0 : 2);
     }
     std::string arrived() const {
         std::string ids;
@@ -81,6 +139,7 @@ class PipelineTest : public testing::Test {
 
     Table table_;
     std::unique_ptr<spi::Source> source_ = table_.connect();
+    std::atomic<bool> full_{false};
     std::shared_ptr<Destination> destination_ = std::make_shared<Destination>();
     OutcomeQueue queue_{1};
     LeaseView lease_;
@@ -93,6 +152,7 @@ class PipelineTest : public testing::Test {
     std::unique_ptr<Pipeline> pipeline_;
     std::vector<spi::Delivery> failed_;
     std::size_t dead_ = 0;
+    std::string destination_met_;
 };
 
 TEST_F(PipelineTest, OfferingToAFullSinkAgainAndAgainCostsNoMemory) {
@@ -118,6 +178,95 @@ TEST_F(PipelineTest, ReadingWaitsAtTheLimitOfBytesHeld) {
     EXPECT_GE(stats_.held_bytes.load(), 500);
     EXPECT_LT(stats_.held_bytes.load(), 1'000);
     EXPECT_LT(stats_.queued.load(), 40);
+}
+
+TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
+    for (int i = 0; i < 80; ++i) {
+        const std::string id = std::to_string(i) + std::string(1'000, 'x');
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+    }
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    options_.batch_size = 10;
+    options_.batch_bytes = 5'000;
+    options_.max_held_bytes = 10'000;
+    open(sink);
+    for (int turn = 0; turn < 1'000 && failed_.size() < 80; ++turn) step();
+    ASSERT_EQ(failed_.size(), 80U);
+    destination_->set_paused(true);
+    step(100);
+    EXPECT_GT(stats_.held_bytes.load(), 5'000);
+    EXPECT_LT(stats_.held_bytes.load(), 30'000);
+    destination_->set_paused(false);
+    step(500);
+    EXPECT_EQ(destination_->records().size(), 80U);
+}
+
+TEST_F(PipelineTest, DeadLettersCountAsHeldUntilTheyAreOnDisk) {
+    for (int i = 0; i < 80; ++i) {
+        const std::string id = std::to_string(i) + std::string(1'000, 'x');
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 9);
+    }
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    options_.batch_size = 5;
+    options_.max_held_bytes = 10'000;
+    open(sink);
+    step(100, false);
+    EXPECT_GE(stats_.held_bytes.load(), 10'000);
+    EXPECT_LT(stats_.held_bytes.load(), 20'000);
+    step(100);
+    EXPECT_EQ(dead_, 80U);
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+
+TEST_F(PipelineTest, ASinkThatNamesARecordTwiceStopsItsRouteAndIsNamed) {
+    expect_stop_at_a_repeated_outcome(0);
+}
+
+// The slot of the first record holds another one by then, which the sink has kept to itself.
+TEST_F(PipelineTest, AnOutcomeOfLongAgoIsNotTakenForThatOfTheRecordUnderWay) {
+    expect_stop_at_a_repeated_outcome(1);
+}
+
+// The ledger says what one destination has got.
+class SinkElsewhere final : public spi::Sink {
+  public:
+    explicit SinkElsewhere(spi::Sink& sink) : sink_(sink) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        return sink_.capabilities();
+    }
+    Status check() override { return sink_.check(); }
+    Result<std::string> destination() override { return name; }
+    [[nodiscard]] bool publish(const spi::Record& record) override { return sink_.publish(record); }
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        sink_.poll(max_wait, out);
+    }
+    std::string name = "there";
+
+  private:
+    spi::Sink& sink_;
+};
+
+TEST_F(PipelineTest, ARouteThatLeadsElsewhereSendsNothingUntilThatIsAccepted) {
+    table_.insert("a", "k");
+    MemorySink memory(destination_, {});
+    SinkElsewhere sink(memory);
+    Feedback known;
+    known.destination = "here";
+    queue_.answer(0, std::move(known));
+    open(sink);
+    step(50);
+    EXPECT_EQ(arrived(), "");
+    EXPECT_EQ(stats_.circuit.load(), static_cast<int>(core::Circuit::State::kOpen));
+    EXPECT_NE(stats_.last_error().find("outbox routes accept"), std::string::npos);
+    EXPECT_TRUE(failed_.empty());
+    Feedback accepted;
+    accepted.destination = "";
+    queue_.answer(0, std::move(accepted));
+    step(50);
+    EXPECT_EQ(arrived(), "a ");
+    EXPECT_EQ(destination_met_, "there");
 }
 
 TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {
@@ -205,6 +354,70 @@ TEST_F(PipelineTest, AnEventWhoseTopicIsMissingWaitsWithItsKeyAndCountsNoAttempt
     EXPECT_EQ(failed_[0].event_id, "1");
     EXPECT_EQ(failed_[0].attempts, 0U);
     EXPECT_EQ(failed_[0].error_code, "OB_TOPIC_UNKNOWN");
+}
+
+TEST_F(PipelineTest, AnEventWithoutATimeHasNoLatency) {
+    table_.insert("1", "k");
+    MemorySink sink(destination_, {});
+    open(sink);
+    step(5);
+    EXPECT_EQ(arrived(), "1 ");
+    for (std::size_t i = 0; i <= LatencyHistogram::kBoundsMs.size(); ++i) {
+        EXPECT_EQ(stats_.latency.count(i), 0U);
+    }
+}
+
+// More keys than a circuit could tell apart: the topic waits as a whole and nothing else does.
+TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < 40; ++i) {
+            const std::string n = std::to_string(round) + "-" + std::to_string(i);
+            table_.insert("down-" + n, "k" + std::to_string(i), "down");
+            table_.insert("up-" + n, "u" + std::to_string(i), "up");
+        }
+    }
+    destination_->set_topic_down("down", true);
+    MemorySink sink(destination_, {.across_topics = false});
+    std::vector<std::string> noted;
+    notify_ = [&](const Note& note) { noted.emplace_back(note.what); };
+    options_.max_unrecorded = 300;
+    open(sink);
+    step(5);
+    EXPECT_EQ(destination_->records().size(), 120U) << "the other topic goes on";
+    EXPECT_EQ(stats_.circuit.load(), 0);
+    step(50);
+    EXPECT_EQ(destination_->records().size(), 120U);
+    EXPECT_EQ(stats_.circuit.load(), 0);
+    EXPECT_EQ(failed_.size(), 40U) << "told once for each key";
+    EXPECT_LE(destination_->refused(), 40U + 55U) << "one key at a time is tried";
+    destination_->set_topic_down("down", false);
+    step(20);
+    EXPECT_EQ(destination_->records().size(), 240U);
+    EXPECT_EQ(dead_, 0U);
+    for (const spi::Delivery& failed : failed_) EXPECT_EQ(failed.attempts, 0U);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "part_down"), 1);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "part_up"), 1);
+    EXPECT_EQ(std::count(noted.begin(), noted.end(), "circuit_open"), 0);
+    std::map<std::string, std::string> last;  // of each key
+    for (const auto& record : destination_->records()) {
+        EXPECT_LT(last[*record.key], record.id);
+        last[*record.key] = record.id;
+    }
+}
+
+TEST_F(PipelineTest, ManyEventsThatFailForTheDestinationDoNotKeepTheRouteFromOthers) {
+    for (int i = 0; i < 40; ++i) {
+        const std::string id = "bad-" + std::to_string(i);
+        table_.insert(id, "k" + std::to_string(i));
+        destination_->fail(id, {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no"},
+                           1'000'000);
+    }
+    for (int i = 0; i < 20; ++i) table_.insert("good-" + std::to_string(i), "g");
+    MemorySink sink(destination_, {});
+    options_.batch_size = 10;
+    open(sink);
+    step(500);
+    EXPECT_EQ(destination_->records().size(), 20U);
 }
 
 }  // namespace

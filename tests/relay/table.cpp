@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace outbox::test {
 
@@ -55,14 +56,15 @@ void Table::set_ghosts(std::vector<spi::Ghost> ghosts) {
 
 class TableReader final : public spi::Reader {
   public:
-    explicit TableReader(Table& table) : table_(table) {}
+    TableReader(Table& table, spi::PositionSet finished)
+        : table_(table), finished_(std::move(finished)) {}
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
         auto row = table_.rows_.upper_bound(mark_);
         for (; row != table_.rows_.end() && out.size() < limits.max_events; ++row) {
-            add(row->first, row->second, out);
+            if (!finished_.contains(row->first)) add(row->first, row->second, out);
             mark_ = row->first;
         }
         return {};
@@ -92,6 +94,7 @@ class TableReader final : public spi::Reader {
         out.add_copy(event);
     }
     Table& table_;
+    const spi::PositionSet finished_;
     Position mark_ = 0;
 };
 
@@ -99,26 +102,53 @@ class TableRecorder final : public spi::Recorder {
   public:
     explicit TableRecorder(Table& table) : table_(table) {}
 
+    Result<spi::Beginning> begin(std::uint64_t epoch,
+                                 std::span<const spi::RouteName> routes) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        if (epoch != table_.epoch_) return lease_lost();
+        spi::Beginning beginning;
+        table_.routes_.clear();
+        for (const spi::RouteName& route : routes) {
+            table_.routes_.push_back(route.name);
+            beginning.routes.push_back(
+                {table_.ledgers_[route.name], table_.destinations_[route.name]});
+        }
+        return beginning;
+    }
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        std::vector<std::string> out;
+        for (const std::string& route : routes) out.push_back(table_.destinations_[route]);
+        return out;
+    }
     Status record(const spi::RecordBatch& batch) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
-        const bool guarded = !batch.failed.empty() || !batch.dead.empty() ||
-                             !batch.checkpoints.empty() || !batch.dead_positions.empty();
-        if (guarded && batch.epoch != table_.epoch_) {
-            return {ErrorCode::kLeaseLost, Advice::kStop, "another relay has the lease"};
-        }
+        if (batch.epoch != table_.epoch_) return lease_lost();
         for (const auto& delivery : batch.failed) {
             table_.deliveries_[{delivery.route, delivery.position}] = delivery;
         }
         for (const auto& letter : batch.dead) {
             table_.dead_[{letter.route, letter.position}] = letter.event.events()[0].key;
         }
-        for (const auto& checkpoint : batch.checkpoints) {
-            table_.ledgers_[checkpoint.route] = checkpoint.ranges;
+        for (const auto& finished : batch.finished) {
+            table_.ledgers_[table_.routes_[finished.route]].add(finished.positions);
         }
-        for (const Position position : batch.published) table_.rows_.erase(position);
-        for (const Position position : batch.dead_positions) table_.rows_.erase(position);
+        for (const auto& [route, name] : batch.destinations) {
+            table_.destinations_[table_.routes_[route]] = name;
+        }
         return {};
+    }
+    Result<spi::Removed> remove(std::uint64_t epoch,
+                                std::span<const Position> positions) override {
+        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        const std::scoped_lock lock(table_.mutex_);
+        if (epoch != table_.epoch_) return lease_lost();
+        for (const Position position : positions) table_.rows_.erase(position);
+        for (auto& [route, ledger] : table_.ledgers_) ledger.remove(positions);
+        return spi::Removed{{positions.begin(), positions.end()}, 0};
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return none(); }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return none(); }
@@ -132,12 +162,8 @@ class TableRecorder final : public spi::Recorder {
         }
         return out;
     }
-    Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override {
-        if (Status reached = table_.reach(); !reached.ok()) return reached;
-        const std::scoped_lock lock(table_.mutex_);
-        return table_.ledgers_[std::string(route)];
-    }
-    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view, std::size_t) override {
+    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view, std::int64_t,
+                                                           std::size_t) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         return std::vector<spi::DeadLetter>{};
     }
@@ -154,6 +180,9 @@ class TableRecorder final : public spi::Recorder {
     }
 
   private:
+    static ErrorInfo lease_lost() {
+        return {ErrorCode::kLeaseLost, Advice::kStop, {}, "another relay has the lease"};
+    }
     [[nodiscard]] Result<std::size_t> none() const {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         return std::size_t{0};
@@ -200,8 +229,10 @@ class TableSource final : public spi::Source {
     explicit TableSource(Table& table) : table_(table) {}
     [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
     [[nodiscard]] bool stable_positions() const override { return true; }
-    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
-        return std::unique_ptr<spi::Reader>(std::make_unique<TableReader>(table_));
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&,
+                                                     spi::PositionSet finished) override {
+        return std::unique_ptr<spi::Reader>(
+            std::make_unique<TableReader>(table_, std::move(finished)));
     }
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
         return std::unique_ptr<spi::Recorder>(std::make_unique<TableRecorder>(table_));

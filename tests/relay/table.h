@@ -53,7 +53,9 @@ class Table {
     std::atomic<bool> away_{false};
     spi::Position last_position_ = 0;
     std::map<spi::Position, Row> rows_;
-    std::map<std::string, std::vector<spi::PositionRange>> ledgers_;
+    std::vector<std::string> routes_;
+    std::map<std::string, spi::PositionSet> ledgers_;
+    std::map<std::string, std::string> destinations_;
     std::map<std::pair<std::string, spi::Position>, spi::Delivery> deliveries_;
     std::map<std::pair<std::string, spi::Position>, std::string> dead_;  // to the event's key
     std::vector<spi::Ghost> ghosts_;

@@ -79,7 +79,7 @@ TEST_F(ConfigTest, SmallestRelayHasTheDocumentedDefaults) {
     EXPECT_EQ(config->max_unrecorded, 10'000U);
     EXPECT_EQ(config->retention.count(), 7 * 86'400);
     ASSERT_EQ(config->routes.size(), 1U);
-    EXPECT_EQ(config->routes[0].name, "default");
+    EXPECT_EQ(config->routes[0].name, "stdout");
     EXPECT_EQ(config->routes[0].topic_template, "{aggregate_type|lower}-events");
     EXPECT_EQ(config->routes[0].on_dead_letter, "continue");
 }
@@ -113,14 +113,106 @@ TEST_F(ConfigTest, EveryOptionIsTakenFromTheEnvironment) {
     EXPECT_EQ(config->routes.size(), 2U);
 }
 
-TEST_F(ConfigTest, RepeatedDestinationsMakeRoutesWhoseNamesDoNotDependOnTheirOrder) {
-    const auto config = relay({"--from", "sqlite:///a.db", "--to", "kafka://k1:9092", "--to",
-                               "mailbox+sqlite:///x/b.db?mailbox=mail", "--to=null:"});
+TEST_F(ConfigTest, ARouteThatIsGivenNoNameGetsOneFromItsUrlAlone) {
+    const auto name = [&](const std::string& url) {
+        const auto config = relay({"--from", "sqlite:///a.db", "--to", url});
+        return config.ok() ? config->routes[0].name : config.error().message;
+    };
+    EXPECT_EQ(name("kafka://k1:9092"), "kafka");
+    EXPECT_EQ(name("kafka://k7:9092,k8:9092?x=y"), "kafka");
+    EXPECT_EQ(name("mailbox+sqlite:///x/b.db"), "mailbox");
+    EXPECT_EQ(name("mailbox+postgresql://app@h/b?mailbox=default"), "mailbox");
+    EXPECT_EQ(name("mailbox+postgresql://app@h/b?mailbox=bil.l_ing-1"), "mailbox-bil.l_ing-1");
+    EXPECT_EQ(name("mailbox+sqlite:///b.db?mailbox=a%20b"), "mailbox-a-b");
+    EXPECT_EQ(name("mailbox+sqlite:///b.db?mailbox=" + std::string(99, 'm')).size(), 63U);
+    EXPECT_EQ(name("stdout:"), "stdout");
+    EXPECT_EQ(name("null:"), "null");
+    const auto several =
+        relay({"--from", "sqlite:///a.db", "--to", "null:", "--to", "kafka://k1:9092"});
+    ASSERT_TRUE(several.ok()) << several.error().message;
+    EXPECT_EQ(several->routes[0].name, "null");
+    EXPECT_EQ(several->routes[1].name, "kafka");
+}
+
+TEST_F(ConfigTest, ARouteIsNamedInFrontOfItsUrl) {
+    const auto config = relay({"--from", "sqlite:///a.db", "--to", "billing=kafka://k1:9092",
+                               "--to", "mailbox+sqlite:///b.db?mailbox=m", "--to", "B.2-_=null:"});
     ASSERT_TRUE(config.ok()) << config.error().message;
-    ASSERT_EQ(config->routes.size(), 3U);
-    EXPECT_EQ(config->routes[0].name, "kafka-k1-9092");
-    EXPECT_EQ(config->routes[1].name, "mailbox-sqlite-b-db-mail");
-    EXPECT_EQ(config->routes[2].name, "null");
+    EXPECT_EQ(config->routes[0].name, "billing");
+    EXPECT_EQ(config->routes[0].to, "kafka://k1:9092");
+    EXPECT_EQ(config->routes[1].name, "mailbox-m");
+    EXPECT_EQ(config->routes[1].to, "mailbox+sqlite:///b.db?mailbox=m");
+    EXPECT_EQ(config->routes[2].name, "B.2-_");
+    const auto environment = relay({"--from", "sqlite:///a.db"}, {{"OUTBOX_TO", "a=null: null:"}});
+    ASSERT_TRUE(environment.ok()) << environment.error().message;
+    EXPECT_EQ(environment->routes[0].name, "a");
+    write_file("to = [\"billing=kafka://k\", \"stdout:\"]\n");
+    const auto file = relay({"--from", "sqlite:///a.db"});
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    EXPECT_EQ(file->routes[0].name, "billing");
+    EXPECT_EQ(file->routes[0].to, "kafka://k");
+    EXPECT_EQ(file->routes[1].name, "stdout");
+}
+
+TEST_F(ConfigTest, NamesThatEarlierVersionsGaveAreKnown) {
+    const auto former = [&](std::vector<std::string> urls) {
+        std::vector<std::string> arguments{"--from", "sqlite:///a.db"};
+        for (const std::string& url : urls) arguments.insert(arguments.end(), {"--to", url});
+        std::vector<std::string> names;
+        const auto config = relay(arguments);
+        EXPECT_TRUE(config.ok());
+        for (const RouteConfig& route : config->routes) {
+            EXPECT_LE(route.former_names.size(), 1U);
+            names.push_back(route.former_names.empty() ? "" : route.former_names[0]);
+        }
+        return names;
+    };
+    EXPECT_THAT(former({"kafka://k1:9092"}), ElementsAre("default"));
+    EXPECT_THAT(former({"billing=kafka://k1:9092"}), ElementsAre("default"));
+    EXPECT_THAT(former({"default=kafka://k1:9092"}), ElementsAre(""));
+    EXPECT_THAT(former({"kafka://k1:9092", "mailbox+sqlite:///x/b.db?mailbox=mail", "null:"}),
+                ElementsAre("kafka-k1-9092", "mailbox-sqlite-b-db-mail", ""));
+    EXPECT_THAT(former({"a=kafka://app:pw@k1:9092", "b=kafka://k1:9092"}),
+                ElementsAre("kafka-k1-9092", "kafka-k1-9092-2"));
+    write_file("[[route]]\nname = \"a\"\nto = \"null:\"\n");
+    EXPECT_TRUE(relay({"--from", "sqlite:///a.db"})->routes[0].former_names.empty());
+}
+
+TEST_F(ConfigTest, TwoRoutesOfOneNameAreRefusedAndTheRemedyIsNamed) {
+    const std::string refused =
+        refusal({"--from", "sqlite:///a.db", "--to", "mailbox+postgresql://app:s3cret@one/db",
+                 "--to", "mailbox+postgresql://app@two/db"});
+    EXPECT_THAT(refused, HasSubstr("--to: two routes are named 'mailbox', to "
+                                   "mailbox+postgresql://app:***@one/db and to "
+                                   "mailbox+postgresql://app@two/db"));
+    EXPECT_THAT(refused, HasSubstr("--to NAME=URL"));
+    EXPECT_THAT(refused, Not(HasSubstr("s3cret")));
+    EXPECT_THAT(refusal({"--from", "sqlite:///a.db", "--to", "a=null:", "--to", "a=stdout:"}),
+                HasSubstr("two routes are named 'a'"));
+}
+
+TEST_F(ConfigTest, WrongRouteNamesAreRefused) {
+    const auto with = [](const std::string& to) {
+        return refusal({"--from", "sqlite:///a.db", "--to", to});
+    };
+    EXPECT_THAT(with("=null:"), HasSubstr("--to: '' is not a route name"));
+    EXPECT_THAT(with("a b=null:"), HasSubstr("'a b' is not a route name"));
+    EXPECT_THAT(with("a/b=null:"), HasSubstr("use 1 to 63 letters"));
+    EXPECT_THAT(with("\xc3\xa4=null:"), HasSubstr("is not a route name"));
+    EXPECT_THAT(with(std::string(64, 'n') + "=null:"), HasSubstr("is not a route name"));
+    EXPECT_THAT(with("a="), HasSubstr("not a URL"));
+    EXPECT_THAT(with("a=b=null:"), HasSubstr("not a URL"));
+    EXPECT_TRUE(relay({"--from", "sqlite:///a.db", "--to", std::string(63, 'n') + "=null:"}).ok());
+}
+
+TEST_F(ConfigTest, DestinationsOfTheRelayAreNotTakenForTheRouteOfARetry) {
+    const auto invocation = invoke({"dead", "retry", "x", "--db", "sqlite:///a.db"},
+                                   {{"OUTBOX_TO", "kafka://k1:9092"}});
+    ASSERT_TRUE(invocation.ok()) << invocation.error().message;
+    EXPECT_FALSE(invocation->options.given("to"));
+    const auto rerouted = invoke({"dead", "retry", "x", "--db", "sqlite:///a.db", "--to", "a"});
+    ASSERT_TRUE(rerouted.ok()) << rerouted.error().message;
+    EXPECT_THAT(rerouted->options.list("to"), ElementsAre("a"));
 }
 
 TEST_F(ConfigTest, RoutesComeFromTheFile) {
@@ -237,7 +329,7 @@ TEST_F(ConfigTest, WrongValuesSayWhereAndWhatIsRight) {
     EXPECT_THAT(with({"--retention", "7"}), HasSubstr("30s"));
     EXPECT_THAT(with({"--after-publish", "keep"}), HasSubstr("not available in this version"));
     EXPECT_THAT(with({"--on-dead-letter", "blockkey"}), HasSubstr("did you mean 'block_key'"));
-    EXPECT_THAT(with({"--topic-template", "{nonsense}"}), HasSubstr("route 'default'"));
+    EXPECT_THAT(with({"--topic-template", "{nonsense}"}), HasSubstr("route 'null'"));
     EXPECT_THAT(with({"--admin", "9464"}), HasSubstr("HOST:PORT"));
     EXPECT_THAT(with({"--admin", "127.0.0.1:70000"}), HasSubstr("HOST:PORT"));
     EXPECT_THAT(with({"--poll-busy-ms", "500"}), HasSubstr("must not exceed"));
@@ -272,6 +364,12 @@ TEST_F(ConfigTest, FileErrorsNameFileLineAndColumn) {
                 HasSubstr("unknown key 'urll' in [source]; did you mean 'url'"));
     EXPECT_THAT(file_refusal("source = 3\n"), HasSubstr("write it as a table"));
     EXPECT_THAT(file_refusal("[source.table.columns]\nidd = \"x\"\n"), HasSubstr("'id'"));
+    for (const char* table : {"[source.table]", "[source.table.columns]"}) {
+        EXPECT_THAT(file_refusal(std::string(table) + "\nsent_at = \"sent_at\"\n"),
+                    HasSubstr("write processed_at = \"COLUMN\" under [source.table.columns]"));
+    }
+    EXPECT_THAT(file_refusal("[source.table]\nid = \"nr\"\n"),
+                HasSubstr("write id = \"COLUMN\" under [source.table.columns]"));
     EXPECT_THAT(file_refusal("[source.table.status]\npendng = \"x\"\n"), HasSubstr("'pending'"));
     EXPECT_THAT(file_refusal("[route]\nname = \"a\"\n"), HasSubstr("[[route]]"));
     EXPECT_THAT(file_refusal("[[route]]\nname = \"a\"\n"), HasSubstr("has no 'to'"));
@@ -283,13 +381,28 @@ TEST_F(ConfigTest, FileErrorsNameFileLineAndColumn) {
     EXPECT_THAT(file_refusal(std::string("batch_size = \xff\xfe\n")), HasSubstr("outbox.toml:1:"));
 }
 
+TEST_F(ConfigTest, TheFileTakesVariablesOfTheEnvironment) {
+    setenv("OUTBOX_TEST_SECRET", "p4$$w", 1);
+    write_file("topic_template = \"a-${OUTBOX_TEST_SECRET}-$$b\"\n");
+    const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "null:"});
+    ASSERT_TRUE(invocation.ok()) << invocation.error().message;
+    EXPECT_EQ(invocation->options.text("topic-template"), "a-p4$$w-$b");
+    EXPECT_THAT(file_refusal("[source]\nurl = \"sqlite:///${OUTBOX_TEST_NONE}\"\n"),
+                HasSubstr("outbox.toml:2:7: source.url: the environment has no variable "
+                          "'OUTBOX_TEST_NONE'"));
+    EXPECT_THAT(file_refusal("topic_template = \"a$b\"\n"), HasSubstr("$$ for a dollar"));
+    EXPECT_THAT(file_refusal("topic_template = \"${a\"\n"), HasSubstr("$$ for a dollar"));
+}
+
 TEST_F(ConfigTest, RouteNamesAreValidAndDistinct) {
     const auto refused = [](const std::string& text) {
         write_file(text);
         return refusal({"--from", "sqlite:///a.db"});
     };
     const std::string route = "[[route]]\nname = \"a\"\nto = \"null:\"\n";
-    EXPECT_THAT(refused(route + route), HasSubstr("is there already"));
+    EXPECT_THAT(refused(route + route), HasSubstr("two routes are named 'a'"));
+    EXPECT_THAT(refused("[[route]]\nname = \"a\"\nto = \"b=null:\"\n"),
+                HasSubstr("the name stands in 'name'"));
     EXPECT_THAT(refused("[[route]]\nname = \"a b\"\nto = \"null:\"\n"), HasSubstr("route name"));
     EXPECT_THAT(refused("to = [\"null:\"]\n" + route), HasSubstr("not both"));
 }

@@ -16,6 +16,8 @@ TEST(StopSignals, GiveTheSignalThatCame) {
     EXPECT_EQ(signals.wait(milliseconds(5000)), SIGTERM);
     kill(getpid(), SIGINT);
     EXPECT_EQ(signals.wait(milliseconds(5000)), SIGINT);
+    kill(getpid(), SIGHUP);
+    EXPECT_EQ(signals.wait(milliseconds(5000)), SIGHUP);
 }
 
 }  // namespace

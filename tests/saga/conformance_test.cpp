@@ -356,6 +356,42 @@ TYPED_TEST(SagaConformance, AParticipantDoesAStepOnceAndNeverAfterItsCompensatio
     EXPECT_EQ(answers[0], (std::vector<std::optional<std::string>>{"order-saga", "s-1", "pay"}));
 }
 
+TYPED_TEST(SagaConformance, TwoLeadersWithOneIdDoNotUndoEachOthersSteps) {
+    const auto call = [&](const char* what, std::initializer_list<const char*> leader) {
+        json headers{{"saga_id", "s-1"}, {"saga_step", "pay"}, {"saga_call", what}};
+        const std::vector<std::string> names(leader.begin(), leader.end());
+        headers["saga_reply_to"] = names.front();
+        if (names.size() > 1) headers["saga_leader"] = names.back();
+        const std::string text = headers.dump();
+        this->begin();
+        const SagaCall is = begin_saga_step(this->db_.handle(), message("c", text));
+        this->db_.exec("COMMIT");
+        return is;
+    };
+    EXPECT_EQ(call("do", {"orders", "orders"}), SagaCall::kDo);
+    EXPECT_EQ(call("do", {"returns", "returns"}), SagaCall::kDo);
+    EXPECT_EQ(call("undo", {"returns", "returns"}), SagaCall::kUndo);
+    EXPECT_EQ(call("do", {"orders", "orders"}), SagaCall::kRepeat);
+    // It has moved its answers to another topic and is still the same.
+    EXPECT_EQ(call("undo", {"orders-2", "orders"}), SagaCall::kUndo);
+    // One of an earlier version says only where to answer, also once it is of this version.
+    EXPECT_EQ(call("do", {"old"}), SagaCall::kDo);
+    EXPECT_EQ(call("undo", {"old", "old"}), SagaCall::kUndo);
+}
+
+TYPED_TEST(SagaConformance, ACommandNamesItsLeaderAsItWasAtTheStart) {
+    this->start();
+    const Sagas moved("answers-elsewhere", definitions());
+    const std::string headers =
+        this->headers("reserveDone", {{"saga_id", "s-1"}, {"saga_step", "reserve"}});
+    this->begin();
+    advance_saga(this->db_.handle(), moved, message("m", headers));
+    this->db_.exec("COMMIT");
+    EXPECT_EQ(this->db_.value("SELECT headers ->> 'saga_leader' || ' ' || (headers ->> "
+                              "'saga_reply_to') FROM outbox_events WHERE event_type = 'pay'"),
+              "order-saga answers-elsewhere");
+}
+
 TYPED_TEST(SagaConformance, TransactionsOfOneSagaWaitForEachOther) {
     this->start();
     this->answer("m-1", "reserve", "reserveDone");
@@ -385,11 +421,11 @@ TYPED_TEST(SagaConformance, CountsByStateAndPrunesOnlyWhatFinishedLongAgo) {
     this->db_.exec("UPDATE outbox_saga SET finished_at = " + ago + " WHERE saga_id = 's-2'");
     this->db_.exec("UPDATE outbox_saga SET updated_at = " + ago + " WHERE saga_id = 's-1'");
     this->db_.exec(
-        "INSERT INTO outbox_saga_steps (saga_id, step, state, updated_at) VALUES "
-        "('x', 'a', 'done', " +
+        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state, updated_at) VALUES "
+        "('l', 'x', 'a', 'done', " +
         ago + ")");
     this->db_.exec(
-        "INSERT INTO outbox_saga_steps (saga_id, step, state) VALUES ('y', 'a', 'done')");
+        "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES ('l', 'y', 'a', 'done')");
     const std::vector<SagaCount> counts = count_sagas(this->db_.handle());
     ASSERT_EQ(counts.size(), 2U);
     EXPECT_EQ(counts[0].state, SagaState::kCompleted);

@@ -35,15 +35,14 @@ class MemoryStore final : public saga::Store {
     void save(const saga::Instance& saga, const saga::Saving&) override {
         database_.sagas[saga.id] = saga;
     }
-    saga::StepEntry enter_step(std::string_view saga_id, std::string_view step,
-                               std::string_view state) override {
-        return database_.steps.try_emplace({std::string(saga_id), std::string(step)}, state).second
+    saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
+        return database_.steps.try_emplace(name_of(key), state).second
                    ? saga::StepEntry::kNew
                    : saga::StepEntry::kThere;
     }
-    bool change_step(std::string_view saga_id, std::string_view step, std::string_view from,
+    bool change_step(const saga::StepKey& key, std::string_view from,
                      std::string_view to) override {
-        const auto found = database_.steps.find({std::string(saga_id), std::string(step)});
+        const auto found = database_.steps.find(name_of(key));
         if (found == database_.steps.end() || found->second != from) return false;
         found->second = to;
         return true;
@@ -54,6 +53,9 @@ class MemoryStore final : public saga::Store {
     }
 
   private:
+    static std::pair<std::string, std::string> name_of(const saga::StepKey& key) {
+        return {std::string(key.leader) + "/" + std::string(key.saga_id), std::string(key.step)};
+    }
     MemoryDatabase& database_;
 };
 

@@ -38,6 +38,7 @@ class SimSink final : public spi::Sink {
         return capabilities_;
     }
     Status check() override;
+    Result<std::string> destination() override { return std::string("somewhere"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

@@ -5,6 +5,12 @@
 
 namespace outbox::simulation {
 
+namespace {
+ErrorInfo lease_lost() {
+    return {ErrorCode::kLeaseLost, Advice::kStop, {}, "another relay has the lease"};
+}
+}  // namespace
+
 void add_to(spi::EventBatch& batch, const SimEvent& event) {
     spi::EventView view;
     view.position = event.position;
@@ -81,12 +87,33 @@ std::map<Position, SimEvent> Database::snapshot() const {
     return shown;
 }
 
-std::vector<Position> Database::remove(const std::vector<Position>& positions) {
-    std::vector<Position> removed;
+Status Database::remove(std::uint64_t epoch, std::span<const Position> positions,
+                        std::vector<Position>& hit) {
+    if (epoch != epoch_) return lease_lost();
     for (const Position position : positions) {
-        if (rows_.erase(position) > 0) removed.push_back(position);
+        if (rows_.erase(position) == 0) continue;
+        judge_.removed(position);
+        hit.push_back(position);
     }
-    return removed;
+    return forget(epoch, hit);
+}
+
+Status Database::forget(std::uint64_t epoch, std::span<const Position> gone) {
+    if (epoch != epoch_) return lease_lost();
+    for (auto& [route, ledger] : ledgers_) ledger.remove(gone);
+    return {};
+}
+
+Result<spi::Beginning> Database::begin_term(std::uint64_t epoch,
+                                            std::span<const spi::RouteName> routes) {
+    if (epoch != epoch_) return lease_lost();
+    spi::Beginning beginning;
+    routes_.clear();
+    for (const spi::RouteName& route : routes) {
+        routes_.push_back(route.name);
+        beginning.routes.push_back({ledgers_[route.name], "somewhere"});
+    }
+    return beginning;
 }
 
 void Database::roll_back(TransactionId id) {
@@ -109,14 +136,9 @@ std::vector<core::Writer> Database::writers() const {
     return writers;
 }
 
-Status Database::record(const spi::RecordBatch& batch, std::vector<Position>& missed) {
-    const bool only_published = batch.dead_positions.empty() && batch.checkpoints.empty() &&
-                                batch.failed.empty() && batch.dead.empty() &&
-                                batch.redelivered.empty() && batch.failed_again.empty();
-    if (batch.epoch != epoch_ && !only_published) {
-        return {ErrorCode::kLeaseLost, Advice::kStop, "another relay has the lease"};
-    }
-    judge_.recorded(batch);
+Status Database::record(const spi::RecordBatch& batch) {
+    if (batch.epoch != epoch_) return lease_lost();
+    judge_.recorded(batch, routes_);
     for (const spi::Delivery& delivery : batch.failed) {
         deliveries_[{delivery.route, delivery.position}] = delivery;
     }
@@ -131,15 +153,10 @@ Status Database::record(const spi::RecordBatch& batch, std::vector<Position>& mi
         dead_[next_dead_id_++] = {letter.route,      *event,       letter.attempts,
                                   letter.error_code, letter.error, false};
     }
-    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
-        ledgers_[checkpoint.route] = checkpoint.ranges;
-    }
-    for (const auto* positions : {&batch.published, &batch.dead_positions}) {
-        for (const Position position : *positions) {
-            if (rows_.erase(position) == 0) missed.push_back(position);
-            std::erase_if(deliveries_,
-                          [&](const auto& item) { return item.first.second == position; });
-        }
+    for (const spi::Finished& finished : batch.finished) {
+        const std::string& route = routes_[finished.route];
+        ledgers_[route].add(finished.positions);
+        for (const Position position : finished.positions) deliveries_.erase({route, position});
     }
     for (const std::int64_t id : batch.redelivered) dead_.erase(id);
     for (const spi::Delivery& delivery : batch.failed_again) {
@@ -158,16 +175,11 @@ std::vector<spi::Delivery> Database::deliveries(std::string_view route) const {
     return out;
 }
 
-std::vector<spi::PositionRange> Database::ledger(std::string_view route) const {
-    const auto it = ledgers_.find(std::string(route));
-    return it == ledgers_.end() ? std::vector<spi::PositionRange>{} : it->second;
-}
-
-std::vector<spi::DeadLetter> Database::redeliveries(std::string_view route,
+std::vector<spi::DeadLetter> Database::redeliveries(std::string_view route, std::int64_t after,
                                                     std::size_t limit) const {
     std::vector<spi::DeadLetter> out;
     for (const auto& [id, dead] : dead_) {
-        if (!dead.retry || dead.route != route || out.size() == limit) continue;
+        if (!dead.retry || dead.route != route || id <= after || out.size() == limit) continue;
         spi::DeadLetter letter;
         letter.dead_id = id;
         letter.route = dead.route;
@@ -194,10 +206,9 @@ std::string Database::lingering() const {
     for (const auto& [key, delivery] : deliveries_) {
         text += "attempts of " + std::to_string(key.second) + " on " + key.first + "; ";
     }
-    for (const auto& [route, ranges] : ledgers_) {
-        for (const spi::PositionRange& range : ranges) {
-            text += route + " has finished " + std::to_string(range.first) + "-" +
-                    std::to_string(range.last) + "; ";
+    for (const auto& [route, ledger] : ledgers_) {
+        for (const Position position : ledger.positions()) {
+            text += route + " has finished " + std::to_string(position) + "; ";
         }
     }
     return text;

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,10 +42,13 @@ class Database {
     // Relays.
     [[nodiscard]] const std::map<Position, SimEvent>& rows() const { return rows_; }
     [[nodiscard]] std::vector<core::Writer> writers() const;
-    /// `missed`: rows that were to be removed and are not visible.
-    Status record(const spi::RecordBatch& batch, std::vector<Position>& missed);
-    /// Those of `positions` that are there; they are removed.
-    std::vector<Position> remove(const std::vector<Position>& positions);
+    Status record(const spi::RecordBatch& batch);
+    /// Those of `positions` that are there leave the table and the ledgers; `hit` gets
+    /// them.
+    Status remove(std::uint64_t epoch, std::span<const Position> positions,
+                  std::vector<Position>& hit);
+    /// These leave the ledgers: they never were there, by proof.
+    Status forget(std::uint64_t epoch, std::span<const Position> gone);
 
     // The log.
     struct Logged {
@@ -65,8 +69,9 @@ class Database {
     }
     [[nodiscard]] int timeline() const { return timeline_; }
     [[nodiscard]] std::vector<spi::Delivery> deliveries(std::string_view route) const;
-    [[nodiscard]] std::vector<spi::PositionRange> ledger(std::string_view route) const;
+    Result<spi::Beginning> begin_term(std::uint64_t epoch, std::span<const spi::RouteName> routes);
     [[nodiscard]] std::vector<spi::DeadLetter> redeliveries(std::string_view route,
+                                                            std::int64_t after,
                                                             std::size_t limit) const;
     [[nodiscard]] std::vector<std::string> dead_keys(std::string_view route) const;
     [[nodiscard]] std::size_t dead_letters() const { return dead_.size(); }
@@ -121,7 +126,8 @@ class Database {
     int timeline_ = 1;
 
     std::map<std::pair<std::string, Position>, spi::Delivery> deliveries_;
-    std::map<std::string, std::vector<spi::PositionRange>> ledgers_;
+    std::vector<std::string> routes_;
+    std::map<std::string, spi::PositionSet> ledgers_;
     std::map<std::int64_t, Dead> dead_;
     std::int64_t next_dead_id_ = 1;
 

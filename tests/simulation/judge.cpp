@@ -135,7 +135,7 @@ void Judge::check_dead(const spi::DeadLetter& letter) {
     settled(route, letter.position);
 }
 
-void Judge::recorded(const spi::RecordBatch& batch) {
+void Judge::recorded(const spi::RecordBatch& batch, std::span<const std::string> routes) {
     for (const spi::DeadLetter& letter : batch.dead) check_dead(letter);
     for (const spi::Delivery& delivery : batch.failed) {
         const SimEvent* event = find(delivery.position);
@@ -146,48 +146,34 @@ void Judge::recorded(const spi::RecordBatch& batch) {
                       std::to_string(delivery.attempts) + " attempts without fault");
         }
     }
-    for (const Position position : batch.published) check_removed(position, false);
-    for (const Position position : batch.dead_positions) check_removed(position, true);
-    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
-        const int route = route_of(checkpoint.route);
-        for (const spi::PositionRange& range : checkpoint.ranges) {
-            for (Position p = range.first; p <= range.last; ++p) {
-                const SimEvent* event = find(p);
-                if (event == nullptr) {
-                    violation("the ledger holds " + name(route, p) + ", which was not committed");
-                } else if (wants(route, *event) && !settled_.contains({route, p})) {
-                    violation("the ledger holds " + name(route, p) + ", which is not finished");
-                }
+    for (const spi::Finished& finished : batch.finished) {
+        const int route = route_of(routes[finished.route]);
+        for (const Position position : finished.positions) {
+            const SimEvent* event = find(position);
+            if (event == nullptr) {
+                violation("the ledger holds " + name(route, position) +
+                          ", which was not committed");
+            } else if (wants(route, *event) && !settled_.contains({route, position})) {
+                violation("the ledger holds " + name(route, position) + ", which is not finished");
             }
-        }
-    }
-    for (auto& [session, sent] : unrecorded_) {
-        for (const Position p : batch.published) sent.positions.erase(p);
-        for (const Position p : batch.dead_positions) sent.positions.erase(p);
-        for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
-            if (route_of(checkpoint.route) != sent.route) continue;
-            for (const spi::PositionRange& range : checkpoint.ranges) {
-                sent.positions.erase(sent.positions.lower_bound(range.first),
-                                     sent.positions.upper_bound(range.last));
+            for (auto& [session, sent] : unrecorded_) {
+                if (sent.route == route) sent.positions.erase(position);
             }
         }
     }
 }
 
-void Judge::check_removed(Position position, bool as_dead) {
+void Judge::removed(Position position) {
     const SimEvent* event = find(position);
     if (event == nullptr) {
         violation("removed " + std::to_string(position) + ", which was not committed");
         return;
     }
-    bool dead = false;
     for (int route = 0; route < settings_.routes; ++route) {
-        dead = dead || dead_.contains({route, position});
         if (wants(route, *event) && !settled_.contains({route, position})) {
             violation("removed " + name(route, position) + " before it was published");
         }
     }
-    if (as_dead && !dead) violation("event " + std::to_string(position) + " is not dead");
 }
 
 std::int64_t Judge::latency_us(int route, Position position) const {

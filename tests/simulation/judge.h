@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,8 @@ class Judge {
     void published(int relay, int session, int route, Position position);
     void not_accepted(int session, Position position);
     void accepted(int route, Position position);
-    void recorded(const spi::RecordBatch& batch);
+    void recorded(const spi::RecordBatch& batch, std::span<const std::string> routes);
+    void removed(Position position);
     void failed(int route, Position position) { failures_[{route, position}] += 1; }
     /// Counts: how often the destination has refused it before.
     std::uint32_t refused(int route, Position position) { return refusals_[{route, position}]++; }
@@ -86,7 +88,6 @@ class Judge {
     using RouteEvent = std::pair<int, Position>;
     void settled(int route, Position position);
     void check_order(int route, const SimEvent& event);
-    void check_removed(Position position, bool as_dead);
     void check_dead(const spi::DeadLetter& letter);
     int route_of(const std::string& name) const { return name == "first" ? 0 : 1; }
 

@@ -29,6 +29,7 @@ struct RelayProcess::Running {
     bool over = false;
     bool draining = false;
     bool routes_done = false;
+    bool recorder_done = false;
     std::int64_t drain_until_us = 0;
 };
 
@@ -97,6 +98,10 @@ void RelayProcess::serve(std::uint64_t epoch) {
     }
     const World::TaskId recorder =
         world_.spawn(number_, options_.owner + " recorder", [&] { turn_recorder(running); });
+    const World::TaskId remover =
+        world_.spawn(number_, options_.owner + " remover", [&] { turn_remover(running); });
+    const World::TaskId housekeeper =
+        world_.spawn(number_, options_.owner + " housekeeper", [&] { turn_housekeeper(running); });
     bool kept = true;
     while (kept && !stopping_ && !running.over) {
         const auto renewed = lease_.keep();
@@ -116,6 +121,8 @@ void RelayProcess::serve(std::uint64_t epoch) {
     }
     running.routes_done = true;
     while (!world_.ended(recorder)) world_.sleep(kMs);
+    running.recorder_done = true;
+    while (!world_.ended(remover) || !world_.ended(housekeeper)) world_.sleep(kMs);
     running.term.reset();
     if (kept) lease_.release();
 }
@@ -135,16 +142,33 @@ void RelayProcess::turn_route(Running& running, std::size_t route) {
 
 void RelayProcess::turn_recorder(Running& running) {
     relay::RecordKeeper& keeper = running.term->keeper();
+    const std::int64_t most_us = options_.record_interval_ms * kMs;
+    turn(running, running.routes_done, most_us,
+         [&] { return keeper.turn(std::chrono::milliseconds(0)); }, [&] { return keeper.idle(); });
+}
+
+void RelayProcess::turn_remover(Running& running) {
+    relay::Remover& remover = running.term->remover();
+    turn(running, running.recorder_done, 100 * kMs,
+         [&] { return remover.turn(std::chrono::milliseconds(0)); },
+         [&] { return remover.idle() || world_.now_us() >= running.drain_until_us; });
+}
+
+void RelayProcess::turn_housekeeper(Running& running) {
+    turn(running, running.draining, 20 * kMs,
+         [&] { return running.term->housekeeper().turn(); }, [] { return true; });
+}
+
+// One of the term's threads but a route's: turns until what hands it work has ended and it is done.
+void RelayProcess::turn(Running& running, const bool& ending, std::int64_t most_us,
+                        const std::function<Status()>& one_turn,
+                        const std::function<bool()>& done) {
     while (true) {
-        const bool last = running.routes_done;
-        if (keeper.idle() && !last) {
-            world_.sleep(world_.random().between(1, options_.record_interval_ms) * kMs);
-        }
-        const Status status = keeper.turn(std::chrono::milliseconds(0));
+        const bool last = ending;
+        const Status status = one_turn();
         if (status.ok()) {
-            const bool late = world_.now_us() >= running.drain_until_us;
-            if (last && (keeper.idle() || (keeper.recorded() && late))) return;
-            world_.sleep(world_.random().between(10, 1'000));
+            if (last && done()) return;
+            world_.sleep(last ? kMs : world_.random().between(10, most_us));
             continue;
         }
         if (status.error().advice == Advice::kStop) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -47,6 +48,10 @@ class RelayProcess {
     void serve(std::uint64_t epoch);
     void turn_route(Running& running, std::size_t route);
     void turn_recorder(Running& running);
+    void turn_remover(Running& running);
+    void turn_housekeeper(Running& running);
+    void turn(Running& running, const bool& ending, std::int64_t most_us,
+              const std::function<Status()>& one_turn, const std::function<bool()>& done);
     void ended_by(Running& running, const Status& why);
 
     World& world_;

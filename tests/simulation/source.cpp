@@ -1,6 +1,7 @@
 #include "tests/simulation/source.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -46,7 +47,9 @@ struct Slot {
 /// stream, over a table that hides what is not visible and a log that does not.
 class SimReader final : public spi::Reader {
   public:
-    explicit SimReader(const Context& context) : c_(context) {}
+    SimReader(const Context& context, spi::PositionSet finished) : c_(context) {
+        mark_.set_finished(std::move(finished));
+    }
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
         if (on_stream()) take_stream(limits, out);
@@ -123,7 +126,8 @@ class SimReader final : public spi::Reader {
         bool complete = false;
         std::vector<SimEvent> found;
         const Status read = c_.wire.call([&]() -> Status {
-            found = look(slot_->snapshot, limits, complete);
+            found = look(slot_->snapshot, limits, true, complete);
+            complete = complete && covered_ == core::ReadMark::kEverything;
             return {};
         });
         if (read.ok()) {
@@ -169,7 +173,7 @@ class SimReader final : public spi::Reader {
         }
         if (c_.settings.fault == Fault::kStreamClosesHoles) {
             mark_.writers_now({});
-            mark_.read_done({}, true, out.closed);
+            mark_.read_done({}, core::ReadMark::kEverything, out.closed);
         }
     }
 
@@ -177,16 +181,21 @@ class SimReader final : public spi::Reader {
         std::vector<SimEvent> found;
         bool complete = false;
         Status read = c_.wire.call([&]() -> Status {
-            found = look(c_.database.rows(), limits, complete);
+            found = look(c_.database.rows(), limits, false, complete);
             return {};
         });
         if (!read.ok()) return read;
         std::vector<Position> seen;
-        for (const SimEvent& event : found) {
-            seen.push_back(event.position);
-            add_to(out, event);
+        for (const SimEvent& event : found) seen.push_back(event.position);
+        if (mark_.left_out()) {
+            std::vector<core::Writer> writers;
+            const Status asked = ask_writers(writers);
+            if (!asked.ok() || !mark_.writers_now(writers)) return asked;
         }
-        mark_.read_done(seen, complete, out.closed);
+        for (const SimEvent& event : found) add_to(out, event);
+        const Position covered = complete ? covered_ : std::min(covered_, seen.back());
+        complete = complete && covered_ == core::ReadMark::kEverything;
+        mark_.read_done(seen, covered, out.closed);
         state_.table_read(c_.world.now_us(), complete);
         if (mark_.wants_writers()) {
             // A failure here only delays the closing of holes.
@@ -222,12 +231,20 @@ class SimReader final : public spi::Reader {
                            [&](const auto& event) { return event.position == position; });
     }
     std::vector<SimEvent> look(const std::map<Position, SimEvent>& rows,
-                               const spi::ReadLimits& limits, bool& complete) {
+                               const spi::ReadLimits& limits, bool all_holes, bool& complete) {
+        ranges_.clear();
+        mark_.append_holes(all_holes, ranges_);
+        if (c_.settings.fault == Fault::kBareCursor) ranges_.clear();
+        covered_ = mark_.may_advance() ? mark_.append_unread(kUnreadRanges, ranges_)
+                                       : core::ReadMark::kEverything;
         std::vector<SimEvent> found;
         std::size_t bytes = 0;
         complete = true;
         for (const auto& [position, event] : rows) {
-            if (position > mark_.mark() ? !mark_.may_advance() : !in_hole(position)) continue;
+            const auto in = [p = position](const auto& range) {
+                return range.first <= p && p <= range.last;
+            };
+            if (std::none_of(ranges_.begin(), ranges_.end(), in)) continue;
             if (found.size() >= limits.max_events || (bytes >= limits.max_bytes && bytes > 0)) {
                 complete = false;
                 break;
@@ -237,17 +254,14 @@ class SimReader final : public spi::Reader {
         }
         return found;
     }
-    [[nodiscard]] bool in_hole(Position position) const {
-        if (c_.settings.fault == Fault::kBareCursor) return false;
-        return std::any_of(mark_.holes().begin(), mark_.holes().end(), [&](const auto& hole) {
-            return hole.range.first <= position && position <= hole.range.last;
-        });
-    }
 
     static constexpr std::int64_t kOnTheWayUs = 300;
+    static constexpr std::size_t kUnreadRanges = 3;  // few, so that histories have several reads
 
     Context c_;
     core::ReadMark mark_;
+    std::vector<spi::PositionRange> ranges_;  // of the read under way
+    Position covered_ = 0;                    // by them
     core::StreamState state_;
     std::optional<Slot> slot_;
     std::size_t cursor_ = 0;  // in the log
@@ -261,24 +275,28 @@ class SimRecorder final : public spi::Recorder {
   public:
     explicit SimRecorder(const Context& context) : c_(context) {}
 
-    Status record(const spi::RecordBatch& batch) override {
-        std::vector<Position> missed;
-        const Status recorded = c_.wire.call([&] { return c_.database.record(batch, missed); });
-        std::sort(missed.begin(), missed.end());
-        if (recorded.ok()) unseen_.add(missed);
-        return recorded;
+    Result<spi::Beginning> begin(std::uint64_t epoch,
+                                 std::span<const spi::RouteName> routes) override {
+        return c_.wire.call([&] { return c_.database.begin_term(epoch, routes); });
     }
-    Result<std::size_t> retry_removals() override {
-        if (unseen_.empty() || c_.settings.fault == Fault::kRemovalForgotten) {
-            return std::size_t{0};
-        }
-        auto writers = ask([&] { return c_.database.writers(); });
-        if (!writers.ok()) return writers.status();
-        unseen_.writers_now(*writers);
-        const auto removed = ask([&] { return c_.database.remove(unseen_.positions()); });
-        if (!removed.ok()) return removed.status();
-        static_cast<void>(unseen_.looked(*removed));
-        return unseen_.size();
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override {
+        return std::vector<std::string>(routes.size(), "somewhere");
+    }
+    Status record(const spi::RecordBatch& batch) override {
+        return c_.wire.call([&] { return c_.database.record(batch); });
+    }
+    Result<spi::Removed> remove(std::uint64_t epoch,
+                                std::span<const Position> positions) override {
+        std::vector<Position> hit;
+        Status status = c_.wire.call([&] { return c_.database.remove(epoch, positions, hit); });
+        if (!status.ok()) return status;
+        std::vector<Position> missed;
+        std::set_difference(positions.begin(), positions.end(), hit.begin(), hit.end(),
+                            std::back_inserter(missed));
+        if (c_.settings.fault != Fault::kRemovalForgotten) unseen_.add(missed);
+        if (!unseen_.empty()) status = look_for_unseen(epoch, hit);
+        // What is lost here is named again by the next call.
+        return spi::Removed{std::move(hit), unseen_.size()};
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return std::size_t{0}; }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return std::size_t{0}; }
@@ -286,12 +304,10 @@ class SimRecorder final : public spi::Recorder {
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override {
         return ask([&] { return c_.database.deliveries(route); });
     }
-    Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override {
-        return ask([&] { return c_.database.ledger(route); });
-    }
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                           std::int64_t after_dead_id,
                                                            std::size_t limit) override {
-        return ask([&] { return c_.database.redeliveries(route, limit); });
+        return ask([&] { return c_.database.redeliveries(route, after_dead_id, limit); });
     }
     Result<std::vector<std::string>> load_dead_keys(std::string_view route) override {
         return ask([&] { return c_.database.dead_keys(route); });
@@ -300,6 +316,21 @@ class SimRecorder final : public spi::Recorder {
     Result<Stats> stats() override { return Stats{}; }
 
   private:
+    Status look_for_unseen(std::uint64_t epoch, std::vector<Position>& hit) {
+        const auto writers = ask([&] { return c_.database.writers(); });
+        if (!writers.ok()) return writers.status();
+        unseen_.writers_now(*writers);
+        const std::vector<Position> unseen = unseen_.positions();
+        std::vector<Position> found;
+        Status status = c_.wire.call([&] { return c_.database.remove(epoch, unseen, found); });
+        if (!status.ok()) return status;
+        std::vector<Position> gone = unseen_.looked(found);
+        status = c_.wire.call([&] { return c_.database.forget(epoch, gone); });
+        if (!status.ok()) unseen_.add(gone);
+        hit.insert(hit.end(), found.begin(), found.end());
+        if (status.ok()) hit.insert(hit.end(), gone.begin(), gone.end());
+        return status;
+    }
     template <typename Query>
     auto ask(Query query) -> Result<decltype(query())> {
         return c_.wire.call([&]() -> Result<decltype(query())> { return query(); });
@@ -358,15 +389,16 @@ class SimLease final : public spi::LeaseStore {
 
 }  // namespace
 
-Result<std::unique_ptr<spi::Reader>> SimSource::open_reader(const std::string&) {
+Result<std::unique_ptr<spi::Reader>> SimSource::open_reader(const std::string&,
+                                                            spi::PositionSet finished) {
     return wire_.call([&]() -> Result<std::unique_ptr<spi::Reader>> {
         return std::unique_ptr<spi::Reader>(std::make_unique<SimReader>(
-            Context{world_, database_, judge_, settings_, relay_, wire_, vanished_}));
+            Context{world_, database_, judge_, settings_, relay_, wire_, vanished_},
+            std::move(finished)));
     });
 }
 
 Result<std::unique_ptr<spi::Recorder>> SimSource::open_recorder() {
-    wire_.begin_term();
     return wire_.call([&]() -> Result<std::unique_ptr<spi::Recorder>> {
         return std::unique_ptr<spi::Recorder>(std::make_unique<SimRecorder>(
             Context{world_, database_, judge_, settings_, relay_, wire_, vanished_}));

@@ -63,7 +63,9 @@ class SimSource final : public spi::Source {
 
     [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
     [[nodiscard]] bool stable_positions() const override { return true; }
-    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route) override;
+    void begin_term() override { wire_.begin_term(); }
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
+                                                     spi::PositionSet finished) override;
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override;
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override;
     Result<std::vector<spi::Finding>> check() override { return std::vector<spi::Finding>{}; }

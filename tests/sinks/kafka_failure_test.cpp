@@ -146,7 +146,7 @@ TEST(KafkaFailure, NothingBehindARefusedRecordOnItsKeyIsAccepted) {
         ASSERT_EQ(completions.acknowledged.size() + completions.failed.size(), sent.size());
         for (const auto token : completions.acknowledged) EXPECT_LT(token, kRefused);
         EXPECT_EQ(completions.failed.front().token, kRefused);
-        EXPECT_TRUE(completions.failed.front().suspect);
+        EXPECT_EQ(completions.failed.front().error.code, ErrorCode::kPayloadTooLarge);
         EXPECT_EQ(sink->rebuilds(), 1U);
         // The destination agrees: a last record shows that nothing else had come before it.
         learn_limit(*sink, topic);
@@ -191,7 +191,7 @@ TEST(KafkaFailure, ManyRecordsForAMissingTopicLeaveRoomForOthers) {
     const auto sink = KafkaSink::open(config()).value_or_throw();
     const auto sent = letters("forgotten-by-all", 2'000, 2'000);
     Courier courier(*sink);
-    courier.max_missing = 1;
+    courier.max_part_failures = 1;
     ASSERT_EQ(courier.deliver({sent[0]}), "");
     ASSERT_EQ(courier.dead().size(), 1U);
     // The answer is fresh: each fails in the next turn and takes nobody's room.
@@ -203,7 +203,7 @@ TEST(KafkaFailure, ManyRecordsForAMissingTopicLeaveRoomForOthers) {
         at_once += completions.failed.size();
         while (completions.failed.empty()) sink->poll(10ms, completions);
         ASSERT_EQ(completions.failed[0].token, i);
-        EXPECT_TRUE(completions.failed[0].missing);
+        EXPECT_EQ(completions.failed[0].part, "topic forgotten-by-all");
     }
     EXPECT_GE(at_once, sent.size() / 2);
 }
@@ -215,14 +215,14 @@ TEST(KafkaFailure, TopicDeletedInMidStreamAndMadeAgainLosesNoOrder) {
     const auto sent = letters(topic, 60'000, 10);
     Courier courier(*sink);
     courier.max_publish_per_poll = 100;
-    courier.max_missing = 1'000'000;
+    courier.max_part_failures = 1'000'000;
     bool deleted = false;
     bool made_again = false;
     std::size_t acknowledged_before = 0;
     courier.after_poll = [&](const Courier& now) {
         if (!deleted && now.acknowledged() >= 1'000) {
             deleted = true;
-            delete_topic(server().bootstrap(), topic);
+            remove_topic(server().bootstrap(), topic);
         } else if (deleted && !made_again && now.failures_by_code().contains("OB_TOPIC_UNKNOWN")) {
             made_again = true;
             acknowledged_before = now.acknowledged();
@@ -320,6 +320,158 @@ TEST(KafkaFailure, TopicThatMayNotBeWrittenNamesTheMissingRightAndCountsNoAttemp
     EXPECT_EQ(courier.counted_attempts(), 0U);
     EXPECT_TRUE(courier.dead().empty());
     EXPECT_EQ(missing_or_reordered(sent, arrived(topic, sent.size())), "");
+}
+
+// Letters of `keys` keys to each of two topics, by turns.
+std::vector<Letter> two_topics(const std::string& first, const std::string& second,
+                               std::size_t count, std::size_t keys) {
+    const auto to_first = letters(first, count, keys);
+    const auto to_second = letters(second, count, keys);
+    std::vector<Letter> all;
+    for (std::size_t i = 0; i < count; ++i) {
+        all.push_back(to_first[i]);
+        all.back().key = "first-" + *all.back().key;
+        all.push_back(to_second[i]);
+        all.back().key = "second-" + *all.back().key;
+        all.back().id += "-second";
+        all.back().headers = {{"id", all.back().id}};
+    }
+    return all;
+}
+
+class KafkaDeniedTopic : public testing::TestWithParam<bool> {};
+
+TEST_P(KafkaDeniedTopic, IsAPartThatIsDownWhileOthersGoOnWithoutAPause) {
+    const std::string denied = new_topic();
+    const std::string other = new_topic();
+    (GetParam() ? deny_only_write : deny_write)(server().bootstrap(), denied);
+    const auto sink = KafkaSink::open(config()).value_or_throw();
+    const auto sent = two_topics(denied, other, 1'000, 40);
+    std::vector<Letter> healthy;
+    std::vector<Letter> waiting;
+    for (const Letter& letter : sent) (letter.topic == other ? healthy : waiting).push_back(letter);
+    Courier courier(*sink);
+    courier.max_part_failures = 1'000'000;
+    bool allowed = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (allowed || now.acknowledged() < healthy.size()) return;
+        allowed = true;
+        EXPECT_EQ(now.failures_by_part().size(), 1U);
+        EXPECT_TRUE(now.failures_by_part().contains("topic " + denied));
+        EXPECT_EQ(now.destination_failures(), 0U) << "the circuit would have opened";
+        EXPECT_LE(sink->rebuilds(), 1U) << "trials cost the other topics nothing";
+        allow_write_again(server().bootstrap(), denied);
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(allowed);
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(missing_or_reordered(healthy, arrived(other, healthy.size())), "");
+    EXPECT_EQ(missing_or_reordered(waiting, arrived(denied, waiting.size())), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Rights, KafkaDeniedTopic, testing::Bool(), [](const auto& chosen) {
+    return std::string(chosen.param ? "DescribeOnly" : "Nothing");
+});
+
+// Before the sink has heard of it, and with records for it under way.
+class KafkaLeaderlessPartition : public testing::TestWithParam<bool> {};
+
+TEST_P(KafkaLeaderlessPartition, IsAPartThatIsDownWhileOthersGoOn) {
+    const bool in_mid_stream = GetParam();
+    KafkaServer second({.auto_create_topics = false, .properties = "", .first = &server()});
+    const std::string topic = "leaderless-" + std::to_string(in_mid_stream);
+    create_topic_on(server().bootstrap(), topic, {1, 2, 1});
+    auto quick = config();
+    if (in_mid_stream) quick.stuck_after = 2s;
+    const auto sink = KafkaSink::open(quick).value_or_throw();
+    const auto lose_leader = [&] {
+        second.stop();
+        wait_for_leader(server().bootstrap(), topic, 1, false);
+    };
+    if (in_mid_stream) {
+        learn_limit(*sink, topic);
+        second.pause();  // its records are taken and not answered
+    } else {
+        lose_leader();
+    }
+    auto sent = letters(topic, 9'000, 60);
+    for (std::size_t i = 0; i < sent.size(); i += 10) sent[i].key.reset();
+    std::size_t for_it = 0;
+    for (const Letter& letter : sent) {
+        for_it += letter.key && sinks::kafka::Client::partition_of(*letter.key, 3) == 1 ? 1 : 0;
+    }
+    ASSERT_GT(for_it, 1'000U);
+    Courier courier(*sink);
+    courier.max_part_failures = 1'000'000;
+    // Each letter of the partition is tried now and then; keep it from a busy loop.
+    courier.max_publish_per_poll = 500;
+    bool back = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (back || now.failures() == 0 || now.acknowledged() < sent.size() - for_it) return;
+        back = true;
+        EXPECT_TRUE(now.failures_by_part().contains("topic " + topic + "[1]"));
+        EXPECT_EQ(now.failures_by_part().size(), 1U);
+        EXPECT_EQ(now.destination_failures(), 0U) << "the circuit would have opened";
+        if (in_mid_stream) {
+            second.resume();
+        } else {
+            second.start();
+        }
+    };
+    EXPECT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(back);
+    if (!back && in_mid_stream) second.resume();
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_TRUE(courier.dead().empty());
+    auto found = arrived(topic, sent.size() + (in_mid_stream ? 1 : 0));
+    std::erase_if(sent, [](const Letter& letter) { return !letter.key; });  // in no order
+    EXPECT_EQ(missing_or_reordered(sent, found), "");
+    remove_topic(server().bootstrap(), topic);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lost, KafkaLeaderlessPartition, testing::Bool(), [](const auto& chosen) {
+    return std::string(chosen.param ? "SilentInMidStream" : "BeforeTheStart");
+});
+
+TEST(KafkaFailure, EachOfManyRefusedRecordsIsFoundWithoutEndingTheProducerForOthers) {
+    const std::string topic = "compacted";
+    create_topic(server().bootstrap(), topic, 1, {{"cleanup.policy", "compact"}});
+    const auto sink = KafkaSink::open(config()).value_or_throw();
+    auto sent = letters(topic, 5'000, 20);
+    std::set<std::size_t> keyless;
+    for (std::size_t i = 100; i < sent.size(); i += 200) {
+        sent[i].key.reset();
+        keyless.insert(i);
+    }
+    Courier courier(*sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    std::set<std::size_t> dead;
+    for (const auto& letter : courier.dead()) {
+        EXPECT_EQ(letter.error.code, ErrorCode::kRecordRefused);
+        dead.insert(letter.index);
+    }
+    EXPECT_EQ(dead, keyless);
+    EXPECT_LE(sink->rebuilds(), 3U);
+    EXPECT_EQ(courier.destination_failures(), 0U) << "the circuit would have opened";
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(missing_or_reordered(delivered(sent, courier), arrived(topic, 4'975)), "");
+}
+
+TEST(KafkaFailure, ATopicWhoseLimitMayNotBeReadGetsSmallerBatches) {
+    const std::string topic = new_topic(1);
+    set_max_message_bytes(server().bootstrap(), topic, 20'000);
+    deny_describing_settings(server().bootstrap(), topic);
+    const auto sink = KafkaSink::open(config()).value_or_throw();
+    auto sent = letters(topic, 20'000, 20, 500);
+    sent[7'000].value = std::string(30'000, 'x');
+    Courier courier(*sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 1U);
+    EXPECT_EQ(courier.dead()[0].index, 7'000U);
+    EXPECT_LE(sink->rebuilds(), 12U) << "each halves the batch";
+    EXPECT_EQ(courier.destination_failures(), 0U) << "the circuit would have opened";
+    EXPECT_EQ(missing_or_reordered(delivered(sent, courier), arrived(topic, 19'999)), "");
 }
 
 }  // namespace

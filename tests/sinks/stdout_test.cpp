@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 #include "sinks/stdout/line.h"
@@ -115,6 +116,41 @@ TEST(StdoutSink, WaitsForASlowReaderAndAcknowledgesOnlyWholeLines) {
         sink.poll(std::chrono::milliseconds(1), completions);
     }
     EXPECT_EQ(completions.acknowledged, std::vector<std::uint64_t>{1});
+}
+
+// Two routes of one relay, with lines below and above what a pipe takes at once.
+TEST(StdoutSink, LinesOfTwoSinksOnOnePipeComeWhole) {
+    const Pipe pipe;
+    constexpr std::size_t kLines = 3'000;
+    const auto deliver = [&](char fill) {
+        StdoutSink sink(pipe.write_end);
+        std::vector<Letter> sent;
+        for (std::size_t i = 0; i < kLines; ++i) {
+            sent.push_back(letter_with(std::string(i % 50 == 0 ? 9'000 : 150, fill)));
+        }
+        EXPECT_EQ(test::Courier(sink).deliver(sent), "");
+    };
+    std::thread first(deliver, 'a');
+    std::thread second(deliver, 'b');
+    std::string text;
+    std::size_t lines = 0;
+    while (lines < 2 * kLines) {
+        std::string room(1 << 16, '\0');
+        const ssize_t count = read(pipe.read_end, room.data(), room.size());
+        ASSERT_GT(count, 0);
+        room.resize(static_cast<std::size_t>(count));
+        lines += static_cast<std::size_t>(std::count(room.begin(), room.end(), '\n'));
+        text += room;
+    }
+    first.join();
+    second.join();
+    std::size_t readable = 0;
+    for (std::size_t start = 0; start < text.size();) {
+        const std::size_t end = text.find('\n', start);
+        readable += nlohmann::json::accept(text.substr(start, end - start)) ? 1 : 0;
+        start = end + 1;
+    }
+    EXPECT_EQ(readable, 2 * kLines);
 }
 
 TEST(StdoutSink, IsFullWhenTheReaderDoesNotRead) {

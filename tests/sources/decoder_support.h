@@ -83,7 +83,7 @@ class LoggedTable {
     // What the table reader makes of all rows.
     spi::EventBatch read() {
         postgres::Identity identity(table_);
-        postgres::PositionReader reader(config_, table_, identity);
+        postgres::PositionReader reader(config_, table_, identity, {});
         spi::EventBatch batch;
         std::size_t before = 0;
         do {

@@ -1,12 +1,15 @@
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/sources/postgres_support.h"
 #include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
 
 namespace outbox::test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -147,6 +150,44 @@ TEST_F(PendingPublished, PrunesOnlyWhatWasPublishedLongAgo) {
               "2345");
 }
 
+TEST_F(PendingPublished, PrunesNoUnsentRowOfAPartitionWhereThePublishedOnesOfAnotherStand) {
+    create(
+        "CREATE TABLE parted (id uuid, event_type text, aggregate_type text, aggregate_id text, "
+        "payload jsonb, created_at timestamptz DEFAULT now(), published_at timestamptz, "
+        "retry_count int DEFAULT 0, status text NOT NULL DEFAULT 'PENDING', part int) "
+        "PARTITION BY LIST (part); CREATE TABLE parted_a PARTITION OF parted FOR VALUES IN (1); "
+        "CREATE TABLE parted_b PARTITION OF parted FOR VALUES IN (2); "
+        "INSERT INTO parted (id, event_type, payload, part) SELECT gen_random_uuid(), 'Made', "
+        "'{}', p FROM generate_series(1, 2) p, generate_series(1, 3)");
+    pg_.exec(
+        "UPDATE parted SET status = 'PUBLISHED', published_at = now() - interval '30 days' "
+        "WHERE part = 1");
+    pg_.exec("VACUUM FULL parted_a");
+    ASSERT_EQ(pg_.number("SELECT count(*) FROM parted_a a JOIN parted_b b ON a.ctid = b.ctid"), 3);
+    Relay relay(config("parted"));
+    EXPECT_EQ(value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000)), 3U);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM parted WHERE status = 'PENDING'"), 3);
+}
+
+TEST_F(PendingPublished, PrunesNoRowThatItsOwnerSetsBackMeanwhile) {
+    pg_.exec("UPDATE outbox SET status = 'PUBLISHED', published_at = now() - interval '30 days'");
+    Relay relay(config("outbox"));
+    Pg owner(url_);
+    owner.exec("BEGIN; UPDATE outbox SET status = 'PENDING' WHERE id = '" + std::string(kSecond) +
+               "'");
+    auto pruned = std::async(std::launch::async, [&] {
+        return value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000));
+    });
+    EXPECT_TRUE(eventually(std::chrono::seconds(30), "the delete waits for the owner", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                   "AND datname = current_database()") == 1;
+    }));
+    owner.exec("COMMIT");
+    EXPECT_EQ(pruned.get(), 2U);
+    EXPECT_EQ(state(kSecond), "PENDING|0|t");
+}
+
 TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
     Relay relay(config("outbox"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("preset pending-published"));
@@ -161,31 +202,38 @@ TEST_F(PendingPublished, UsesTheOwnersPartialIndexAndTellsWhatOrderIsWorth) {
 
 TEST_F(PendingPublished, DoesNotReturnAgainWhatOnlyThisRouteHasFinished) {
     Relay relay(config("outbox"));
-    const auto other = value_of(relay.source().open_reader("other"));
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"other", {}}};
+    static_cast<void>(value_of(relay.recorder().begin(relay.epoch(), routes)));
+    const auto other = value_of(relay.source().open_reader("other", {}));
     const auto events = relay.read();
     ASSERT_EQ(events.size(), 3U);
     spi::EventBatch others;
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 3U);
     EXPECT_EQ(others.events()[0].position, events[0].position);
-    // Recorded for this route, while the row waits for the other one.
-    relay.reader().forget({{events[0].position}});
-    EXPECT_THAT(relay.read_ids(), IsEmpty());
+    // Recorded for this route, while the row waits for the other one, also for the next owner.
     relay.publish({events[0].position});
-    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
+    EXPECT_EQ(state(kFirst), "PENDING|0|f");
     EXPECT_THAT(relay.read_ids(), IsEmpty());
-    // Set back while the other route has not let go of it: a delivery of its own.
+    const auto fresh = value_of(relay.source().open_reader("default", {}));
+    spi::EventBatch rest;
+    require(fresh->read(kAll, rest));
+    EXPECT_EQ(rest.size(), 2U);
+    spi::RecordBatch done = relay.fresh();
+    done.finished.push_back({1, {others.events()[0].position}});
+    require(relay.recorder().record(done));
+    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+    // Set back while the other route has not let go of it: a delivery of its own, for both.
     pg_.exec("UPDATE outbox SET status = 'PENDING' WHERE id = '" + std::string(kFirst) + "'");
     const auto again = relay.read();
     ASSERT_EQ(again.size(), 1U);
     EXPECT_NE(again[0].position, events[0].position);
-    other->forget({{events[0].position}});
+    other->forget(done.finished[0].positions);
     others.clear();
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 1U);
     EXPECT_EQ(others.events()[0].position, again[0].position);
-    relay.publish({again[0].position});
-    EXPECT_EQ(state(kFirst), "PUBLISHED|0|t");
 }
 
 class NewSent : public AdoptedTable {
@@ -285,6 +333,29 @@ TEST_F(NewSent, ServesEveryStateByTheOwnersPartialIndex) {
     Relay relay(config("events_out"));
     EXPECT_THAT(findings(relay.source()), HasSubstr("the read is served by an index"));
     EXPECT_THAT(findings(relay.source(), true), IsEmpty());
+}
+
+// What most teams have: the topic says what happened.
+TEST_F(AdoptedTable, OfNewSentShapeWithoutAnEventTypeTakesItFromTheTopic) {
+    for (const std::string name : {"events_out", "mail"}) {
+        create("CREATE TABLE " + name +
+               " (id varchar(36) PRIMARY KEY, tenant_id varchar(50), aggregate_id varchar(128), "
+               "aggregate_type varchar(128), topic varchar(128) NOT NULL, occurred_at timestamp "
+               "NOT NULL DEFAULT now(), payload json NOT NULL, event_metadata json, routing_key "
+               "varchar(128), schema_id varchar(64), schema_version integer, status varchar(10) "
+               "NOT NULL DEFAULT 'NEW', retry_count integer NOT NULL DEFAULT 0, retry_after "
+               "timestamp, error_message text, created_at timestamp NOT NULL DEFAULT now())");
+        create("INSERT INTO " + name + " (id, aggregate_id, topic, payload) VALUES ('" + kFirst +
+               "', 'o-1', 'order.created', '{}')");
+        Relay relay(config(name));
+        EXPECT_THAT(findings(relay.source()), HasSubstr("preset new-sent"));
+        const auto events = relay.read();
+        ASSERT_EQ(events.size(), 1U);
+        EXPECT_EQ(events[0].event_type, "order.created");
+        EXPECT_EQ(events[0].topic, "order.created");
+        relay.publish({events[0].position});
+        EXPECT_EQ(row(name, "status, retry_count", kFirst), "SENT|0");
+    }
 }
 
 class ProcessedAt : public AdoptedTable {
@@ -388,7 +459,7 @@ TEST_F(AdoptedTable, OfDebeziumLosesItsRowsWhenTheyAreSent) {
     EXPECT_EQ(events[0].order_key(), "o-9");
     EXPECT_EQ(events[0].event_type, "OrderCreated");
     EXPECT_EQ(events[0].occurred_at_us, 0);
-    EXPECT_THAT(findings(relay.source()), HasSubstr("order: by the id"));
+    EXPECT_THAT(findings(relay.source(), true), HasSubstr("order: none"));
     relay.publish({events[0].position, events[1].position});
     EXPECT_EQ(pg_.number("SELECT count(*) FROM shop.outboxevent"), 0);
 }
@@ -420,6 +491,56 @@ TEST_F(AdoptedTable, MayBeMappedFreely) {
     relay.die(events[0], 1);
     EXPECT_EQ(pg_.value("SELECT phase FROM \"Odd Box\""), "broken");
     EXPECT_EQ(pg_.value("SELECT payload FROM outbox_dead_letters"), "\\x00ff10");
+}
+
+TEST_F(AdoptedTable, MappedFreelyIsReadInTheOrderOfItsMappedTime) {
+    create(
+        "CREATE TABLE things (nr uuid PRIMARY KEY DEFAULT gen_random_uuid(), what text, created "
+        "timestamptz DEFAULT clock_timestamp(), sent_at timestamptz)");
+    for (int n = 1; n <= 8; ++n) {
+        pg_.exec("INSERT INTO things (what) VALUES ('" + std::to_string(n) + "')");
+    }
+    auto mapped = config("things");
+    mapped.mapping.columns = {
+        {"id", "nr"}, {"payload", "what"}, {"occurred_at", "created"}, {"processed_at", "sent_at"}};
+    {
+        Relay relay(mapped);
+        std::string order;
+        for (const auto& event : relay.read()) order += event.payload;
+        EXPECT_EQ(order, "12345678");
+        EXPECT_THAT(findings(relay.source()), HasSubstr("order: by \"created\""));
+        EXPECT_THAT(findings(relay.source(), true), IsEmpty());
+    }
+    mapped.mapping.columns.erase("occurred_at");
+    Relay unordered(mapped);
+    EXPECT_THAT(findings(unordered.source(), true),
+                AllOf(HasSubstr("order: none"), HasSubstr("occurred_at"),
+                      HasSubstr("ADD COLUMN position bigint")));
+}
+
+// A store of events looks like an outbox, and so does one whose sent_at nobody has mapped.
+TEST_F(AdoptedTable, OfTheUsersOwnIsEmptiedOnlyWhereThatIsWrittenDown) {
+    create(
+        "CREATE TABLE store (id uuid PRIMARY KEY, aggregate_id text, event_type text, payload "
+        "text, created_at timestamptz); CREATE TABLE mail (id uuid PRIMARY KEY, event_type text, "
+        "payload text, created_at timestamptz, sent_at timestamptz)");
+    for (const char* name : {"store", "mail"}) {
+        auto config = this->config(name);
+        const auto refused = postgres::make_postgres_source(config);
+        ASSERT_FALSE(refused.ok());
+        EXPECT_EQ(refused.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_THAT(refused.error().message,
+                    AllOf(HasSubstr("after_publish = \"delete\""), HasSubstr("processed_at")));
+        config.make_side_tables = false;  // as --check does
+        EXPECT_THAT(findings(*value_of(postgres::make_postgres_source(config)), true),
+                    HasSubstr("after publish: "));
+        config.make_side_tables = true;
+        config.after_publish = postgres::AfterPublish::kDelete;
+        EXPECT_TRUE(postgres::make_postgres_source(config).ok());
+        config.after_publish = postgres::AfterPublish::kDefault;
+        config.mapping.preset = "delete-when-sent";
+        EXPECT_TRUE(postgres::make_postgres_source(config).ok());
+    }
 }
 
 TEST_F(AdoptedTable, WithAnIdentityThatIsDeletedIsReadByPosition) {

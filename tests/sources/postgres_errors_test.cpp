@@ -158,7 +158,7 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
                         "\"poor_relay\""),
               HasSubstr(
                   "GRANT SELECT, INSERT, UPDATE ON \"public\".outbox_lease TO \"poor_relay\"")));
-    const auto refused = source->open_reader("default");
+    const auto refused = source->open_reader("default", {});
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
     EXPECT_EQ(refused.error().advice, Advice::kStop);
@@ -170,7 +170,7 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
         if (finding.problem && grant != std::string::npos) pg.exec(finding.text.substr(grant));
     }
     EXPECT_THAT(findings(*source, true), IsEmpty());
-    auto reader = value_of(source->open_reader("default"));
+    auto reader = value_of(source->open_reader("default", {}));
     spi::EventBatch batch;
     EXPECT_TRUE(reader->read(kAll, batch).ok());
     auto recorder = value_of(source->open_recorder());
@@ -222,12 +222,13 @@ TEST(PostgresErrors, LostConnectionIsMadeAgainAndNothingIsSkipped) {
     ASSERT_EQ(rest.size(), 1U);
     EXPECT_EQ(rest[0].payload, "3");
     spi::RecordBatch done = relay.fresh();
-    done.published = {rest[0].position};
+    done.finished.push_back({0, {rest[0].position}});
     const Status unrecorded = relay.recorder().record(done);
     ASSERT_FALSE(unrecorded.ok());
     EXPECT_EQ(unrecorded.error().code, ErrorCode::kConnectionLost);
     EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_events"), 3);
     require(relay.recorder().record(done));
+    relay.remove(done.finished[0].positions);
     EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_events"), 2);
 }
 

@@ -56,21 +56,10 @@ class IdentityOfTheSource : public testing::TestWithParam<postgres::Mode> {
     static ErrorInfo end_of_recorder(Relay& relay, spi::Position position) {
         ErrorInfo end;
         EXPECT_TRUE(eventually(30s, "the recorder refuses", [&] {
-            spi::RecordBatch batch = relay.fresh();
-            batch.published = {position};
-            const Status status = relay.recorder().record(batch);
-            if (status.ok() || status.error().advice != Advice::kStop) return false;
-            end = status.error();
-            return true;
-        }));
-        return end;
-    }
-    static ErrorInfo end_of_recorder_retries(Relay& relay) {
-        ErrorInfo end;
-        EXPECT_TRUE(eventually(30s, "the recorder's next try is refused", [&] {
-            const auto left = relay.recorder().retry_removals();
-            if (left.ok()) return false;
-            end = left.error();
+            const std::vector<spi::Position> positions{position};
+            const auto removed = relay.recorder().remove(relay.epoch(), positions);
+            if (removed.ok() || removed.error().advice != Advice::kStop) return false;
+            end = removed.error();
             return true;
         }));
         return end;
@@ -114,9 +103,11 @@ TEST_P(IdentityOfTheSource, ARemovalUnderWayDoesNotHitAnEventThatGotItsPositionA
         "TRUNCATE outbox_events RESTART IDENTITY; "
         "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '2' "
         "FROM generate_series(1, 20)");
-    relay.publish({2});  // on the connection that is open
+    spi::RecordBatch batch = relay.fresh();
+    batch.finished.push_back({0, {2}});
+    require(relay.recorder().record(batch));  // on the connection that is open
+    EXPECT_EQ(end_of_recorder(relay, 2).code, ErrorCode::kTableReset);
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 20);
-    EXPECT_EQ(end_of_recorder_retries(relay).code, ErrorCode::kTableReset);
     EXPECT_EQ(end_of_term(relay).code, ErrorCode::kTableReset);
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 20);
 }
@@ -139,7 +130,7 @@ TEST_P(IdentityOfTheSource, ATableThatWasRewrittenOrEmptiedGoesOn) {
     relay.publish({1});
     EXPECT_TRUE(eventually(20s, "the row is removed", [&] {
         relay.read();
-        static_cast<void>(value_of(relay.recorder().retry_removals()));
+        relay.remove();
         return pg().number("SELECT count(*) FROM outbox_events") == 9;
     }));
     pg().exec(

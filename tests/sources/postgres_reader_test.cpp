@@ -90,7 +90,7 @@ TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
     EXPECT_TRUE(ends(relay.reader()));
     spi::EventBatch batch;
     const auto again = value_of(postgres::make_postgres_source(config()));
-    const auto of_bytea = value_of(again->open_reader("default"));
+    const auto of_bytea = value_of(again->open_reader("default", {}));
     require(of_bytea->read(kAll, batch));
     EXPECT_EQ(batch.size(), 6U);
     // Each text can be read as bytea, and not all as what it says.

@@ -33,10 +33,15 @@ class Relay {
   public:
     explicit Relay(const postgres::PostgresSourceConfig& config)
         : source_(value_of(postgres::make_postgres_source(config))),
-          reader_(value_of(source_->open_reader("default"))),
-          recorder_(value_of(source_->open_recorder())),
           lease_(value_of(source_->open_lease())) {
         batch_.epoch = value_of(lease_->acquire("test", std::chrono::hours(1))).value();
+        source_->begin_term();
+        recorder_ = value_of(source_->open_recorder());
+        const std::vector<spi::RouteName> routes{{"default", {}}};
+        spi::Beginning beginning = value_of(recorder_->begin(batch_.epoch, routes));
+        notes_ = std::move(beginning.notes);
+        reader_ =
+            value_of(source_->open_reader("default", std::move(beginning.routes[0].finished)));
     }
     ~Relay() { end(); }
 
@@ -64,9 +69,15 @@ class Relay {
 
     void publish(const std::vector<spi::Position>& positions) {
         spi::RecordBatch batch = fresh();
-        batch.published = positions;
+        batch.finished.push_back({0, positions});
         require(recorder_->record(batch));
         reader_->forget(positions);
+        if (source_->stable_positions()) remove(positions);
+    }
+
+    // Of those and of earlier ones: how many are left.
+    std::size_t remove(const std::vector<spi::Position>& positions = {}) {
+        return value_of(recorder_->remove(batch_.epoch, positions)).left;
     }
 
     void fail(const spi::EventView& event, std::uint32_t attempts, std::int64_t next_attempt_us,
@@ -89,9 +100,10 @@ class Relay {
         letter.error = error;
         letter.event.add(event);
         batch.dead.push_back(std::move(letter));
-        batch.dead_positions = {event.position};
+        batch.finished.push_back({0, {event.position}});
         require(recorder_->record(batch));
-        reader_->forget(batch.dead_positions);
+        reader_->forget(batch.finished[0].positions);
+        if (source_->stable_positions()) remove(batch.finished[0].positions);
     }
 
     spi::RecordBatch fresh() const {
@@ -101,12 +113,14 @@ class Relay {
     }
 
     const std::vector<spi::PositionRange>& closed() const { return closed_; }
+    const std::vector<std::string>& notes() const { return notes_; }
 
   private:
     std::unique_ptr<spi::Source> source_;
-    std::unique_ptr<spi::Reader> reader_;
-    std::unique_ptr<spi::Recorder> recorder_;
     std::unique_ptr<spi::LeaseStore> lease_;
+    std::unique_ptr<spi::Recorder> recorder_;
+    std::unique_ptr<spi::Reader> reader_;
+    std::vector<std::string> notes_;
     spi::RecordBatch batch_;
     std::vector<std::unique_ptr<spi::EventBatch>> batches_;
     std::vector<spi::PositionRange> closed_;

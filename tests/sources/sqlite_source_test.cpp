@@ -86,6 +86,14 @@ class SqliteSource : public testing::Test {
         auto source = sqlite::make_sqlite_source(config);
         return source.ok() ? ErrorInfo{} : source.error();
     }
+    // Takes the lease and begins a term of one route.
+    static spi::RecordBatch begin(spi::LeaseStore& lease, spi::Recorder& recorder) {
+        spi::RecordBatch batch;
+        batch.epoch = value_of(lease.acquire("test", std::chrono::minutes(10))).value();
+        const std::vector<spi::RouteName> routes{{"default", {}}};
+        static_cast<void>(value_of(recorder.begin(batch.epoch, routes)));
+        return batch;
+    }
     std::vector<std::string> read(spi::Reader& reader, spi::EventBatch& batch) {
         batch.clear();
         const Status status = reader.read(kAll, batch);
@@ -122,7 +130,7 @@ TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
         "INSERT INTO outbox_events (id, topic, tenant_id) VALUES ('a', 't', 'one'), "
         "('b', 't', 'two'), ('c', 't', 'one')");
     const auto source = open({"one"});
-    const auto reader = value_of(source->open_reader("default"));
+    const auto reader = value_of(source->open_reader("default", {}));
     spi::EventBatch batch;
     EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"a", "c"}));
     EXPECT_EQ(batch.closed, (std::vector<spi::PositionRange>{{2, 2}}));
@@ -135,7 +143,7 @@ TEST_F(SqliteSource, ClosesWhatIsMissingBelowARow) {
         "INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't'), ('c', 't'); "
         "DELETE FROM outbox_events WHERE id <> 'c'");
     const auto source = open();
-    const auto reader = value_of(source->open_reader("default"));
+    const auto reader = value_of(source->open_reader("default", {}));
     spi::EventBatch batch;
     EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"c"}));
     EXPECT_EQ(batch.closed, (std::vector<spi::PositionRange>{{1, 2}}));
@@ -143,7 +151,7 @@ TEST_F(SqliteSource, ClosesWhatIsMissingBelowARow) {
 
 TEST_F(SqliteSource, SeesWhatIsWrittenBetweenIdlePolls) {
     const auto source = open();
-    const auto reader = value_of(source->open_reader("default"));
+    const auto reader = value_of(source->open_reader("default", {}));
     spi::EventBatch batch;
     for (int n = 0; n < 20; ++n) {
         EXPECT_TRUE(read(*reader, batch).empty());
@@ -158,11 +166,13 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
     db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
     const auto source = open();
     const auto recorder = value_of(source->open_recorder());
-    const auto reader = value_of(source->open_reader("default"));
+    const auto reader = value_of(source->open_reader("default", {}));
     spi::EventBatch batch;
     ASSERT_EQ(read(*reader, batch).size(), 2U);
-    spi::RecordBatch done;
-    done.published = {1, 2};
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    const std::vector<spi::Position> positions{1, 2};
+    done.finished.push_back({0, positions});
     {
         const FullDisk full;
         for (int attempt = 0; attempt < 3; ++attempt) {
@@ -173,10 +183,11 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
         }
         EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 2);
         spi::EventBatch again;
-        EXPECT_TRUE(reader->fetch(done.published, again).ok());
+        EXPECT_TRUE(reader->fetch(positions, again).ok());
         EXPECT_EQ(again.size(), 2U);
     }
     ASSERT_TRUE(recorder->record(done).ok());
+    ASSERT_TRUE(recorder->remove(done.epoch, positions).ok());
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 0);
 }
 
@@ -186,9 +197,10 @@ TEST_F(SqliteSource, ABusyWriterIsWaitedForNotFatal) {
     config.busy_timeout_ms = 1;
     const auto source = value_of(sqlite::make_sqlite_source(config));
     const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
     db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'); BEGIN IMMEDIATE");
-    spi::RecordBatch done;
-    done.published = {1};
+    done.finished.push_back({0, {1}});
     const Status status = recorder->record(done);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().advice, Advice::kRetryDestination);

@@ -15,7 +15,7 @@ namespace outbox::test {
 // A reader of the source that is turned by the test's thread.
 class Route {
   public:
-    explicit Route(spi::Source& source) : reader_(value_of(source.open_reader("default"))) {}
+    explicit Route(spi::Source& source) : reader_(value_of(source.open_reader("default", {}))) {}
 
     // The payloads of what one read returns.
     std::vector<std::string> read(const spi::ReadLimits& limits = kAll) {

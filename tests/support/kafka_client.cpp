@@ -129,6 +129,22 @@ void create_topic(const std::string& bootstrap, const std::string& topic, int pa
     wait_for_partitions(client.get(), topic);
 }
 
+void delete_topic(const std::string& bootstrap, const std::string& topic) {
+    const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap);
+    const std::unique_ptr<rd_kafka_DeleteTopic_t, decltype(&rd_kafka_DeleteTopic_destroy)> unwanted(
+        rd_kafka_DeleteTopic_new(topic.c_str()), rd_kafka_DeleteTopic_destroy);
+    const std::unique_ptr<rd_kafka_queue_t, decltype(&rd_kafka_queue_destroy)> queue(
+        rd_kafka_queue_new(client.get()), rd_kafka_queue_destroy);
+    rd_kafka_DeleteTopic_t* list[] = {unwanted.get()};
+    rd_kafka_DeleteTopics(client.get(), list, 1, nullptr, queue.get());
+    const std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)> event(
+        rd_kafka_queue_poll(queue.get(), kCallDeadlineMs), rd_kafka_event_destroy);
+    if (!event) throw std::runtime_error("topic " + topic + ": the broker did not answer");
+    if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("topic " + topic, rd_kafka_event_error(event.get()));
+    }
+}
+
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value) {
     const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap, {{"linger.ms", "0"}});

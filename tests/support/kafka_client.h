@@ -29,6 +29,9 @@ struct KafkaRecord {
 void create_topic(const std::string& bootstrap, const std::string& topic, int partitions = 1,
                   const std::map<std::string, std::string>& config = {});
 
+// Removes it. The broker may know it for a moment longer.
+void delete_topic(const std::string& bootstrap, const std::string& topic);
+
 // Produces one record and waits for its acknowledgement.
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value);

@@ -152,9 +152,12 @@ PostgresServer& shared_postgres() {
     return server;
 }
 
-KafkaServer::KafkaServer(const KafkaOptions& options) : options_(options), port_(free_port()) {
+KafkaServer::KafkaServer(const KafkaOptions& options)
+    : options_(options),
+      port_(free_port()),
+      controller_port_(options.first == nullptr ? free_port() : options.first->controller_port_) {
     std::filesystem::create_directories(folder_ / "server");
-    std::ofstream(folder_ / "server/controller_port") << free_port() << '\n';
+    std::ofstream(folder_ / "server/controller_port") << controller_port_ << '\n';
     std::ofstream(folder_ / "properties") << options_.properties << '\n';
     start();
 }
@@ -172,6 +175,7 @@ void KafkaServer::start() {
                                    (folder_ / "server").string(), "--port", std::to_string(port_)},
                        .environment = {{"KAFKA_AUTO_CREATE_TOPICS",
                                         options_.auto_create_topics ? "true" : "false"},
+                                       {"KAFKA_NODE_ID", options_.first == nullptr ? "1" : "2"},
                                        {"KAFKA_PROPERTIES", (folder_ / "properties").string()}},
                        .output_folder = folder_.path(),
                        .death_signal = SIGKILL});

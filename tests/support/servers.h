@@ -66,9 +66,12 @@ class PostgresServer {
 // One server for all tests of this binary, started at first use.
 PostgresServer& shared_postgres();
 
+class KafkaServer;
+
 struct KafkaOptions {
     bool auto_create_topics = true;
-    std::string properties;  // more broker settings, one name=value per line
+    std::string properties;        // more broker settings, one name=value per line
+    KafkaServer* first = nullptr;  // the node to join as a second broker; it must outlive this one
 };
 
 // Apache Kafka 4.2, one node, 12 partitions by default.
@@ -97,6 +100,7 @@ class KafkaServer {
     TemporaryFolder folder_{"kafka"};
     KafkaOptions options_;
     int port_;
+    int controller_port_;
     std::optional<Process> process_;
 };
 

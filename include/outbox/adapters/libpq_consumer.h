@@ -74,9 +74,9 @@ bool accept_offset(PGconn* transaction, std::string_view consumer, std::string_v
 using LibpqHandler = std::function<void(PGconn* transaction, const Message& message)>;
 
 /// A consumer of a mailbox in PostgreSQL, with a connection of its own, made by `run` or `drain`.
-/// `url`: what libpq takes. Needs SELECT and DELETE on outbox_mailbox, SELECT and INSERT on
-/// outbox_inbox, SELECT, INSERT, UPDATE and DELETE on outbox_inbox_dead_letters. The isolation
-/// level is the database's default, or `?options=-c default_transaction_isolation=...`.
+/// `url`: what libpq takes. The user needs the rights that docs/receiving.md lists; `run` names the
+/// GRANT of one that is missing (`kNoRights`/stop, at the start and later). The isolation level is
+/// the database's default, or `?options=-c default_transaction_isolation=...`.
 /// Throws `Error` `kConfigInvalid` for a URL that libpq cannot read or options out of range.
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
                                        MailboxOptions options = {});

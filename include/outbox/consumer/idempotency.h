@@ -111,10 +111,12 @@ class Idempotency {
     Idempotency& operator=(const Idempotency&) = delete;
 
     /// Answers the request. While another with its key is under way, in this process or elsewhere,
-    /// it blocks for up to `wait_ms` without running the work, so without a connection.
+    /// it blocks for up to `wait_ms` without running the work, so without a connection. With
+    /// `kConflict`, and when the wait is over, the work is run once to ask whether there is an
+    /// answer.
     IdempotentAnswer answer(const IdempotentRequest& request, const Work& work);
 
-    /// The same without waiting, for servers that do not block a thread: `kRunning` says to try
+    /// The same without waiting (where another is under way here, the work asks the database once), for servers that do not block a thread: `kRunning` says to try
     /// again after `next_pause_ms`. With `kConflict` it is the answer.
     IdempotentAnswer try_answer(const IdempotentRequest& request, const Work& work);
 

@@ -32,7 +32,9 @@ struct KafkaConsumerOptions {
 
     std::size_t workers = 2;  ///< Threads, each with a connection. Records of a key go to one.
     std::size_t transaction_size = 100;  ///< Records in one transaction; see MailboxOptions.
-    std::size_t max_in_flight = 10'000;  ///< Records taken and not finished; then reading pauses.
+    /// Records taken and not finished; then reading pauses. As many more may wait behind failing
+    /// ones of their keys; then only the partitions that these are of pause.
+    std::size_t max_in_flight = 10'000;
     std::size_t max_in_flight_bytes = std::size_t{16} << 20;
     std::uint32_t max_attempts = 5;
     std::int64_t retry_base_ms = 200;
@@ -80,7 +82,9 @@ class KafkaConsumer {
 
     /// Blocks until `stop`: transactions under way are finished, offsets committed, the group is
     /// left. Once only. Throws `Error` when the database cannot be used at the start, and what a
-    /// handler throws with advice `stop`. Database and brokers lost later are tried for ever.
+    /// handler throws with advice `stop`; later what a person has to mend: a right that is missing
+    /// (`kNoRights`), a member that Kafka has put out for good (`kSinkClosed`: another one has its
+    /// group.instance.id). Database and brokers lost later are tried for ever.
     void run();
 
     /// Ends `run`. Safe in a signal handler.

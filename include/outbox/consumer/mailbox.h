@@ -23,9 +23,12 @@ struct ConsumerReport {
         kStandby,       ///< Another member holds the mailbox; this one waits.
         kActive,        ///< This member holds the mailbox.
         kPruneFailed,   ///< Old ids could not be removed; tried again. Once per change.
+        kQuarantined    ///< Kafka: a partition is not read, since its log is not the one whose
+                        ///< offset is stored; the error says what to do.
     };
     What what = What::kRetry;
-    ErrorInfo error;  ///< Set for kRetry, kDeadLetter, kDisconnected and kPruneFailed.
+    ErrorInfo
+        error;  ///< Set for kRetry, kDeadLetter, kDisconnected, kPruneFailed and kQuarantined.
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 
@@ -44,9 +47,10 @@ struct MailboxOptions {
     std::size_t max_failing_keys = 1'000;  ///< At the limit nothing is read until one is due.
     int connect_timeout_s = 5;
 
-    /// Above 0: ids older than this are removed once a minute while `run` runs, and messages from
-    /// before are quarantined (see docs/receiving.md for how long it must be); at least 7200. 0:
-    /// that is left to `outbox prune`. Expired Idempotency-Keys of the database go as well.
+    /// Above 0: this consumer's ids older than this are removed while `run` runs, by a thread and a
+    /// connection of its own, and its messages from before are quarantined (see docs/receiving.md
+    /// for how long it must be); at least 7200. 0: that is left to `outbox prune`, as are sagas.
+    /// Expired Idempotency-Keys go as well where the user may.
     std::int64_t inbox_retention_s = 0;
 
     /// Called on the consumer's thread; must not throw. For logs.

@@ -6,17 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/spi/position_set.h>
+
 namespace outbox::spi {
-
-/// A place in an outbox table. Positions are positive; see `Reader` for what they promise.
-using Position = std::int64_t;
-
-/// Both ends belong to the range.
-struct PositionRange {
-    Position first = 0;
-    Position last = 0;
-    friend bool operator==(const PositionRange&, const PositionRange&) = default;
-};
 
 /// One event as the relay carries it. The views point into the batch that holds the event. A view
 /// whose `data()` is null stands for SQL NULL; an empty one with data for an empty value.
@@ -35,7 +27,7 @@ struct EventView {
     std::string_view key;
     std::string_view routing_key;
     std::string_view metadata;         ///< Mapped metadata columns: a JSON object, or null.
-    std::int64_t occurred_at_us = 0;   ///< Microseconds since the Unix epoch.
+    std::int64_t occurred_at_us = 0;   ///< Microseconds since the Unix epoch; 0: not known.
     std::uint32_t attempts = 0;        ///< Failed attempts that the source remembers.
     std::int64_t next_attempt_us = 0;  ///< Not before this time (Unix epoch); 0: at once.
 

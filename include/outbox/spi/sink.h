@@ -57,9 +57,11 @@ struct FailedRecord {
     /// Nothing is wrong with this record or the destination: it lay behind a failed record of its
     /// key. It goes again in its turn, no attempt is counted and the circuit stays as it is.
     bool behind = false;
-    /// What the record needs does not exist, its topic for one. Its key waits until it does and no
-    /// attempt is counted; other keys go on.
-    bool missing = false;
+    /// The part of the destination that is down while others answer, as messages name it ("topic
+    /// orders", "topic orders[3]"); empty: the whole of it, or nothing is down. Such a part is a
+    /// destination of its own: the keys whose records fail on it wait, one of them is tried now and
+    /// then, no attempt is counted, and other keys go on.
+    std::string part = {};
 };
 
 /// Outcomes of published records, each token exactly once.
@@ -85,9 +87,14 @@ class Sink {
     [[nodiscard]] virtual const SinkCapabilities& capabilities() const = 0;
 
     /// Checks what can be checked before the first record: reachability, rights, existing tables
-    /// or topics. Blocks up to the connect timeout. The relay starts without it; `--check` and
+    /// or topics; changes nothing. Blocks up to the connect timeout. The relay starts without it; `--check` and
     /// half-open circuits call it.
     virtual Status check() = 0;
+
+    /// What the destination calls itself, the same for as long as it holds the same data: a Kafka
+    /// cluster's id, a database's system identifier and name, a file's path. The ledger of a route
+    /// holds for one destination only. Blocks up to the connect timeout.
+    virtual Result<std::string> destination() = 0;
 
     /// Hands over one record. Never blocks on the destination. The views, headers included, must
     /// stay valid until the record's outcome has been returned by `poll`. False: the sink is

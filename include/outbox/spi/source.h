@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -96,28 +97,58 @@ struct DeadLetter {
     EventBatch event;  ///< Holds exactly one event.
 };
 
-/// The finished positions of one route, for the checkpoint. `ranges` are ascending and disjoint.
-struct Checkpoint {
-    std::string route;
-    std::vector<PositionRange> ranges;
+/// A route that a term serves: its stable name, and names that it may have had in side tables of
+/// earlier versions.
+struct RouteName {
+    std::string name;
+    std::vector<std::string> former;
+};
+
+/// What the database knows of a route when a term begins.
+struct RouteBeginning {
+    /// Its ledger: what it has finished and whose rows are still there. Empty where positions are
+    /// not stable; the reader then leaves out what is finished.
+    PositionSet finished;
+    std::string destination;  ///< What its destination calls itself; empty: not known yet.
+};
+
+/// What a term begins with. `notes` are for people: what was set aside or taken over.
+struct Beginning {
+    std::vector<RouteBeginning> routes;  ///< In the order that was asked for.
+    std::vector<std::string> notes;
+};
+
+/// The error of `Recorder::begin` for a known route with unfinished events that is not configured.
+[[nodiscard]] ErrorInfo route_gone(const std::string& route, const std::string& destination,
+                                   std::span<const std::string> configured);
+
+/// What a route has finished: acknowledged, not wanted by it, or dead.
+struct Finished {
+    std::size_t route = 0;  ///< Index in what `Recorder::begin` was given.
+    std::vector<Position> positions;
 };
 
 /// What one recorder transaction writes: all of it or nothing.
 struct RecordBatch {
     std::uint64_t epoch = 0;                ///< The writer's lease epoch.
-    std::vector<Position> published;        ///< Every route has finished these: delete or mark.
-    std::vector<Position> dead_positions;   ///< Finished, but dead in at least one route: end state
-                                            ///< DEAD or FAILED where the owner's table has one.
-    std::vector<Checkpoint> checkpoints;    ///< Replaces the ledger of each named route.
+    std::vector<Finished> finished;         ///< Goes into the routes' ledgers.
     std::vector<Delivery> failed;           ///< Upserts; an attempt was counted.
     std::vector<DeadLetter> dead;           ///< Inserts; removes the delivery state.
     std::vector<std::int64_t> redelivered;  ///< Dead letters (by dead_id) delivered after a retry.
     std::vector<Delivery> failed_again;     ///< Retried dead letters (position = dead_id) that
                                             ///< failed for good once more.
+    /// What routes' destinations call themselves, met for the first time: by route index.
+    std::vector<std::pair<std::size_t, std::string>> destinations;
     [[nodiscard]] bool empty() const {
-        return published.empty() && dead_positions.empty() && checkpoints.empty() &&
-               failed.empty() && dead.empty() && redelivered.empty() && failed_again.empty();
+        return finished.empty() && failed.empty() && dead.empty() && redelivered.empty() &&
+               failed_again.empty() && destinations.empty();
     }
+};
+
+/// What `Recorder::remove` took out of the table and the ledgers.
+struct Removed {
+    std::vector<Position> positions;
+    std::size_t left = 0;  ///< Named, now or before, and not there yet; tried again by each call.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
@@ -132,6 +163,7 @@ struct RouteFigures {
 };
 
 /// Writes outcomes. Used by one thread; calls block on the database until the commit is durable.
+/// A term may use several, for the calls on the path of events, for removals and for chores.
 class Recorder {
   public:
     Recorder() = default;
@@ -139,14 +171,30 @@ class Recorder {
     Recorder& operator=(const Recorder&) = delete;
     virtual ~Recorder() = default;
 
-    /// One transaction. Everything but `published` is written only while the lease still has
-    /// `batch.epoch`; else nothing is written and the error is `kLeaseLost`. After another error
-    /// the outcome may be unknown: recording the same batch again is safe.
+    /// The first call of a term's first recorder: makes the routes known and returns what the
+    /// last owner left of them. A new route begins with what not every known one has finished. An
+    /// error with advice `kStop` says what has to be settled by a person, such as a ledger that
+    /// speaks of another table, or a route that is known and not named here with events left.
+    virtual Result<Beginning> begin(std::uint64_t epoch, std::span<const RouteName> routes) = 0;
+
+    /// What the destinations of these routes are known to call themselves; empty: not known.
+    virtual Result<std::vector<std::string>> destinations(std::span<const std::string> routes) = 0;
+
+    /// One transaction, written only while the lease still has `batch.epoch`; else nothing is
+    /// written and the error is `kLeaseLost`. What it records as finished is not sent again by any
+    /// owner. Where positions are not stable it ends the rows that every route has finished, too.
+    /// After another error the outcome may be unknown: recording the same batch again is safe.
     virtual Status record(const RecordBatch& batch) = 0;
 
-    /// Removes again what `record` was to remove and did not find, as it was not visible yet. To be
-    /// called often; how many are left.
-    virtual Result<std::size_t> retry_removals() { return std::size_t{0}; }
+    /// Removes the rows of positions that every route has finished and that are recorded, and takes
+    /// them out of the ledgers, in one transaction that is fenced as `record` is. Safe to repeat.
+    /// Only where positions are stable.
+    virtual Result<Removed> remove(std::uint64_t epoch, std::span<const Position> positions) = 0;
+
+    /// Takes out of the ledgers what somebody else has removed from the table, and ends rows that
+    /// are recorded and could not be ended at once. To be called each second or so. Returns the
+    /// lowest position that is there, as far as it is known; 0: not known.
+    virtual Result<Position> tidy(std::uint64_t /*epoch*/) { return Position{0}; }
 
     /// Moves up to `limit` delayed events that are due into the outbox table, oldest first.
     /// Returns how many were moved.
@@ -157,12 +205,13 @@ class Recorder {
     /// How many rows `prune` would remove without a limit. Changes nothing.
     virtual Result<std::int64_t> prunable(std::chrono::seconds retention) = 0;
 
-    /// State of failing events of a route, and its ledger, as a fresh owner needs them.
+    /// State of failing events of a route, as a fresh owner needs it.
     virtual Result<std::vector<Delivery>> load_deliveries(std::string_view route) = 0;
-    virtual Result<std::vector<PositionRange>> load_ledger(std::string_view route) = 0;
 
-    /// Dead letters of the route that an operator asked to deliver again, oldest first.
+    /// Dead letters of the route that an operator asked to deliver again, behind `after_dead_id`,
+    /// oldest first.
     virtual Result<std::vector<DeadLetter>> load_redeliveries(std::string_view route,
+                                                              std::int64_t after_dead_id,
                                                               std::size_t limit) = 0;
 
     /// Keys of the route's dead letters, for routes whose dead letters block their key.
@@ -225,10 +274,18 @@ class Source {
     [[nodiscard]] virtual std::string table_name() const = 0;
 
     /// Positions are identities that outlive the process; false for tables without one, whose
-    /// positions are made up by the reader and whose ledger cannot be checkpointed.
+    /// positions are made up by the reader.
     [[nodiscard]] virtual bool stable_positions() const = 0;
 
-    virtual Result<std::unique_ptr<Reader>> open_reader(const std::string& route) = 0;
+    /// Several recorders may write at once; else one thread had better use them in turn.
+    [[nodiscard]] virtual bool writes_concurrently() const { return true; }
+
+    /// A term begins; all that the last one had is closed.
+    virtual void begin_term() {}
+
+    /// A reader of what `route` has not finished: rows at positions of `finished` are passed over.
+    virtual Result<std::unique_ptr<Reader>> open_reader(const std::string& route,
+                                                        PositionSet finished) = 0;
     virtual Result<std::unique_ptr<Recorder>> open_recorder() = 0;
     virtual Result<std::unique_ptr<LeaseStore>> open_lease() = 0;
 

@@ -18,9 +18,8 @@ using consumer::kafka::MakeApplier;
 template <typename Store, typename Handler>
 MakeApplier appliers(const std::string& where, const KafkaConsumerOptions& options,
                      Handler handler) {
-    return [where, name = options.consumer, timeout_s = options.connect_timeout_s,
-            handler = std::move(handler)] {
-        auto store = std::make_unique<Store>(where, name, timeout_s);
+    return [where, options, handler = std::move(handler)] {
+        auto store = std::make_unique<Store>(where, options);
         Store& session = *store;
         return Applier{std::move(store), [&session, handler](std::span<const Message> messages) {
                            handler(session.connection(), messages);

@@ -1,6 +1,7 @@
 #include "consumer/kafka/client.h"
 
 #include <array>
+#include <cstring>
 #include <librdkafka/rdkafka.h>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,12 @@ std::vector<TopicPartition> partitions_of(const rd_kafka_topic_partition_list_t*
         out.push_back({list->elems[i].topic, list->elems[i].partition});
     }
     return out;
+}
+
+List list_of(const TopicPartition& where) {
+    List list(rd_kafka_topic_partition_list_new(1));
+    rd_kafka_topic_partition_list_add(list.get(), where.topic.c_str(), where.partition);
+    return list;
 }
 
 std::string_view view(const void* data, std::size_t size) {
@@ -181,19 +188,66 @@ void Client::forward(const TopicPartition& where) {
     rd_kafka_queue_destroy(queue);
 }
 
-void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait) {
+void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait, const char* mark) {
     if (offsets.empty()) return;
     List list(rd_kafka_topic_partition_list_new(static_cast<int>(offsets.size())));
     for (const PlacedOffset& placed : offsets) {
-        rd_kafka_topic_partition_list_add(list.get(), placed.where.topic.c_str(),
-                                          placed.where.partition)
-            ->offset = placed.offset;
+        auto* const added = rd_kafka_topic_partition_list_add(
+            list.get(), placed.where.topic.c_str(), placed.where.partition);
+        added->offset = placed.offset;
+        if (mark == nullptr) continue;
+        added->metadata = ::strdup(mark);  // the list frees it
+        added->metadata_size = std::strlen(mark);
     }
     // A failure costs repeats, which the inbox drops; the next commit tries again.
     static_cast<void>(rd_kafka_commit(handle_, list.get(), wait ? 0 : 1));
 }
 
-std::optional<std::int64_t> Client::end_of(const TopicPartition& where) const {
+Result<bool> Client::has_marked(const TopicPartition& where, const char* mark) const {
+    constexpr int kTimeoutMs = 5'000;
+    const List list = list_of(where);
+    const auto code = rd_kafka_committed(handle_, list.get(), kTimeoutMs);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return ErrorInfo{
+            ErrorCode::kSinkUnavailable, Advice::kRetryDestination, rd_kafka_err2name(code),
+            std::string("asking Kafka for the group's offset: ") + rd_kafka_err2str(code)};
+    }
+    const rd_kafka_topic_partition_t& found = list->elems[0];
+    return found.offset >= 0 && view(found.metadata, found.metadata_size) == mark;
+}
+
+void Client::restart(const TopicPartition& where, const Start& start) {
+    const List list = list_of(where);
+    tell(rd_kafka_incremental_unassign(handle_, list.get()));
+    forward(where);
+    if (start.offset) list->elems[0].offset = *start.offset;
+    tell(rd_kafka_incremental_assign(handle_, list.get()));
+    forward(where);
+    if (start.hold) {
+        hold(where);
+    } else {
+        rd_kafka_resume_partitions(handle_, list.get());
+    }
+}
+
+void Client::hold(const TopicPartition& where) {
+    rd_kafka_pause_partitions(handle_, list_of(where).get());
+}
+
+void Client::resume(const TopicPartition& where) {
+    rd_kafka_resume_partitions(handle_, list_of(where).get());
+}
+
+std::string Client::cluster_id() const {
+    constexpr int kTimeoutMs = 5'000;
+    char* const id = rd_kafka_clusterid(handle_, kTimeoutMs);
+    if (id == nullptr) return {};
+    std::string copy(id);
+    rd_kafka_mem_free(handle_, id);
+    return copy;
+}
+
+std::optional<Client::Extent> Client::extent_of(const TopicPartition& where) const {
     std::int64_t low = 0;
     std::int64_t high = 0;
     if (rd_kafka_get_watermark_offsets(handle_, where.topic.c_str(), where.partition, &low,
@@ -201,7 +255,19 @@ std::optional<std::int64_t> Client::end_of(const TopicPartition& where) const {
         high < 0) {
         return std::nullopt;
     }
-    return high;
+    return Extent{low, high};
+}
+
+std::optional<ErrorInfo> Client::fatal() const {
+    char text[kErrorBytes] = "";
+    const auto cause = rd_kafka_fatal_error(handle_, text, sizeof text);
+    if (cause == RD_KAFKA_RESP_ERR_NO_ERROR) return std::nullopt;
+    const bool fenced = cause == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID;
+    return ErrorInfo{ErrorCode::kSinkClosed, Advice::kStop, rd_kafka_err2name(cause),
+                     "Kafka: " + redact(text) +
+                         (fenced ? "; another member has the same kafka.group.instance.id: give "
+                                   "each its own"
+                                 : "; start the consumer anew")};
 }
 
 void Client::close() {
@@ -217,18 +283,25 @@ void Client::on_rebalance(rd_kafka_s* /*handle*/, int error, rd_kafka_topic_part
 
 void Client::rebalance(int error, rd_kafka_topic_partition_list_s* list) {
     const std::vector<TopicPartition> partitions = partitions_of(list);
-    rd_kafka_error_t* failure = nullptr;
+    rd_kafka_error_s* failure = nullptr;
     if (error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         for (const TopicPartition& where : partitions) forward(where);
         const auto starts = events_.given(partitions);
         for (std::size_t i = 0; i < partitions.size(); ++i) {
-            if (starts[i]) list->elems[i].offset = *starts[i];
+            if (starts[i].offset) list->elems[i].offset = *starts[i].offset;
         }
         failure = rd_kafka_incremental_assign(handle_, list);
+        for (std::size_t i = 0; i < partitions.size(); ++i) {
+            if (starts[i].hold) hold(partitions[i]);
+        }
     } else {
         events_.taken(partitions, rd_kafka_assignment_lost(handle_) != 0);
         failure = rd_kafka_incremental_unassign(handle_, list);
     }
+    tell(failure);
+}
+
+void Client::tell(rd_kafka_error_s* failure) const {
     if (failure == nullptr) return;
     events_.trouble({ErrorCode::kSinkUnavailable, Advice::kRetryDestination,
                      rd_kafka_error_name(failure), rd_kafka_error_string(failure)});

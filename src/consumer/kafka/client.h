@@ -13,6 +13,7 @@
 
 struct rd_kafka_s;
 struct rd_kafka_queue_s;
+struct rd_kafka_error_s;                 // NOLINT(readability-identifier-naming)
 struct rd_kafka_message_s;               // NOLINT(readability-identifier-naming)
 struct rd_kafka_topic_partition_list_s;  // NOLINT(readability-identifier-naming)
 
@@ -53,11 +54,16 @@ class Record {
     std::unique_ptr<rd_kafka_message_s, Destroy> message_;
 };
 
+/// Where reading a partition begins.
+struct Start {
+    std::optional<std::int64_t> offset;  ///< None: what the group has committed.
+    bool hold = false;                   ///< Not yet: `restart` says when.
+};
+
 /// What the group does with our partitions. Called inside `Client::poll` and `close`.
 struct GroupEvents {
-    /// Where to start each: an offset, or none for what the group has committed.
-    std::function<std::vector<std::optional<std::int64_t>>(const std::vector<TopicPartition>&)>
-        given;
+    /// Where to start each.
+    std::function<std::vector<Start>(const std::vector<TopicPartition>&)> given;
     /// `lost`: they belong to somebody else already.
     std::function<void(const std::vector<TopicPartition>&, bool lost)> taken;
     /// Trouble with the brokers or a topic.
@@ -81,10 +87,26 @@ class Client {
     std::optional<Record> serve(int timeout_ms);
     /// The next record, waiting up to `timeout_ms`.
     std::optional<Record> poll(int timeout_ms);
-    /// Commits offsets to the group. `wait`: until the broker has them.
-    void commit(const std::vector<PlacedOffset>& offsets, bool wait);
-    /// The end of the partition as far as it is known from fetching.
-    [[nodiscard]] std::optional<std::int64_t> end_of(const TopicPartition& where) const;
+    /// Commits offsets to the group, marked as ours where `mark` is set. `wait`: until the broker
+    /// has them.
+    void commit(const std::vector<PlacedOffset>& offsets, bool wait, const char* mark = nullptr);
+    /// Whether the group has an offset there that was committed with this mark.
+    [[nodiscard]] Result<bool> has_marked(const TopicPartition& where, const char* mark) const;
+    /// Reads a partition of ours anew; what was read of it and not polled is dropped.
+    void restart(const TopicPartition& where, const Start& start);
+    /// Reads no more of it until `restart` or `resume`.
+    void hold(const TopicPartition& where);
+    void resume(const TopicPartition& where);
+    /// The cluster's own id; empty while no broker has told it.
+    [[nodiscard]] std::string cluster_id() const;
+    struct Extent {
+        std::int64_t begin = 0;
+        std::int64_t end = 0;
+    };
+    /// Of the partition, as far as it is known from fetching.
+    [[nodiscard]] std::optional<Extent> extent_of(const TopicPartition& where) const;
+    /// Why this member can never go on (the library's fatal error); none: it can.
+    [[nodiscard]] std::optional<ErrorInfo> fatal() const;
     /// Leaves the group; `taken` is called for what is held.
     void close();
 
@@ -92,6 +114,7 @@ class Client {
     explicit Client(GroupEvents events) : events_(std::move(events)) {}
     std::optional<Record> record_of(rd_kafka_message_s* message);
     void forward(const TopicPartition& where);
+    void tell(rd_kafka_error_s* failure) const;
     void rebalance(int error, rd_kafka_topic_partition_list_s* list);
     static void on_rebalance(rd_kafka_s* handle, int error, rd_kafka_topic_partition_list_s* list,
                              void* client);

@@ -15,6 +15,7 @@ using consumer::kafka::Hub;
 using consumer::kafka::Partition;
 using consumer::kafka::PlacedOffset;
 using consumer::kafka::Record;
+using consumer::kafka::Start;
 using consumer::kafka::Task;
 using consumer::kafka::TopicPartition;
 using consumer::kafka::Worker;
@@ -27,6 +28,11 @@ namespace {
 constexpr int kPollMs = 50;
 constexpr int kFullMs = 2;
 constexpr milliseconds kLagInterval{1'000};
+constexpr milliseconds kPlacingInterval{200};
+
+// With the offsets that an offset mode commits: they follow the database's, not the other way
+// round.
+constexpr const char* kMark = "outbox: the offset is in the consumer's database";
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
@@ -156,6 +162,8 @@ class KafkaConsumer::Impl {
         std::optional<Record> record = client_->serve(full ? kFullMs : 0);
         if (!record && !full) record = client_->poll(kPollMs);
         if (record) dispatch(*std::move(record));
+        if (hub_.by_offset()) place_again();
+        pause_where_parked();
         const auto now = steady_clock::now();
         if (now >= next_commit_) {
             next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
@@ -163,6 +171,7 @@ class KafkaConsumer::Impl {
         }
         if (now >= next_lag_) {
             next_lag_ = now + kLagInterval;
+            if (const auto fatal = client_->fatal()) hub_.fail(*fatal);
             measure_lag();
         }
     }
@@ -174,15 +183,39 @@ class KafkaConsumer::Impl {
             return full_ ? amount > most / 2 : amount >= most;
         };
         const std::lock_guard lock(hub_.mutex);
-        full_ = reached(hub_.in_flight, options.max_in_flight) ||
-                reached(hub_.in_flight_bytes, options.max_in_flight_bytes);
+        full_ = reached(hub_.in_flight.records, options.max_in_flight) ||
+                reached(hub_.in_flight.bytes, options.max_in_flight_bytes);
         return full_;
+    }
+
+    // With as many parked as may be in flight the partitions that they are of wait, no other.
+    void pause_where_parked() {
+        const auto& options = hub_.options;
+        const std::lock_guard lock(hub_.mutex);
+        const bool full = hub_.parked.records >= options.max_in_flight ||
+                          hub_.parked.bytes >= options.max_in_flight_bytes;
+        const bool room = hub_.parked.records <= options.max_in_flight / 2 &&
+                          hub_.parked.bytes <= options.max_in_flight_bytes / 2;
+        for (const auto& [where, partition] : partitions_) {
+            if (partition->held) continue;
+            const bool pause =
+                partition->paused ? partition->parked > 0 && !room : partition->parked > 0 && full;
+            if (pause == partition->paused) continue;
+            partition->paused = pause;
+            if (pause) {
+                client_->hold(where);
+            } else {
+                client_->resume(where);
+            }
+        }
     }
 
     void dispatch(Record record) {
         const auto found = partitions_.find({std::string(record.topic()), record.partition()});
         if (found == partitions_.end()) return;
+        if (hub_.by_offset() && !is_next(*found->second, record)) return;
         const std::lock_guard lock(hub_.mutex);
+        if (found->second->taken_away) return;
         Task task(std::move(record), found->second, hub_.by_offset());
         Worker& worker = *workers_[std::hash<std::string>{}(task.lane) % workers_.size()];
         worker.push(std::move(task));
@@ -194,12 +227,11 @@ class KafkaConsumer::Impl {
                 .trouble = [this](const ErrorInfo& error) { trouble(error); }};
     }
 
-    std::vector<std::optional<std::int64_t>> give(const std::vector<TopicPartition>& given) {
-        std::vector<std::optional<std::int64_t>> starts;
+    std::vector<Start> give(const std::vector<TopicPartition>& given) {
+        std::vector<Start> starts;
         for (const TopicPartition& where : given) {
             auto partition = std::make_shared<Partition>(where);
-            if (hub_.by_offset()) partition->expected = stored_offset(where);
-            starts.push_back(partition->expected);
+            starts.push_back(hub_.by_offset() ? place(*partition) : Start{});
             partitions_[where] = std::move(partition);
         }
         last_trouble_.clear();
@@ -207,15 +239,126 @@ class KafkaConsumer::Impl {
         return starts;
     }
 
-    std::optional<std::int64_t> stored_offset(const TopicPartition& where) {
-        constexpr std::int64_t kPauseMs = 200;
-        while (!hub_.stop.requested()) {
-            const auto next = inbox_->next_offset(where.topic, where.partition);
-            if (next.ok()) return *next;
-            trouble(next.error());
-            hub_.stop.wait_ms(kPauseMs);
+    // ---- offset modes: the place in the database, not Kafka's, says where to go on ----
+
+    // Reading begins with the record before the place: only if that is the one last applied, the
+    // log is the one that the place belongs to.
+    Start place(Partition& partition) {
+        const TopicPartition& where = partition.where;
+        const auto stored = inbox_->place(where.topic, where.partition);
+        partition.cluster_id = client_->cluster_id();
+        partition.misplaced = true;
+        if (!stored.ok()) return later(stored.error());
+        if (!*stored) {
+            const auto marked = client_->has_marked(where, kMark);
+            if (!marked.ok()) return later(marked.error());
+            partition.misplaced = false;
+            if (*marked) {
+                return quarantine(partition, *stored,
+                                  "the database no longer knows where consumer " +
+                                      hub_.options.consumer + " is, which has applied records of " +
+                                      "it: it was set back to before the first");
+            }
+            return {};
         }
-        return std::nullopt;
+        partition.misplaced = false;
+        const consumer::LogPlace& known = **stored;
+        if (!known.cluster_id.empty() && !partition.cluster_id.empty() &&
+            known.cluster_id != partition.cluster_id) {
+            return quarantine(partition, *stored,
+                              "it is in the Kafka cluster " + partition.cluster_id +
+                                  ", what was applied is of the cluster " + known.cluster_id);
+        }
+        partition.expected = partition.begin = known.next;
+        if (!known.last_id || known.next == 0) return {.offset = known.next, .hold = false};
+        partition.witness = {known.next - 1, *known.last_id};
+        return {.offset = known.next - 1, .hold = false};
+    }
+
+    Start later(const ErrorInfo& error) {
+        trouble(error);
+        return {.offset = {}, .hold = true};
+    }
+
+    // Whether a record is of the log that the place belongs to, and not the witness.
+    bool is_next(Partition& partition, const Record& record) {
+        if (partition.held) return false;
+        const std::int64_t offset = record.offset();
+        const auto witness = std::exchange(partition.witness, std::nullopt);
+        std::string found;
+        if (witness && offset == witness->offset) {
+            partition.last_read = offset;
+            if (record.id() == witness->id) return false;
+            found = "at offset " + std::to_string(offset) + " it has the record '" +
+                    std::string(record.id()) + "', what was applied there is '" + witness->id + "'";
+        } else if (offset < partition.begin || offset <= partition.last_read) {
+            found = "it goes on with offset " + std::to_string(offset) + ", below what was applied";
+        }
+        partition.last_read = offset;
+        if (found.empty()) return true;
+        // What is in a worker's hands is of the log before: it fails or is applied there.
+        client_->hold(partition.where);
+        const auto stored = inbox_->place(partition.where.topic, partition.where.partition);
+        quarantine(partition, stored.ok() ? *stored : consumer::LogPlace{-1, {}, {}}, found);
+        return false;
+    }
+
+    // The log is not the one that the place belongs to: nothing of it is applied or dropped until a
+    // person has said where to begin.
+    Start quarantine(Partition& partition, std::optional<consumer::LogPlace> known,
+                     const std::string& why) {
+        const TopicPartition& where = partition.where;
+        const std::string number = std::to_string(where.partition);
+        partition.held = true;
+        partition.held_at = std::move(known);
+        hub_.say(
+            What::kQuarantined,
+            {ErrorCode::kQuarantined,
+             Advice::kStop,
+             {},
+             where.topic + "/" + number + " is not read: " + why +
+                 ". Was the topic made anew, the cluster exchanged, or a database restored? To "
+                 "begin with offset 0 of this log: INSERT INTO outbox_inbox_offsets (consumer, "
+                 "topic, partition, next_offset) VALUES ('" +
+                 hub_.options.consumer + "', '" + where.topic + "', " + number +
+                 ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
+                 "cluster_id = '', last_id = NULL; reading goes on by itself then"});
+        return {.offset = {}, .hold = true};
+    }
+
+    // Those whose place is not known, and those that are held, once a person has changed it.
+    void place_again() {
+        const auto now = steady_clock::now();
+        if (now < next_placing_) return;
+        next_placing_ = now + kPlacingInterval;
+        const bool look_at_held = now >= next_look_;
+        if (look_at_held) next_look_ = now + kLagInterval;
+        for (auto& [where, partition] : partitions_) {
+            bool misplaced = false;
+            {
+                const std::lock_guard lock(hub_.mutex);
+                if (suspect_ && !partition->held) {
+                    partition->misplaced = partition->taken_away = true;
+                }
+                if (partition->in_transaction > 0) continue;
+                misplaced = partition->misplaced;
+            }
+            if (!misplaced && partition->held && look_at_held) {
+                misplaced = has_changed(*partition);
+            }
+            if (!misplaced) continue;
+            auto fresh = std::make_shared<Partition>(where);
+            const Start start = place(*fresh);
+            if (fresh->misplaced) continue;
+            client_->restart(where, start);
+            partition = std::move(fresh);
+        }
+        suspect_ = false;
+    }
+
+    bool has_changed(const Partition& partition) {
+        const auto stored = inbox_->place(partition.where.topic, partition.where.partition);
+        return stored.ok() && partition.held_at != *stored;
     }
 
     // What is in a transaction is waited for; what is queued is dropped and comes to the next
@@ -243,16 +386,22 @@ class KafkaConsumer::Impl {
                 }
             }
         }
-        client_->commit(finished, true);
+        client_->commit(finished, true, mark());
         for (const TopicPartition& where : taken) partitions_.erase(where);
         if (!taken.empty()) hub_.say(What::kStandby);
     }
 
     void trouble(const ErrorInfo& error) {
+        if (error.advice == Advice::kStop) return hub_.fail(error);
         const std::string text = describe(error);
+        // What answers again may be another log of the same name.
+        suspect_ = suspect_ || error.code == ErrorCode::kTopicUnknown ||
+                   error.code == ErrorCode::kSinkUnavailable;
         if (text == std::exchange(last_trouble_, text)) return;
         hub_.say(What::kDisconnected, error);
     }
+
+    [[nodiscard]] const char* mark() const { return hub_.by_offset() ? kMark : nullptr; }
 
     void commit(bool wait) {
         std::vector<PlacedOffset> finished;
@@ -262,17 +411,19 @@ class KafkaConsumer::Impl {
                 if (const auto next = partition->to_commit()) finished.push_back({where, *next});
             }
         }
-        client_->commit(finished, wait);
+        client_->commit(finished, wait, mark());
     }
 
     void measure_lag() {
         std::int64_t lag = 0;
         const std::lock_guard lock(hub_.mutex);
         for (const auto& [where, partition] : partitions_) {
-            const auto end = client_->end_of(where);
+            const auto extent = client_->extent_of(where);
             const auto next = partition->next();
-            if (end && next) {
-                lag += std::max<std::int64_t>(0, *end - *next);
+            if (extent && partition->held) {
+                lag += extent->end - extent->begin;
+            } else if (extent && next) {
+                lag += std::max<std::int64_t>(0, extent->end - *next);
             } else {
                 lag += static_cast<std::int64_t>(partition->unfinished());
             }
@@ -287,6 +438,9 @@ class KafkaConsumer::Impl {
     Partitions partitions_;
     std::unique_ptr<Client> client_;
     bool full_ = false;
+    bool suspect_ = false;  // of all partitions: the brokers were away
+    steady_clock::time_point next_placing_;
+    steady_clock::time_point next_look_;
     std::string last_trouble_;
     steady_clock::time_point next_commit_;
     steady_clock::time_point next_lag_;

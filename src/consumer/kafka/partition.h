@@ -5,8 +5,14 @@
 #include <optional>
 
 #include "consumer/kafka/client.h"
+#include "consumer/log_store.h"
 
 namespace outbox::consumer::kafka {
+
+struct Witness {
+    std::int64_t offset = 0;
+    std::string id;
+};
 
 /// What is under way in one assigned partition. Guarded by the consumer's mutex.
 class Partition {
@@ -26,7 +32,19 @@ class Partition {
     const TopicPartition where;
     bool taken_away = false;  ///< Queued records of it are dropped.
     std::size_t in_transaction = 0;
-    std::optional<std::int64_t> expected;  ///< Offset modes: the offset in the database.
+    std::size_t parked = 0;  ///< Records that wait behind a failing one of their key.
+    bool paused = false;     ///< Not read while too many are parked.
+
+    // Offset modes.
+    std::optional<std::int64_t> expected;  ///< The offset in the database.
+    std::string cluster_id;                ///< Whose log it is.
+    std::int64_t begin = 0;                ///< `expected` as it was at first.
+    /// The record before `begin`, to be met first: so the log is known to be the same.
+    std::optional<Witness> witness;
+    std::int64_t last_read = -1;
+    bool misplaced = false;  ///< Where it goes on is to be asked of the database again.
+    bool held = false;       ///< Not read: its log is another than the database knows.
+    std::optional<LogPlace> held_at;
 
   private:
     struct Slot {

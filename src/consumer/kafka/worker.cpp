@@ -73,7 +73,8 @@ Worker::Worker(Hub& hub, bool keeper)
       keeper_(keeper),
       applier_(hub.make_applier()),
       inbox_(*applier_.store),
-      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.inbox_retention_s) {}
+      janitor_(hub.url, hub.options.connect_timeout_s, hub.options.consumer,
+               hub.options.inbox_retention_s) {}
 
 void Worker::start() {
     thread_ = std::thread([this] { run(); });
@@ -84,8 +85,8 @@ void Worker::join() {
 }
 
 void Worker::push(Task task) {
-    ++hub_.in_flight;
-    hub_.in_flight_bytes += task.bytes;
+    ++hub_.in_flight.records;
+    hub_.in_flight.bytes += task.bytes;
     queue_.push_back(std::move(task));
     news_.notify_one();
 }
@@ -96,8 +97,12 @@ void Worker::run() {
         if (!batch.empty()) apply(std::move(batch));
         if (keeper_) keep();
     }
+    janitor_.stop();
     next_keep_us_ = next_report_us_ = 0;
-    if (keeper_) keep();
+    if (keeper_) {
+        keep();
+        static_cast<void>(inbox_.retire().ok());
+    }
     inbox_.disconnect();
 }
 
@@ -107,11 +112,13 @@ std::vector<Task> Worker::collect() {
     std::vector<Task> batch;
     std::unique_lock lock(hub_.mutex);
     drop_taken_away();
-    if (!collect_due(batch)) {
+    // In turns: many failing keys must not keep the others waiting, nor the other way round.
+    due_turn_ = !due_turn_;
+    if (!(due_turn_ && collect_due(batch))) {
         while (!queue_.empty() && batch.size() < hub_.options.transaction_size) {
             Task& task = queue_.front();
             if (const auto held = held_.find(task.lane); held != held_.end()) {
-                held->second.tasks.push_back(std::move(task));
+                park(held->second, std::move(task));
             } else if (hub_.by_offset() && !batch.empty() &&
                        batch.front().partition != task.partition) {
                 break;
@@ -120,6 +127,7 @@ std::vector<Task> Worker::collect() {
             }
             queue_.pop_front();
         }
+        if (batch.empty()) collect_due(batch);
     }
     for (Task& task : batch) ++task.partition->in_transaction;
     if (batch.empty()) wait_for_news(lock);
@@ -134,6 +142,7 @@ bool Worker::collect_due(std::vector<Task>& batch) {
     if (due == held_.end()) return false;
     std::deque<Task> tasks = std::move(due->second.tasks);
     held_.erase(due);
+    for (const Task& task : tasks) count_parked(task, false);
     batch.push_back(std::move(tasks.front()));
     tasks.pop_front();
     queue_.insert(queue_.begin(), std::make_move_iterator(tasks.begin()),
@@ -144,13 +153,38 @@ bool Worker::collect_due(std::vector<Task>& batch) {
 void Worker::drop_taken_away() {
     const auto drop = [&](const Task& task) {
         if (!task.partition->taken_away) return false;
-        --hub_.in_flight;
-        hub_.in_flight_bytes -= task.bytes;
+        --hub_.in_flight.records;
+        hub_.in_flight.bytes -= task.bytes;
         return true;
     };
     std::erase_if(queue_, drop);
-    for (auto& [lane, held] : held_) std::erase_if(held.tasks, drop);
+    for (auto& [lane, held] : held_) {
+        for (const Task& task : held.tasks) {
+            if (task.partition->taken_away) count_parked(task, false);
+        }
+        std::erase_if(held.tasks, drop);
+    }
     std::erase_if(held_, [](const auto& entry) { return entry.second.tasks.empty(); });
+}
+
+void Worker::park(Held& held, Task task) {
+    count_parked(task, true);
+    held.tasks.push_back(std::move(task));
+}
+
+// From what is in flight to what is parked, or back.
+void Worker::count_parked(const Task& task, bool is_parked) {
+    auto& from = is_parked ? hub_.in_flight : hub_.parked;
+    auto& to = is_parked ? hub_.parked : hub_.in_flight;
+    --from.records;
+    from.bytes -= task.bytes;
+    ++to.records;
+    to.bytes += task.bytes;
+    if (is_parked) {
+        ++task.partition->parked;
+    } else {
+        --task.partition->parked;
+    }
 }
 
 void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
@@ -178,7 +212,7 @@ bool Worker::wait_behind(Task& task) {
     if (held == held_.end()) return false;
     --task.partition->in_transaction;
     if (task.partition->taken_away) hub_.drained.notify_all();
-    held->second.tasks.push_back(std::move(task));
+    park(held->second, std::move(task));
     return true;
 }
 
@@ -187,10 +221,6 @@ bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
         if (hub_.by_id() && id_fault(task)) return false;
-        if (hub_.by_offset() && task.partition->expected &&
-            task.record.offset() < *task.partition->expected) {
-            return false;
-        }
         events.push_back(task.event());
     }
     std::optional<OffsetStep> step;
@@ -224,7 +254,6 @@ bool Worker::apply_together(std::span<Task> batch) {
 void Worker::apply_one(Task task) {
     for (std::uint32_t conflicts = 0;;) {
         if (abandoned(task)) return leave(task);
-        if (passed_already(task)) return finish(task);
         Attempt attempt = try_once(task);
         if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
             bump(hub_.tally.conflicts);
@@ -296,8 +325,11 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
     }
     const ErrorInfo& error = attempt.status.error();
     if (error.advice == Advice::kStop) {
-        if (attempt.from_session && reload_offset(task)) return Outcome::kHold;
-        hub_.fail(error);
+        if (attempt.from_session && is_offset_lost(error)) {
+            misplace(task);
+        } else {
+            hub_.fail(error);
+        }
         return Outcome::kAbandon;
     }
     if (!attempt.counts) {
@@ -317,15 +349,28 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
     const std::string text = storable(error);
     const std::optional<OffsetStep> step = step_after(task);
     while (!abandoned(task)) {
-        const Status buried =
+        const Result<Taken> result =
             inbox_.bury(task.event(), {task.attempts, error_code_name(error.code), text},
-                        step ? &*step : nullptr);
-        if (buried.ok()) {
+                        hub_.by_id(), step ? &*step : nullptr);
+        if (result.ok()) {
             if (step) task.partition->expected = step->next;
-            bump(hub_.tally.dead);
             const Message message = task.message();
+            if (*result == Taken::kRepeat) {  // another group has applied it meanwhile
+                hub_.say(hub_.tally.count(*result), {}, &message);
+                return Outcome::kDone;
+            }
+            bump(hub_.tally.dead);
             hub_.say(What::kDeadLetter, error, &message);
             return Outcome::kDone;
+        }
+        const Status buried = result.status();
+        if (is_offset_lost(buried.error())) {
+            misplace(task);
+            return Outcome::kAbandon;
+        }
+        if (buried.error().advice == Advice::kStop) {
+            hub_.fail(buried.error());
+            return Outcome::kAbandon;
         }
         if (buried.error().advice != Advice::kRetryDestination) {
             const Message message = task.message();
@@ -342,27 +387,15 @@ std::optional<OffsetStep> Worker::step_after(const Task& task) const {
     return OffsetStep{.topic = task.record.topic(),
                       .partition = task.record.partition(),
                       .expected = task.partition->expected,
-                      .next = task.record.offset() + 1};
+                      .next = task.record.offset() + 1,
+                      .cluster_id = task.partition->cluster_id,
+                      .last_id = task.record.id()};
 }
 
-// The database says that this offset was applied.
-bool Worker::passed_already(Task& task) {
-    if (!hub_.by_offset() || !task.partition->expected ||
-        task.record.offset() >= *task.partition->expected) {
-        return false;
-    }
-    const Message message = task.message();
-    hub_.say(hub_.tally.count(Taken::kRepeat), {}, &message);
-    return true;
-}
-
-// Another member moved the offset. True: it is known now, and the record is to be looked at again.
-bool Worker::reload_offset(Task& task) {
-    if (!hub_.by_offset()) return false;
-    const auto next = inbox_.next_offset(task.record.topic(), task.record.partition());
-    if (!next.ok() || *next == task.partition->expected) return !next.ok();
-    task.partition->expected = *next;
-    return true;
+// The polling thread asks the database where to go on; what was taken of the partition is dropped.
+void Worker::misplace(const Task& task) {
+    const std::lock_guard lock(hub_.mutex);
+    task.partition->misplaced = task.partition->taken_away = true;
 }
 
 std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) const {
@@ -382,8 +415,8 @@ void Worker::finish(Task& task) {
 void Worker::leave(Task& task) {
     const std::lock_guard lock(hub_.mutex);
     --task.partition->in_transaction;
-    --hub_.in_flight;
-    hub_.in_flight_bytes -= task.bytes;
+    --hub_.in_flight.records;
+    hub_.in_flight.bytes -= task.bytes;
     if (task.partition->taken_away) hub_.drained.notify_all();
 }
 
@@ -393,6 +426,7 @@ void Worker::hold(Task task) {
     if (task.partition->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
     held.due_us = steady_us() + hub_.retry.delay_us(++task.tries, random_());
+    count_parked(task, true);
     held.tasks.push_front(std::move(task));
 }
 

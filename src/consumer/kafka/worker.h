@@ -66,6 +66,8 @@ class Worker {
     std::vector<Task> collect();
     bool collect_due(std::vector<Task>& batch);
     void drop_taken_away();
+    void park(Held& held, Task task);
+    void count_parked(const Task& task, bool is_parked);
     void wait_for_news(std::unique_lock<std::mutex>& lock);
 
     void apply(std::vector<Task> batch);
@@ -76,9 +78,8 @@ class Worker {
     Attempt try_once(Task& task);
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
-    bool passed_already(Task& task);
+    void misplace(const Task& task);
     [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
-    bool reload_offset(Task& task);
 
     void finish(Task& task);
     void leave(Task& task);
@@ -99,6 +100,7 @@ class Worker {
     std::deque<Task> queue_;
     std::unordered_map<std::string, Held> held_;
     std::mt19937_64 random_{std::random_device{}()};
+    bool due_turn_ = false;
     std::uint32_t outages_ = 0;
     std::int64_t next_keep_us_ = 0;
     std::int64_t next_report_us_ = 0;

@@ -153,22 +153,57 @@ void Client::close_topic(Topic topic) {
     rd_kafka_topic_destroy(topic);
 }
 
-Client::Produced Client::produce(Topic topic, const spi::Record& record, std::uint32_t slot,
-                                 Fault& refusal) {
-    std::array<rd_kafka_vu_t, 5> values{};
+Client::Partitions Client::partitions(Topic topic, std::chrono::milliseconds timeout) {
+    const rd_kafka_metadata_t* metadata = nullptr;
+    Partitions found;
+    const auto error =
+        rd_kafka_metadata(handle_, 0, topic, &metadata, static_cast<int>(timeout.count()));
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        found.fault = fault_of(error);
+        return found;
+    }
+    for (int i = 0; i < metadata->topic_cnt; ++i) {
+        const rd_kafka_metadata_topic_t& described = metadata->topics[i];
+        if (described.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+            found.fault = fault_of(described.err);
+            continue;
+        }
+        for (int j = 0; j < described.partition_cnt; ++j) {
+            const auto id = static_cast<std::size_t>(described.partitions[j].id);
+            if (found.leaders.size() <= id) found.leaders.resize(id + 1);
+            found.leaders[id] = described.partitions[j].leader >= 0;
+        }
+    }
+    rd_kafka_metadata_destroy(metadata);
+    if (found.leaders.empty() && found.fault.name.empty()) {
+        found.fault = fault_of(RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE);
+    }
+    return found;
+}
+
+std::int32_t Client::partition_of(std::string_view key, std::int32_t partitions) {
+    return rd_kafka_msg_partitioner_murmur2(nullptr, key.data(), key.size(), partitions, nullptr,
+                                            nullptr);
+}
+
+Client::Produced Client::produce(Topic topic, std::int32_t partition, const spi::Record& record,
+                                 std::uint32_t slot, Fault& refusal) {
+    std::array<rd_kafka_vu_t, 6> values{};
     values[0] = value_of(RD_KAFKA_VTYPE_RKT);
     values[0].u.rkt = topic;
     values[1] = bytes_of(RD_KAFKA_VTYPE_KEY, record.key);
     values[2] = bytes_of(RD_KAFKA_VTYPE_VALUE, record.value);
     values[3] = value_of(RD_KAFKA_VTYPE_OPAQUE);
     values[3].u.ptr = opaque(slot);
-    std::size_t count = 4;
+    values[4] = value_of(RD_KAFKA_VTYPE_PARTITION);
+    values[4].u.i32 = partition;
+    std::size_t count = 5;
     Owned<rd_kafka_headers_t> headers;
     if (!record.headers.empty()) {
         headers = headers_of(record);
-        values[4] = value_of(RD_KAFKA_VTYPE_HEADERS);
-        values[4].u.headers = headers.get();
-        count = 5;
+        values[5] = value_of(RD_KAFKA_VTYPE_HEADERS);
+        values[5].u.headers = headers.get();
+        count = 6;
     }
     const Owned<rd_kafka_error_t> error(rd_kafka_produceva(handle_, values.data(), count));
     if (error == nullptr) {
@@ -282,6 +317,13 @@ void Client::take_description(rd_kafka_op_s* event, Events& events) {
 
 void Client::purge_unsent() {
     rd_kafka_purge(handle_, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+}
+
+std::string Client::cluster_id(std::chrono::milliseconds timeout) {
+    char* id = rd_kafka_clusterid(handle_, static_cast<int>(timeout.count()));
+    std::string out = id == nullptr ? "" : id;
+    if (id != nullptr) rd_kafka_mem_free(handle_, id);
+    return out;
 }
 
 std::optional<Fault> Client::reach(std::chrono::milliseconds timeout) {

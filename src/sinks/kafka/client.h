@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
@@ -59,9 +60,20 @@ class Client {
     Result<Topic> open_topic(const std::string& name);
     void close_topic(Topic topic);
 
+    struct Partitions {
+        Fault fault;                ///< Not empty: none are known.
+        std::vector<bool> leaders;  ///< By partition: whether it has one.
+    };
+    /// Asks any broker for the topic's partitions, which librdkafka then knows, too. Blocks up to
+    /// `timeout`.
+    Partitions partitions(Topic topic, std::chrono::milliseconds timeout);
+    /// The partition that every Kafka client chooses for this key.
+    static std::int32_t partition_of(std::string_view key, std::int32_t partitions);
+
     /// Key, value stay the caller's and must live until the outcome; headers are copied.
     /// kRefused: `refusal` says why.
-    Produced produce(Topic topic, const spi::Record& record, std::uint32_t slot, Fault& refusal);
+    Produced produce(Topic topic, std::int32_t partition, const spi::Record& record,
+                     std::uint32_t slot, Fault& refusal);
 
     /// Asks for the topic's settings; the answer comes by `poll`.
     void describe(const std::string& topic, std::chrono::milliseconds timeout);
@@ -74,6 +86,9 @@ class Client {
 
     /// Asks any broker for its metadata. Blocks up to `timeout`.
     std::optional<Fault> reach(std::chrono::milliseconds timeout);
+
+    /// The cluster's id; empty where no broker answered within `timeout`. Blocks.
+    std::string cluster_id(std::chrono::milliseconds timeout);
 
   private:
     explicit Client(rd_kafka_s* handle);

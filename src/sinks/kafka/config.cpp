@@ -117,7 +117,7 @@ Result<KafkaConfig> make_config(std::string_view url,
 }
 
 std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config,
-                                                       std::size_t batch_bytes) {
+                                                       std::size_t batch_bytes, bool one_by_one) {
     std::map<std::string, std::string> settings = {
         {"client.id", "outbox"},
         {"socket.keepalive.enable", "true"},
@@ -143,6 +143,7 @@ std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config
     settings["partitioner"] = "murmur2_random";
     settings["socket.nagle.disable"] = "true";
     settings["batch.size"] = std::to_string(batch_bytes);
+    if (one_by_one) settings["batch.num.messages"] = "1";
     // The sink holds the limits itself and asks each topic for its own; these only must not be
     // lower than them.
     settings["message.max.bytes"] = "1000000000";

@@ -18,7 +18,7 @@ struct KafkaConfig {
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Keys, values and headers under way.
     std::chrono::seconds connect_timeout{5};
     /// A record that has been the oldest for so long without an outcome: the broker hangs or its
-    /// partition has no leader.
+    /// partition cannot take it.
     std::chrono::milliseconds stuck_after{15'000};
     /// As `stuck_after`, when every broker is known to be unreachable.
     std::chrono::milliseconds down_after{1'000};
@@ -32,9 +32,11 @@ Result<KafkaConfig> make_config(std::string_view url,
                                 const std::map<std::string, std::string>& options);
 
 /// Everything librdkafka is told: what the promises need, our choices, the user's options.
-/// `batch_bytes` must not exceed any topic's `max.message.bytes`.
+/// `batch_bytes` must not exceed any topic's `max.message.bytes`. `one_by_one`: a batch is one
+/// record, so that a refusal names the guilty one.
 std::map<std::string, std::string> librdkafka_settings(const KafkaConfig& config,
-                                                       std::size_t batch_bytes);
+                                                       std::size_t batch_bytes,
+                                                       bool one_by_one = false);
 
 /// The user's `batch.size`, else ours.
 std::size_t wanted_batch_bytes(const KafkaConfig& config);

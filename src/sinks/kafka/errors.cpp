@@ -11,7 +11,7 @@ struct Row {
     std::string_view name;
     ErrorCode code;
     Advice advice;
-    bool record_fault;
+    Scope scope;
     std::string_view remedy;
 };
 
@@ -32,57 +32,59 @@ constexpr Advice kAgain = Advice::kRetryEvent;
 constexpr Advice kDead = Advice::kDeadLetter;
 
 constexpr std::array kTable = {
-    Row{"MSG_SIZE_TOO_LARGE", kPayloadTooLarge, kDead, true, kTooLarge},
-    Row{"RECORD_LIST_TOO_LARGE", kPayloadTooLarge, kDead, true, kTooLarge},
-    Row{"INVALID_RECORD", kRecordRefused, kDead, true,
+    Row{"MSG_SIZE_TOO_LARGE", kPayloadTooLarge, kDead, Scope::kRecord, kTooLarge},
+    Row{"RECORD_LIST_TOO_LARGE", kPayloadTooLarge, kDead, Scope::kRecord, kTooLarge},
+    Row{"INVALID_RECORD", kRecordRefused, kDead, Scope::kRecord,
         "the broker refuses this record; a compacted topic needs a key"},
-    Row{"INVALID_TIMESTAMP", kRecordRefused, kDead, true,
+    Row{"INVALID_TIMESTAMP", kRecordRefused, kDead, Scope::kRecord,
         "check the topic's message.timestamp settings and the clocks"},
-    Row{"INVALID_MSG_SIZE", kRecordRefused, kDead, true, kTooLarge},
-    Row{"TOPIC_EXCEPTION", kTopicInvalid, kDead, true,
+    Row{"INVALID_MSG_SIZE", kRecordRefused, kDead, Scope::kRecord, kTooLarge},
+    Row{"TOPIC_EXCEPTION", kTopicInvalid, kDead, Scope::kRecord,
         "use a valid topic name that is not one of the broker's own"},
-    Row{"UNKNOWN_TOPIC_OR_PART", kTopicUnknown, kAgain, true, kCreateTopic},
-    Row{"_UNKNOWN_TOPIC", kTopicUnknown, kAgain, true, kCreateTopic},
-    Row{"_UNKNOWN_PARTITION", kTopicUnknown, kAgain, true, kCreateTopic},
-    Row{"TOPIC_AUTHORIZATION_FAILED", kNoRights, kDown, false,
+    Row{"UNKNOWN_TOPIC_OR_PART", kTopicUnknown, kAgain, Scope::kTopic, kCreateTopic},
+    Row{"_UNKNOWN_TOPIC", kTopicUnknown, kAgain, Scope::kTopic, kCreateTopic},
+    Row{"_UNKNOWN_PARTITION", kTopicUnknown, kAgain, Scope::kTopic, kCreateTopic},
+    Row{"TOPIC_AUTHORIZATION_FAILED", kNoRights, kDown, Scope::kTopic,
         "grant the relay's user WRITE and DESCRIBE on the topic"},
-    Row{"CLUSTER_AUTHORIZATION_FAILED", kNoRights, kDown, false,
+    Row{"CLUSTER_AUTHORIZATION_FAILED", kNoRights, kDown, Scope::kDestination,
         "grant the relay's user IDEMPOTENT_WRITE on the cluster"},
-    Row{"SASL_AUTHENTICATION_FAILED", kAuthFailed, kDown, false, kCredentials},
-    Row{"ILLEGAL_SASL_STATE", kAuthFailed, kDown, false, kCredentials},
-    Row{"UNSUPPORTED_SASL_MECHANISM", kAuthFailed, kDown, false, kCredentials},
-    Row{"_AUTHENTICATION", kAuthFailed, kDown, false, kCredentials},
-    Row{"_SSL", kConnectFailed, kDown, false,
+    Row{"SASL_AUTHENTICATION_FAILED", kAuthFailed, kDown, Scope::kDestination, kCredentials},
+    Row{"ILLEGAL_SASL_STATE", kAuthFailed, kDown, Scope::kDestination, kCredentials},
+    Row{"UNSUPPORTED_SASL_MECHANISM", kAuthFailed, kDown, Scope::kDestination, kCredentials},
+    Row{"_AUTHENTICATION", kAuthFailed, kDown, Scope::kDestination, kCredentials},
+    Row{"_SSL", kConnectFailed, kDown, Scope::kDestination,
         "check kafka.security.protocol and the kafka.ssl.* certificates"},
-    Row{"_RESOLVE", kConnectFailed, kDown, false, "check the broker's host name"},
-    Row{"_TRANSPORT", kSinkUnavailable, kDown, false, kReach},
-    Row{"_ALL_BROKERS_DOWN", kSinkUnavailable, kDown, false, kReach},
-    Row{"BROKER_NOT_AVAILABLE", kSinkUnavailable, kDown, false, kReach},
-    Row{"_TIMED_OUT", kSinkUnavailable, kDown, false, kReach},
-    Row{"_TIMED_OUT_QUEUE", kSinkUnavailable, kDown, false, kReach},
-    Row{"LEADER_NOT_AVAILABLE", kSinkUnavailable, kDown, false,
+    Row{"_RESOLVE", kConnectFailed, kDown, Scope::kDestination, "check the broker's host name"},
+    Row{"_TRANSPORT", kSinkUnavailable, kDown, Scope::kDestination, kReach},
+    Row{"_ALL_BROKERS_DOWN", kSinkUnavailable, kDown, Scope::kDestination, kReach},
+    Row{"BROKER_NOT_AVAILABLE", kSinkUnavailable, kDown, Scope::kDestination, kReach},
+    Row{"_TIMED_OUT", kSinkUnavailable, kDown, Scope::kDestination, kReach},
+    Row{"_TIMED_OUT_QUEUE", kSinkUnavailable, kDown, Scope::kDestination, kReach},
+    Row{"LEADER_NOT_AVAILABLE", kSinkUnavailable, kDown, Scope::kPartition,
         "the partition has no leader; check the brokers"},
-    Row{"NOT_LEADER_FOR_PARTITION", kSinkUnavailable, kDown, false,
+    Row{"NOT_LEADER_FOR_PARTITION", kSinkUnavailable, kDown, Scope::kPartition,
         "the partition changes its leader; it goes again"},
-    Row{"NOT_ENOUGH_REPLICAS", kSinkUnavailable, kDown, false, kReplicas},
-    Row{"NOT_ENOUGH_REPLICAS_AFTER_APPEND", kSinkUnavailable, kDown, false, kReplicas},
-    Row{"KAFKA_STORAGE_ERROR", kSinkUnavailable, kDown, false, "check the broker's disks"},
-    Row{"REQUEST_TIMED_OUT", kSinkTimeout, kDown, false, kReach},
-    Row{"_MSG_TIMED_OUT", kSinkTimeout, kDown, false, kReach},
-    Row{"OUT_OF_ORDER_SEQUENCE_NUMBER", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"DUPLICATE_SEQUENCE_NUMBER", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"UNKNOWN_PRODUCER_ID", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"INVALID_PRODUCER_EPOCH", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"INVALID_PRODUCER_ID_MAPPING", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_INCONSISTENT", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_GAPLESS_GUARANTEE", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_FATAL", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_PURGE_QUEUE", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_PURGE_INFLIGHT", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_DESTROY", kSinkRebuilt, kDown, false, kRebuilt},
-    Row{"_STATE", kSinkRebuilt, kDown, false, kRebuilt},
+    Row{"NOT_ENOUGH_REPLICAS", kSinkUnavailable, kDown, Scope::kPartition, kReplicas},
+    Row{"NOT_ENOUGH_REPLICAS_AFTER_APPEND", kSinkUnavailable, kDown, Scope::kPartition, kReplicas},
+    Row{"KAFKA_STORAGE_ERROR", kSinkUnavailable, kDown, Scope::kPartition,
+        "check the broker's disks"},
+    Row{"REQUEST_TIMED_OUT", kSinkTimeout, kDown, Scope::kPartition, kReach},
+    Row{"_MSG_TIMED_OUT", kSinkTimeout, kDown, Scope::kPartition, kReach},
+    Row{"OUT_OF_ORDER_SEQUENCE_NUMBER", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"DUPLICATE_SEQUENCE_NUMBER", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"UNKNOWN_PRODUCER_ID", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"INVALID_PRODUCER_EPOCH", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"INVALID_PRODUCER_ID_MAPPING", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_INCONSISTENT", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_GAPLESS_GUARANTEE", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_FATAL", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_PURGE_QUEUE", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_PURGE_INFLIGHT", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_DESTROY", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
+    Row{"_STATE", kSinkRebuilt, kDown, Scope::kDestination, kRebuilt},
 };
-constexpr Row kOther{"", kRecordRefused, kAgain, true, "see Kafka's documentation of this error"};
+constexpr Row kOther{"", kRecordRefused, kAgain, Scope::kRecord,
+                     "see Kafka's documentation of this error"};
 
 const Row& row_of(std::string_view name) {
     const auto* found = std::find_if(kTable.begin(), kTable.end(),
@@ -98,8 +100,8 @@ ErrorInfo to_error(const Fault& fault, std::string_view what) {
             std::string(what) + ": " + fault.text + "; " + std::string(row.remedy)};
 }
 
-bool is_record_fault(const Fault& fault) {
-    return row_of(fault.name).record_fault;
+Scope scope_of(const Fault& fault) {
+    return row_of(fault.name).scope;
 }
 
 bool is_unknown_topic(const Fault& fault) {

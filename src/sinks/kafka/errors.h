@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,8 +17,9 @@ struct Fault {
 /// The one table from librdkafka's errors to ours. `what` says what failed ("topic orders").
 ErrorInfo to_error(const Fault& fault, std::string_view what);
 
-/// The fault lies with one record (or its topic), not with the destination.
-bool is_record_fault(const Fault& fault);
+/// Where the fault lies.
+enum class Scope : std::uint8_t { kRecord, kTopic, kPartition, kDestination };
+Scope scope_of(const Fault& fault);
 
 /// The topic does not exist.
 bool is_unknown_topic(const Fault& fault);

@@ -19,6 +19,22 @@ namespace outbox::sinks::kafka {
 
 using Time = std::chrono::steady_clock::time_point;
 
+/// A topic, or one of its partitions, is down: its records fail at once, but for one now and then
+/// that is tried.
+struct Trouble {
+    ErrorInfo error;
+    Time next_try{};
+    bool trying = false;
+};
+
+struct Partition {
+    bool has_leader = true;
+    std::size_t under_way = 0;  ///< Inside librdkafka,
+    std::size_t bytes = 0;      ///< and their bytes.
+    Time alive_at{};            ///< When it last acknowledged something, or had nothing to.
+    std::optional<Trouble> down;
+};
+
 /// A topic as the sink knows it. A record goes to librdkafka only once its topic is known to
 /// exist: a record that waits inside librdkafka for an unknown topic would fail there on its own,
 /// and others behind it might not.
@@ -39,11 +55,23 @@ struct Topic {
     bool asking = false;  ///< A question is under way.
     Time asked_at{};
     std::optional<Time> ask_again_at;
-    std::optional<Time> missing_since;  ///< Until a creation on demand may have come about.
-    Client::Topic handle = nullptr;
+    std::optional<Time> missing_since;       ///< Until a creation on demand may have come about.
+    Client::Topic handle = nullptr;          ///< Of the main producer,
+    Client::Topic careful_handle = nullptr;  ///< and of the careful one.
     std::optional<std::size_t> max_message_bytes;  ///< None: the user may not read it.
     std::vector<Parked> parked;
     std::size_t under_way = 0;
+    std::size_t produced = 0;  ///< Of these, inside librdkafka.
+
+    std::vector<Partition> partitions;
+    std::int32_t sticky = -1;  ///< Where records without a key go,
+    Time sticky_until{};       ///< for a while.
+    std::optional<Trouble> down;
+    /// Until then its records go one by one, through the careful producer, because the broker
+    /// refused a batch.
+    std::optional<Time> careful_until;
+    std::chrono::seconds careful_for{0};  ///< The last such time,
+    Time careful_ended{};                 ///< and when it ended.
 };
 
 /// The topics in use, by name; those that are not in use are forgotten above a limit.

@@ -23,6 +23,9 @@ class UnderWay {
         std::uint32_t previous = kNoSlot;
         std::uint32_t next = kNoSlot;
         bool produced = false;  ///< librdkafka has it; else it is parked at its topic.
+        bool careful = false;   ///< The careful producer has it.
+        bool trial = false;     ///< Shows whether what is down is back.
+        std::int32_t partition = -1;
     };
 
     explicit UnderWay(std::size_t max_records) : max_records_(max_records) {}
@@ -43,7 +46,11 @@ class UnderWay {
             id = free_.back();
             free_.pop_back();
         }
-        slots_[id] = {token, next_sequence_++, bytes, &topic, tail_, kNoSlot, false};
+        slots_[id] = {.token = token,
+                      .sequence = next_sequence_++,
+                      .bytes = bytes,
+                      .topic = &topic,
+                      .previous = tail_};
         (tail_ == kNoSlot ? head_ : slots_[tail_].next) = id;
         tail_ = id;
         ++count_;

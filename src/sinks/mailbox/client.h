@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <outbox/result.h>
@@ -31,6 +32,13 @@ class Client {
     /// Connects if it must, creates the table if it is missing and may be created. Blocks up to
     /// the connect timeout. Errors: retry_destination with the remedy.
     virtual Status prepare() = 0;
+
+    /// Whether `prepare` would succeed, as far as looking tells. Connects and changes nothing; a
+    /// database file that is not there is an error, as its path may be a wrong one.
+    virtual Status look() = 0;
+
+    /// What the database and the mailbox in it call themselves. Connects as `prepare` does.
+    virtual Result<std::string> destination() = 0;
 
     /// Adds the rows in their order, in one transaction that is durable on return; ids that the
     /// mailbox holds already are left out. All or none. Blocks up to `kRequestTimeoutMs`. Errors

@@ -56,7 +56,8 @@ std::string look_sql(const std::string& table) {
     return "SELECT to_regclass(t) IS NOT NULL, has_table_privilege(to_regclass(t), 'INSERT') AND "
            "has_table_privilege(to_regclass(t), 'SELECT'), quote_ident(current_user), "
            "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(t) AND NOT tgisinternal), "
-           "(parse_ident(t))[1] FROM (SELECT " +
+           "(parse_ident(t))[1], has_schema_privilege((parse_ident(t))[1], 'CREATE') FROM "
+           "(SELECT " +
            literal(table) + "::text AS t) x";
 }
 
@@ -115,12 +116,22 @@ class PostgresClient final : public Client {
 
     Status prepare() override {
         if (ready_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
-        ready_ = false;
-        Status status = connect();
-        if (status.ok()) status = set_up();
-        if (!status.ok()) connection_.reset();
-        ready_ = status.ok();
-        return status;
+        return start(true);
+    }
+
+    Status look() override { return start(false); }
+
+    // A standby that takes over has the same name.
+    Result<std::string> destination() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        Answer answer;
+        const std::string sql =
+            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
+            "(parse_ident(" +
+            literal(schema_) + "))[1] FROM pg_control_system()";
+        const Status asked = run(sql.c_str(), &answer);
+        if (!asked.ok()) return asked;
+        return std::string(PQgetvalue(answer.get(), 0, 0)) + ", mailbox " + config_.mailbox;
     }
 
     Status insert(std::span<const Row> rows) override {
@@ -151,6 +162,17 @@ class PostgresClient final : public Client {
     }
 
   private:
+    Status start(bool make_table) {
+        ready_ = false;
+        bool there = true;
+        Status status = connect();
+        if (status.ok()) status = find_table(make_table, there);
+        if (status.ok() && there) status = prepare_insert();
+        ready_ = status.ok() && there;
+        if (!ready_) connection_.reset();
+        return status;
+    }
+
     Status connect() {
         const std::string timeout = std::to_string(config_.connect_timeout_s);
         const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
@@ -178,26 +200,33 @@ class PostgresClient final : public Client {
         return {};
     }
 
-    Status set_up() {
+    // `there`: false where it is missing and could be made.
+    Status find_table(bool make_table, bool& there) {
         if (Status status = run(kSession); !status.ok()) return status;
         Answer place;
         if (Status status = run(kPlace, &place); !status.ok()) return status;
         if (PQgetisnull(place.get(), 0, 0) != 0) {
             return postgres_error("3F000", "no schema of the search path exists in " + where());
         }
-        const std::string schema = PQgetvalue(place.get(), 0, 0);
+        schema_ = PQgetvalue(place.get(), 0, 0);
         Answer look;
-        const std::string sql = look_sql(schema + ".outbox_mailbox");
+        const std::string sql = look_sql(schema_ + ".outbox_mailbox");
         if (Status status = run(sql.c_str(), &look); !status.ok()) return status;
         const auto is = [&](int column) {
             return std::string_view(PQgetvalue(look.get(), 0, column)) == "t";
         };
         const std::string name = PQgetvalue(look.get(), 0, 4);
         if (!is(0)) {
-            if (Status status = create_table(schema); !status.ok()) return status;
+            there = make_table;
+            if (!make_table) {
+                if (is(5)) return {};
+                return no_table(where(), postgres_error("42501", "no right to create it"),
+                                embedded_sql_text("consumer/postgres/mailbox.sql"));
+            }
+            if (Status status = create_table(); !status.ok()) return status;
         } else if (!is(1)) {
             return postgres_error(
-                "42501", "no right to write outbox_mailbox: GRANT SELECT, INSERT ON " + schema +
+                "42501", "no right to write outbox_mailbox: GRANT SELECT, INSERT ON " + schema_ +
                              ".outbox_mailbox TO " + PQgetvalue(look.get(), 0, 2));
         }
         if (Status status = require_owner(name); !status.ok()) return status;
@@ -207,10 +236,14 @@ class PostgresClient final : public Client {
                                      literal(PQgetvalue(place.get(), 0, 1)) + ", false)";
             if (Status status = run(path.c_str()); !status.ok()) return status;
         }
+        return {};
+    }
+
+    Status prepare_insert() {
         // Refused when columns or the unique constraint are missing.
         constexpr Oid kTypes[] = {kTextOid,      kTextArrayOid, kTextArrayOid,
                                   kTextArrayOid, kTextArrayOid, kByteaArrayOid};
-        const std::string insert = "INSERT INTO " + schema + kInsert;
+        const std::string insert = "INSERT INTO " + schema_ + kInsert;
         if (PQsendPrepare(connection_.get(), "outbox_mailbox_insert", insert.c_str(), 6, kTypes) !=
             1) {
             return connection_error();
@@ -232,10 +265,10 @@ class PostgresClient final : public Client {
                 std::string(kForeignOwnerState)};
     }
 
-    Status create_table(const std::string& schema) {
+    Status create_table() {
         const std::string sql(embedded_sql_text("consumer/postgres/mailbox.sql"));
         const std::string all =
-            "BEGIN; SET LOCAL search_path = " + schema + ", pg_temp; " + sql + "; COMMIT";
+            "BEGIN; SET LOCAL search_path = " + schema_ + ", pg_temp; " + sql + "; COMMIT";
         Status status = run(all.c_str());
         if (!status.ok()) std::ignore = run("ROLLBACK");
         // Two relays that create it at once: the later one meets the former's catalog rows.
@@ -315,6 +348,7 @@ class PostgresClient final : public Client {
     MailboxConfig config_;
     Connection connection_;
     bool ready_ = false;
+    std::string schema_;  // of the mailbox, quoted
     std::string ids_, topics_, keys_, headers_, payloads_;
 };
 

@@ -1,8 +1,6 @@
-#include <fcntl.h>
 #include <memory>
 #include <sqlite3.h>
 #include <string>
-#include <unistd.h>
 #include <utility>
 
 #include "core/embedded_sql.h"
@@ -32,13 +30,6 @@ struct Finalize {
 using Database = std::unique_ptr<sqlite3, Close>;
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
-// SQLite takes an empty file for an empty database, and gives its journals the same mode. Failing
-// is left to SQLite, which says why.
-void make_private_file(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file >= 0) ::close(file);
-}
-
 class SqliteClient final : public Client {
   public:
     explicit SqliteClient(const MailboxConfig& config) : config_(config) {}
@@ -47,8 +38,34 @@ class SqliteClient final : public Client {
         if (insert_ && !moved()) return {};
         close();
         Status status = open();
+        if (status.ok()) status = ensure_table();
+        if (status.ok()) status = compile(kInsert, insert_);
         if (!status.ok()) close();
         return status;
+    }
+
+    Status look() override {
+        if (insert_ && !moved()) return {};
+        Statement table;
+        Status status = open();
+        if (status.ok()) status = compile(kTableExists, table);
+        const int found = status.ok() ? sqlite3_step(table.get()) : SQLITE_OK;
+        table.reset();
+        if (found == SQLITE_ROW) {
+            status = compile(kInsert, insert_);
+            insert_.reset();
+        } else if (status.ok() && found != SQLITE_DONE) {
+            status = error();
+        }
+        close();
+        return status;
+    }
+
+    Result<std::string> destination() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        const char* file = sqlite3_db_filename(database_.get(), "main");
+        return "sqlite " + std::string(file == nullptr ? config_.target : file) + ", mailbox " +
+               config_.mailbox;
     }
 
     Status insert(std::span<const Row> rows) override {
@@ -69,18 +86,22 @@ class SqliteClient final : public Client {
 
   private:
     Status open() {
-        make_private_file(config_.target);
         sqlite3* database = nullptr;
-        const int code = sqlite3_open_v2(
-            config_.target.c_str(), &database,
-            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+        // A file that is missing may be on a volume that is not there now: it is not made.
+        const int code = sqlite3_open_v2(config_.target.c_str(), &database,
+                                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
         database_.reset(database);
+        if (code == SQLITE_CANTOPEN) {
+            return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination,
+                    config_.target +
+                        " cannot be opened; is its volume there? A new mailbox is "
+                        "made by: outbox migrate --only consumer --db sqlite://" +
+                        config_.target};
+        }
         if (code != SQLITE_OK) return error();
         sqlite3_extended_result_codes(database_.get(), 1);
         sqlite3_busy_timeout(database_.get(), config_.connect_timeout_s * 1000);
-        if (Status status = run(kSession); !status.ok()) return status;
-        if (Status status = ensure_table(); !status.ok()) return status;
-        return compile(kInsert, insert_);
+        return run(kSession);
     }
 
     Status ensure_table() {

@@ -52,6 +52,8 @@ class MailboxSink final : public spi::Sink {
 
     Status check() override { return client_->prepare(); }
 
+    Result<std::string> destination() override { return client_->destination(); }
+
     [[nodiscard]] bool publish(const spi::Record& record) override {
         if (messages_.size() >= kMaxBatchMessages || bytes_ >= kMaxBatchBytes) return false;
         const std::string_view headers = headers_json(record.headers);
@@ -143,17 +145,25 @@ class MailboxSink final : public spi::Sink {
     Status down_;
 };
 
+Result<std::unique_ptr<Client>> make_client(std::string_view url, int connect_timeout_s) {
+    Result<MailboxConfig> config = parse_mailbox_url(url, connect_timeout_s);
+    if (!config.ok()) return config.error();
+    if (config->store != MailboxConfig::Store::kPostgres) return make_sqlite_client(*config);
+    if (Status status = check_postgres_url(*config); !status.ok()) return status;
+    return make_postgres_client(*config);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<spi::Sink>> make_mailbox_sink(std::string_view url, int connect_timeout_s) {
-    Result<MailboxConfig> config = parse_mailbox_url(url, connect_timeout_s);
-    if (!config.ok()) return config.error();
-    if (config->store == MailboxConfig::Store::kPostgres) {
-        if (Status status = check_postgres_url(*config); !status.ok()) return status;
-        return std::unique_ptr<spi::Sink>(
-            std::make_unique<MailboxSink>(make_postgres_client(*config)));
-    }
-    return std::unique_ptr<spi::Sink>(std::make_unique<MailboxSink>(make_sqlite_client(*config)));
+    Result<std::unique_ptr<Client>> client = make_client(url, connect_timeout_s);
+    if (!client.ok()) return client.error();
+    return std::unique_ptr<spi::Sink>(std::make_unique<MailboxSink>(*std::move(client)));
+}
+
+Status look_at_mailbox(std::string_view url, int connect_timeout_s) {
+    const Result<std::unique_ptr<Client>> client = make_client(url, connect_timeout_s);
+    return client.ok() ? (*client)->look() : client.status();
 }
 
 }  // namespace outbox::mailbox

@@ -17,4 +17,8 @@ namespace outbox::mailbox {
 Result<std::unique_ptr<spi::Sink>> make_mailbox_sink(std::string_view url,
                                                      int connect_timeout_s = 5);
 
+/// `check` of such a sink without making the table: connects and changes nothing. A database file
+/// that is not there is an error, as its path may be a wrong one.
+Status look_at_mailbox(std::string_view url, int connect_timeout_s = 5);
+
 }  // namespace outbox::mailbox

@@ -1,7 +1,5 @@
 #include "sinks/memory/sink.h"
 
-#include <set>
-
 namespace outbox::sinks::memory {
 
 namespace {
@@ -35,6 +33,15 @@ void Destination::set_down(bool down) {
     changed_.notify_all();
 }
 
+void Destination::set_topic_down(const std::string& topic, bool down) {
+    const std::lock_guard lock(mutex_);
+    if (down) {
+        topics_down_.insert(topic);
+    } else {
+        topics_down_.erase(topic);
+    }
+}
+
 void Destination::set_paused(bool paused) {
     const std::lock_guard lock(mutex_);
     paused_ = paused;
@@ -51,13 +58,28 @@ std::vector<StoredRecord> Destination::records() const {
     return records_;
 }
 
+std::size_t Destination::refused() const {
+    const std::lock_guard lock(mutex_);
+    return refused_;
+}
+
 std::optional<ErrorInfo> Destination::take_failure(const spi::Record& record) {
     if (down_) return down_error();
+    if (topics_down_.contains(std::string(record.topic))) {
+        ++refused_;
+        return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, {}, "not allowed"};
+    }
     const auto found = failures_.find(std::string(record.id));
     if (found == failures_.end()) return std::nullopt;
     ErrorInfo error = found->second.error;
     if (--found->second.times == 0) failures_.erase(found);
     return error;
+}
+
+std::string Destination::part_down(const spi::Record& record, const ErrorInfo& error) const {
+    const std::string topic(record.topic);
+    const bool down = topics_down_.contains(topic) || error.code == ErrorCode::kTopicUnknown;
+    return down && !down_ ? "topic " + topic : std::string();
 }
 
 MemorySink::MemorySink(std::shared_ptr<Destination> destination, const MemoryOptions& options)
@@ -87,8 +109,13 @@ void MemorySink::poll(std::chrono::milliseconds max_wait, spi::Completions& out)
 
 void MemorySink::deliver(spi::Completions& out) {
     std::set<std::string_view> broken;  // topics, where a failure stops only its own
+    std::set<std::pair<std::string_view, std::string_view>> broken_keys;  // of parts that are down
     for (const spi::Record& record : under_way_) {
         const std::string_view stops = options_.across_topics ? std::string_view() : record.topic;
+        if (broken_keys.contains({record.topic, record.key})) {
+            out.failed.push_back({.token = record.token, .error = down_error(), .behind = true});
+            continue;
+        }
         if (broken.contains(stops) && options_.fail_stop_order) {
             out.failed.push_back({.token = record.token,
                                   .error = {ErrorCode::kSinkRebuilt,
@@ -100,12 +127,16 @@ void MemorySink::deliver(spi::Completions& out) {
         if (auto error = destination_->take_failure(record)) {
             const bool guilty = error->advice != Advice::kRetryDestination;
             const bool alone = under_way_.size() == 1;
-            const bool missing = error->code == ErrorCode::kTopicUnknown;
-            out.failed.push_back(
-                {.token = record.token,
-                 .error = *std::move(error),
-                 .suspect = guilty && options_.fail_stop_order && !alone && !missing,
-                 .missing = missing});
+            std::string part = destination_->part_down(record, *error);
+            const bool whole = part.empty();
+            out.failed.push_back({.token = record.token,
+                                  .error = *std::move(error),
+                                  .suspect = guilty && options_.fail_stop_order && !alone && whole,
+                                  .part = std::move(part)});
+            if (!whole) {
+                broken_keys.emplace(record.topic, record.key);
+                continue;
+            }
             broken.insert(stops);
             continue;
         }

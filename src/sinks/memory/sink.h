@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,15 +32,20 @@ class Destination {
   public:
     /// Down: every record fails with kSinkUnavailable/retry_destination, and so does `check`.
     void set_down(bool down);
+    /// Down: a part of the destination, whose records fail with kNoRights/retry_destination.
+    void set_topic_down(const std::string& topic, bool down);
     /// Holds records back without an outcome until turned off.
     void set_paused(bool paused);
     /// The next `times` deliveries of the event with this id fail with `error`.
     void fail(const std::string& id, ErrorInfo error, std::size_t times);
     [[nodiscard]] std::vector<StoredRecord> records() const;
+    /// How many records failed on a part that is down.
+    [[nodiscard]] std::size_t refused() const;
 
   private:
     friend class MemorySink;
     std::optional<ErrorInfo> take_failure(const spi::Record& record);
+    [[nodiscard]] std::string part_down(const spi::Record& record, const ErrorInfo& error) const;
 
     struct Failure {
         ErrorInfo error;
@@ -50,6 +56,8 @@ class Destination {
     bool down_ = false;
     bool paused_ = false;
     std::map<std::string, Failure> failures_;
+    std::set<std::string> topics_down_;
+    std::size_t refused_ = 0;
     std::vector<StoredRecord> records_;
 };
 
@@ -70,6 +78,7 @@ class MemorySink final : public spi::Sink {
         return capabilities_;
     }
     Status check() override;
+    Result<std::string> destination() override { return std::string("memory"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

@@ -16,6 +16,7 @@ class NullSink final : public spi::Sink {
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("null"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <map>
+#include <mutex>
 #include <poll.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -78,7 +82,66 @@ bool is_regular_file(int fd) {
 
 }  // namespace
 
-StdoutSink::StdoutSink(int fd) : fd_(fd), may_block_(!is_regular_file(fd)) {}
+// Who may write to a descriptor: one sink at a time, until its line is whole. Thread-safe.
+class Turn {
+  public:
+    static std::shared_ptr<Turn> of(int fd) {
+        static std::mutex mutex;
+        static std::map<int, std::weak_ptr<Turn>> turns;
+        const std::scoped_lock lock(mutex);
+        std::shared_ptr<Turn> turn = turns[fd].lock();
+        if (!turn) turns[fd] = turn = std::make_shared<Turn>();
+        return turn;
+    }
+
+    // Holds it while it lives. Not ok: another sink was in the middle of a line for the whole wait.
+    class Hold {
+      public:
+        Hold(Turn& turn, const StdoutSink* sink, std::chrono::milliseconds wait)
+            : turn_(turn), lock_(turn.mutex_), sink_(sink) {
+            ok_ = turn_.changed_.wait_for(lock_, wait, [&] {
+                return turn_.in_line_ == nullptr || turn_.in_line_ == sink_;
+            });
+        }
+        [[nodiscard]] bool ok() const { return ok_; }
+        // A write failed in mid-line: the next line starts with a line feed, so that only this one
+        // is unreadable.
+        [[nodiscard]] bool line_was_cut() const { return turn_.cut_; }
+        void line_ended() { turn_.cut_ = false; }
+        void wrote(bool whole_lines) {
+            turn_.in_line_ = whole_lines ? nullptr : sink_;
+            if (whole_lines) turn_.changed_.notify_all();
+        }
+
+      private:
+        Turn& turn_;
+        std::unique_lock<std::mutex> lock_;
+        const StdoutSink* sink_;
+        bool ok_ = false;
+    };
+
+    // The sink writes no more of its line.
+    void give_up(const StdoutSink* sink) {
+        const std::scoped_lock lock(mutex_);
+        if (in_line_ != sink) return;
+        in_line_ = nullptr;
+        cut_ = true;
+        changed_.notify_all();
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    const StdoutSink* in_line_ = nullptr;
+    bool cut_ = false;
+};
+
+StdoutSink::StdoutSink(int fd)
+    : fd_(fd), may_block_(!is_regular_file(fd)), turn_(Turn::of(fd)) {}
+
+StdoutSink::~StdoutSink() {
+    turn_->give_up(this);
+}
 
 const spi::SinkCapabilities& StdoutSink::capabilities() const {
     static const spi::SinkCapabilities kCapabilities{"stdout", spi::Guarantee::kAtLeastOnce,
@@ -99,7 +162,6 @@ Status StdoutSink::check() {
 bool StdoutSink::publish(const spi::Record& record) {
     if (buffer_.size() - offset_ >= kMaxBufferBytes) return false;
     const std::size_t before = buffer_.size();
-    if (buffer_.empty() && last_written_ != '\n') buffer_ += '\n';
     append_line(record, buffer_);
     end_ += buffer_.size() - before;
     lines_.push_back({record.token, end_});
@@ -112,37 +174,55 @@ void StdoutSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out)
         return;
     }
     const NoSigpipe guard;
-    auto wait_ms = static_cast<int>(std::min<std::int64_t>(max_wait.count(), INT_MAX));
-    while (offset_ < buffer_.size() && wait_writable(wait_ms)) {
-        wait_ms = 0;  // later pieces go only as far as they go at once
-        if (const Status written = write_some(); !written.ok()) {
+    while (offset_ < buffer_.size() && is_writable(static_cast<int>(
+                                           std::min<std::int64_t>(max_wait.count(), INT_MAX)))) {
+        const Result<Wrote> wrote = write_some(max_wait);
+        max_wait = {};  // later pieces go only as far as they go at once
+        if (!wrote.ok()) {
             acknowledge(out);
-            fail_all(written.error(), out);
+            fail_all(wrote.error(), out);
             return;
         }
+        if (*wrote == Wrote::kNothing) break;
     }
     acknowledge(out);
 }
 
-bool StdoutSink::wait_writable(int wait_ms) const {
+bool StdoutSink::is_writable(int wait_ms) const {
     if (!may_block_) return true;
     pollfd entry{fd_, POLLOUT, 0};
     // Errors count as writable: the write then tells which.
     return ::poll(&entry, 1, wait_ms) > 0;
 }
 
-Status StdoutSink::write_some() {
-    const std::size_t chunk = may_block_ ? kPipeChunkBytes : kFileChunkBytes;
-    const std::size_t size = std::min(chunk, buffer_.size() - offset_);
-    const ssize_t count = ::write(fd_, buffer_.data() + offset_, size);
+// As many whole lines as fit, or a piece of one that fits nowhere.
+std::size_t StdoutSink::next_chunk() const {
+    const std::size_t limit = may_block_ ? kPipeChunkBytes : kFileChunkBytes;
+    const std::string_view rest = std::string_view(buffer_).substr(offset_);
+    if (rest.size() <= limit) return rest.size();
+    const std::size_t end = rest.substr(0, limit).rfind('\n');
+    return end == std::string_view::npos ? limit : end + 1;
+}
+
+Result<StdoutSink::Wrote> StdoutSink::write_some(std::chrono::milliseconds wait) {
+    Turn::Hold hold(*turn_, this, wait);
+    // Another sink may have filled the pipe since it was writable.
+    if (!hold.ok() || !is_writable(0)) return Wrote::kNothing;
+    const bool ends_cut_line = hold.line_was_cut();
+    const ssize_t count = ends_cut_line ? ::write(fd_, "\n", 1)
+                                        : ::write(fd_, buffer_.data() + offset_, next_chunk());
     if (count < 0) {
-        if (errno == EINTR || errno == EAGAIN) return {};
+        if (errno == EINTR || errno == EAGAIN) return Wrote::kNothing;
         return write_error(errno);
+    }
+    if (ends_cut_line) {
+        hold.line_ended();
+        return Wrote::kSome;
     }
     offset_ += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
-    if (count > 0) last_written_ = buffer_[offset_ - 1];
-    return {};
+    if (count > 0) hold.wrote(buffer_[offset_ - 1] == '\n');
+    return Wrote::kSome;
 }
 
 void StdoutSink::acknowledge(spi::Completions& out) {
@@ -160,6 +240,7 @@ void StdoutSink::acknowledge(spi::Completions& out) {
 }
 
 void StdoutSink::fail_all(const ErrorInfo& error, spi::Completions& out) {
+    turn_->give_up(this);
     for (const Line& line : lines_) out.failed.push_back({line.token, error, false});
     lines_.clear();
     buffer_.clear();

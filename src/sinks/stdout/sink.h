@@ -3,23 +3,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include <outbox/spi/sink.h>
 
 namespace outbox::sinks::stdout_ {
 
+class Turn;
+
 /// Writes records as JSON lines to a file descriptor, standard output unless told otherwise.
-/// Not thread-safe.
+/// Several sinks of one process may write to one descriptor: each line comes whole. One sink is
+/// not thread-safe.
 class StdoutSink final : public spi::Sink {
   public:
     static constexpr int kStandardOutput = 1;
 
     /// `fd` must stay open as long as the sink; the sink does not close it.
     explicit StdoutSink(int fd = kStandardOutput);
+    ~StdoutSink() override;
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override;
+    Result<std::string> destination() override { return std::string("stdout"); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 
@@ -29,8 +35,10 @@ class StdoutSink final : public spi::Sink {
         std::uint64_t end;  // where the line ends, counted from the sink's first byte
     };
 
-    [[nodiscard]] bool wait_writable(int wait_ms) const;
-    [[nodiscard]] Status write_some();
+    enum class Wrote : std::uint8_t { kSome, kNothing };
+    [[nodiscard]] bool is_writable(int wait_ms) const;
+    [[nodiscard]] Result<Wrote> write_some(std::chrono::milliseconds wait);
+    [[nodiscard]] std::size_t next_chunk() const;
     void acknowledge(spi::Completions& out);
     void fail_all(const ErrorInfo& error, spi::Completions& out);
 
@@ -41,9 +49,7 @@ class StdoutSink final : public spi::Sink {
     std::uint64_t written_ = 0;
     std::uint64_t end_ = 0;  // of all lines so far
     std::deque<Line> lines_;
-    // Not a line feed after a failed write cut a line: the next line then starts with one, so that
-    // only the cut line is unreadable.
-    char last_written_ = '\n';
+    std::shared_ptr<Turn> turn_;  // shared by the sinks of one descriptor
 };
 
 }  // namespace outbox::sinks::stdout_

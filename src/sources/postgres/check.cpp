@@ -25,8 +25,13 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
                               : table.preset.empty() ? "mapped by [source.table]"
                                                      : "preset " + table.preset;
     found(findings, false,
-          "table " + table.sql + ": " + shape + "; published rows are " +
-              (table.mark ? "marked" : "deleted"));
+          "table " + table.sql + ": " + shape +
+              (table.deletes_unasked ? ""
+               : table.mark          ? "; published rows are marked"
+                                     : "; published rows are deleted"));
+    if (table.deletes_unasked) {
+        found(findings, true, "after publish: " + table.deletion_refusal(table.sql).message);
+    }
     if (table.by_position) {
         found(findings, false,
               "order: kept per key; " + quote_identifier(table.position) +
@@ -42,12 +47,21 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
                   "allocates ids)");
         return;
     }
-    const std::string by = table.created_at.empty() ? "the id" : quote_identifier(table.created_at);
+    const std::string remedy =
+        "ALTER TABLE " + table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY";
+    if (table.created_at.empty()) {
+        found(findings, true,
+              "order: none; nothing tells in which order rows were written, and they are read by "
+              "their id. Map occurred_at to a time under [source.table.columns] in outbox.toml, "
+              "or have a number: " +
+                  remedy);
+        return;
+    }
     found(findings, false,
-          "order: by " + by +
+          "order: by " + quote_identifier(table.created_at) +
               "; the table has no identity column, so the order inside one transaction is not "
-              "promised, nor between transactions that overlap. To have it: ALTER TABLE " +
-              table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY");
+              "promised, nor between transactions that overlap. To have it: " +
+              remedy);
 }
 
 // With sequential scans and sorts switched off the plan still holds one only where no index serves.
@@ -116,6 +130,15 @@ Status tell_all_rights(Connection& connection, const Table& table,
         if (!object.beside_adopted || !table.has_side_tables) continue;
         status = tell_rights(connection, table.side + std::string(object.name),
                              std::string(object.relay), findings);
+    }
+    if (status.ok() && table.mark) {
+        // Only pruning needs it, and what it cannot remove stays.
+        std::vector<spi::Finding> prune;
+        status = tell_rights(connection, table.sql, "DELETE", prune);
+        for (const spi::Finding& finding : prune) {
+            found(findings, false,
+                  finding.text + "; without it published rows older than the retention stay");
+        }
     }
     if (status.ok() && findings.size() == before) {
         found(findings, false, "rights: user " + connection.user() + " has all it needs");
@@ -201,8 +224,12 @@ Result<SideTables> look_for_side_tables(Connection& connection, const std::strin
         here.schema = rows->string(0, 0);
         for (const SchemaObject& object : schema_objects()) {
             if (!object.beside_adopted) continue;
-            rows = connection.query("SELECT to_regclass($1) IS NULL",
-                                    Params().text(schema + "." + std::string(object.name)));
+            // An earlier version's ledger has other columns.
+            rows = connection.query(
+                "SELECT to_regclass($1) IS NULL OR ($2 = 'outbox_ledger' AND EXISTS (SELECT FROM "
+                "pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'ranges' AND NOT "
+                "attisdropped))",
+                Params().text(schema + "." + std::string(object.name)).text(object.name));
             if (!rows.ok()) return rows.status();
             if (!rows->boolean(0, 0)) {
                 here.none = false;

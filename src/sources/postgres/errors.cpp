@@ -38,7 +38,7 @@ constexpr std::array kRules{
          "outbox relay --check prints the GRANT that user {user} needs"},
     Rule{"53100", ErrorCode::kDiskFull, kDestination, "free space on the database server"},
     Rule{"53300", ErrorCode::kConnectFailed, kDestination,
-         "raise the limit that is named or close what is idle; a relay needs three connections, "
+         "raise the limit that is named or close what is idle; a relay needs four connections, "
          "and one more for each route"},
     Rule{"25006", ErrorCode::kQueryFailed, kDestination,
          "{host} is a standby; point the URL at the primary, or list all hosts with "

@@ -18,20 +18,38 @@ Status reset(const Table& table, const std::string& what) {
     return {ErrorCode::kTableReset, Advice::kStop,
             "table " + table.sql + " " + what +
                 ", so that positions no longer mean the same events. If that was meant, start the "
-                "relay again, which then begins with what the table holds; with several routes "
-                "first run: DELETE FROM " +
-                table.side + "outbox_ledger WHERE source = " + quote_literal(table.source)};
+                "relay again: it compares the table with what it has recorded, and goes on with "
+                "what the table holds or says what has to be settled first"};
+}
+
+Status wrong_server(const std::string& answers, const std::string& was) {
+    return {ErrorCode::kWrongServer, Advice::kStop,
+            "the database cluster " + answers + " answers where " + was +
+                " was; check the address. If the cluster was replaced on purpose, start the "
+                "relay again"};
 }
 
 }  // namespace
 
-// A sequence that begins anew gets a new file.
+// A sequence that begins anew gets a new file, and so does one of a table that becomes unlogged, or
+// logged.
 std::string life_of(const Table& table) {
     const std::string name = quote_literal(table.sql);
     return "to_regclass(" + name +
            ")::oid::text || '/' || pg_relation_filenode("
            "pg_get_serial_sequence(" +
-           name + ", " + quote_literal(table.position) + ")::regclass)::text";
+           name + ", " + quote_literal(table.position) +
+           ")::regclass)::text || '/' || (SELECT relpersistence FROM pg_class WHERE oid = "
+           "to_regclass(" +
+           name + "))::text";
+}
+
+bool same_life(std::string_view one, std::string_view other) {
+    if (one == other) return true;
+    // Table, file, persistence.
+    const auto table = [](std::string_view life) { return life.substr(0, life.find('/')); };
+    return table(one) == table(other) &&
+           one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
 }
 
 // The sequence's last value needs a right on it that a relay may lack; then it is NULL.
@@ -58,27 +76,48 @@ Identity::Known Identity::known() const {
     return known_;
 }
 
-Status Identity::check(Connection& connection) {
-    const Known before = known();
+Result<ServerIdentity> Identity::ask(Connection& connection) {
     Result<Rows> rows = connection.query(kServer);
     if (!rows.ok()) return rows.status();
     if (rows->boolean(0, 1)) {
-        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                "the server is a standby; point the URL at the primary, or list all hosts with "
-                "target_session_attrs=read-write",
-                "25006"};
+        return ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "25006",
+                         "the server is a standby; point the URL at the primary, or list all hosts "
+                         "with target_session_attrs=read-write"};
     }
     ServerIdentity server;
     server.system_id = rows->string(0, 0);
     const std::string_view name = rows->text(0, 2);
     std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
     server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
-    if (Status status = compare(server, before); !status.ok()) {
+    return server;
+}
+
+Status Identity::check(Connection& connection) {
+    const Known before = known();
+    const Result<ServerIdentity> server = ask(connection);
+    if (!server.ok()) return server.status();
+    if (Status status = compare(*server, before); !status.ok()) {
         const std::scoped_lock lock(mutex_);
         changed_ = status.error().code == ErrorCode::kServerChanged;
         return status;
     }
     return check_table(connection);
+}
+
+Status Identity::check_lease(Connection& connection) {
+    const Result<ServerIdentity> server = ask(connection);
+    if (!server.ok()) return server.status();
+    const std::scoped_lock lock(mutex_);
+    if (!system_id_.empty() && server->system_id != system_id_) {
+        return wrong_server(server->system_id, system_id_);
+    }
+    if (timeline_ != 0 && server->timeline < timeline_) {
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "the server is on timeline " + std::to_string(server->timeline) +
+                    ", an old primary: timeline " + std::to_string(timeline_) +
+                    " was seen; take it off the address that the relay uses"};
+    }
+    return {};
 }
 
 Status Identity::check(ReplicationStream& stream) {
@@ -90,10 +129,7 @@ Status Identity::check(ReplicationStream& stream) {
 Status Identity::compare(const ServerIdentity& server, const Known& before) {
     const std::scoped_lock lock(mutex_);
     if (!system_id_.empty() && server.system_id != system_id_) {
-        return {ErrorCode::kWrongServer, Advice::kStop,
-                "the database cluster " + server.system_id + " answers where " + system_id_ +
-                    " was; check the address. If the cluster was replaced on purpose, start the "
-                    "relay again"};
+        return wrong_server(server.system_id, system_id_);
     }
     system_id_ = server.system_id;
     if (timeline_ != 0 && server.timeline != timeline_) {
@@ -133,7 +169,7 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
                                const Known& seen) {
     const std::scoped_lock lock(mutex_);
     known_.lsn = std::max(known_.lsn, seen.lsn);
-    if (!life_.empty() && life != life_) {
+    if (!life_.empty() && !same_life(life, life_)) {
         const bool same = life.substr(0, life.find('/')) == life_.substr(0, life_.find('/'));
         return reset(table_, same ? "got a numbering that begins anew (TRUNCATE ... RESTART "
                                     "IDENTITY, or a change of its sequence)"
@@ -178,6 +214,16 @@ void Identity::forget_change() {
     const std::scoped_lock lock(mutex_);
     left_timeline_ = 0;
     published_ = {};
+}
+
+Result<spi::Position> Identity::last_position(Connection& connection) {
+    Result<Rows> rows = connection.query(sequence_);
+    if (!rows.ok()) return rows.status();
+    if (rows->text(0, 1).data() != nullptr) return rows->integer(0, 1);
+    rows = connection.query("SELECT coalesce(max(" + quote_identifier(table_.position) +
+                            "), 0) FROM " + table_.sql);
+    if (!rows.ok()) return rows.status();
+    return rows->integer(0, 0);
 }
 
 std::string Identity::life() const {

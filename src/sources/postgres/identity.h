@@ -4,6 +4,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
@@ -34,6 +35,9 @@ class Identity {
 
     /// A new connection. Not a primary: `kConnectFailed`, to be tried again.
     Status check(Connection& connection);
+    /// A new connection of the lease, which goes on when a standby is promoted: it is to be of the
+    /// same cluster, and of no older life of it than the term's.
+    Status check_lease(Connection& connection);
     /// The same of a replication connection.
     Status check(ReplicationStream& stream);
     /// Whether the table is still the same; to be asked now and then.
@@ -54,6 +58,10 @@ class Identity {
 
     /// Where the log ended when the server was asked last.
     [[nodiscard]] Lsn log_end() const { return known().lsn; }
+    /// The last position that was given, as far as a role may know it that may not read the
+    /// sequence: then the highest one that is in the table.
+    Result<spi::Position> last_position(Connection& connection);
+
     /// What `life_of` says where the term's positions mean the term's events.
     [[nodiscard]] std::string life() const;
 
@@ -64,6 +72,7 @@ class Identity {
         spi::Position reached = 0;
     };
     [[nodiscard]] Known known() const;
+    static Result<ServerIdentity> ask(Connection& connection);
     Status compare(const ServerIdentity& server, const Known& before);
     Status changed(std::string message);
     Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
@@ -84,5 +93,8 @@ class Identity {
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
 /// gives it another value, and VACUUM FULL or a plain TRUNCATE does not.
 [[nodiscard]] std::string life_of(const Table& table);
+/// Two values of that name the same table and numbering. A change of the table's persistence, which
+/// rewrites both, counts as none.
+[[nodiscard]] bool same_life(std::string_view one, std::string_view other);
 
 }  // namespace outbox::postgres

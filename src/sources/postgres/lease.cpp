@@ -18,8 +18,13 @@ constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 milliseco
 
 }  // namespace
 
-PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table)
-    : source_(table.source), side_(table.side), session_(config, [](Connection& connection) {
+PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table,
+                             Identity& identity)
+    : source_(table.source),
+      side_(table.side),
+      session_(config, [&identity](Connection& connection) {
+          // A lease of an old primary says nothing about the new one.
+          if (Status same = identity.check_lease(connection); !same.ok()) return same;
           // Longer waits would outlast the lease.
           connection.limit_waits(std::chrono::seconds(5));
           return connection.execute("SET statement_timeout = '3s'; SET lock_timeout = '2s'");
@@ -41,7 +46,24 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
         Params().text(source_));
     if (!look.ok()) return look.status();
     if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
-    Result<Rows> rows = query(
+    // Who holds the row FOR KEY SHARE is about to commit what the last owner wrote.
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) return begun;
+    auto epoch = take(owner, ttl);
+    if (!epoch.ok()) return epoch;  // The connection went with the error.
+    const Status ended = (*connection)->execute("COMMIT");
+    if (ended.ok()) return epoch;
+    session_.drop();
+    return ended;
+}
+
+Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
+                                                         std::chrono::milliseconds ttl) {
+    Result<Rows> rows = query("SELECT FROM " + side_ + "outbox_lease WHERE source = $1 FOR UPDATE",
+                              Params().text(source_));
+    if (!rows.ok()) return rows.status();
+    rows = query(
         std::string("INSERT INTO " + side_ +
                     "outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
                     "backend_pid, backend_start) SELECT $1, $2, 1, clock_timestamp(), ") +

@@ -5,6 +5,7 @@
 #include <outbox/spi/source.h>
 
 #include "sources/postgres/config.h"
+#include "sources/postgres/identity.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
 
@@ -13,7 +14,8 @@ namespace outbox::postgres {
 /// The lease as a row of outbox_lease; the database's clock decides.
 class PostgresLease final : public spi::LeaseStore {
   public:
-    PostgresLease(const PostgresSourceConfig& config, const Table& table);
+    /// `identity` is the source's and outlives the lease.
+    PostgresLease(const PostgresSourceConfig& config, const Table& table, Identity& identity);
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override;
@@ -21,6 +23,8 @@ class PostgresLease final : public spi::LeaseStore {
     Status release(std::uint64_t epoch) override;
 
   private:
+    Result<std::optional<std::uint64_t>> take(const std::string& owner,
+                                              std::chrono::milliseconds ttl);
     Result<Rows> query(const std::string& sql, const Params& params);
 
     const std::string source_;

@@ -5,15 +5,19 @@
 
 #include "sources/postgres/check.h"
 #include "sources/postgres/client.h"
+#include "sources/postgres/operate_routes.h"
 
 namespace outbox::postgres {
 namespace {
 
-// A relay for some tenants only writes "schema.table/tenant,...": it belongs to the table, too.
-constexpr const char* kOfTable = "(source = $1 OR starts_with(source, $1 || '/'))";
-
 std::string epoch_us(const std::string& column) {
     return "(extract(epoch FROM " + column + ") * 1000000)::bigint";
+}
+
+// Of a dead letter l.
+std::string route_known(const std::string& side) {
+    return "EXISTS (SELECT FROM " + side +
+           "outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
 }
 
 // A statement's conditions with their parameters, $1 being the table.
@@ -40,6 +44,11 @@ class DeadQuery {
     }
     [[nodiscard]] const std::string& where() const { return where_; }
     [[nodiscard]] const Params& params() const { return params_; }
+
+    std::string text(const std::string& value) {
+        params_.text(value);
+        return next();
+    }
 
   private:
     std::string next() { return "$" + std::to_string(++number_); }
@@ -80,37 +89,24 @@ DeadInfo dead_of(const Rows& rows, int row) {
     const std::string_view payload = rows.text(row, 21);
     dead.payload_is_null = payload.data() == nullptr;
     if (!dead.payload_is_null) dead.payload = decode_bytea(payload);
+    dead.route_known = rows.boolean(row, 22);
     return dead;
 }
 
 class PostgresOperations final : public Operations {
   public:
-    PostgresOperations(Connection connection, std::string side, std::string table)
-        : connection_(std::move(connection)), side_(std::move(side)), table_(std::move(table)) {}
+    PostgresOperations(Connection connection, PostgresSourceConfig config, std::string side,
+                       std::string table)
+        : connection_(std::move(connection)),
+          config_(std::move(config)),
+          side_(std::move(side)),
+          table_(std::move(table)),
+          ledgers_(connection_, config_, side_, table_) {}
 
     Result<LeaseInfo> lease() override {
-        const auto rows = connection_.query(
-            std::string("SELECT coalesce(owner, ''), epoch, owner IS NOT NULL AND "
-                        "expires_at > clock_timestamp() AND (backend_start IS NULL OR EXISTS ("
-                        "SELECT FROM pg_stat_activity a WHERE a.pid = backend_pid AND "
-                        "(a.backend_start IS NULL OR a.backend_start = l.backend_start))) AS held, "
-                        "CASE WHEN owner IS NULL THEN 0 ELSE ") +
-                epoch_us("acquired_at") +
-                " END, "
-                "coalesce(greatest(extract(epoch FROM expires_at - clock_timestamp()) * 1000, 0), "
-                "0)::bigint FROM " +
-                side_ + "outbox_lease l WHERE " + kOfTable +
-                " ORDER BY held DESC, epoch DESC LIMIT 1",
-            Params().text(table_));
-        if (!rows.ok()) return rows.status();
-        LeaseInfo lease;
-        if (rows->empty()) return lease;
-        lease.owner = rows->string(0, 0);
-        lease.epoch = static_cast<std::uint64_t>(rows->integer(0, 1));
-        lease.held = rows->boolean(0, 2);
-        lease.acquired_at_us = rows->integer(0, 3);
-        lease.expires_in_ms = lease.held ? rows->integer(0, 4) : 0;
-        return lease;
+        const auto leases = ledgers_.leases(false);
+        if (!leases.ok()) return leases.status();
+        return leases->empty() ? LeaseInfo{} : leases->front();
     }
 
     Result<std::vector<RouteInfo>> routes() override {
@@ -133,14 +129,17 @@ class PostgresOperations final : public Operations {
                 "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
                 "FROM " +
                 side_ + "outbox_route_stats WHERE " + of_table +
-                " GROUP BY route) SELECT route, coalesce(s.published_total, 0), "
+                " GROUP BY route), known AS (SELECT DISTINCT route FROM " + side_ +
+                "outbox_routes WHERE " + of_table +
+                ") SELECT route, coalesce(s.published_total, 0), "
                 "coalesce(s.dead_total, 0), coalesce(f.n, 0), coalesce(d.n, 0), "
                 "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
                 "coalesce(" +
                 epoch_us("s.updated_at") +
-                ", 0), coalesce(s.path, ''), coalesce(s.path_reason, '') FROM stats s FULL JOIN "
-                "failing f USING (route) FULL JOIN dead d USING "
-                "(route) ORDER BY route",
+                ", 0), coalesce(s.path, ''), coalesce(s.path_reason, ''), NOT EXISTS (SELECT FROM "
+                "known k WHERE k.route = a.route) FROM (SELECT route FROM known UNION SELECT route "
+                "FROM dead) a LEFT JOIN stats s USING (route) LEFT JOIN failing f USING (route) "
+                "LEFT JOIN dead d USING (route) ORDER BY route",
             Params().text(table_));
         if (!rows.ok()) return rows.status();
         std::vector<RouteInfo> routes;
@@ -157,6 +156,7 @@ class PostgresOperations final : public Operations {
             route.updated_at_us = rows->integer(row, 8);
             route.path = rows->string(row, 9);
             route.path_reason = rows->string(row, 10);
+            route.retired = rows->boolean(row, 11);
             routes.push_back(std::move(route));
         }
         return routes;
@@ -173,8 +173,8 @@ class PostgresOperations final : public Operations {
             "attempts, error_code, error, " +
                 epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
                 epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
-                " FROM " + side_ + "outbox_dead_letters" + query.where() + " ORDER BY dead_id" +
-                tail,
+                ", " + route_known(side_) + " FROM " + side_ + "outbox_dead_letters l" +
+                query.where() + " ORDER BY dead_id" + tail,
             query.params());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> letters;
@@ -206,6 +206,56 @@ class PostgresOperations final : public Operations {
         return change("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query);
     }
 
+    Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
+        return ledgers_.list(count_unfinished);
+    }
+    Result<std::int64_t> accept_destination(const std::string& route) override {
+        return ledgers_.accept(route);
+    }
+    Result<std::int64_t> rename_route(const std::string& from, const std::string& to) override {
+        return ledgers_.rename(from, to);
+    }
+    Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) override {
+        return ledgers_.retire(route, with_unfinished);
+    }
+    Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
+    Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
+
+    Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
+                                                    bool unknown_only) override {
+        const DeadQuery query(table_, filter);
+        const auto rows = connection_.query(
+            "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
+                (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
+                " ORDER BY route",
+            query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<std::string> routes;
+        for (int row = 0; row < rows->size(); ++row) routes.push_back(rows->string(row, 0));
+        return routes;
+    }
+
+    Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
+        DeadQuery query(table_, filter);
+        const std::string to = query.text(route);
+        const auto twice = connection_.query(
+            "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +
+                "outbox_dead_letters" + query.where() +
+                ") SELECT min(d.route), max(d.route) FROM " + side_ +
+                "outbox_dead_letters d WHERE (d.dead_id "
+                "IN (SELECT dead_id FROM chosen) OR d.route = " +
+                to +
+                ") AND (d.source, d.id) IN (SELECT source, id FROM chosen) GROUP BY d.source, d.id "
+                "HAVING count(*) > 1 LIMIT 1",
+            query.params());
+        if (!twice.ok()) return twice.status();
+        if (!twice->empty()) return two_letters(twice->string(0, 0), twice->string(0, 1));
+        return change("UPDATE " + side_ + "outbox_dead_letters SET route = " + to +
+                          ", retry_requested_at = coalesce(retry_requested_at, clock_timestamp())" +
+                          query.where(),
+                      query);
+    }
+
   private:
     Result<std::int64_t> change(const std::string& sql, const DeadQuery& query) {
         const auto rows = connection_.query(sql, query.params());
@@ -214,8 +264,10 @@ class PostgresOperations final : public Operations {
     }
 
     Connection connection_;
+    const PostgresSourceConfig config_;
     const std::string side_;  // before the name of a side table
     const std::string table_;
+    RouteLedgers ledgers_;
 };
 
 }  // namespace
@@ -231,8 +283,15 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
     if (Status owners = require_owners(*connection, tables->schema, config); !owners.ok()) {
         return owners;
     }
+    if (tables->missing.find("outbox_routes") != std::string::npos) {
+        return ErrorInfo{ErrorCode::kTableShape,
+                         Advice::kStop,
+                         {},
+                         "the side tables of this database were made by an earlier version: " +
+                             tables->missing + " are missing; the relay makes them when it starts"};
+    }
     return std::unique_ptr<Operations>(new PostgresOperations(
-        std::move(*connection), quote_identifier(tables->schema) + ".", table));
+        std::move(*connection), config, quote_identifier(tables->schema) + ".", table));
 }
 
 }  // namespace outbox::postgres

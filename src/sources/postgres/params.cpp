@@ -10,6 +10,7 @@ constexpr std::size_t kNullOffset = std::string::npos;
 constexpr unsigned kByteaOid = 17;
 constexpr unsigned kInt8Oid = 20;
 constexpr unsigned kTextOid = 25;
+constexpr unsigned kBitOid = 1560;
 constexpr unsigned kInt8ArrayOid = 1016;
 
 }  // namespace
@@ -60,6 +61,15 @@ Params& Params::integer(std::int64_t value) {
 Params& Params::integer_or_null(std::optional<std::int64_t> value) {
     if (value) return integer(*value);
     add(kInt8Oid, 1, {}, true);
+    return *this;
+}
+
+Params& Params::bits(std::span<const std::uint8_t> bytes) {
+    const std::size_t start = bytes_.size();
+    const std::uint32_t length = htobe32(static_cast<std::uint32_t>(bytes.size() * 8));
+    bytes_.append(reinterpret_cast<const char*>(&length), sizeof length);
+    bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    note(kBitOid, 1, start, false);
     return *this;
 }
 

@@ -18,6 +18,7 @@ class Params {
     Params& integer(std::int64_t value);
     Params& integer_or_null(std::optional<std::int64_t> value);
     Params& bytes_or_null(std::string_view value);           ///< bytea
+    Params& bits(std::span<const std::uint8_t> bytes);       ///< bit(8 * size)
     Params& integers(std::span<const std::int64_t> values);  ///< bigint[]
     Params& texts(std::span<const std::string> values);      ///< As '{...}'; cast it in the SQL.
     void clear();

@@ -9,13 +9,15 @@ namespace {
 
 constexpr auto kHoleSettles = std::chrono::milliseconds(2);    // most late commits come sooner
 constexpr auto kWritersEvery = std::chrono::milliseconds(20);  // between two looks at pg_locks
-constexpr auto kLookBelowEvery = std::chrono::seconds(45);
+constexpr auto kLookBelowEvery = std::chrono::seconds(1);
 constexpr auto kLookAtTableEvery = std::chrono::seconds(1);
 constexpr auto kSettlesWithin = std::chrono::seconds(1);  // less than an offer is held open
 constexpr auto kSettleLook = std::chrono::milliseconds(1);
-constexpr std::size_t kMaxClosedKept = 10'000;
-constexpr std::int64_t kMaxLookBelow = 20'000;
-constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
+constexpr spi::Position kClosedKept = 256 * spi::PositionSet::kSegmentSize;
+constexpr std::size_t kLookBelowRanges = 1'000;
+constexpr std::int64_t kMaxLookBelow = 1'000;
+constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
+constexpr std::size_t kCopyFromRows = 100;    // below, planning a COPY costs more than it saves
 
 constexpr const char* kNewRows = "outbox_new_rows";
 constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
@@ -51,7 +53,7 @@ RowLayout layout_of(const Table& table) {
 }
 
 PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& table,
-                               Identity& identity)
+                               Identity& identity, spi::PositionSet finished)
     : table_(table),
       identity_(identity),
       select_(select_list(table, config)),
@@ -60,7 +62,9 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       layout_(layout_of(table)),
       session_(
           config, [this](Connection& connection) { return prepare(connection); }, table.path),
-      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
+      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
+    mark_.set_finished(std::move(finished));
+}
 
 std::string PositionReader::rows_sql(const std::string& mark, const std::string& limit,
                                      const std::string& holes) const {
@@ -136,50 +140,74 @@ Status PositionReader::look_at_types(Connection& connection) {
                 "type"};
 }
 
-// The net below the proof: a row in a hole that was closed is read all the same.
+// The net below the proof: a row in a hole that was closed is read all the same. Each look is for a
+// part of the holes alone, so that rows that are dead, or finished and not yet removed, cost
+// nothing.
 Status PositionReader::look_below_mark(Connection& connection) {
     const auto now = Clock::now();
     if (now - looked_below_ < kLookBelowEvery) return {};
     looked_below_ = now;
-    const std::string position = quote_identifier(table_.position);
-    Result<Rows> rows = connection.query("SELECT " + position + " FROM " + table_.sql + " WHERE " +
-                                             position + " <= $1 ORDER BY " + position + " LIMIT $2",
-                                         Params().integer(mark_.mark()).integer(kMaxLookBelow));
+    closed_ranges_.clear();
+    closed_.append_ranges({looked_below_to_ + 1, core::ReadMark::kEverything}, kLookBelowRanges,
+                          closed_ranges_);
+    looked_below_to_ = closed_ranges_.size() < kLookBelowRanges ? 0 : closed_ranges_.back().last;
+    if (closed_ranges_.empty()) return {};
+    lows_.clear();
+    highs_.clear();
+    for (const spi::PositionRange& range : closed_ranges_) {
+        lows_.push_back(range.first);
+        highs_.push_back(range.last);
+    }
+    const std::string position = "t." + quote_identifier(table_.position);
+    Result<Rows> rows = connection.query(
+        "SELECT " + position + " FROM unnest($1, $2) AS h (low, high), LATERAL (SELECT t.* FROM " +
+            table_.sql + " t WHERE " + position + " BETWEEN h.low AND h.high ORDER BY " + position +
+            " LIMIT $3) t",
+        Params().integers(lows_).integers(highs_).integer(kMaxLookBelow));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
-        if (closed_.contains(rows->integer(row, 0))) mark_.reopen(rows->integer(row, 0));
+        // Once: what is returned now is not looked for again while its row stays.
+        if (closed_.remove(rows->integer(row, 0))) mark_.reopen(rows->integer(row, 0));
     }
     return {};
 }
 
 void PositionReader::note_closed(const std::vector<spi::PositionRange>& closed) {
     for (const spi::PositionRange& range : closed) closed_.add(range);
-    const auto& ranges = closed_.ranges();
-    if (ranges.size() <= kMaxClosedKept) return;
-    const std::vector<spi::PositionRange> newest(ranges.begin() + kMaxClosedKept / 2, ranges.end());
-    closed_ = core::Ledger(newest);
+    if (mark_.mark() > kClosedKept) closed_.remove_segments_below(mark_.mark() - kClosedKept);
 }
 
-Status PositionReader::start(Connection& connection, std::size_t limit) {
+Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes) {
+    ranges_.clear();
+    mark_.append_holes(all_holes, ranges_);
+    covered_ = core::ReadMark::kEverything;
+    std::int64_t above = core::ReadMark::kEverything;
     // With too many holes only the holes are read, until some are closed or filled.
-    const std::int64_t mark =
-        mark_.may_advance() ? mark_.mark() : std::numeric_limits<std::int64_t>::max();
+    if (mark_.may_advance()) {
+        covered_ = mark_.append_unread(kUnreadRanges, ranges_);
+        if (covered_ == core::ReadMark::kEverything) {
+            above = ranges_.back().first - 1;
+            ranges_.pop_back();
+        }
+    } else {
+        covered_ = mark_.mark();
+    }
     lows_.clear();
     highs_.clear();
-    for (const auto& hole : mark_.holes()) {
-        lows_.push_back(hole.range.first);
-        highs_.push_back(hole.range.last);
+    for (const spi::PositionRange& range : ranges_) {
+        lows_.push_back(range.first);
+        highs_.push_back(range.last);
     }
     const auto rows = static_cast<std::int64_t>(limit);
     if (full_ && limit >= kCopyFromRows) {
         return connection.start_copy(
-            rows_sql(std::to_string(mark), std::to_string(rows),
+            rows_sql(std::to_string(above), std::to_string(rows),
                      lows_.empty() ? ""
                                    : "unnest(" + array_literal(lows_) + "::bigint[], " +
                                          array_literal(highs_) + "::bigint[])"));
     }
     params_.clear();
-    params_.integer(mark).integer(rows);
+    params_.integer(above).integer(rows);
     if (lows_.empty()) return connection.start_prepared(kNewRows, params_);
     params_.integers(lows_).integers(highs_);
     return connection.start_prepared(kRowsAndHoles, params_);
@@ -220,7 +248,7 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
 
 // One statement; what it returned is in `out`, `seen_` and `closed_now_`.
 Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& limits,
-                                 spi::EventBatch& out, bool& complete) {
+                                 bool all_holes, spi::EventBatch& out, bool& complete) {
     const std::size_t events_before = out.size();
     const std::size_t bytes_before = out.bytes();
     const std::size_t limit =
@@ -228,7 +256,7 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
                         limits.max_bytes - std::min(limits.max_bytes, bytes_before));
     seen_.clear();
     closed_now_.clear();
-    Status status = start(connection, limit);
+    Status status = start(connection, limit, all_holes);
     bool cut = false;
     if (status.ok()) status = take_rows(connection, limits, out, cut);
     if (!status.ok()) {
@@ -237,16 +265,30 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
     }
     if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     full_ = seen_.size() >= limit;
-    complete = !full_ && !cut;
+    if (full_ || cut) covered_ = seen_.back();
+    complete = !full_ && !cut && (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
     return {};
 }
 
 Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
                                  spi::EventBatch& out) {
-    if (Status status = read_rows(connection, limits, out, at_end_); !status.ok()) return status;
+    const std::size_t events_before = out.size();
+    const std::size_t closed_before = out.closed.size();
+    Status status = read_rows(connection, limits, false, out, at_end_);
+    if (!status.ok()) return status;
+    if (mark_.left_out()) {
+        // Somebody may have filled a hole that was left out, and then written what was read.
+        const auto writers = writers_.ask(connection);
+        if (!writers.ok() || !mark_.writers_now(*writers)) {
+            out.events().resize(events_before);
+            out.closed.resize(closed_before);
+            at_end_ = false;
+            return writers.status();
+        }
+    }
     std::vector<spi::PositionRange> proved;
-    mark_.read_done(seen_, at_end_, proved);
+    mark_.read_done(seen_, covered_, proved);
     note_closed(proved);
     out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
     out.closed.insert(out.closed.end(), proved.begin(), proved.end());
@@ -289,7 +331,7 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
                             "SET TRANSACTION SNAPSHOT " +
                             quote_literal(snapshot));
     if (status.ok()) status = wait_until_settled(**connection);
-    if (status.ok()) status = read_rows(**connection, limits, out, complete);
+    if (status.ok()) status = read_rows(**connection, limits, true, out, complete);
     if (status.ok()) {
         for (const spi::Position position : seen_) mark_.saw(position);
         identity_.returned(out, events_before);
@@ -342,7 +384,7 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
 
 void PositionReader::rewind() {
     mark_.reset();
-    closed_ = core::Ledger();
+    closed_ = {};
     full_ = false;
 }
 

@@ -9,7 +9,6 @@
 
 #include <outbox/spi/source.h>
 
-#include "core/ledger.h"
 #include "core/read_mark.h"
 #include "sources/postgres/config.h"
 #include "sources/postgres/decode.h"
@@ -25,8 +24,9 @@ namespace outbox::postgres {
 /// Reads a table by position: above a mark, and in the holes below it, in one snapshot each time.
 class PositionReader final : public spi::Reader {
   public:
-    /// `identity` is the source's and outlives the reader.
-    PositionReader(const PostgresSourceConfig& config, const Table& table, Identity& identity);
+    /// `identity` is the source's and outlives the reader. Rows of `finished` are passed over.
+    PositionReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
+                   spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -61,9 +61,10 @@ class PositionReader final : public spi::Reader {
     Status wait_until_settled(Connection& connection);
     Status look_below_mark(Connection& connection);
     Status look_at_types(Connection& connection);
-    Status start(Connection& connection, std::size_t limit);
-    Status read_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
-                     bool& complete);
+    Status start(Connection& connection, std::size_t limit, bool all_holes);
+    Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
+                     spi::EventBatch& out, bool& complete);
+
     Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& cut);
@@ -79,13 +80,17 @@ class PositionReader final : public spi::Reader {
     const RowLayout layout_;
     Session session_;
     core::ReadMark mark_;
-    core::Ledger closed_;  // the newest closed holes, for the look below the mark
+    spi::PositionSet closed_;            // the newest closed holes, for the look below the mark
+    spi::Position looked_below_to_ = 0;  // how far that look has come
+    spi::Position covered_ = 0;          // by the statement that was started, if all of it comes
     RowSize row_size_;
     bool full_ = false;    // the last statement returned all that it might
     bool at_end_ = false;  // and this one did not: nothing is left
     std::vector<Field> fields_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;
+    std::vector<spi::PositionRange> ranges_;         // of the statement that was started
+    std::vector<spi::PositionRange> closed_ranges_;  // of the look below
     std::vector<std::int64_t> lows_;
     std::vector<std::int64_t> highs_;
     Params params_;

@@ -1,5 +1,7 @@
 #include "sources/postgres/recorder.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "sources/postgres/decode.h"
@@ -8,16 +10,9 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2000;
-constexpr const char* kPublished = "outbox_published";
+constexpr const char* kLockTimeout = "SET lock_timeout = '500ms'";
+constexpr const char* kLockNotAvailable = "55P03";
 constexpr const char* kLogEnd = "outbox_log_end";
-
-ErrorInfo lease_lost(const Table& table, std::uint64_t epoch) {
-    return {ErrorCode::kLeaseLost,
-            Advice::kStop,
-            {},
-            "another relay took the lease of " + table.source + " after epoch " +
-                std::to_string(epoch)};
-}
 
 // Errors come from anywhere; a text column takes only UTF-8 without NUL.
 std::string clean_text(std::string_view text) {
@@ -52,22 +47,13 @@ std::string clean_text(std::string_view text) {
     return out;
 }
 
-std::string multirange(const std::vector<spi::PositionRange>& ranges) {
-    std::string out = "{";
-    for (const spi::PositionRange& range : ranges) {
-        if (out.size() > 1) out += ',';
-        out += '[' + std::to_string(range.first) + ',' + std::to_string(range.last) + ']';
-    }
-    return out + '}';
-}
-
 std::string make_move_due_sql(const Table& table) {
     const std::string columns =
         "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key";
     const std::string scheduled = quote_identifier(table.schema) + ".outbox_scheduled";
     return "WITH fence AS (SELECT FROM " + table.side +
-           "outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE), "
+           "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE), "
            "due AS (DELETE FROM " +
            scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
            " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
@@ -89,20 +75,23 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       move_due_sql_(make_move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),
+      ledger_(table_, identity_, tenant_condition(table, config)),
+      fence_(table),
       session_(
           config,
           [this](Connection& connection) {
               if (removals_) {
-                  removals_->forget_writers();
                   if (Status same = identity_.check(connection); !same.ok()) return same;
               }
-              const Statement published = writer_.published({}, {});
-              Status status = connection.prepare(kPublished, published.sql, published.params);
+              // A row that somebody holds delays itself alone.
+              Status status = connection.execute(kLockTimeout);
+              if (status.ok()) status = ledger_.prepare(connection);
+              if (status.ok() && removals_) status = removals_->prepare(connection);
               if (!status.ok()) return status;
               return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
           },
           table.path) {
-    if (table_.by_position) removals_.emplace(table_, identity_);
+    if (table_.by_position) removals_.emplace(table_, identity_, ledger_, fence_);
 }
 
 TableWriter::Keys PostgresRecorder::keys_of(std::span<const spi::Position> positions) const {
@@ -125,16 +114,50 @@ Result<Rows> PostgresRecorder::query(const std::string& sql, const Params& param
     return (*connection)->query(sql, params);
 }
 
+Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
+                                               std::span<const spi::RouteName> routes) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status status = table_.by_position ? identity_.check_table(**connection) : Status();
+    if (status.ok()) status = (*connection)->execute("BEGIN");
+    if (!status.ok()) return status;
+    auto beginning = ledger_.begin(**connection, routes);
+    status = beginning.ok() ? fence_.commit(**connection, epoch, {}) : beginning.status();
+    if (!status.ok()) {
+        session_.drop();
+        return status;
+    }
+    routes_.clear();
+    for (const spi::RouteName& route : routes) routes_.push_back(route.name);
+    return beginning;
+}
+
+Result<std::vector<std::string>> PostgresRecorder::destinations(
+    std::span<const std::string> routes) {
+    const Statement statement = ledger_.destinations();
+    Result<Rows> rows = query(statement.sql, statement.params);
+    if (!rows.ok()) return rows.status();
+    std::map<std::string, std::string> known;
+    for (int row = 0; row < rows->size(); ++row) {
+        known.emplace(rows->string(row, 0), rows->string(row, 1));
+    }
+    std::vector<std::string> out;
+    for (const std::string& route : routes) out.push_back(known[route]);
+    return out;
+}
+
 // A new owner takes over the failing events of the last one.
 Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epoch) {
     if (failing_epoch_ == epoch) return {};
-    Result<Rows> rows = connection.query(
-        "SELECT event_id, position FROM " + table_.side + "outbox_delivery WHERE source = $1",
-        Params().text(table_.source));
+    Result<Rows> rows = connection.query("SELECT route, event_id, position FROM " + table_.side +
+                                             "outbox_delivery WHERE source = $1",
+                                         Params().text(table_.source));
     if (!rows.ok()) return rows.status();
+    failing_.clear();
     for (int row = 0; row < rows->size(); ++row) {
-        failing_ids_.insert(rows->string(row, 0));
-        failing_positions_.insert(rows->integer(row, 1));
+        Failing& failing = failing_[rows->string(row, 0)];
+        failing.ids.insert(rows->string(row, 1));
+        failing.positions.insert(rows->integer(row, 2));
     }
     rows = connection.query(
         "SELECT EXISTS (SELECT FROM " + table_.side + "outbox_dead_letters WHERE source = $1)",
@@ -145,42 +168,38 @@ Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epo
     return {};
 }
 
-// A dead row that its owner set back and that is published now has no dead letter any more.
-void PostgresRecorder::forget_dead(const TableWriter::Keys& keys,
-                                   std::vector<Statement>& out) const {
-    if (!has_dead_ || keys.raw_ids.empty()) return;
-    std::vector<std::string> ids;
-    ids.reserve(keys.raw_ids.size());
-    for (const std::string& raw_id : keys.raw_ids) ids.push_back(event_id_of(raw_id));
-    out.push_back({"DELETE FROM " + table_.side +
-                       "outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
-                   Params().text(table_.source).texts(ids)});
-}
-
-void PostgresRecorder::forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out) {
-    if (failing_ids_.empty()) return;
+// What is finished fails no longer.
+void PostgresRecorder::forget_failing(const spi::Finished& finished, const TableWriter::Keys& keys,
+                                      std::vector<Statement>& out) {
+    const std::string& route = route_name(finished.route);
+    const auto found = failing_.find(route);
+    if (found == failing_.end()) return;
+    Failing& failing = found->second;
     std::vector<std::int64_t> positions;
     std::vector<std::string> ids;
     for (const spi::Position position : keys.positions) {
-        if (failing_positions_.contains(position)) positions.push_back(position);
+        if (failing.positions.contains(position)) positions.push_back(position);
     }
     for (const std::string& raw_id : keys.raw_ids) {
         std::string id = event_id_of(raw_id);
-        if (failing_ids_.contains(id)) ids.push_back(std::move(id));
+        if (failing.ids.contains(id)) ids.push_back(std::move(id));
     }
     if (!positions.empty()) {
         out.push_back({"DELETE FROM " + table_.side +
-                           "outbox_delivery WHERE source = $1 AND position = ANY($2)",
-                       Params().text(table_.source).integers(positions)});
+                           "outbox_delivery WHERE source = $1 AND route = $2 AND position "
+                           "= ANY($3)",
+                       Params().text(table_.source).text(route).integers(positions)});
     }
     if (!ids.empty()) {
         out.push_back({"DELETE FROM " + table_.side +
-                           "outbox_delivery WHERE source = $1 AND event_id = ANY($2::text[])",
-                       Params().text(table_.source).texts(ids)});
+                           "outbox_delivery WHERE source = $1 AND route = $2 AND event_id "
+                           "= ANY($3::text[])",
+                       Params().text(table_.source).text(route).texts(ids)});
     }
 }
 
-void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<Statement>& out) {
+void PostgresRecorder::add_failed(const spi::Delivery& failed, bool free_only,
+                                  std::vector<Statement>& out) {
     const std::string error = clean_text(failed.error);
     Params params;
     params.text(table_.source).text(failed.route).text(failed.event_id);
@@ -196,15 +215,17 @@ void PostgresRecorder::add_failed(const spi::Delivery& failed, std::vector<State
              "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
              "error_code = excluded.error_code, last_error = excluded.last_error",
          std::move(params)});
-    failing_ids_.insert(failed.event_id);
-    failing_positions_.insert(failed.position);
+    Failing& failing = failing_[failed.route];
+    failing.ids.insert(failed.event_id);
+    failing.positions.insert(failed.position);
     const spi::Position position = failed.position;
     auto owners = writer_.attempt(keys_of({&position, 1}), failed.attempts, failed.next_attempt_us,
-                                  error, false);
+                                  error, false, free_only);
     if (owners) out.push_back(std::move(*owners));
 }
 
-void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out) {
+void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool free_only,
+                                std::vector<Statement>& out) {
     if (dead.event.empty()) return;
     has_dead_ = true;
     const spi::EventView& event = dead.event.events().front();
@@ -236,7 +257,8 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, std::vector<Stateme
                        "AND event_id = $3",
                    Params().text(table_.source).text(dead.route).text(event.id)});
     const spi::Position position = dead.position;
-    auto owners = writer_.attempt(keys_of({&position, 1}), dead.attempts, 0, error, true);
+    auto owners =
+        writer_.attempt(keys_of({&position, 1}), dead.attempts, 0, error, true, free_only);
     if (owners) out.push_back(std::move(*owners));
 }
 
@@ -257,118 +279,179 @@ void PostgresRecorder::add_retries(const spi::RecordBatch& batch,
     }
 }
 
-Status PostgresRecorder::commit(Connection& connection, std::uint64_t epoch, bool fenced,
-                                std::vector<Statement> statements,
-                                std::vector<std::int64_t>* affected) {
-    if (!fenced && statements.size() == 1) return connection.run_pipeline(statements, affected);
-    if (fenced) {
-        const std::vector<Statement> fence{
-            {"BEGIN", {}},
-            {"SELECT FROM " + table_.side +
-                 "outbox_lease WHERE source = $1 AND epoch = $2 FOR SHARE",
-             Params().text(table_.source).integer(static_cast<std::int64_t>(epoch))}};
-        std::vector<std::int64_t> found;
-        if (Status status = connection.run_pipeline(fence, &found); !status.ok()) return status;
-        if (found.back() == 0) {
-            if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
-            return lease_lost(table_, epoch);
-        }
-    } else {
-        statements.insert(statements.begin(), Statement{"BEGIN", {}});
-    }
-    statements.push_back({"COMMIT", {}});
-    Status status = connection.run_pipeline(statements, affected);
-    if (affected != nullptr && !fenced && !affected->empty()) affected->erase(affected->begin());
-    return status;
-}
-
-Result<std::size_t> PostgresRecorder::retry_removals() {
-    if (!removals_) return std::size_t{0};
-    const Result<Connection*> connection = session_.get();
-    if (!connection.ok()) return connection.status();
-    Result<std::size_t> left = removals_->retry(**connection);
-    if (!left.ok()) session_.drop();
-    return left;
-}
-
 // For the day when the server turns out to have lost them.
-Status PostgresRecorder::note_finished(Connection& connection,
-                                       std::span<const spi::Position> positions) {
-    if (!removals_) return {};
+Status PostgresRecorder::note_finished(Connection& connection, const spi::RecordBatch& batch) {
+    if (!removals_ || batch.finished.empty()) return {};
     const Result<Rows> rows = connection.query_prepared(kLogEnd, {});
     // They were published, whatever the answer.
-    identity_.finished(positions, rows.ok() && !rows->empty()
+    const pgoutput::Lsn log_end = rows.ok() && !rows->empty()
                                       ? pgoutput::parse_lsn(rows->text(0, 0)).value_or(0)
-                                      : identity_.log_end());
-    if (!rows.ok()) session_.drop();
+                                      : identity_.log_end();
+    for (const spi::Finished& finished : batch.finished) {
+        identity_.finished(finished.positions, log_end);
+    }
     return rows.status();
 }
 
 Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
-    if (removals_ && removals_->full()) {
-        if (const auto left = retry_removals(); !left.ok()) return left.status();
-        if (removals_->full()) {
-            return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
-                    "too many published rows are not visible yet, so that they cannot be removed; "
-                    "does a commit wait for a standby that is away?"};
-        }
-    }
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     Status status = learn_failing(**connection, batch.epoch);
+    if (status.ok()) status = note_finished(**connection, batch);
+    if (status.ok()) status = write(**connection, batch, false);
+    if (!status.ok() && status.error().backend_code == kLockNotAvailable) {
+        status = (*connection)->execute("ROLLBACK");
+        if (status.ok()) status = write(**connection, batch, true);
+    }
     if (!status.ok()) {
-        session_.drop();
+        if (status.error().code != ErrorCode::kLeaseLost) session_.drop();
         return status;
     }
-    std::vector<Statement> statements;
-    if (!batch.published.empty()) {
-        if (status = note_finished(**connection, batch.published); !status.ok()) return status;
-        const TableWriter::Keys keys = keys_of(batch.published);
-        statements.push_back(writer_.published(keys, identity_.life()));
-        statements.back().prepared = kPublished;
-        forget_failing(keys, statements);
-        forget_dead(keys, statements);
-    }
-    bool fenced = statements.size() > 1;
-    const std::size_t unfenced = statements.size();
-    std::size_t dead_removal = 0;  // index of the statement
-    for (const spi::Delivery& failed : batch.failed) add_failed(failed, statements);
-    for (const spi::DeadLetter& dead : batch.dead) add_dead(dead, statements);
-    if (!batch.dead_positions.empty()) {
-        const TableWriter::Keys keys = keys_of(batch.dead_positions);
-        dead_removal = statements.size();
-        statements.push_back(writer_.dead(keys, identity_.life()));
-        forget_failing(keys, statements);
-    }
-    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
-        statements.push_back(
-            {"INSERT INTO " + table_.side +
-                 "outbox_ledger (source, route, ranges, epoch) VALUES ($1, $2, "
-                 "$3::text::int8multirange, $4) ON CONFLICT (source, route) DO UPDATE SET "
-                 "ranges = excluded.ranges, epoch = excluded.epoch, updated_at = clock_timestamp()",
-             Params()
-                 .text(table_.source)
-                 .text(checkpoint.route)
-                 .text(multirange(checkpoint.ranges))
-                 .integer(static_cast<std::int64_t>(batch.epoch))});
-    }
-    add_retries(batch, statements);
-    fenced = fenced || statements.size() > unfenced;
-    std::vector<std::int64_t> affected;
-    status = commit(**connection, batch.epoch, fenced, std::move(statements), &affected);
-    if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
-    if (status.ok() && removals_) {
-        if (!batch.published.empty()) removals_->note(batch.published, affected.at(0));
-        if (!batch.dead_positions.empty()) {
-            removals_->note(batch.dead_positions, affected.at(dead_removal));
+    for (const spi::Finished& finished : batch.finished) {
+        if (positions_ != nullptr) positions_->settle(finished.positions);
+        const auto failing = failing_.find(route_name(finished.route));
+        if (failing == failing_.end()) continue;
+        for (const spi::Position position : finished.positions) {
+            failing->second.positions.erase(position);
+        }
+        for (const std::string& raw_id : keys_of(finished.positions).raw_ids) {
+            failing->second.ids.erase(event_id_of(raw_id));
         }
     }
-    if (status.ok() && positions_ != nullptr) {
-        positions_->settle(batch.published);
-        positions_->settle(batch.dead_positions);
-    }
     return status;
+}
+
+// One transaction. `free_only`: rows of the owner's that somebody holds are passed over; what they
+// are owed is written down.
+Status PostgresRecorder::write(Connection& connection, const spi::RecordBatch& batch,
+                               bool free_only) {
+    std::vector<Statement> statements;
+    statements.push_back({"BEGIN", {}});
+    for (const spi::Delivery& failed : batch.failed) add_failed(failed, free_only, statements);
+    for (const spi::DeadLetter& dead : batch.dead) add_dead(dead, free_only, statements);
+    for (const spi::Finished& finished : batch.finished) {
+        forget_failing(finished, keys_of(finished.positions), statements);
+    }
+    if (removals_) ledger_.add(routes_, batch.finished, statements);
+    add_retries(batch, statements);
+    for (const auto& [route, name] : batch.destinations) {
+        statements.push_back(ledger_.destination(route_name(route), name));
+    }
+    if (removals_) return fence_.commit(connection, batch.epoch, std::move(statements));
+    Status status = connection.run_pipeline(statements);
+    if (status.ok()) status = end_rows(connection, batch, free_only);
+    return status.ok() ? fence_.commit(connection, batch.epoch, {}) : status;
+}
+
+// Of a table without positions: rows that every route has finished get their mark, others are
+// written down for the route.
+Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch& batch,
+                                  bool free_only) {
+    std::vector<std::string> raw_ids;
+    std::vector<Statement> statements;
+    for (const spi::Finished& finished : batch.finished) {
+        const std::string& route = route_name(finished.route);
+        const std::vector<std::string> ids = keys_of(finished.positions).raw_ids;
+        raw_ids.insert(raw_ids.end(), ids.begin(), ids.end());
+        if (routes_.size() > 1) {
+            statements.push_back(
+                {"INSERT INTO " + table_.side +
+                     "outbox_route_done (source, event_id, route) SELECT $1, id, $2 FROM "
+                     "unnest($3::text[]) AS id ON CONFLICT DO NOTHING",
+                 Params().text(table_.source).text(route).texts(ids)});
+        }
+        if (!has_dead_) continue;
+        // A dead row that its owner set back and that is published now has no dead letter any more.
+        std::unordered_set<std::string> dead_now;
+        for (const spi::DeadLetter& dead : batch.dead) {
+            if (dead.route == route && !dead.event.empty()) {
+                dead_now.emplace(dead.event.events().front().id);
+            }
+        }
+        std::vector<std::string> published;
+        for (const std::string& raw_id : ids) {
+            std::string id = event_id_of(raw_id);
+            if (!dead_now.contains(id)) published.push_back(std::move(id));
+        }
+        statements.push_back({"DELETE FROM " + table_.side +
+                                  "outbox_dead_letters WHERE source = $1 AND route = $2 "
+                                  "AND id = ANY($3::text[])",
+                              Params().text(table_.source).text(route).texts(published)});
+    }
+    if (raw_ids.empty()) return {};
+    if (Status status = connection.run_pipeline(statements); !status.ok()) return status;
+    if (routes_.size() > 1) {
+        auto complete = finished_by_all(connection, std::move(raw_ids));
+        if (!complete.ok()) return complete.status();
+        raw_ids = std::move(*complete);
+    }
+    return mark(connection, std::move(raw_ids), free_only);
+}
+
+Result<std::vector<std::string>> PostgresRecorder::finished_by_all(
+    Connection& connection, std::vector<std::string> raw_ids) {
+    Result<Rows> rows =
+        connection.query("SELECT event_id FROM " + table_.side +
+                             "outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[]) "
+                             "AND route = ANY($3::text[]) GROUP BY event_id HAVING count(*) = "
+                             "cardinality($3::text[])",
+                         Params().text(table_.source).texts(raw_ids).texts(routes_));
+    if (!rows.ok()) return rows.status();
+    std::vector<std::string> complete;
+    for (int row = 0; row < rows->size(); ++row) complete.push_back(rows->string(row, 0));
+    return complete;
+}
+
+// Writes the end of rows that every route has finished. Those that somebody holds (`free_only`) are
+// owed it, which is written down, and keeps them from being read again.
+Status PostgresRecorder::mark(Connection& connection, std::vector<std::string> raw_ids,
+                              bool free_only) {
+    if (raw_ids.empty()) return {};
+    std::unordered_set<std::string> dead_ids;
+    if (has_dead_) {
+        std::vector<std::string> ids;
+        for (const std::string& raw_id : raw_ids) ids.push_back(event_id_of(raw_id));
+        Result<Rows> rows =
+            connection.query("SELECT id FROM " + table_.side +
+                                 "outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
+                             Params().text(table_.source).texts(ids));
+        if (!rows.ok()) return rows.status();
+        for (int row = 0; row < rows->size(); ++row) dead_ids.insert(rows->string(row, 0));
+    }
+    const auto first_dead = std::partition(
+        raw_ids.begin(), raw_ids.end(),
+        [&](const std::string& raw_id) { return !dead_ids.contains(event_id_of(raw_id)); });
+    const std::vector<std::string> published(raw_ids.begin(), first_dead);
+    const std::vector<std::string> dead(first_dead, raw_ids.end());
+    std::unordered_set<std::string> marked;
+    const auto run = [&](const Statement& statement) -> Status {
+        Result<Rows> rows = connection.query(statement.sql, statement.params);
+        if (!rows.ok()) return rows.status();
+        for (int row = 0; row < rows->size(); ++row) marked.insert(rows->string(row, 0));
+        return {};
+    };
+    Status status = published.empty() ? Status() : run(writer_.published(published, free_only));
+    if (status.ok() && !dead.empty()) status = run(writer_.dead(dead, free_only));
+    if (!status.ok() || (routes_.size() <= 1 && !free_only)) return status;
+    std::vector<Statement> statements;
+    statements.push_back({"DELETE FROM " + table_.side +
+                              "outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[])",
+                          Params().text(table_.source).texts(raw_ids)});
+    if (free_only) {
+        std::erase_if(raw_ids, [&](const std::string& raw_id) { return marked.contains(raw_id); });
+        statements.push_back(writer_.owed(raw_ids));
+    }
+    return connection.run_pipeline(statements);
+}
+
+Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
+                                              std::span<const spi::Position> positions) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    auto removed = removals_->remove(**connection, epoch, positions);
+    if (!removed.ok() && removed.error().code != ErrorCode::kLeaseLost) session_.drop();
+    return removed;
 }
 
 Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
@@ -378,7 +461,7 @@ Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t 
                                                  .integer(static_cast<std::int64_t>(epoch))
                                                  .integer(static_cast<std::int64_t>(limit)));
     if (!rows.ok()) return rows.status();
-    if (rows->integer(0, 0) == 0) return lease_lost(table_, epoch);
+    if (rows->integer(0, 0) == 0) return fence_.lease_lost(epoch);
     return static_cast<std::size_t>(rows->integer(0, 1));
 }
 
@@ -407,6 +490,7 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     std::vector<Statement> statements;
+    statements.push_back({"BEGIN", {}});
     for (const spi::RouteFigures& figure : figures) {
         const std::string error = clean_text(figure.last_error);
         statements.push_back(
@@ -432,7 +516,7 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
                  .text(figure.path.path)
                  .text(clean_text(figure.path.reason))});
     }
-    Status status = commit(**connection, epoch, true, std::move(statements));
+    Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
     return status;
 }

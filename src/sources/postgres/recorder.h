@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -11,7 +13,9 @@
 
 #include "sources/position_map.h"
 #include "sources/postgres/config.h"
+#include "sources/postgres/fence.h"
 #include "sources/postgres/identity.h"
+#include "sources/postgres/ledger.h"
 #include "sources/postgres/removals.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
@@ -30,14 +34,19 @@ class TableWriter {
         std::vector<spi::Position> positions;
         std::vector<std::string> raw_ids;
     };
-    /// `life`: what `Identity::life` says, so that rows are not touched whose positions were
-    /// given anew and mean other events.
-    [[nodiscard]] Statement published(const Keys& keys, const std::string& life) const;
-    [[nodiscard]] Statement dead(const Keys& keys, const std::string& life) const;
+    /// Says in the owner's table that these were published, or removes them; of a table without
+    /// positions. `free_only`: passes over rows that somebody holds. Returns the raw ids.
+    [[nodiscard]] Statement published(const std::vector<std::string>& raw_ids,
+                                      bool free_only) const;
+    /// The same of those that are dead in a route.
+    [[nodiscard]] Statement dead(const std::vector<std::string>& raw_ids, bool free_only) const;
+    /// Writes down that these rows, where they still are unfinished, are owed their end.
+    [[nodiscard]] Statement owed(const std::vector<std::string>& raw_ids) const;
     /// None where the owner's table has no column for it.
     [[nodiscard]] std::optional<Statement> attempt(const Keys& key, std::uint32_t attempts,
                                                    std::int64_t next_attempt_us,
-                                                   const std::string& error, bool last) const;
+                                                   const std::string& error, bool last,
+                                                   bool free_only) const;
     /// Removes the dead letters, and says in the owner's table that they were published.
     [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
     [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
@@ -45,7 +54,7 @@ class TableWriter {
 
   private:
     [[nodiscard]] std::string prunable_rows() const;
-    [[nodiscard]] std::string key_condition(int parameter) const;
+    [[nodiscard]] std::string key_condition(bool free_only) const;
     [[nodiscard]] Params key_params(const Keys& keys) const;
     [[nodiscard]] std::string finished_columns(const std::string& status, bool sent) const;
 
@@ -58,14 +67,19 @@ class PostgresRecorder final : public spi::Recorder {
     PostgresRecorder(const PostgresSourceConfig& config, const Table& table, Identity& identity,
                      std::shared_ptr<sources::PositionMap> positions);
 
+    Result<spi::Beginning> begin(std::uint64_t epoch,
+                                 std::span<const spi::RouteName> routes) override;
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override;
     Status record(const spi::RecordBatch& batch) override;
-    Result<std::size_t> retry_removals() override;
+    Result<spi::Removed> remove(std::uint64_t epoch,
+                                std::span<const spi::Position> positions) override;
+    Result<spi::Position> tidy(std::uint64_t epoch) override;
     Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
     Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
     Result<std::int64_t> prunable(std::chrono::seconds retention) override;
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
-    Result<std::vector<spi::PositionRange>> load_ledger(std::string_view route) override;
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                           std::int64_t after_dead_id,
                                                            std::size_t limit) override;
     Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
     Status save_figures(std::uint64_t epoch, std::span<const spi::RouteFigures> figures) override;
@@ -73,20 +87,27 @@ class PostgresRecorder final : public spi::Recorder {
 
   private:
     using Statement = Connection::Statement;
+    using Clock = std::chrono::steady_clock;
 
     [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
     [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
     [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
-    Status note_finished(Connection& connection, std::span<const spi::Position> positions);
+    [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
+    Status note_finished(Connection& connection, const spi::RecordBatch& batch);
     Status learn_failing(Connection& connection, std::uint64_t epoch);
-    void forget_failing(const TableWriter::Keys& keys, std::vector<Statement>& out);
-    void forget_dead(const TableWriter::Keys& keys, std::vector<Statement>& out) const;
-    void add_failed(const spi::Delivery& failed, std::vector<Statement>& out);
-    void add_dead(const spi::DeadLetter& dead, std::vector<Statement>& out);
+    void forget_failing(const spi::Finished& finished, const TableWriter::Keys& keys,
+                        std::vector<Statement>& out);
+    void add_failed(const spi::Delivery& failed, bool free_only, std::vector<Statement>& out);
+    void add_dead(const spi::DeadLetter& dead, bool free_only, std::vector<Statement>& out);
     void add_retries(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
-    Status commit(Connection& connection, std::uint64_t epoch, bool fenced,
-                  std::vector<Statement> statements, std::vector<std::int64_t>* affected = nullptr);
+    Status write(Connection& connection, const spi::RecordBatch& batch, bool free_only);
+    Status end_rows(Connection& connection, const spi::RecordBatch& batch, bool free_only);
+    Result<std::vector<std::string>> finished_by_all(Connection& connection,
+                                                     std::vector<std::string> raw_ids);
+    Status mark(Connection& connection, std::vector<std::string> raw_ids, bool free_only);
     Result<Rows> query(const std::string& sql, const Params& params);
+    Result<std::optional<Rows>> query_within(const std::string& limit, const std::string& sql,
+                                             const Params& params);
 
     const Table table_;
     Identity& identity_;
@@ -95,13 +116,22 @@ class PostgresRecorder final : public spi::Recorder {
     TableWriter writer_;
     // Shared by the readers of this source, which give and take positions.
     std::shared_ptr<sources::PositionMap> positions_;
+    LedgerTable ledger_;
+    const Fence fence_;
     Session session_;
     std::optional<Removals> removals_;  // none where positions are made up
-    // Events that have rows in outbox_delivery, so that others cost no look there.
+    std::vector<std::string> routes_;   // as `begin` was given them
+    // Events that have rows in outbox_delivery, by route, so that others cost no look there.
     std::optional<std::uint64_t> failing_epoch_;
-    std::unordered_set<spi::Position> failing_positions_;
-    std::unordered_set<std::string> failing_ids_;
+    struct Failing {
+        std::unordered_set<spi::Position> positions;
+        std::unordered_set<std::string> ids;
+    };
+    std::unordered_map<std::string, Failing> failing_;
     bool has_dead_ = false;  // there may be dead letters
+    std::optional<Stats> last_stats_;
+    Clock::time_point looked_for_lowest_{};
+    spi::Position lowest_ = 0;
 };
 
 }  // namespace outbox::postgres

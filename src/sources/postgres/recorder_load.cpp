@@ -7,6 +7,11 @@
 namespace outbox::postgres {
 namespace {
 
+constexpr std::int64_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
+constexpr const char* kCancelled = "57014";
+constexpr const char* kLookWithin = "300ms";
+constexpr std::chrono::seconds kLowestEvery{60};
+constexpr spi::Position kLateCommits = 2 * spi::PositionSet::kSegmentSize;
 constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
 
 std::string any_of_conditions(const Table& table) {
@@ -43,30 +48,26 @@ Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string
     return deliveries;
 }
 
-Result<std::vector<spi::PositionRange>> PostgresRecorder::load_ledger(std::string_view route) {
-    Result<Rows> rows = query("SELECT lower(r), upper(r) - 1 FROM " + table_.side +
-                                  "outbox_ledger, unnest(ranges) AS r "
-                                  "WHERE source = $1 AND route = $2 ORDER BY 1",
-                              Params().text(table_.source).text(route));
-    if (!rows.ok()) return rows.status();
-    std::vector<spi::PositionRange> ranges;
-    for (int row = 0; row < rows->size(); ++row) {
-        ranges.push_back({rows->integer(row, 0), rows->integer(row, 1)});
-    }
-    return ranges;
-}
-
 Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::string_view route,
+                                                                         std::int64_t after_dead_id,
                                                                          std::size_t limit) {
     Result<Rows> rows = query(
         "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
         "metadata, tenant_id, schema_id, schema_version, "
         "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
-        "error_code, error FROM " +
+        "error_code, error FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY dead_id ROWS "
+        "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM " +
             table_.side +
-            "outbox_dead_letters WHERE source = $1 AND route = $2 "
-            "AND retry_requested_at IS NOT NULL ORDER BY dead_id LIMIT $3",
-        Params().text(table_.source).text(route).integer(static_cast<std::int64_t>(limit)));
+            "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT "
+            "NULL "
+            "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER "
+            "BY dead_id",
+        Params()
+            .text(table_.source)
+            .text(route)
+            .integer(after_dead_id)
+            .integer(static_cast<std::int64_t>(limit))
+            .integer(kRedeliveryBytes));
     if (!rows.ok()) return rows.status();
     std::vector<spi::DeadLetter> letters(static_cast<std::size_t>(rows->size()));
     for (int row = 0; row < rows->size(); ++row) {
@@ -116,6 +117,67 @@ Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_vi
     return keys;
 }
 
+// A statement of `limit` at most; none where it took longer.
+Result<std::optional<Rows>> PostgresRecorder::query_within(const std::string& limit,
+                                                           const std::string& sql,
+                                                           const Params& params) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status status =
+        (*connection)->execute("BEGIN; SET LOCAL statement_timeout = " + quote_literal(limit));
+    if (!status.ok()) return status;
+    Result<Rows> rows = (*connection)->query(sql, params);
+    status = (*connection)->execute(rows.ok() ? "COMMIT" : "ROLLBACK");
+    if (!rows.ok() && rows.error().backend_code == kCancelled && status.ok()) {
+        return std::optional<Rows>();
+    }
+    if (!rows.ok()) return rows.status();
+    if (!status.ok()) return status;
+    return std::optional<Rows>(std::move(*rows));
+}
+
+Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    if (!table_.by_position) {
+        Result<Rows> rows =
+            (*connection)
+                ->query("SELECT event_id FROM " + table_.side +
+                            "outbox_route_done WHERE source = $1 AND route = '' LIMIT 500",
+                        Params().text(table_.source));
+        if (!rows.ok()) return rows.status();
+        std::vector<std::string> owed;
+        for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));
+        if (owed.empty()) return spi::Position{0};
+        has_dead_ = true;  // as far as is known here
+        Status status = (*connection)->execute("BEGIN");
+        if (status.ok()) status = mark(**connection, std::move(owed), true);
+        if (status.ok()) status = fence_.commit(**connection, epoch, {});
+        if (status.ok()) return spi::Position{0};
+        session_.drop();
+        return status;
+    }
+    const auto now = Clock::now();
+    if (now - looked_for_lowest_ < kLowestEvery) return lowest_;
+    looked_for_lowest_ = now;
+    const std::string position = quote_identifier(table_.position);
+    auto rows = query_within(kLookWithin,
+                             "SELECT coalesce((SELECT min(" + position + ") FROM " + table_.sql +
+                                 "), (SELECT max(segment) * 65536 FROM " + table_.side +
+                                 "outbox_ledger WHERE "
+                                 "source = $1), 0)",
+                             Params().text(table_.source));
+    if (!rows.ok()) return rows.status();
+    if (!*rows) return lowest_;
+    // What commits late may still fill and finish a place somewhat below.
+    lowest_ = std::max<spi::Position>(0, (*rows)->integer(0, 0) - kLateCommits);
+    Status status = (*connection)->execute("BEGIN");
+    if (status.ok()) status = fence_.commit(**connection, epoch, {ledger_.forget_below(lowest_)});
+    if (status.ok()) return lowest_;
+    session_.drop();
+    return status;
+}
+
 // One branch for each state, so that the owner's partial index serves it.
 Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     const std::string from = " FROM " + table_.sql + " t WHERE ";
@@ -145,17 +207,22 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
                                        "(SELECT count(*) FROM " +
                                        table_.side + "outbox_dead_letters WHERE source = $1), "
                                  : "0 * length($1::text), 0, ";
-    Result<Rows> rows =
-        query("SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
-              Params().text(table_.source));
-    if (!rows.ok()) return rows.status();
-    Stats stats;
-    stats.backlog = rows->integer(0, 0);
-    stats.oldest_age_s = static_cast<double>(rows->integer(0, 1)) / 1000.0;
-    stats.failing = rows->integer(0, 2);
-    stats.dead = rows->integer(0, 3);
-    stats.scheduled = rows->integer(0, 4);
-    if (stats.backlog <= kCountLimit) return stats;
+    auto found = query_within(
+        kLookWithin, "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
+        Params().text(table_.source));
+    if (!found.ok()) return found.status();
+    Stats stats = last_stats_.value_or(Stats{});
+    if (*found) {
+        const Rows& rows = **found;
+        stats.backlog = rows.integer(0, 0);
+        stats.oldest_age_s = static_cast<double>(rows.integer(0, 1)) / 1000.0;
+        stats.failing = rows.integer(0, 2);
+        stats.dead = rows.integer(0, 3);
+        stats.scheduled = rows.integer(0, 4);
+        last_stats_ = stats;
+        if (stats.backlog <= kCountLimit) return stats;
+    }
+    // Dead rows that a held snapshot keeps can make the count slow; the planner's will do.
     Result<Rows> plan = query("EXPLAIN SELECT 1" + from + any_of_conditions(table_) + tenants_, {});
     if (!plan.ok()) return plan.status();
     const std::string line = plan->string(0, 0);

@@ -2,39 +2,52 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include <outbox/result.h>
+#include <outbox/spi/source.h>
 
 #include "core/absence.h"
 #include "sources/postgres/client.h"
+#include "sources/postgres/fence.h"
 #include "sources/postgres/identity.h"
+#include "sources/postgres/ledger.h"
 #include "sources/postgres/table.h"
 #include "sources/postgres/writers.h"
 
 namespace outbox::postgres {
 
-/// Removals that hit fewer rows than they named: removed again and again, until each is hit or
-/// proved gone, so that no row that becomes visible late is left. Used by one
-/// thread; only for tables with positions.
+/// Takes rows that every route has finished out of a table with positions. A row that is not
+/// there, as its commit is not visible yet, or that somebody holds, is removed later: it stays
+/// named until it is hit or proved gone. Used by one thread.
 class Removals {
   public:
-    Removals(const Table& table, Identity& identity);
+    Removals(const Table& table, Identity& identity, const LedgerTable& ledger, const Fence& fence);
 
-    /// A removal of `positions` hit only `rows` rows.
-    void note(std::span<const spi::Position> positions, std::int64_t rows);
-    /// Tries those that are due; how many are left.
-    Result<std::size_t> retry(Connection& connection);
-
-    [[nodiscard]] bool full() const { return unseen_.size() >= core::Absence::kMax; }
-    /// The connection is new.
-    void forget_writers() { unseen_.forget_writers(); }
+    /// Once for each connection.
+    Status prepare(Connection& connection);
+    /// See `spi::Recorder::remove`. After an error nothing is forgotten.
+    Result<spi::Removed> remove(Connection& connection, std::uint64_t epoch,
+                                std::span<const spi::Position> positions);
 
   private:
     using Clock = std::chrono::steady_clock;
+    using Positions = std::vector<spi::Position>;
 
+    Result<spi::Removed> try_remove(Connection& connection, std::uint64_t epoch,
+                                    std::span<const spi::Position> positions, const char* how);
+    Status remove_rows(Connection& connection, const char* how,
+                       std::span<const spi::Position> positions, Positions& hit);
+    Status look_for_unseen(Connection& connection, Positions& hit, Positions& held,
+                           Positions& gone);
+    Result<Positions> present(Connection& connection, std::span<const spi::Position> positions);
+
+    const Table table_;
     Identity& identity_;
-    const std::string sql_;
+    const LedgerTable& ledger_;
+    const Fence& fence_;
     const WriterQuery writers_;
     core::Absence unseen_;
     Clock::time_point next_{};

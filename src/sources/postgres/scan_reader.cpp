@@ -28,8 +28,12 @@ std::string array_literal(std::span<const std::string> ids) {
 }  // namespace
 
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
-                       std::shared_ptr<sources::PositionMap> positions)
+                       const std::string& route, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
+      not_done_(" AND NOT EXISTS (SELECT FROM " + table_.side +
+                "outbox_route_done d WHERE d.source = " + quote_literal(table.source) +
+                " AND d.event_id = " + table.quoted("id") + "::text AND d.route IN (" +
+                quote_literal(route) + ", ''))"),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
       id_type_(table.find("id")->sql_type),
@@ -39,7 +43,8 @@ ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
       rows_(std::move(positions)),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
 
-// One branch for each state, so that the owner's partial index serves each. IS NOT TRUE keeps the
+// One branch for each state, so that the owner's partial index serves each; without the rows that
+// the route has finished while another has not. IS NOT TRUE keeps the
 // list of known ids a hash lookup on PostgreSQL 14, where NOT IN is none.
 std::string ScanReader::scan_sql(const std::string& known, const std::string& limit) const {
     const std::string order = " ORDER BY " + order_by(table_) + " LIMIT " + limit;
@@ -48,7 +53,7 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
         if (!branches.empty()) branches += " UNION ALL ";
         branches += "(SELECT t.* FROM " + table_.sql + " t WHERE " + condition + " AND " +
                     tenants_ + " AND (" + table_.quoted("id") + " = ANY(" + known +
-                    "::" + id_type_ + "[])) IS NOT TRUE" + order + ")";
+                    "::" + id_type_ + "[])) IS NOT TRUE" + not_done_ + order + ")";
     }
     return "SELECT " + select_ + " FROM (" + branches + ") t" + order;
 }
@@ -121,7 +126,6 @@ Status ScanReader::read_some(Connection& connection, const spi::ReadLimits& limi
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     Status status;
-    forget({});
     at_end_ = rows_.full();
     while (status.ok() && !at_end_ && out.size() < limits.max_events &&
            (out.size() == events_before || out.bytes() < limits.max_bytes)) {

@@ -15,12 +15,12 @@
 namespace outbox::postgres {
 
 /// Reads a table that has no proving position: each read is one statement over the unfinished
-/// rows but those that are known, in one snapshot, so that no event is overtaken by one that
-/// was written after it committed.
+/// rows but those that are known or that the route has finished, in one snapshot, so that no event
+/// is overtaken by one that was written after it committed.
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
-    ScanReader(const PostgresSourceConfig& config, const Table& table,
+    ScanReader(const PostgresSourceConfig& config, const Table& table, const std::string& route,
                std::shared_ptr<sources::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
@@ -36,6 +36,7 @@ class ScanReader final : public spi::Reader {
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
 
     const Table table_;
+    const std::string not_done_;
     const std::string select_;
     const std::string tenants_;
     const std::string id_type_;

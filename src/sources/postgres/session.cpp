@@ -8,7 +8,12 @@ Result<Connection*> Session::get() {
     failed();
     if (connection_) return &*connection_;
     Result<Connection> made = Connection::open(url_, timeout_s_);
-    if (!made.ok()) return made.status();
+    if (!made.ok()) {
+        ErrorInfo error = made.error();
+        // The source has connected before: a password that is being changed comes right again.
+        if (error.code == ErrorCode::kAuthFailed) error.advice = Advice::kRetryDestination;
+        return error;
+    }
     if (Status status = made->follow(path_); !status.ok()) return status;
     if (Status status = prepare_(*made); !status.ok()) return status;
     connection_.emplace(std::move(*made));

@@ -32,7 +32,11 @@ class PostgresSource final : public spi::Source {
 
     [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
 
-    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
+    // All that the last term had is closed by now.
+    void begin_term() override { identity_.begin_term(); }
+
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
+                                                     spi::PositionSet finished) override {
         // A database that is away now is waited for by the reader.
         if (Result<Connection> connection =
                 Connection::open(config_.url, config_.connect_timeout_s);
@@ -41,23 +45,23 @@ class PostgresSource final : public spi::Source {
             if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
         }
         if (table_.by_position && config_.mode != Mode::kPolling) {
-            return std::unique_ptr<spi::Reader>(new StreamReader(config_, table_, identity_, hub_));
+            return std::unique_ptr<spi::Reader>(
+                new StreamReader(config_, table_, identity_, hub_, std::move(finished)));
         }
         if (table_.by_position) {
-            return std::unique_ptr<spi::Reader>(new PositionReader(config_, table_, identity_));
+            return std::unique_ptr<spi::Reader>(
+                new PositionReader(config_, table_, identity_, std::move(finished)));
         }
-        return std::unique_ptr<spi::Reader>(new ScanReader(config_, table_, positions_));
+        return std::unique_ptr<spi::Reader>(new ScanReader(config_, table_, route, positions_));
     }
 
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
-        // The first thing that a term opens; all that the last one had is closed by now.
-        identity_.begin_term();
         return std::unique_ptr<spi::Recorder>(
             new PostgresRecorder(config_, table_, identity_, positions_));
     }
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
-        return std::unique_ptr<spi::LeaseStore>(new PostgresLease(config_, table_));
+        return std::unique_ptr<spi::LeaseStore>(new PostgresLease(config_, table_, identity_));
     }
 
     Result<std::vector<spi::Ghost>> ghosts() override {
@@ -88,6 +92,9 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (!connection.ok()) return connection.status();
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
+    if (config.make_side_tables && table->deletes_unasked) {
+        return table->deletion_refusal(table->sql);
+    }
     const Result<SideTables> side =
         look_for_side_tables(*connection, quote_identifier(table->schema));
     if (!side.ok()) return side.status();

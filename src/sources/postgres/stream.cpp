@@ -283,7 +283,9 @@ void StreamHub::end_stream(const Status& why) {
 
 void StreamHub::tell(const Status& why) {
     const std::scoped_lock lock(mutex_);
-    reason_ = describe(why.error());
+    // What the server is not set up for is no error.
+    reason_ =
+        why.error().code == ErrorCode::kUnsupported ? why.error().message : describe(why.error());
     endings_.fetch_add(1, std::memory_order_release);
 }
 

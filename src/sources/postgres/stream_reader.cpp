@@ -22,9 +22,9 @@ std::int64_t now_us() {
 }  // namespace
 
 StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table,
-                           Identity& identity, StreamHub& hub)
+                           Identity& identity, StreamHub& hub, spi::PositionSet finished)
     : identity_(identity),
-      table_(config, table, identity),
+      table_(config, table, identity, std::move(finished)),
       hub_(hub),
       subscription_(hub),
       endings_(hub.endings()) {

@@ -21,7 +21,7 @@ class StreamReader final : public spi::Reader {
   public:
     /// The hub is the source's and serves all its readers.
     StreamReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
-                 StreamHub& hub);
+                 StreamHub& hub, spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override {

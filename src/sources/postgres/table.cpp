@@ -57,7 +57,8 @@ Status load_columns(Connection& connection, Table& table) {
         "coalesce(s.seqcache, 0), coalesce(s.seqincrement, 0), "
         "CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 "
         "THEN a.atttypmod - 4 ELSE 0 END, format_type(b.oid, NULL), "
-        "b.typnamespace <> 'pg_catalog'::regnamespace AND b.typtype <> 'e' "
+        "b.typnamespace <> 'pg_catalog'::regnamespace AND b.typtype <> 'e', "
+        "coalesce(s.seqmin, 0) "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
         "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
@@ -78,6 +79,7 @@ Status load_columns(Connection& connection, Table& table) {
         column.max_length = static_cast<int>(rows->integer(row, 6));
         column.sql_type = rows->string(row, 7);
         foreign_types |= rows->boolean(row, 8);
+        column.sequence_min = rows->integer(row, 9);
         table.catalog.emplace(rows->string(row, 0), column);
     }
     const Result<Rows> triggers = connection.query(
@@ -117,7 +119,8 @@ Status check_types(const Table& table) {
 
 // A number that the table's own inserts hand out, one after another.
 bool proves_holes(const Column& column) {
-    return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1;
+    return column.identity_always && column.sequence_cache == 1 && column.sequence_step == 1 &&
+           column.sequence_min >= 1;
 }
 
 void settle_order(Table& table) {

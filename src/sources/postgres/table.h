@@ -21,6 +21,7 @@ struct Column {
     bool identity_always = false;
     std::int64_t sequence_cache = 0;  ///< Of the identity's sequence; 0: no identity.
     std::int64_t sequence_step = 0;
+    std::int64_t sequence_min = 0;
     int max_length = 0;  ///< varchar(n): n; else 0.
 };
 

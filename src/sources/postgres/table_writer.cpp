@@ -38,12 +38,14 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 
 TableWriter::TableWriter(const Table& table) : table_(table) {}
 
-std::string TableWriter::key_condition(int parameter) const {
-    const std::string value = "$" + std::to_string(parameter);
-    if (table_.by_position) {
-        return "t." + quote_identifier(table_.position) + " = ANY(" + value + ")";
-    }
-    return table_.quoted("id") + " = ANY(" + value + "::" + id_type(table_) + "[])";
+// The row that the first parameter names, or those.
+std::string TableWriter::key_condition(bool free_only) const {
+    const std::string column =
+        table_.by_position ? "t." + quote_identifier(table_.position) : table_.quoted("id");
+    const std::string keys = table_.by_position ? "ANY($1)" : "ANY($1::" + id_type(table_) + "[])";
+    if (!free_only) return column + " = " + keys;
+    return column + " IN (SELECT " + column + " FROM " + table_.sql + " t WHERE " + column + " = " +
+           keys + " FOR UPDATE SKIP LOCKED)";
 }
 
 Params TableWriter::key_params(const Keys& keys) const {
@@ -73,35 +75,40 @@ std::string TableWriter::finished_columns(const std::string& status, bool sent) 
     return join(sets, ", ");
 }
 
-Connection::Statement TableWriter::published(const Keys& keys, const std::string& life) const {
-    if (!table_.mark && table_.by_position) {
-        // Asked once for each statement, and after it has locked the table against TRUNCATE.
-        Params params = key_params(keys);
-        params.text(life);
-        return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1) + " AND (SELECT " +
-                    life_of(table_) + ") = $2",
-                std::move(params)};
-    }
-    if (!table_.mark) {
-        return {"DELETE FROM " + table_.sql + " t WHERE " + key_condition(1), key_params(keys)};
-    }
+Connection::Statement TableWriter::published(const std::vector<std::string>& raw_ids,
+                                             bool free_only) const {
+    const std::string returning = " RETURNING " + table_.quoted("id") + "::text";
+    const std::string which = " WHERE " + key_condition(free_only) + returning;
+    if (!table_.mark) return {"DELETE FROM " + table_.sql + " t" + which, Params().texts(raw_ids)};
     return {"UPDATE " + table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
-                " WHERE " + key_condition(1),
-            key_params(keys)};
+                which,
+            Params().texts(raw_ids)};
 }
 
-Connection::Statement TableWriter::dead(const Keys& keys, const std::string& life) const {
-    if (!table_.mark) return published(keys, life);
+Connection::Statement TableWriter::dead(const std::vector<std::string>& raw_ids,
+                                        bool free_only) const {
+    if (!table_.mark) return published(raw_ids, free_only);
     return {"UPDATE " + table_.sql + " t SET " +
-                finished_columns(table_.mapping.dead_value, false) + " WHERE " + key_condition(1) +
-                still_unfinished(table_),
-            key_params(keys)};
+                finished_columns(table_.mapping.dead_value, false) + " WHERE " +
+                key_condition(free_only) + still_unfinished(table_) + " RETURNING " +
+                table_.quoted("id") + "::text",
+            Params().texts(raw_ids)};
+}
+
+Connection::Statement TableWriter::owed(const std::vector<std::string>& raw_ids) const {
+    Params params;
+    params.texts(raw_ids).text(table_.source);
+    return {"INSERT INTO " + table_.side +
+                "outbox_route_done (source, event_id, route) SELECT $2, " + table_.quoted("id") +
+                "::text, '' FROM " + table_.sql + " t WHERE " + key_condition(false) +
+                still_unfinished(table_) + " ON CONFLICT DO NOTHING",
+            std::move(params)};
 }
 
 std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::uint32_t attempts,
                                                           std::int64_t next_attempt_us,
-                                                          const std::string& error,
-                                                          bool last) const {
+                                                          const std::string& error, bool last,
+                                                          bool free_only) const {
     Params params = key_params(key);
     params.integer(attempts).integer(next_attempt_us).text(error);
     std::vector<std::string> sets;
@@ -124,7 +131,7 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
     if (sets.empty()) return {};
     // A parameter that no column takes must still have a type.
     return Statement{"UPDATE " + table_.sql + " t SET " + join(sets, ", ") + " WHERE " +
-                         key_condition(1) + still_unfinished(table_) +
+                         key_condition(free_only) + still_unfinished(table_) +
                          " AND $2::bigint >= 0 AND $3::bigint >= 0 AND $4::text IS NOT NULL",
                      std::move(params)};
 }
@@ -145,7 +152,7 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
             std::move(params)};
 }
 
-// Parameters: the retention in seconds, the source. Empty: nothing is kept.
+// A condition on t. Parameters: the retention in seconds, the source. Empty: nothing is kept.
 std::string TableWriter::prunable_rows() const {
     if (!table_.mark) return {};
     std::string finished;
@@ -172,20 +179,24 @@ std::string TableWriter::prunable_rows() const {
                                            id + ", " + quote_literal(table_.id_prefix()) + " || " +
                                            id + "))"
                                      : " AND $2::text IS NOT NULL";
-    return " FROM " + table_.sql + " t WHERE " + finished + " AND " + time +
-           " < statement_timestamp() - $1 * interval '1 second'" + not_dead;
+    return finished + " AND " + time + " < statement_timestamp() - $1 * interval '1 second'" +
+           not_dead;
 }
 
 std::string TableWriter::prune_sql() const {
-    const std::string rows = prunable_rows();
-    if (rows.empty()) return {};
-    return "DELETE FROM " + table_.sql + " WHERE ctid = ANY(ARRAY(SELECT t.ctid" + rows +
-           " LIMIT $3))";
+    const std::string prunable = prunable_rows();
+    if (prunable.empty()) return {};
+    // A ctid names a row in its own partition only. The condition stands twice: the outer one is
+    // asked again of a row that its owner sets back while the delete waits for it.
+    return "WITH old AS (SELECT t.tableoid AS part, t.ctid AS place FROM " + table_.sql +
+           " t WHERE " + prunable + " LIMIT $3) DELETE FROM " + table_.sql +
+           " t USING old WHERE t.tableoid = old.part AND t.ctid = old.place AND " + prunable;
 }
 
 std::string TableWriter::prunable_sql() const {
-    const std::string rows = prunable_rows();
-    return rows.empty() ? rows : "SELECT count(*)" + rows;
+    const std::string prunable = prunable_rows();
+    if (prunable.empty()) return {};
+    return "SELECT count(*) FROM " + table_.sql + " t WHERE " + prunable;
 }
 
 }  // namespace outbox::postgres

@@ -135,7 +135,17 @@ Session::Session(std::string path, int busy_timeout_ms, std::function<Status(Dat
     : path_(std::move(path)), busy_timeout_ms_(busy_timeout_ms), prepare_(std::move(prepare)) {}
 
 Result<Database*> Session::get() {
-    if (database_) return database_.get();
+    if (database_) {
+        int moved = 0;
+        const int asked = sqlite3_file_control(database_->handle(), "main",
+                                               SQLITE_FCNTL_HAS_MOVED, &moved);
+        if (asked != SQLITE_OK || moved == 0) return database_.get();
+        database_.reset();
+        return ErrorInfo{ErrorCode::kServerChanged,
+                         Advice::kStop,
+                         {},
+                         "the file " + path_ + " was replaced or removed"};
+    }
     auto opened = Database::open(path_, busy_timeout_ms_);
     if (!opened.ok()) return opened.error();
     if (prepare_) {

@@ -97,6 +97,7 @@ class Session {
     Session(std::string path, int busy_timeout_ms,
             std::function<Status(Database&)> prepare = nullptr);
 
+    /// `kServerChanged` where another file has taken the path since: once, then that one is used.
     Result<Database*> get();
     void drop() { database_.reset(); }
 

@@ -39,7 +39,7 @@ constexpr Meaning kMeanings[] = {
 
 ErrorInfo sqlite_error(int code, std::string_view message, const std::string& path) {
     std::string text = path + ": " + std::string(message);
-    const std::string name = sqlite3_errstr(code);
+    const std::string name = "SQLITE_" + std::to_string(code);
     for (const Meaning& meaning : kMeanings) {
         if (meaning.code != (code & 0xff)) continue;
         if (!meaning.remedy.empty()) text.append(". ").append(meaning.remedy);

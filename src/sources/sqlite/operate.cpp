@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "sources/sqlite/client.h"
-#include "sources/sqlite/lease.h"
+#include "sources/sqlite/operate_routes.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::int64_t kRateIsFreshUs = 15'000'000;
 
-// A relay for some tenants only writes "table/tenant,...": it belongs to the table, too.
-constexpr const char* kOfTable = "(source = ?1 OR substr(source, 1, length(?1) + 1) = ?1 || '/')";
+// Of a dead letter l.
+constexpr const char* kRouteKnown =
+    "EXISTS (SELECT 1 FROM outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
 
 // The ids go in as one JSON array, so that their number needs no own statement.
 std::string where_dead(const DeadFilter& filter) {
@@ -71,35 +72,20 @@ DeadInfo dead_of(const Statement& row) {
     dead.retry_requested_at_us = row.integer(20);
     dead.payload_is_null = row.text(21).data() == nullptr;
     dead.payload = row.string(21);
+    dead.route_known = row.integer(22) != 0;
     return dead;
 }
 
 class SqliteOperations final : public Operations {
   public:
-    SqliteOperations(std::unique_ptr<Database> database, std::string table)
-        : database_(std::move(database)), table_(std::move(table)) {}
+    SqliteOperations(std::unique_ptr<Database> database, SqliteSourceConfig config,
+                     std::string table)
+        : database_(std::move(database)),
+          config_(std::move(config)),
+          table_(std::move(table)),
+          ledgers_(*database_, config_, table_) {}
 
-    Result<LeaseInfo> lease() override {
-        Statement row(*database_,
-                      "SELECT owner, epoch, owner IS NOT NULL AND expires_at > ?2 AS held, "
-                      "acquired_at, expires_at - ?2, locked, source FROM outbox_lease WHERE " +
-                          std::string(kOfTable) + " ORDER BY held DESC, epoch DESC");
-        row.bind(table_).bind(now_us());
-        LeaseInfo lease;
-        for (bool first = true; !lease.held && row.step(); first = false) {
-            const bool gone =
-                row.integer(5) != 0 && owner_is_gone(database_->path(), row.string(6));
-            const bool held = row.integer(2) != 0 && !gone;
-            if (!held && !first) continue;
-            lease.owner = row.string(0);
-            lease.epoch = static_cast<std::uint64_t>(row.integer(1));
-            lease.held = held;
-            lease.acquired_at_us = lease.owner.empty() ? 0 : row.integer(3);
-            lease.expires_in_ms = lease.held ? row.integer(4) / 1000 : 0;
-        }
-        if (Status status = row.status(); !status.ok()) return status;
-        return lease;
-    }
+    Result<LeaseInfo> lease() override { return ledgers_.lease(); }
 
     Result<std::vector<RouteInfo>> routes() override {
         const std::string of_table = kOfTable;
@@ -108,24 +94,29 @@ class SqliteOperations final : public Operations {
         Statement rows(
             *database_,
             "SELECT route, sum(published), sum(dead_total), sum(failing), sum(dead), "
-            "max(circuit), max(last_error), sum(rate), max(updated), max(path), max(path_reason) "
+            "max(circuit), max(last_error), sum(rate), max(updated), max(path), max(path_reason), "
+            "max(known) "
             "FROM ("
             "SELECT route, sum(published_total) AS published, sum(dead_total) AS dead_total, "
             "0 AS failing, 0 AS dead, circuit, last_error, path, path_reason, sum(CASE WHEN "
             "updated_at > ?2 THEN "
-            "rate_per_s ELSE 0 END) AS rate, max(updated_at) AS updated FROM outbox_route_stats "
-            "WHERE " +
+            "rate_per_s ELSE 0 END) AS rate, max(updated_at) AS updated, 0 AS known FROM "
+            "outbox_route_stats WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, NULL, NULL, 0, 0 FROM "
+                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, NULL, NULL, 0, 0, 0 FROM "
                 "outbox_delivery "
                 "WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, NULL, NULL, 0, 0 FROM "
+                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, NULL, NULL, 0, 0, 0 FROM "
                 "outbox_dead_letters "
                 "WHERE " +
-                of_table + " GROUP BY route) GROUP BY route ORDER BY route");
+                of_table +
+                " GROUP BY route "
+                "UNION ALL SELECT route, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 1 FROM "
+                "outbox_routes WHERE " +
+                of_table + ") GROUP BY route HAVING max(known) OR sum(dead) > 0 ORDER BY route");
         rows.bind(table_).bind(now_us() - kRateIsFreshUs);
         std::vector<RouteInfo> routes;
         while (rows.step()) {
@@ -141,6 +132,7 @@ class SqliteOperations final : public Operations {
             route.updated_at_us = rows.integer(8);
             route.path = rows.string(9);
             route.path_reason = rows.string(10);
+            route.retired = rows.integer(11) == 0;
             routes.push_back(std::move(route));
         }
         if (Status status = rows.status(); !status.ok()) return status;
@@ -154,8 +146,8 @@ class SqliteOperations final : public Operations {
                        "event_type, tenant_id, schema_id, schema_version, topic, key, routing_key, "
                        "headers, metadata, attempts, error_code, error, occurred_at, died_at, "
                        "retry_requested_at, " +
-                           std::string(with_payload ? "payload" : "NULL") +
-                           " FROM outbox_dead_letters" + where_dead(filter) +
+                           std::string(with_payload ? "payload" : "NULL") + ", " + kRouteKnown +
+                           " FROM outbox_dead_letters l" + where_dead(filter) +
                            " AND dead_id > ?7 ORDER BY dead_id LIMIT ?8");
         bind(rows, filter);
         rows.bind(after_dead_id).bind(static_cast<std::int64_t>(limit));
@@ -189,6 +181,57 @@ class SqliteOperations final : public Operations {
         return change(bind(remove, filter));
     }
 
+    Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
+        return ledgers_.list(count_unfinished);
+    }
+    Result<std::int64_t> accept_destination(const std::string& route) override {
+        return ledgers_.accept(route);
+    }
+    Result<std::int64_t> rename_route(const std::string& from, const std::string& to) override {
+        return ledgers_.rename(from, to);
+    }
+    Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) override {
+        return ledgers_.retire(route, with_unfinished);
+    }
+    Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
+    Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
+
+    Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
+                                                    bool unknown_only) override {
+        Statement rows(*database_,
+                       "SELECT DISTINCT route FROM outbox_dead_letters l" + where_dead(filter) +
+                           (unknown_only ? std::string(" AND NOT ") + kRouteKnown : std::string()) +
+                           " AND ?7 IS NULL ORDER BY route");
+        bind(rows, filter);
+        std::vector<std::string> routes;
+        while (rows.step()) routes.push_back(rows.string(0));
+        if (Status status = rows.status(); !status.ok()) return status;
+        return routes;
+    }
+
+    Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
+        WriteTransaction transaction(*database_);
+        if (Status status = transaction.begin(); !status.ok()) return status;
+        Statement twice(*database_,
+                        "WITH chosen AS (SELECT dead_id, source, id FROM outbox_dead_letters" +
+                            where_dead(filter) +
+                            ") SELECT min(d.route), max(d.route) FROM outbox_dead_letters d WHERE "
+                            "(d.dead_id IN (SELECT dead_id FROM chosen) OR d.route = ?7) AND "
+                            "(d.source, d.id) IN (SELECT source, id FROM chosen) GROUP BY "
+                            "d.source, d.id HAVING count(*) > 1 LIMIT 1");
+        bind(twice, filter).bind(route);
+        if (twice.step()) return two_letters(twice.string(0), twice.string(1));
+        if (Status status = twice.status(); !status.ok()) return status;
+        Statement update(*database_,
+                         "UPDATE outbox_dead_letters SET route = ?7, retry_requested_at = "
+                         "coalesce(retry_requested_at, ?8)" +
+                             where_dead(filter));
+        const auto changed = change(bind(update, filter).bind(route).bind(now_us()));
+        if (!changed.ok()) return changed;
+        if (Status status = transaction.commit(); !status.ok()) return status;
+        return changed;
+    }
+
   private:
     // Every statement names ?7, so that each of the first six can be bound.
     Statement& bind(Statement& statement, const DeadFilter& filter) const {
@@ -202,7 +245,9 @@ class SqliteOperations final : public Operations {
     }
 
     std::unique_ptr<Database> database_;
-    std::string table_;
+    const SqliteSourceConfig config_;
+    const std::string table_;
+    RouteLedgers ledgers_;
 };
 
 }  // namespace
@@ -213,15 +258,25 @@ Result<std::unique_ptr<Operations>> open_operations(const SqliteSourceConfig& co
     if (!path.ok()) return path.status();
     auto database = Database::open(*path, config.busy_timeout_ms);
     if (!database.ok()) return database.error();
-    Statement any(**database,
-                  "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name IN ('outbox_lease', "
-                  "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats'))");
-    const bool none = any.step() && any.integer(0) == 0;
-    if (Status status = any.status(); !status.ok()) return status;
-    any.reset();
+    Statement count(**database,
+                    "SELECT count(*), coalesce(sum(name = 'outbox_routes'), 0) FROM sqlite_master "
+                    "WHERE name IN ('outbox_lease', 'outbox_routes', 'outbox_delivery', "
+                    "'outbox_dead_letters', 'outbox_route_stats')");
+    const bool found = count.step();
+    if (Status status = count.status(); !status.ok()) return status;
+    const bool none = found && count.integer(0) == 0;
+    const bool routes = found && count.integer(1) != 0;
+    count.reset();
     if (none) return std::unique_ptr<Operations>(new NoOperations);
+    if (!routes) {
+        return ErrorInfo{ErrorCode::kTableShape,
+                         Advice::kStop,
+                         {},
+                         "the side tables of this database were made by an earlier version: "
+                         "outbox_routes is missing; the relay makes it when it starts"};
+    }
     return std::unique_ptr<Operations>(
-        std::make_unique<SqliteOperations>(std::move(*database), table));
+        std::make_unique<SqliteOperations>(std::move(*database), config, table));
 }
 
 }  // namespace outbox::sqlite

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "sources/sqlite/client.h"
 #include "sources/sqlite/table.h"
@@ -9,18 +11,25 @@ namespace outbox::sqlite {
 
 /// The connection of a reader with its statements, made when they are needed; it knows whether
 /// anybody has written since a read came to the end of the rows, so that an idle poll costs no
-/// query. `Statements` is made from (Database&, const Table&) and has `first_error()`.
-template <class Statements>
+/// query. `Statements` is made from (Database&, const Table&, const Extra&...) and has
+/// `first_error()`.
+template <class Statements, class... Extra>
 class PollSession {
   public:
-    explicit PollSession(const Table& table)
-        : table_(table), session_(table.path, table.busy_timeout_ms) {}
+    explicit PollSession(const Table& table, Extra... extra)
+        : table_(table),
+          extra_(std::move(extra)...),
+          session_(table.path, table.busy_timeout_ms) {}
 
     Result<Statements*> statements() {
-        if (prepared_) return &prepared_->statements;
         const Result<Database*> database = session_.get();
-        if (!database.ok()) return database.error();
-        prepared_.emplace(**database, table_);
+        if (!database.ok()) {
+            prepared_.reset();
+            return database.error();
+        }
+        if (prepared_) return &prepared_->statements;
+        std::apply([&](const Extra&... extra) { prepared_.emplace(**database, table_, extra...); },
+                   extra_);
         Status status = prepared_->version.status();
         if (status.ok()) status = prepared_->statements.first_error();
         if (status.ok()) return &prepared_->statements;
@@ -62,13 +71,14 @@ class PollSession {
 
   private:
     struct Prepared {
-        Prepared(Database& database, const Table& table)
-            : version(database, "PRAGMA data_version"), statements(database, table) {}
+        Prepared(Database& database, const Table& table, const Extra&... extra)
+            : version(database, "PRAGMA data_version"), statements(database, table, extra...) {}
         Statement version;
         Statements statements;
     };
 
     const Table& table_;
+    const std::tuple<Extra...> extra_;
     Session session_;
     std::optional<Prepared> prepared_;            // Goes before the connection does.
     std::optional<std::int64_t> version_at_end_;  // The database's, when nothing was left.

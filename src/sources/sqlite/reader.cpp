@@ -1,6 +1,7 @@
 #include "sources/sqlite/reader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace outbox::sqlite {
 namespace {
@@ -38,19 +39,42 @@ SqliteReader::Statements::Statements(Database& database, const Table& table)
     : rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
       by_position(database, kColumns + table.sql +
                                 " WHERE position IN (SELECT value FROM json_each(?)) "
-                                "ORDER BY position") {}
+                                "ORDER BY position"),
+      last_position(database, "SELECT seq FROM sqlite_sequence WHERE name = " +
+                                  quote_literal(table.name)) {}
 
 Status SqliteReader::Statements::first_error() const {
-    Status status = rows.status();
-    return status.ok() ? by_position.status() : status;
+    for (const Statement* statement : {&rows, &by_position, &last_position}) {
+        if (Status status = statement->status(); !status.ok()) return status;
+    }
+    return {};
 }
 
-SqliteReader::SqliteReader(const Table& table) : table_(table), session_(table_) {}
+SqliteReader::SqliteReader(const Table& table, spi::PositionSet finished)
+    : table_(table), finished_(std::move(finished)), session_(table_) {}
 
 Status SqliteReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return session_.poll([&](Statements& statements, bool& at_end) {
-        return read_rows(statements.rows, limits, out, at_end);
+        Status status = check_life(statements.last_position);
+        const std::size_t before = out.size();
+        // Rows that are finished and not removed yet fill no batch.
+        while (status.ok() && !at_end && out.size() == before) {
+            status = read_rows(statements.rows, limits, out, at_end);
+        }
+        return status;
     });
+}
+
+// An older state that was restored, or a table that began anew, gives positions out again.
+Status SqliteReader::check_life(Statement& last_position) {
+    const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
+    Status status = last_position.status();
+    last_position.reset();
+    if (!status.ok() || last >= mark_) return status;
+    return {ErrorCode::kServerChanged, Advice::kStop,
+            "table " + table_.name + " in " + table_.path + " has given positions up to " +
+                std::to_string(last) + " and had reached " + std::to_string(mark_) +
+                ": an older state was restored, or the table began anew"};
 }
 
 Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
@@ -67,7 +91,7 @@ Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, s
         // What is missing, and what belongs to another tenant, is no event of this reader.
         const spi::Position last_closed = wanted ? position - 1 : position;
         if (last_closed > mark_) out.closed.push_back({mark_ + 1, last_closed});
-        if (wanted) add_event(rows, out);
+        if (wanted && !finished_.contains(position)) add_event(rows, out);
         mark_ = position;
         ++seen;
         full = out.bytes() >= limits.max_bytes;

@@ -12,7 +12,8 @@ namespace outbox::sqlite {
 /// below a row that was read stays missing.
 class SqliteReader final : public spi::Reader {
   public:
-    explicit SqliteReader(const Table& table);
+    /// Rows of `finished` are passed over.
+    SqliteReader(const Table& table, spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -25,12 +26,15 @@ class SqliteReader final : public spi::Reader {
         [[nodiscard]] Status first_error() const;
         Statement rows;
         Statement by_position;
+        Statement last_position;
     };
 
     Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
+    Status check_life(Statement& last_position);
 
     const Table table_;
+    const spi::PositionSet finished_;
     PollSession<Statements> session_;
     spi::Position mark_ = 0;
 };

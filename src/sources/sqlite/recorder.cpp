@@ -1,5 +1,6 @@
 #include "sources/sqlite/recorder.h"
 
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -9,15 +10,6 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2'000;
-
-std::string ranges_json(const std::vector<spi::PositionRange>& ranges) {
-    std::string json = "[";
-    for (const spi::PositionRange& range : ranges) {
-        if (json.size() > 1) json += ',';
-        json += '[' + std::to_string(range.first) + ',' + std::to_string(range.last) + ']';
-    }
-    return json + "]";
-}
 
 std::int64_t older_than(std::chrono::seconds retention) {
     return now_us() - std::chrono::microseconds(retention).count();
@@ -36,17 +28,12 @@ std::string bytes_of_hex(std::string_view text) {
     return bytes;
 }
 
-// Nothing but published rows, which may go whoever holds the lease.
-bool only_published(const spi::RecordBatch& batch) {
-    return batch.dead_positions.empty() && batch.checkpoints.empty() && batch.failed.empty() &&
-           batch.dead.empty() && batch.redelivered.empty() && batch.failed_again.empty();
-}
-
 }  // namespace
 
 SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
       writer_(table),
+      ledger_(table_),
       positions_(std::move(positions)),
       session_(table.path, table.busy_timeout_ms) {}
 
@@ -92,12 +79,38 @@ Result<bool> SqliteRecorder::holds_lease(Database& database, std::uint64_t epoch
     return holds;
 }
 
+Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
+                                             std::span<const spi::RouteName> routes) {
+    routes_.clear();
+    for (const spi::RouteName& route : routes) routes_.push_back(route.name);
+    spi::Beginning beginning;
+    Status status = transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        auto begun = ledger_.begin(database, routes);
+        if (!begun.ok()) return begun.status();
+        beginning = std::move(*begun);
+        return positions_ == nullptr ? Status() : end_left_rows(database);
+    });
+    if (!status.ok()) return status;
+    return beginning;
+}
+
+Result<std::vector<std::string>> SqliteRecorder::destinations(
+    std::span<const std::string> routes) {
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    return ledger_.destinations(**database, routes);
+}
+
 Status SqliteRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
     Status status = transact([&](Database& database) { return write_batch(database, batch); });
     if (status.ok() && positions_ != nullptr) {
-        positions_->settle(batch.published);
-        positions_->settle(batch.dead_positions);
+        for (const spi::Finished& finished : batch.finished) {
+            positions_->settle(finished.positions);
+        }
     }
     return status;
 }
@@ -105,37 +118,116 @@ Status SqliteRecorder::record(const spi::RecordBatch& batch) {
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) const {
     const Result<bool> owner = holds_lease(database, batch.epoch);
     if (!owner.ok()) return owner.status();
-    if (!*owner && !only_published(batch)) return lease_lost(batch.epoch);
+    if (!*owner) return lease_lost(batch.epoch);
     // An attempt is written into the owner's row before the row's end.
     Status status = add_failed(database, batch.failed);
     if (status.ok()) status = add_dead(database, batch.dead);
-    if (status.ok()) status = finish(database, batch, *owner);
-    if (status.ok()) status = save_ledger(database, batch);
+    if (status.ok()) status = finish(database, batch);
+    if (status.ok()) status = forget_state(database, batch);
     if (status.ok()) status = settle_retries(database, batch);
+    for (const auto& [route, name] : batch.destinations) {
+        if (status.ok()) status = ledger_.set_destination(database, route_name(route), name);
+    }
     return status;
 }
 
-Status SqliteRecorder::finish_row(Statement& row, spi::Position position) const {
-    if (positions_ == nullptr) {
-        row.bind(position);
-    } else {
-        const auto id = raw_id(position);
-        if (!id) return {};
-        bind_raw_id(row, *id);
+Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch) const {
+    std::unordered_set<spi::Position> dead;
+    for (const spi::DeadLetter& letter : batch.dead) dead.insert(letter.position);
+    for (const spi::Finished& finished : batch.finished) {
+        Status status;
+        if (positions_ == nullptr) {
+            status = ledger_.add(database, route_name(finished.route), finished.positions);
+        } else {
+            for (const spi::Position position : finished.positions) {
+                const auto id = raw_id(position);
+                if (status.ok() && id) {
+                    status = end_row(database, route_name(finished.route), *id,
+                                     dead.contains(position));
+                }
+            }
+        }
+        if (!status.ok()) return status;
     }
+    return {};
+}
+
+// Of a table without positions: the row's end when every route has finished it, else a note that
+// this one has.
+Status SqliteRecorder::end_row(Database& database, const std::string& route,
+                               const std::string& raw_id, bool dead) const {
+    if (routes_.size() > 1) {
+        const std::string name = done_name(raw_id);
+        Statement note(database,
+                       "INSERT INTO outbox_route_done (source, event_id, route) VALUES (?, ?, ?) "
+                       "ON CONFLICT DO NOTHING");
+        Status status = note.bind(table_.source).bind(name).bind(route).run();
+        if (!status.ok()) return status;
+        for (const std::string& other : routes_) {
+            Statement done(database,
+                           "SELECT 1 FROM outbox_route_done WHERE source = ? AND event_id = ? AND "
+                           "route = ?");
+            done.bind(table_.source).bind(name).bind(other);
+            const bool finished = done.step();
+            if (status = done.status(); !status.ok()) return status;
+            if (!finished) return {};
+        }
+        Statement letter(database,
+                         "SELECT 1 FROM outbox_dead_letters WHERE source = ? AND id = ? AND route "
+                         "<> ?");
+        letter.bind(table_.source).bind(event_id_of(table_, raw_id)).bind(route);
+        dead = dead || letter.step();
+        if (status = letter.status(); !status.ok()) return status;
+        Statement forget(database,
+                         "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ?");
+        status = forget.bind(table_.source).bind(name).run();
+        if (!status.ok()) return status;
+    }
+    Statement row(database, dead ? writer_.dead : writer_.published);
+    bind_raw_id(row, raw_id);
     return row.bind(now_us()).run();
 }
 
-Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch, bool owner) const {
-    Statement published(database, writer_.published);
-    for (const spi::Position position : batch.published) {
-        if (Status status = finish_row(published, position); !status.ok()) return status;
+// Rows that only a route which is gone had not finished.
+Status SqliteRecorder::end_left_rows(Database& database) const {
+    std::string list;
+    for (const std::string& route : routes_) list += (list.empty() ? "" : ", ") + quote_literal(route);
+    const std::string complete = "SELECT event_id FROM outbox_route_done WHERE source = ?1 AND "
+                                 "route IN (" + list + ") GROUP BY event_id HAVING count(*) = " +
+                                 std::to_string(routes_.size());
+    Statement rows(database, "SELECT typeof(" + table_.quoted("id") + "), " + table_.quoted("id") +
+                                 " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
+                                 " AND " + done_name_sql(table_) + " IN (" + complete + ")");
+    rows.bind(table_.source);
+    std::vector<std::string> ids;
+    while (rows.step()) ids.push_back(raw_id_of(rows, 0, 1));
+    if (Status status = rows.status(); !status.ok()) return status;
+    rows.reset();
+    for (const std::string& id : ids) {
+        if (Status status = end_row(database, routes_.front(), id, false); !status.ok()) {
+            return status;
+        }
     }
-    Statement dead(database, writer_.dead);
-    for (const spi::Position position : batch.dead_positions) {
-        if (Status status = finish_row(dead, position); !status.ok()) return status;
-    }
-    return owner ? forget_state(database, batch) : Status();
+    return {};
+}
+
+Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
+                                            std::span<const spi::Position> positions) {
+    spi::Removed removed;
+    if (positions.empty()) return removed;
+    Status status = transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        Statement row(database, writer_.published);
+        for (const spi::Position position : positions) {
+            if (Status done = row.bind(position).bind(now_us()).run(); !done.ok()) return done;
+        }
+        return ledger_.subtract(database, positions);
+    });
+    if (!status.ok()) return status;
+    removed.positions.assign(positions.begin(), positions.end());
+    return removed;
 }
 
 // What is finished fails no longer; and a dead row that its owner set back and that is published
@@ -149,22 +241,24 @@ Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& 
     const bool letters = positions_ != nullptr && any.integer(1) != 0;
     if (Status status = any.status(); !status.ok()) return status;
     if (!failing && !letters) return {};
+    std::unordered_set<spi::Position> dead;
+    for (const spi::DeadLetter& one : batch.dead) dead.insert(one.position);
     const std::string by = positions_ == nullptr ? "position" : "event_id";
-    Statement state(database, "DELETE FROM outbox_delivery WHERE " + by + " = ? AND source = ?");
-    Statement letter(database, "DELETE FROM outbox_dead_letters WHERE id = ? AND source = ?");
-    for (const auto* positions : {&batch.published, &batch.dead_positions}) {
-        for (const spi::Position position : *positions) {
+    const std::string which = " = ? AND source = ? AND route = ?";
+    Statement state(database, "DELETE FROM outbox_delivery WHERE " + by + which);
+    Statement letter(database, "DELETE FROM outbox_dead_letters WHERE id" + which);
+    for (const spi::Finished& finished : batch.finished) {
+        const std::string& route = route_name(finished.route);
+        for (const spi::Position position : finished.positions) {
+            Status done;
             if (positions_ == nullptr) {
-                state.bind(position);
-                if (Status done = state.bind(table_.source).run(); !done.ok()) return done;
-                continue;
-            }
-            const auto id = raw_id(position);
-            if (!id) continue;
-            const std::string event_id = event_id_of(table_, *id);
-            Status done = state.bind(event_id).bind(table_.source).run();
-            if (done.ok() && letters && positions == &batch.published) {
-                done = letter.bind(event_id).bind(table_.source).run();
+                done = state.bind(position).bind(table_.source).bind(route).run();
+            } else if (const auto id = raw_id(position)) {
+                const std::string event_id = event_id_of(table_, *id);
+                done = state.bind(event_id).bind(table_.source).bind(route).run();
+                if (done.ok() && letters && !dead.contains(position)) {
+                    done = letter.bind(event_id).bind(table_.source).bind(route).run();
+                }
             }
             if (!done.ok()) return done;
         }
@@ -250,20 +344,6 @@ Status SqliteRecorder::add_dead(Database& database,
     return {};
 }
 
-Status SqliteRecorder::save_ledger(Database& database, const spi::RecordBatch& batch) const {
-    if (batch.checkpoints.empty()) return {};
-    Statement upsert(database,
-                     "INSERT INTO outbox_ledger (source, route, ranges, epoch, updated_at) VALUES "
-                     "(?, ?, ?, ?, ?) ON CONFLICT (source, route) DO UPDATE SET ranges = "
-                     "excluded.ranges, epoch = excluded.epoch, updated_at = excluded.updated_at");
-    for (const spi::Checkpoint& checkpoint : batch.checkpoints) {
-        upsert.bind(table_.source).bind(checkpoint.route).bind(ranges_json(checkpoint.ranges));
-        upsert.bind(static_cast<std::int64_t>(batch.epoch));
-        if (Status status = upsert.bind(now_us()).run(); !status.ok()) return status;
-    }
-    return {};
-}
-
 Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch& batch) const {
     Statement remove(database, "DELETE FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
     for (const std::int64_t dead_id : batch.redelivered) {
@@ -345,11 +425,10 @@ Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t li
 }
 
 Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
-    if (writer_.prunable.empty()) return std::size_t{0};
+    if (writer_.prune.empty()) return std::size_t{0};
     std::size_t removed = 0;
     Status status = transact([&](Database& database) -> Status {
-        Statement remove(database, "DELETE FROM " + table_.sql + " WHERE rowid IN (SELECT t.rowid" +
-                                       writer_.prunable + " LIMIT ?3)");
+        Statement remove(database, writer_.prune);
         remove.bind(older_than(retention)).bind(table_.source);
         Status done = remove.bind(static_cast<std::int64_t>(limit)).run();
         removed = static_cast<std::size_t>(database.changes());
@@ -363,7 +442,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
     if (writer_.prunable.empty()) return std::int64_t{0};
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    Statement count(**database, "SELECT count(*)" + writer_.prunable);
+    Statement count(**database, writer_.prunable);
     count.bind(older_than(retention)).bind(table_.source);
     const std::int64_t rows = count.step() ? count.integer(0) : 0;
     if (Status status = count.status(); !status.ok()) return status;

@@ -5,6 +5,7 @@
 namespace outbox::sqlite {
 namespace {
 
+constexpr std::size_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
 constexpr std::int64_t kCountLimit =
     20'000;  // Above, the backlog of a table whose rows go is the span.
 
@@ -35,33 +36,21 @@ Result<std::vector<spi::Delivery>> SqliteRecorder::load_deliveries(std::string_v
     return deliveries;
 }
 
-Result<std::vector<spi::PositionRange>> SqliteRecorder::load_ledger(std::string_view route) {
-    const Result<Database*> database = session_.get();
-    if (!database.ok()) return database.status();
-    Statement rows(**database,
-                   "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') "
-                   "FROM outbox_ledger, json_each(ranges) WHERE source = ? AND route = ? "
-                   "ORDER BY 1");
-    rows.bind(table_.source).bind(route);
-    std::vector<spi::PositionRange> ranges;
-    while (rows.step()) ranges.push_back({rows.integer(0), rows.integer(1)});
-    if (Status status = rows.status(); !status.ok()) return status;
-    return ranges;
-}
-
-Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::string_view route,
-                                                                       std::size_t limit) {
+Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(
+    std::string_view route, std::int64_t after_dead_id, std::size_t limit) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Statement rows(**database,
                    "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, "
                    "payload, headers, metadata, tenant_id, schema_id, schema_version, occurred_at, "
                    "topic, key, routing_key, attempts, error_code, error FROM outbox_dead_letters "
-                   "WHERE source = ? AND route = ? AND retry_requested_at IS NOT NULL "
-                   "ORDER BY dead_id LIMIT ?");
-    rows.bind(table_.source).bind(route).bind(static_cast<std::int64_t>(limit));
+                   "WHERE source = ? AND route = ? AND retry_requested_at IS NOT NULL AND "
+                   "dead_id > ? ORDER BY dead_id LIMIT ?");
+    rows.bind(table_.source).bind(route).bind(after_dead_id);
+    rows.bind(static_cast<std::int64_t>(limit));
     std::vector<spi::DeadLetter> letters;
-    while (rows.step()) {
+    std::size_t bytes = 0;
+    while (bytes < kRedeliveryBytes && rows.step()) {
         spi::DeadLetter letter;
         const auto copy = [&](int column) {
             const std::string_view text = rows.text(column);
@@ -90,6 +79,7 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
         event.key = copy(14);
         event.routing_key = copy(15);
         letter.event.add(event);
+        bytes += letter.event.bytes();
         letters.push_back(std::move(letter));
     }
     if (Status status = rows.status(); !status.ok()) return status;

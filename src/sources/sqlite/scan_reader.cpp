@@ -66,14 +66,15 @@ std::string columns_of(const Table& table) {
     return list;
 }
 
-// One branch for each state, so that the owner's partial index serves each without a sort.
-std::string scan_sql(const Table& table) {
+// One branch for each state, so that the owner's partial index serves each without a sort; without
+// the rows that the route has finished while another has not.
+std::string scan_sql(const Table& table, const std::string& route) {
     std::string branches;
     for (const std::string& condition : unfinished_conditions(table)) {
         if (!branches.empty()) branches += " UNION ALL ";
         branches += "SELECT * FROM (SELECT t." + table.order + " AS outbox_order, t.* FROM " +
                     table.sql + " t WHERE " + condition + " AND " + tenant_condition(table) +
-                    " ORDER BY t." + table.order + " LIMIT ?1)";
+                    " AND " + not_done(table, quote_literal(route)) + " ORDER BY t." + table.order + " LIMIT ?1)";
     }
     return "SELECT " + columns_of(table) + " FROM (" + branches +
            ") t ORDER BY t.outbox_order LIMIT ?1";
@@ -81,8 +82,9 @@ std::string scan_sql(const Table& table) {
 
 }  // namespace
 
-ScanReader::Statements::Statements(Database& database, const Table& table)
-    : rows(database, scan_sql(table)),
+ScanReader::Statements::Statements(Database& database, const Table& table,
+                                   const std::string& route)
+    : rows(database, scan_sql(table, route)),
       by_id(database, "SELECT " + columns_of(table) + " FROM " + table.sql + " t WHERE " +
                           table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
 
@@ -91,11 +93,11 @@ Status ScanReader::Statements::first_error() const {
     return status.ok() ? by_id.status() : status;
 }
 
-ScanReader::ScanReader(const Table& table, std::shared_ptr<sources::PositionMap> positions)
-    : table_(table), session_(table_), rows_(std::move(positions)) {}
+ScanReader::ScanReader(const Table& table, const std::string& route,
+                       std::shared_ptr<sources::PositionMap> positions)
+    : table_(table), session_(table_, route), rows_(std::move(positions)) {}
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    forget({});
     if (rows_.full()) return {};
     Status status = session_.poll([&](Statements& statements, bool& at_end) {
         Status read = read_rows(statements.rows, limits, out, at_end);
@@ -195,8 +197,9 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
 }
 
 void ScanReader::forget(std::span<const spi::Position> positions) {
+    rows_.forget(positions);
     // A row that was let go may be unfinished again already.
-    if (rows_.forget(positions)) session_.look_again();
+    session_.look_again();
 }
 
 void ScanReader::rewind() {

@@ -16,7 +16,8 @@ namespace outbox::sqlite {
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
-    ScanReader(const Table& table, std::shared_ptr<sources::PositionMap> positions);
+    ScanReader(const Table& table, const std::string& route,
+               std::shared_ptr<sources::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -25,7 +26,7 @@ class ScanReader final : public spi::Reader {
 
   private:
     struct Statements {
-        Statements(Database& database, const Table& table);
+        Statements(Database& database, const Table& table, const std::string& route);
         [[nodiscard]] Status first_error() const;
         Statement rows;
         Statement by_id;
@@ -37,7 +38,7 @@ class ScanReader final : public spi::Reader {
                spi::EventBatch& out) const;
 
     const Table table_;
-    PollSession<Statements> session_;
+    PollSession<Statements, std::string> session_;
     sources::KnownRows rows_;
 };
 

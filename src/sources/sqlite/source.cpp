@@ -22,11 +22,11 @@ struct SideTables {
 Result<SideTables> look_for_side_tables(Database& database) {
     Statement count(database,
                     "SELECT count(*) FROM sqlite_master WHERE name IN ('outbox_lease', "
-                    "'outbox_ledger', 'outbox_delivery', 'outbox_dead_letters', "
-                    "'outbox_route_stats')");
+                    "'outbox_routes', 'outbox_ledger_segments', 'outbox_route_done', "
+                    "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats')");
     const std::int64_t found = count.step() ? count.integer(0) : 0;
     if (Status status = count.status(); !status.ok()) return status;
-    return SideTables{found == 5, found == 0};
+    return SideTables{found == 7, found == 0};
 }
 
 class SqliteSource final : public spi::Source {
@@ -38,9 +38,14 @@ class SqliteSource final : public spi::Source {
     [[nodiscard]] std::string table_name() const override { return table_.name; }
     [[nodiscard]] bool stable_positions() const override { return table_.native; }
 
-    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string&) override {
-        if (table_.native) return std::unique_ptr<spi::Reader>(new SqliteReader(table_));
-        return std::unique_ptr<spi::Reader>(new ScanReader(table_, positions_));
+    [[nodiscard]] bool writes_concurrently() const override { return false; }
+
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
+                                                     spi::PositionSet finished) override {
+        if (table_.native) {
+            return std::unique_ptr<spi::Reader>(new SqliteReader(table_, std::move(finished)));
+        }
+        return std::unique_ptr<spi::Reader>(new ScanReader(table_, route, positions_));
     }
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
         return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_, positions_));
@@ -57,8 +62,13 @@ class SqliteSource final : public spi::Source {
                                   : table_.preset.empty() ? "mapped by [source.table]"
                                                           : "preset " + table_.preset;
         findings.push_back({false, "table " + table_.name + " in " + table_.path + ": " + shape +
-                                       "; published rows are " +
-                                       (table_.mark ? "marked" : "deleted")});
+                                       (table_.deletes_unasked ? ""
+                                        : table_.mark          ? "; published rows are marked"
+                                                               : "; published rows are deleted")});
+        if (table_.deletes_unasked) {
+            findings.push_back(
+                {true, "after publish: " + table_.deletion_refusal(table_.sql).message});
+        }
         findings.push_back({false,
                             "order: kept per key; SQLite has one writer at a time, so that the "
                             "order of rows is the order of commits"});
@@ -127,6 +137,9 @@ Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig
     auto database = Database::open(table->path, table->busy_timeout_ms);
     if (!database.ok()) return database.error();
     if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
+    if (config.make_side_tables && table->deletes_unasked) {
+        return table->deletion_refusal(table->sql);
+    }
     const auto side = look_for_side_tables(**database);
     if (!side.ok()) return side.status();
     if (config.make_side_tables && !side->complete) {

@@ -248,4 +248,27 @@ std::string event_id_of(const Table& table, std::string_view raw_id) {
     return value.size() == kUuidBytes ? text : table.id_prefix() + text;
 }
 
+std::string done_name(std::string_view raw_id) {
+    constexpr const char* kDigits = "0123456789ABCDEF";
+    std::string name(raw_id.substr(0, 1));
+    if (raw_id.front() != 'b') return name.append(raw_id.substr(1));
+    for (const char c : raw_id.substr(1)) {
+        const auto byte = static_cast<unsigned char>(c);
+        name.append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
+    }
+    return name;
+}
+
+std::string done_name_sql(const Table& table) {
+    const std::string id = table.quoted("id");
+    return "(CASE typeof(" + id + ") WHEN 'blob' THEN 'b' || hex(" + id +
+           ") ELSE substr(typeof(" + id + "), 1, 1) || " + id + " END)";
+}
+
+std::string not_done(const Table& table, const std::string& route) {
+    return "NOT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source = " +
+           quote_literal(table.source) + " AND d.event_id = " + done_name_sql(table) +
+           " AND d.route = " + route + ")";
+}
+
 }  // namespace outbox::sqlite

@@ -70,4 +70,10 @@ Status resolve_table(Database& database, const SqliteSourceConfig& config, Table
 void bind_raw_id(Statement& statement, std::string_view raw_id);
 [[nodiscard]] std::string event_id_of(const Table& table, std::string_view raw_id);
 
+/// How outbox_route_done names a row, of a raw id and as SQL; and the condition that a route (SQL)
+/// has not finished the row.
+[[nodiscard]] std::string done_name(std::string_view raw_id);
+[[nodiscard]] std::string done_name_sql(const Table& table);
+[[nodiscard]] std::string not_done(const Table& table, const std::string& route);
+
 }  // namespace outbox::sqlite

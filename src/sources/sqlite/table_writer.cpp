@@ -64,7 +64,14 @@ TableWriter::TableWriter(const Table& table) {
                       table.quoted("id") + " IN (?1, ?2) AND ?3 > 0 AND " + table.quoted("status") +
                       " = " + quote_literal(mapping.dead_value);
     }
-    prunable = prunable_rows(table);
+    const std::string condition = prunable_rows(table);
+    if (condition.empty()) return;
+    prunable = "SELECT count(*) FROM " + table.sql + " AS t WHERE " + condition;
+    // Not by rowid, which a table may lack and a column of the owner's may be named. The condition
+    // stands twice, since nothing says that an id is unique.
+    prune = "DELETE FROM " + table.sql + " AS t WHERE " + table.quoted("id") + " IN (SELECT " +
+            table.quoted("id") + " FROM " + table.sql + " AS t WHERE " + condition +
+            " LIMIT ?3) AND " + condition;
 }
 
 std::string TableWriter::finished_columns(const Table& table, const std::string& status, bool sent,
@@ -124,9 +131,10 @@ std::string TableWriter::prunable_rows(const Table& table) const {
                                      : std::string(" AND ?2 IS NOT NULL");
     // The row with the highest number stays: SQLite would give its number to the next row.
     const std::string not_last =
-        table.integer_id ? " AND t.rowid < (SELECT max(rowid) FROM " + table.sql + ")" : "";
-    return " FROM " + table.sql + " t WHERE " + finished + " AND " + microseconds_of(time) +
-           " < ?1" + not_dead + not_last;
+        table.integer_id ? " AND " + table.quoted("id") + " < (SELECT max(" +
+                               quote_identifier(table.column("id")) + ") FROM " + table.sql + ")"
+                         : "";
+    return finished + " AND " + microseconds_of(time) + " < ?1" + not_dead + not_last;
 }
 
 }  // namespace outbox::sqlite

@@ -20,8 +20,10 @@ class TableWriter {
     std::string last_attempt;
     /// Parameters: the id as text, the id as a blob, now. For a dead row that was delivered.
     std::string redelivered;
-    /// Parameters: rows older than this time, the source. `FROM ... WHERE`.
+    /// Counts, or removes at most so many. Parameters: rows older than this time, the source, and
+    /// how many.
     std::string prunable;
+    std::string prune;
 
   private:
     [[nodiscard]] std::string finished_columns(const Table& table, const std::string& status,

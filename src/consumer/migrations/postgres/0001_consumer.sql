@@ -52,12 +52,15 @@ CREATE TABLE outbox_inbox_sequences (
 ) WITH (fillfactor = 80);
 
 -- The offset that a consumer applies next in a partition of a log, set in the transaction of the
--- effect.
+-- effect; and whose log that is: the Kafka cluster and the id of the record before it ('' for one
+-- without an id, NULL where it is not known).
 CREATE TABLE outbox_inbox_offsets (
     consumer    text NOT NULL,
     topic       text NOT NULL,
     partition   integer NOT NULL,
     next_offset bigint NOT NULL,
+    cluster_id  text NOT NULL DEFAULT '',
+    last_id     text,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, topic, partition)
 ) WITH (fillfactor = 50);
@@ -78,8 +81,9 @@ CREATE TABLE outbox_inbox_stats (
 -- True: the message is new and now remembered; false: a repeat, or one that another transaction has
 -- just applied (waits for that one to end). Call it first in the transaction that applies the
 -- message. Under REPEATABLE READ and SERIALIZABLE a concurrent repeat raises 40001: run the
--- transaction again. message_time is the event's own time, the same on each repeat. A message from
--- before the floor or more than a day ahead raises OBQ01 (OB_QUARANTINED): put it aside.
+-- transaction again. message_time is the event's own time, the same on each repeat. A message that
+-- the inbox does not know, from before the floor or more than a day ahead, raises OBQ01
+-- (OB_QUARANTINED): put it aside.
 CREATE FUNCTION inbox_accept(consumer text, message_id text, message_time timestamptz DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -89,67 +93,93 @@ AS $$
 DECLARE
     the_floor timestamptz;
 BEGIN
-    -- A floor is at least two hours back, so younger messages need not look. The lock holds off a
-    -- prune that runs at the same time; under a stricter isolation level it raises 40001.
-    IF inbox_accept.message_time < clock_timestamp() - interval '1 hour' THEN
-        INSERT INTO outbox_inbox_floor (consumer) VALUES (inbox_accept.consumer)
-        ON CONFLICT DO NOTHING;
-        SELECT f.floor INTO the_floor FROM outbox_inbox_floor f
-        WHERE f.consumer = inbox_accept.consumer FOR SHARE;
-        IF inbox_accept.message_time < the_floor AND inbox_accept.message_time > '-infinity' THEN
+    INSERT INTO outbox_inbox (consumer, message_id, message_time)
+    VALUES (inbox_accept.consumer, inbox_accept.message_id,
+            coalesce(inbox_accept.message_time, '-infinity'))
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF inbox_accept.message_time > clock_timestamp() + interval '1 day' THEN
+        RAISE EXCEPTION 'OB_QUARANTINED: message % has the time %, more than a day ahead of the '
+            'database''s clock', inbox_accept.message_id, inbox_accept.message_time
+            USING ERRCODE = 'OBQ01';
+    END IF;
+    -- A floor is at least two hours back, so younger messages need not look. An id is removed no
+    -- earlier than its floor is raised, and this look comes after the insert: who could insert
+    -- because the id was removed sees the floor. With a snapshot from before that it does not:
+    -- there the lock raises 40001 instead.
+    IF inbox_accept.message_time < clock_timestamp() - interval '1 hour'
+            AND inbox_accept.message_time > '-infinity' THEN
+        IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+            INSERT INTO outbox_inbox_floor (consumer) VALUES (inbox_accept.consumer)
+            ON CONFLICT DO NOTHING;
+            SELECT f.floor INTO the_floor FROM outbox_inbox_floor f
+            WHERE f.consumer = inbox_accept.consumer FOR SHARE;
+        ELSE
+            SELECT f.floor INTO the_floor FROM outbox_inbox_floor f
+            WHERE f.consumer = inbox_accept.consumer;
+        END IF;
+        IF inbox_accept.message_time < the_floor THEN
             RAISE EXCEPTION 'OB_QUARANTINED: message % is from %, before the floor % of consumer %: '
                 'its id may have been pruned, so it cannot be known as new',
                 inbox_accept.message_id, inbox_accept.message_time, the_floor,
                 inbox_accept.consumer
                 USING ERRCODE = 'OBQ01';
         END IF;
-    ELSIF inbox_accept.message_time > clock_timestamp() + interval '1 day' THEN
-        RAISE EXCEPTION 'OB_QUARANTINED: message % has the time %, more than a day ahead of the '
-            'database''s clock', inbox_accept.message_id, inbox_accept.message_time
-            USING ERRCODE = 'OBQ01';
     END IF;
-    INSERT INTO outbox_inbox (consumer, message_id, message_time)
-    VALUES (inbox_accept.consumer, inbox_accept.message_id,
-            coalesce(inbox_accept.message_time, '-infinity'))
-    ON CONFLICT DO NOTHING;
-    RETURN FOUND;
+    RETURN true;
 END
 $$;
 
--- Raises every consumer's floor to `retention` before now, or before the oldest message that still
--- waits in a mailbox, and removes ids from before it, at most max_rows; gives how many. Retention
+-- Raises the floor of one consumer, or of each, to `retention` before now, or before the oldest
+-- message that still waits in a mailbox, and removes ids from before it, at most max_rows; gives how
+-- many. Waits for nobody: a floor that a transaction looks at is raised the next time. Retention
 -- must cover how long a message can take and be repeated: the broker's retention, the longest
 -- delay, the backlog, and the age of dead letters that are retried; two hours at least. Ids of
 -- messages without a time are kept.
-CREATE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT 10000)
+CREATE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT 10000,
+                            consumer text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    new_floor timestamptz;
+    new_floor timestamptz := clock_timestamp();
     removed bigint;
 BEGIN
     IF inbox_prune.retention < interval '2 hours' THEN
         RAISE EXCEPTION 'an inbox must be kept for at least two hours, not %',
             inbox_prune.retention USING ERRCODE = '22023';
     END IF;
-    new_floor := least(clock_timestamp(), (SELECT min(m.received_at) FROM outbox_mailbox m))
-                 - inbox_prune.retention;
-    INSERT INTO outbox_inbox_floor AS f (consumer, floor)
+    IF has_table_privilege('outbox_mailbox', 'SELECT') THEN
+        new_floor := least(new_floor, (SELECT min(m.received_at) FROM outbox_mailbox m));
+    END IF;
+    new_floor := new_floor - inbox_prune.retention;
+    INSERT INTO outbox_inbox_floor (consumer)
     WITH RECURSIVE names AS (
         (SELECT i.consumer FROM outbox_inbox i ORDER BY i.consumer LIMIT 1)
         UNION ALL
         SELECT (SELECT i.consumer FROM outbox_inbox i WHERE i.consumer > n.consumer
                 ORDER BY i.consumer LIMIT 1)
         FROM names n WHERE n.consumer IS NOT NULL)
-    SELECT n.consumer, new_floor FROM names n WHERE n.consumer IS NOT NULL ORDER BY 1
-    ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor WHERE f.floor < excluded.floor;
+    SELECT inbox_prune.consumer WHERE inbox_prune.consumer IS NOT NULL
+    UNION ALL
+    SELECT n.consumer FROM names n
+    WHERE inbox_prune.consumer IS NULL AND n.consumer IS NOT NULL ORDER BY 1
+    ON CONFLICT DO NOTHING;
+    UPDATE outbox_inbox_floor u SET floor = new_floor
+    FROM (SELECT f.consumer FROM outbox_inbox_floor f
+          WHERE f.floor < new_floor
+              AND f.consumer = coalesce(inbox_prune.consumer, f.consumer)
+          ORDER BY f.consumer FOR UPDATE SKIP LOCKED) l
+    WHERE u.consumer = l.consumer;
     WITH old AS (
         SELECT i.ctid FROM outbox_inbox i JOIN outbox_inbox_floor f USING (consumer)
         WHERE i.message_time < f.floor AND i.message_time > '-infinity'
             AND i.message_time < new_floor
+            AND i.consumer = coalesce(inbox_prune.consumer, i.consumer)
         LIMIT inbox_prune.max_rows)
     DELETE FROM outbox_inbox i USING old WHERE i.ctid = old.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;
@@ -158,7 +188,8 @@ END
 $$;
 
 -- Requests that carry an Idempotency-Key, with the answer they were given. Without a status the
--- request is under way (lease_until set) or was committed without an answer.
+-- request is under way (lease_until set) or was committed without an answer. A name that several
+-- headers have is one member of `headers` with an array.
 CREATE TABLE outbox_idempotency (
     scope       text NOT NULL,
     key         text NOT NULL CHECK (key <> ''),
@@ -198,20 +229,23 @@ BEGIN
         INSERT INTO outbox_idempotency (scope, key, fingerprint, lease_until, expires_at)
         VALUES (idempotency_claim.scope, idempotency_claim.key, idempotency_claim.fingerprint,
                 clock_timestamp() + idempotency_claim.lease,
-                clock_timestamp() + idempotency_claim.retention)
+                clock_timestamp() + greatest(idempotency_claim.retention, idempotency_claim.lease))
         ON CONFLICT (scope, key) DO NOTHING;
         IF FOUND THEN
             idempotency_claim.state := 'new';
             idempotency_claim.attempt := 1;
             RETURN;
         END IF;
+        -- An attempt's number is not given again while its owner may yet come back.
         UPDATE outbox_idempotency i
-        SET attempt = CASE WHEN i.expires_at <= clock_timestamp() THEN 1 ELSE i.attempt + 1 END,
+        SET attempt = CASE WHEN i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL)
+                THEN 1 ELSE i.attempt + 1 END,
             fingerprint = idempotency_claim.fingerprint,
             lease_until = clock_timestamp() + idempotency_claim.lease,
             status = NULL, headers = NULL, body = NULL,
             created_at = clock_timestamp(),
-            expires_at = clock_timestamp() + idempotency_claim.retention
+            expires_at = clock_timestamp()
+                + greatest(idempotency_claim.retention, idempotency_claim.lease)
         WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
             AND (i.expires_at <= clock_timestamp()
                 OR (i.status IS NULL AND i.lease_until <= clock_timestamp()
@@ -260,7 +294,7 @@ BEGIN
     IF headers::text ~* 'set-cookie|authorization|\\' THEN
         idempotency_complete.headers := (
             SELECT pg_catalog.json_object_agg(h.key, h.value)
-            FROM json_each_text(idempotency_complete.headers) h
+            FROM json_each(idempotency_complete.headers) h
             WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
     END IF;
     UPDATE outbox_idempotency i
@@ -292,7 +326,8 @@ BEGIN
 END
 $$;
 
--- Removes expired keys, at most max_rows; gives how many.
+-- Removes expired keys, at most max_rows; gives how many. One whose lease ran out without an answer
+-- stays for a week longer, so that its late owner finds another attempt and not its own.
 CREATE FUNCTION idempotency_prune(max_rows integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -303,6 +338,8 @@ DECLARE
 BEGIN
     WITH old AS (
         SELECT i.ctid FROM outbox_idempotency i WHERE i.expires_at <= statement_timestamp()
+            AND ((i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL))
+                 OR i.expires_at <= statement_timestamp() - interval '7 days')
         ORDER BY i.expires_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
     DELETE FROM outbox_idempotency i USING old WHERE i.ctid = old.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;
@@ -312,7 +349,7 @@ $$;
 
 -- Sagas that this service leads, beside its business data; each transition is one transaction with
 -- the inbox and the outbox. state says what is awaited, `steps` what was sent and what became of it,
--- cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
+-- leader the topic of answers when it began, cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
 -- progress for ten minutes:
 --   SELECT saga_id, name, state, step, trouble FROM outbox_saga
 --   WHERE finished_at IS NULL AND updated_at < now() - interval '10 minutes' ORDER BY started_at;
@@ -325,6 +362,7 @@ CREATE TABLE outbox_saga (
     step        text,
     steps       json NOT NULL,
     data        text NOT NULL,
+    leader      text NOT NULL,
     topic       text NOT NULL,
     timer       bigint NOT NULL,
     due_at      timestamptz,
@@ -339,14 +377,16 @@ CREATE TABLE outbox_saga (
 CREATE INDEX outbox_saga_open ON outbox_saga (started_at) WHERE finished_at IS NULL;
 CREATE INDEX outbox_saga_finished ON outbox_saga (finished_at) WHERE finished_at IS NOT NULL;
 
--- What a participant has done with the steps of sagas that others lead: done, refused, or undone (a
+-- What a participant has done with the steps of sagas that others lead (two leaders may use one id):
+-- done, refused, or undone (a
 -- command that comes after its compensation finds that and does nothing).
 CREATE TABLE outbox_saga_steps (
+    leader     text NOT NULL,
     saga_id    text NOT NULL,
     step       text NOT NULL,
     state      text NOT NULL CHECK (state IN ('done', 'refused', 'undone')),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (saga_id, step)
+    PRIMARY KEY (leader, saga_id, step)
 ) WITH (fillfactor = 70);
 CREATE INDEX outbox_saga_steps_age ON outbox_saga_steps USING brin (updated_at)
     WITH (autosummarize = on);

@@ -54,12 +54,15 @@ CREATE TABLE outbox_inbox_sequences (
 ) WITHOUT ROWID;
 
 -- The offset that a consumer applies next in a partition of a log, set in the transaction of the
--- effect.
+-- effect; and whose log that is: the Kafka cluster and the id of the record before it ('' for one
+-- without an id, NULL where it is not known).
 CREATE TABLE outbox_inbox_offsets (
     consumer    text NOT NULL,
     topic       text NOT NULL,
     partition   integer NOT NULL,
     next_offset integer NOT NULL,
+    cluster_id  text NOT NULL DEFAULT '',
+    last_id     text,
     updated_at  integer NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
     PRIMARY KEY (consumer, topic, partition)
@@ -99,7 +102,7 @@ CREATE INDEX outbox_idempotency_expiry ON outbox_idempotency (expires_at);
 
 -- Sagas that this service leads, beside its business data; each transition is one transaction with
 -- the inbox and the outbox. state says what is awaited, `steps` what was sent and what became of it,
--- cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
+-- leader the topic of answers when it began, cause why it turned back, trouble why it is stuck or a request was refused. Open sagas without
 -- progress for ten minutes:
 --   SELECT saga_id, name, state, step, trouble FROM outbox_saga
 --   WHERE finished_at IS NULL AND updated_at < (unixepoch() - 600) * 1000000 ORDER BY started_at;
@@ -112,6 +115,7 @@ CREATE TABLE outbox_saga (
     step        text,
     steps       text NOT NULL CHECK (json_valid(steps)),
     data        text NOT NULL,
+    leader      text NOT NULL,
     topic       text NOT NULL,
     timer       integer NOT NULL,
     due_at      integer,
@@ -127,14 +131,16 @@ CREATE TABLE outbox_saga (
 CREATE INDEX outbox_saga_open ON outbox_saga (started_at) WHERE finished_at IS NULL;
 CREATE INDEX outbox_saga_finished ON outbox_saga (finished_at) WHERE finished_at IS NOT NULL;
 
--- What a participant has done with the steps of sagas that others lead: done, refused, or undone (a
+-- What a participant has done with the steps of sagas that others lead (two leaders may use one id):
+-- done, refused, or undone (a
 -- command that comes after its compensation finds that and does nothing).
 CREATE TABLE outbox_saga_steps (
+    leader     text NOT NULL,
     saga_id    text NOT NULL,
     step       text NOT NULL,
     state      text NOT NULL CHECK (state IN ('done', 'refused', 'undone')),
     updated_at integer NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
-    PRIMARY KEY (saga_id, step)
+    PRIMARY KEY (leader, saga_id, step)
 );
 CREATE INDEX outbox_saga_steps_age ON outbox_saga_steps (updated_at);

@@ -11,14 +11,68 @@ CREATE TABLE IF NOT EXISTS outbox_lease (
     backend_start timestamptz
 );
 
-CREATE TABLE IF NOT EXISTS outbox_ledger (
-    source     text NOT NULL,
-    route      text NOT NULL,
-    ranges     int8multirange NOT NULL DEFAULT '{}',
-    epoch      bigint NOT NULL,
-    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+-- The routes that a source has, and what the destination of each calls itself: what the ledger says
+-- is finished holds for that one. NULL: whatever is met next.
+CREATE TABLE IF NOT EXISTS outbox_routes (
+    source      text NOT NULL,
+    route       text NOT NULL,
+    destination text,
+    since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, route)
 );
+
+-- An earlier version kept all ranges of a route in one row.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('outbox_ledger')
+               AND attname = 'ranges' AND NOT attisdropped) THEN
+        -- Nobody else can have made a table there.
+        CREATE TEMP TABLE outbox_ledger_of_ranges AS SELECT * FROM outbox_ledger;
+        DROP TABLE outbox_ledger;
+    END IF;
+END
+$$;
+
+-- What each route has finished and is still in the table, by 65,536 positions: bit n of a segment
+-- stands for position segment * 65536 + n. `life` names the table and its numbering (NULL: of an
+-- earlier version); where it names another one, these bits mean other events.
+CREATE TABLE IF NOT EXISTS outbox_ledger (
+    source  text NOT NULL,
+    route   text NOT NULL,
+    segment bigint NOT NULL,
+    life    text,
+    done    bit(65536) NOT NULL,
+    PRIMARY KEY (source, route, segment)
+) WITH (fillfactor = 50);
+
+DO $$
+BEGIN
+    IF to_regclass('pg_temp.outbox_ledger_of_ranges') IS NOT NULL THEN
+        INSERT INTO outbox_ledger (source, route, segment, done)
+        SELECT o.source, o.route, s.segment,
+               (SELECT string_agg((o.ranges OPERATOR(pg_catalog.@>) p)::integer::text, '' ORDER BY p)
+                FROM generate_series(s.segment * 65536, s.segment * 65536 + 65535) AS p
+               )::bit(65536)
+        FROM pg_temp.outbox_ledger_of_ranges o,
+             LATERAL (SELECT DISTINCT g AS segment FROM pg_catalog.unnest(o.ranges) AS r,
+                      generate_series(pg_catalog.lower(r) / 65536, (pg_catalog.upper(r) - 1) / 65536) AS g) s;
+        INSERT INTO outbox_routes (source, route)
+        SELECT source, route FROM outbox_route_stats UNION
+        SELECT source, route FROM pg_temp.outbox_ledger_of_ranges;
+        DROP TABLE pg_temp.outbox_ledger_of_ranges;
+    END IF;
+END
+$$;
+
+-- Of tables whose rows have no lasting position: what one route has finished while another has not.
+-- Route '' stands for all: the row could not be marked then, and is owed its mark.
+CREATE TABLE IF NOT EXISTS outbox_route_done (
+    source   text NOT NULL,
+    event_id text NOT NULL,
+    route    text NOT NULL,
+    PRIMARY KEY (source, event_id, route)
+);
+CREATE INDEX IF NOT EXISTS outbox_route_done_owed ON outbox_route_done (source) WHERE route = '';
 
 CREATE TABLE IF NOT EXISTS outbox_delivery (
     source          text NOT NULL,

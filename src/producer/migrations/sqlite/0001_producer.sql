@@ -18,12 +18,7 @@ CREATE TABLE outbox_events (
     topic          text,
     key            text,
     routing_key    text,
-    CONSTRAINT "OB_PAYLOAD_TOO_LARGE: over 1048576 bytes; store the data elsewhere and send a reference to it (claim check)"
-        CHECK (length(CAST(payload AS blob)) <= 1048576),
-    CONSTRAINT "OB_INVALID_EVENT: payload is not JSON" CHECK ({{payload_check}}),
-    CONSTRAINT "OB_INVALID_EVENT: headers is not a JSON object"
-        CHECK (headers IS NULL OR (json_valid(headers) AND json_type(headers) = 'object')),
-    CONSTRAINT "OB_INVALID_EVENT: occurred_at is not an integer (microseconds since the Unix epoch)"
+{{event_checks}}    CONSTRAINT "OB_INVALID_EVENT: occurred_at is not an integer (microseconds since the Unix epoch)"
         CHECK (typeof(occurred_at) = 'integer')
 );
 
@@ -44,12 +39,7 @@ CREATE TABLE outbox_scheduled (
     topic          text,
     key            text,
     routing_key    text,
-    CONSTRAINT "OB_PAYLOAD_TOO_LARGE: over 1048576 bytes; store the data elsewhere and send a reference to it (claim check)"
-        CHECK (length(CAST(payload AS blob)) <= 1048576),
-    CONSTRAINT "OB_INVALID_EVENT: payload is not JSON" CHECK ({{payload_check}}),
-    CONSTRAINT "OB_INVALID_EVENT: headers is not a JSON object"
-        CHECK (headers IS NULL OR (json_valid(headers) AND json_type(headers) = 'object')),
-    CONSTRAINT "OB_INVALID_EVENT: occurred_at or available_at is not an integer (microseconds since the Unix epoch)"
+{{event_checks}}    CONSTRAINT "OB_INVALID_EVENT: occurred_at or available_at is not an integer (microseconds since the Unix epoch)"
         CHECK (typeof(occurred_at) = 'integer' AND typeof(available_at) = 'integer')
 );
 CREATE INDEX outbox_scheduled_due ON outbox_scheduled (available_at, schedule_id);

@@ -12,15 +12,33 @@ CREATE TABLE IF NOT EXISTS outbox_lease (
     locked      integer NOT NULL DEFAULT 0
 );
 
--- `ranges` is JSON: [[first, last], ...], both ends included.
-CREATE TABLE IF NOT EXISTS outbox_ledger (
-    source     text NOT NULL,
-    route      text NOT NULL,
-    ranges     text NOT NULL DEFAULT '[]',
-    epoch      integer NOT NULL,
-    updated_at integer NOT NULL,
+-- The routes that a source has, and what the destination of each calls itself: what the ledger says
+-- is finished holds for that one. NULL: whatever is met next.
+CREATE TABLE IF NOT EXISTS outbox_routes (
+    source      text NOT NULL,
+    route       text NOT NULL,
+    destination text,
+    since       integer NOT NULL,
     PRIMARY KEY (source, route)
 );
+
+-- What each route has finished and is still in the table, by 65,536 positions: bit n of a segment,
+-- the highest of a byte first, stands for position segment * 65536 + n.
+CREATE TABLE IF NOT EXISTS outbox_ledger_segments (
+    source  text NOT NULL,
+    route   text NOT NULL,
+    segment integer NOT NULL,
+    done    blob NOT NULL,
+    PRIMARY KEY (source, route, segment)
+);
+
+-- Of tables whose rows have no lasting position: what one route has finished while another has not.
+CREATE TABLE IF NOT EXISTS outbox_route_done (
+    source   text NOT NULL,
+    event_id text NOT NULL,
+    route    text NOT NULL,
+    PRIMARY KEY (source, event_id, route)
+) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS outbox_delivery (
     source          text NOT NULL,

@@ -1,0 +1,232 @@
+#include "routes.h"
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/url.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+#include "runtime/route_names.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Ledgers {
+    std::string table;
+    std::unique_ptr<Operations> operations;
+    Operations* operator->() const { return operations.get(); }
+};
+
+Result<Ledgers> open_ledgers(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return config.error();
+    const auto source = make_source(*config);
+    if (!source.ok()) return source.error();
+    Ledgers ledgers;
+    ledgers.table = (*source)->table_name();
+    auto operations = open_operations(*config, ledgers.table);
+    if (!operations.ok()) return operations.error();
+    ledgers.operations = std::move(*operations);
+    return ledgers;
+}
+
+std::string command_of(const runtime::Invocation& invocation) {
+    return "outbox " + std::string(runtime::command_spec(invocation.command).name);
+}
+
+// The names that the command needs, and no more.
+Result<std::vector<std::string>> names_of(const runtime::Invocation& invocation,
+                                          std::size_t count) {
+    if (invocation.positionals.size() == count) return invocation.positionals;
+    const std::string command = command_of(invocation);
+    const std::string_view names = runtime::command_spec(invocation.command).positional;
+    return runtime::config_error(
+        command, names.empty() ? "takes no names: it concerns every route of the table"
+                               : "give " + std::string(names) + ": " + command + " " +
+                                     std::string(names) + " --db URL");
+}
+
+std::string number(const BoundedCount& count) {
+    return with_commas(count.count) + (count.more ? "+" : "");
+}
+
+int no_such_route(const Ledgers& ledgers, const std::string& name) {
+    const auto known = ledgers->ledger_routes(false);
+    if (!known.ok()) return report(known.error());
+    std::cerr << "outbox: " << ledgers.table << " has no route '" << name << "'; "
+              << known_routes(*known) << "\n";
+    return runtime::kExitFailed;
+}
+
+ordered_json json_of(const LedgerRoute& route) {
+    return {{"name", route.name},
+            {"source", route.source},
+            {"destination", text_or_null(redact(route.destination))},
+            {"since", time_text(route.since_us)},
+            {"unfinished", route.unfinished.count},
+            {"unfinished_is_more", route.unfinished.more},
+            {"dead", route.dead},
+            {"circuit", text_or_null(route.circuit)},
+            {"last_error", text_or_null(redact(route.last_error))}};
+}
+
+void print_table(const std::vector<LedgerRoute>& routes, const std::string& table) {
+    constexpr std::size_t kErrorColumns = 60;
+    using Align = TextColumns::Align;
+    const bool tenants = std::any_of(routes.begin(), routes.end(), [&](const LedgerRoute& route) {
+        return route.source != table;
+    });
+    std::vector<TextColumns::Heading> headings{{"ROUTE", Align::kLeft}};
+    if (tenants) headings.push_back({"SOURCE", Align::kLeft});
+    headings.insert(headings.end(), {{"DESTINATION", Align::kLeft},
+                                     {"SINCE", Align::kLeft},
+                                     {"UNFINISHED", Align::kRight},
+                                     {"DEAD", Align::kRight},
+                                     {"CIRCUIT", Align::kLeft},
+                                     {"LAST ERROR", Align::kLeft}});
+    TextColumns columns(std::move(headings));
+    for (const LedgerRoute& route : routes) {
+        std::vector<std::string> cells{route.name};
+        if (tenants) cells.push_back(route.source);
+        cells.insert(cells.end(),
+                     {route.destination.empty() ? "(the next one met)" : redact(route.destination),
+                      time_text(route.since_us).substr(0, 19) + "Z", number(route.unfinished),
+                      with_commas(route.dead), route.circuit.empty() ? "-" : route.circuit,
+                      shortened(redact(route.last_error), kErrorColumns)});
+        columns.add(std::move(cells));
+    }
+    columns.print(std::cout);
+}
+
+std::string routes_text(std::int64_t count) {
+    return with_commas(count) + (count == 1 ? " route" : " routes");
+}
+
+}  // namespace
+
+std::string known_routes(std::span<const LedgerRoute> routes) {
+    std::string names;
+    std::string last;
+    for (const LedgerRoute& route : routes) {  // by name
+        if (route.name != last) names += (names.empty() ? "'" : ", '") + route.name + "'";
+        last = route.name;
+    }
+    return names.empty() ? "it has none: a relay makes its routes known when it starts"
+                         : "its routes: " + names;
+}
+
+int run_routes_list(const runtime::Invocation& invocation) {
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const auto routes = (*ledgers)->ledger_routes(true);
+    if (!routes.ok()) return report(routes.error());
+    if (invocation.options.flag("json")) {
+        ordered_json list = ordered_json::array();
+        for (const LedgerRoute& route : *routes) list.push_back(json_of(route));
+        print_json(list);
+    } else if (routes->empty()) {
+        std::cout << ledgers->table
+                  << " has no routes: a relay makes its routes known when it starts\n";
+    } else {
+        print_table(*routes, ledgers->table);
+    }
+    return runtime::kExitOk;
+}
+
+int run_routes_accept(const runtime::Invocation& invocation) {
+    const auto names = names_of(invocation, 1);
+    if (!names.ok()) return report(names.error());
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const std::string& name = names->front();
+    const auto accepted = (*ledgers)->accept_destination(name);
+    if (!accepted.ok()) return report(accepted.error());
+    if (*accepted == 0) return no_such_route(*ledgers, name);
+    std::cout << "route " << name
+              << " takes the destination that it meets next for the one that it had\n";
+    return runtime::kExitOk;
+}
+
+int run_routes_rename(const runtime::Invocation& invocation) {
+    const auto names = names_of(invocation, 2);
+    if (!names.ok()) return report(names.error());
+    const std::string& from = names->front();
+    const std::string& to = names->back();
+    if (Status status = runtime::check_route_name(to, command_of(invocation)); !status.ok()) {
+        return report(status.error());
+    }
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const auto renamed = (*ledgers)->rename_route(from, to);
+    if (!renamed.ok()) return report(renamed.error());
+    if (*renamed == 0) return no_such_route(*ledgers, from);
+    std::cout << "route " << from << " is now " << to << "; start the relay with --to " << to
+              << "=URL\n";
+    return runtime::kExitOk;
+}
+
+int run_routes_retire(const runtime::Invocation& invocation) {
+    const auto names = names_of(invocation, 1);
+    if (!names.ok()) return report(names.error());
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const std::string& name = names->front();
+    const auto retired = (*ledgers)->retire_route(name, invocation.options.flag("yes"));
+    if (!retired.ok()) return report(retired.error());
+    if (!retired->known) return no_such_route(*ledgers, name);
+    const std::string events =
+        number(retired->unfinished) +
+        (retired->unfinished.count == 1 && !retired->unfinished.more ? " event" : " events");
+    if (!retired->done) {
+        return report(runtime::config_error(
+            command_of(invocation), "route '" + name + "' has not finished " + events +
+                                        ", which it will never send then; if that is meant, add "
+                                        "--yes"));
+    }
+    std::cout << "route " << name << " is retired; it had "
+              << (retired->unfinished.count == 0 ? "finished every event"
+                                                 : "not finished " + events)
+              << "\n";
+    if (retired->dead > 0) {
+        std::cout << with_commas(retired->dead)
+                  << (retired->dead == 1 ? " dead letter of it stays" : " dead letters of it stay")
+                  << ": outbox dead retry --route " << name
+                  << " --to ROUTE, or outbox dead discard --route " << name << "\n";
+    }
+    return runtime::kExitOk;
+}
+
+int run_routes_continue(const runtime::Invocation& invocation) {
+    const auto names = names_of(invocation, 0);
+    if (!names.ok()) return report(names.error());
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const auto kept = (*ledgers)->keep_ledgers();
+    if (!kept.ok()) return report(kept.error());
+    std::cout << (*kept == 0 ? "nothing to settle: no ledger speaks of another table\n"
+                             : "what " + routes_text(*kept) + " had finished holds for " +
+                                   ledgers->table + " as it is now\n");
+    return runtime::kExitOk;
+}
+
+int run_routes_begin(const runtime::Invocation& invocation) {
+    const auto names = names_of(invocation, 0);
+    if (!names.ok()) return report(names.error());
+    const auto ledgers = open_ledgers(invocation);
+    if (!ledgers.ok()) return report(ledgers.error());
+    const auto forgotten = (*ledgers)->forget_ledgers();
+    if (!forgotten.ok()) return report(forgotten.error());
+    std::cout << (*forgotten == 0
+                      ? "nothing to forget"
+                      : "what " + routes_text(*forgotten) + " had finished is forgotten")
+              << ": everything in " << ledgers->table
+              << " that is not marked as published is sent\n";
+    return runtime::kExitOk;
+}
+
+}  // namespace outbox::app

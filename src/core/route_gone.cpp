@@ -1,0 +1,23 @@
+#include <outbox/spi/source.h>
+
+namespace outbox::spi {
+
+ErrorInfo route_gone(const std::string& route, const std::string& destination,
+                     std::span<const std::string> configured) {
+    std::string names;
+    for (const std::string& name : configured) names += (names.empty() ? "'" : ", '") + name + "'";
+    return {ErrorCode::kRouteGone,
+            Advice::kStop,
+            {},
+            "route '" + route + "'" + (destination.empty() ? "" : " to " + destination) +
+                " has events that it has not finished, and is not configured any more "
+                "(configured: " +
+                names +
+                "). Configure it again; or if it has another name now: outbox routes rename '" +
+                route +
+                "' NEW --db URL; or if its events need not go there any more: outbox routes retire "
+                "'" +
+                route + "' --db URL"};
+}
+
+}  // namespace outbox::spi

@@ -1,0 +1,197 @@
+#include "relay/housekeeper.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/circuit.h"
+
+namespace outbox::relay {
+
+namespace {
+
+constexpr std::int64_t kDueEveryUs = 100'000;
+constexpr std::int64_t kLookEveryUs = 1'000'000;
+constexpr std::int64_t kRedeliverAgainUs = 20'000;  // while there are more
+constexpr std::int64_t kStatsEveryUs = 5'000'000;
+constexpr std::int64_t kTidyEveryUs = 1'000'000;
+constexpr std::int64_t kPruneEveryUs = 60'000'000;
+constexpr std::int64_t kPruneRetryMaxUs = 3'600'000'000;
+constexpr std::size_t kDueLimit = 1'000;
+constexpr std::size_t kPruneLimit = 1'000;
+constexpr std::size_t kMaxRedelivering = 500;  // of one route at a time
+constexpr std::size_t kRedeliverLimit = 100;
+
+const char* circuit_name(int state) {
+    switch (static_cast<core::Circuit::State>(state)) {
+        case core::Circuit::State::kClosed:
+            return "closed";
+        case core::Circuit::State::kOpen:
+            return "open";
+        case core::Circuit::State::kHalfOpen:
+            return "half_open";
+    }
+    return "closed";
+}
+
+}  // namespace
+
+Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
+                         std::span<RouteStats* const> stats, const RelayOptions& options,
+                         std::uint64_t epoch)
+    : deps_(deps),
+      routes_(routes),
+      stats_(stats),
+      options_(options),
+      epoch_(epoch),
+      redelivered_to_(routes.size()),
+      told_(routes.size()) {
+    for (std::size_t route = 0; route < routes.size(); ++route) {
+        told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
+        told_[route].dead = stats[route]->dead.load(std::memory_order_relaxed);
+        names_.push_back(routes[route].name);
+    }
+}
+
+Status Housekeeper::turn() {
+    const std::int64_t now_us = deps_.clock.boot_us();
+    if (now_us >= next_due_us_) {
+        const auto moved = deps_.recorder.move_due(epoch_, kDueLimit);
+        if (!moved.ok()) return moved.status();
+        next_due_us_ = *moved == kDueLimit ? now_us : now_us + kDueEveryUs;
+    }
+    if (now_us >= next_redelivery_us_) {
+        if (Status status = redeliver(now_us); !status.ok()) return status;
+    }
+    if (now_us >= next_look_us_) {
+        next_look_us_ = now_us + kLookEveryUs;
+        if (Status status = tell_destinations(); !status.ok()) return status;
+        if (Status status = save_figures(now_us); !status.ok()) return status;
+    }
+    if (now_us >= next_stats_us_) {
+        next_stats_us_ = now_us + kStatsEveryUs;
+        if (Status status = look_at_figures(); !status.ok()) return status;
+    }
+    if (now_us >= next_tidy_us_) {
+        next_tidy_us_ = now_us + kTidyEveryUs;
+        const auto lowest = deps_.recorder.tidy(epoch_);
+        if (!lowest.ok()) return lowest.status();
+        lowest_.store(*lowest, std::memory_order_relaxed);
+    }
+    if (now_us >= next_prune_us_) prune(now_us);
+    return {};
+}
+
+// A letter is offered until it is settled: after the last one the look begins anew.
+Status Housekeeper::redeliver(std::int64_t now_us) {
+    bool more = false;
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        const auto under_way =
+            static_cast<std::size_t>(stats_[route]->redelivering.load(std::memory_order_relaxed));
+        const std::size_t limit =
+            std::min(kRedeliverLimit, kMaxRedelivering - std::min(kMaxRedelivering, under_way));
+        Feedback feedback;
+        feedback.look = deps_.queue.begin_look();
+        if (limit > 0) {
+            auto letters = deps_.recorder.load_redeliveries(routes_[route].name,
+                                                            redelivered_to_[route], limit);
+            if (!letters.ok()) return letters.status();
+            const bool last = letters->size() < limit;
+            redelivered_to_[route] = last ? 0 : letters->back().dead_id;
+            more = more || !last;
+            feedback.redeliver = std::move(*letters);
+        } else {
+            more = true;
+        }
+        if (routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
+            auto keys = deps_.recorder.load_dead_keys(routes_[route].name);
+            if (!keys.ok()) return keys.status();
+            feedback.dead_keys = std::move(*keys);
+        }
+        if (!feedback.empty()) deps_.queue.answer(route, std::move(feedback));
+    }
+    next_redelivery_us_ = now_us + (more ? kRedeliverAgainUs : kLookEveryUs);
+    return {};
+}
+
+// An operator may have accepted another destination.
+Status Housekeeper::tell_destinations() {
+    auto destinations = deps_.recorder.destinations(names_);
+    if (!destinations.ok()) return destinations.status();
+    for (std::size_t route = 0; route < destinations->size(); ++route) {
+        if (route < destinations_.size() && destinations_[route] == (*destinations)[route]) {
+            continue;
+        }
+        Feedback feedback;
+        feedback.destination = (*destinations)[route];
+        deps_.queue.answer(route, std::move(feedback));
+    }
+    destinations_ = std::move(*destinations);
+    return {};
+}
+
+Status Housekeeper::look_at_figures() {
+    const auto stats = deps_.recorder.stats();
+    if (!stats.ok()) return stats.status();
+    const std::scoped_lock lock(figures_mutex_);
+    figures_ = *stats;
+    return {};
+}
+
+// Never in the way of anything else: what goes wrong is told once, and tried again later and later.
+void Housekeeper::prune(std::int64_t now_us) {
+    const auto pruned =
+        deps_.recorder.prune(std::chrono::seconds(options_.retention_s), kPruneLimit);
+    if (pruned.ok()) {
+        prune_wait_us_ = 0;
+        prune_error_.clear();
+        next_prune_us_ = *pruned == kPruneLimit ? now_us : now_us + kPruneEveryUs;
+        return;
+    }
+    prune_wait_us_ =
+        std::clamp(prune_wait_us_ * 2, kPruneEveryUs, kPruneRetryMaxUs);
+    next_prune_us_ = now_us + prune_wait_us_;
+    const std::string error = describe(pruned.error());
+    if (error == prune_error_) return;
+    prune_error_ = error;
+    deps_.notify({Note::Level::kWarning,
+                  "prune_failed",
+                  {{"error", error},
+                   {"consequence", "published rows older than the retention stay"}}});
+}
+
+Status Housekeeper::save_figures(std::int64_t now_us) {
+    std::vector<spi::RouteFigures> figures;
+    const double seconds = static_cast<double>(now_us - last_figures_us_) / 1e6;
+    std::vector<Told> telling = told_;
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        const RouteStats& stats = *stats_[route];
+        Told& told = telling[route];
+        const std::uint64_t published = stats.published.load(std::memory_order_relaxed);
+        const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
+        const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
+        const double rate = static_cast<double>(published - told.published) / seconds;
+        spi::ReadPath path = stats.path();
+        if (dead == told.dead && circuit == told.circuit && rate == told.rate &&
+            path == told.path) {
+            continue;
+        }
+        figures.push_back({routes_[route].name, published - told.published, dead - told.dead,
+                           circuit, stats.last_error(), rate, path});
+        told = {published, dead, circuit, rate, std::move(path)};
+    }
+    last_figures_us_ = now_us;
+    if (figures.empty()) return {};
+    if (Status status = deps_.recorder.save_figures(epoch_, figures); !status.ok()) {
+        return status;
+    }
+    told_ = std::move(telling);
+    return {};
+}
+
+spi::Recorder::Stats Housekeeper::figures() const {
+    const std::scoped_lock lock(figures_mutex_);
+    return figures_;
+}
+
+}  // namespace outbox::relay

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "core/clock.h"
+#include "relay/options.h"
+#include "relay/outcome_queue.h"
+#include "relay/route_stats.h"
+
+namespace outbox::relay {
+
+/// What an owner does beside the path of events: moves delayed events that are due, hands over dead
+/// letters that an operator wants sent again, saves figures, prunes. On a thread and a connection of
+/// its own, so that a slow statement delays no event. `turn` belongs to one thread.
+class Housekeeper {
+  public:
+    struct Deps {
+        spi::Recorder& recorder;
+        OutcomeQueue& queue;
+        const core::Clock& clock;
+        const Notify& notify;
+    };
+
+    Housekeeper(Deps deps, std::span<const RouteSpec> routes, std::span<RouteStats* const> stats,
+                const RelayOptions& options, std::uint64_t epoch);
+
+    /// Does what is due.
+    Status turn();
+
+    /// The database's figures as last read, at most a few seconds old. Any thread.
+    [[nodiscard]] spi::Recorder::Stats figures() const;
+    /// No row is there below it; 0: not known. Any thread.
+    [[nodiscard]] spi::Position lowest() const { return lowest_.load(std::memory_order_relaxed); }
+
+  private:
+    Status redeliver(std::int64_t now_us);
+    Status tell_destinations();
+    Status save_figures(std::int64_t now_us);
+    Status look_at_figures();
+    void prune(std::int64_t now_us);
+
+    Deps deps_;
+    std::span<const RouteSpec> routes_;
+    std::span<RouteStats* const> stats_;
+    const RelayOptions& options_;
+    const std::uint64_t epoch_;
+
+    std::int64_t next_due_us_ = 0;
+    std::int64_t next_look_us_ = 0;
+    std::int64_t next_redelivery_us_ = 0;
+    std::int64_t next_prune_us_ = 0;
+    std::int64_t next_stats_us_ = 0;
+    std::int64_t next_tidy_us_ = 0;
+    std::int64_t last_figures_us_ = 0;
+    std::int64_t prune_wait_us_ = 0;
+    std::string prune_error_;
+    std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
+    std::vector<std::string> names_;            // of the routes
+    std::vector<std::string> destinations_;     // as told to them
+    struct Told {
+        std::uint64_t published = 0;
+        std::uint64_t dead = 0;
+        std::string circuit;
+        double rate = 0;
+        spi::ReadPath path;
+    };
+    std::vector<Told> told_;
+    std::atomic<spi::Position> lowest_{0};
+    mutable std::mutex figures_mutex_;
+    spi::Recorder::Stats figures_;
+};
+
+}  // namespace outbox::relay

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+namespace outbox::relay {
+
+using spi::Position;
+
+/// Takes rows that every route has finished out of the table, in bulk and at its own pace, behind
+/// the ledger that records them: a crash between the two repeats nothing. `turn` belongs to one
+/// thread; the rest may be called from any.
+class Remover {
+  public:
+    /// At this many rows that wait for their removal the routes read on only when some are gone;
+    /// what the last owner left comes on top.
+    static constexpr std::size_t kMaxPending = 100'000;
+
+    Remover(spi::Recorder& recorder, std::uint64_t epoch) : recorder_(recorder), epoch_(epoch) {}
+
+    /// What the last owner had no time to remove. Before the first `turn`.
+    void inherit(spi::PositionSet positions);
+    /// Every route has finished them, and that is recorded.
+    void push(std::span<const Position> positions);
+
+    /// Waits up to `max_wait` for enough to be worth a transaction, then removes what there is.
+    /// After an error nothing is lost: the next turn goes on with the same rows.
+    Status turn(std::chrono::milliseconds max_wait);
+    /// Lets `turn` wait for no more from now on.
+    void flush();
+
+    /// Appends what was taken out of the table and the ledgers since the last call.
+    void take_removed(std::vector<Position>& out);
+
+    [[nodiscard]] std::size_t pending() const { return pending_.load(std::memory_order_relaxed); }
+    /// Says while no more may be read.
+    [[nodiscard]] const std::atomic<bool>& full() const { return full_; }
+    [[nodiscard]] bool idle() const { return pending() == 0; }
+
+  private:
+    void set_pending(std::size_t pending);  // with the mutex held
+
+    spi::Recorder& recorder_;
+    const std::uint64_t epoch_;
+    std::atomic<std::size_t> pending_{0};
+    std::atomic<bool> full_{false};
+    std::size_t inherited_ = 0;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    spi::PositionSet waiting_;
+    std::vector<Position> removed_;
+    bool flush_ = false;
+
+    // Of the thread that turns.
+    std::vector<Position> batch_;
+    std::size_t left_ = 0;  // were named to the recorder and are not there yet
+};
+
+}  // namespace outbox::relay

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "sources/sqlite/client.h"
+#include "sources/sqlite/table.h"
+
+namespace outbox::sqlite {
+
+/// The routes of a source and their ledgers as the side tables hold them. Each call is a part of the
+/// caller's write transaction.
+class Ledger {
+  public:
+    explicit Ledger(const Table& table) : table_(table) {}
+
+    /// See `spi::Recorder::begin`.
+    Result<spi::Beginning> begin(Database& database, std::span<const spi::RouteName> routes) const;
+    Result<std::vector<std::string>> destinations(Database& database,
+                                                  std::span<const std::string> routes) const;
+    Status set_destination(Database& database, const std::string& route,
+                           const std::string& name) const;
+
+    /// The route has finished these.
+    Status add(Database& database, const std::string& route,
+               std::span<const spi::Position> positions) const;
+    /// These leave the ledgers of all routes.
+    Status subtract(Database& database, std::span<const spi::Position> positions) const;
+
+  private:
+    struct Known {
+        std::string name;
+        std::string destination;
+    };
+    Result<std::vector<Known>> load_routes(Database& database) const;
+    Result<spi::PositionSet> load(Database& database, const std::string& route) const;
+    Status save(Database& database, const std::string& route, std::int64_t segment,
+                const spi::PositionSet& set) const;
+    Status check_life(Database& database, std::span<const Known> known, spi::Beginning& out) const;
+    Status rename(Database& database, const std::string& from, const std::string& to) const;
+    Status take_over_names(Database& database, std::span<const spi::RouteName> routes,
+                           spi::Beginning& out) const;
+    Result<bool> has_unfinished(Database& database, const std::string& route) const;
+    Status settle_gone(Database& database, std::span<const spi::RouteName> routes,
+                       spi::Beginning& out) const;
+    Status add_new(Database& database, std::span<const spi::RouteName> routes) const;
+
+    const Table& table_;
+};
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,564 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kPostgres = "postgres";
+constexpr const char* kSqlite = "sqlite";
+
+// Routes of a real database, and mailboxes in others of its kind that they lead to.
+class Routes : public testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override {
+        url_ = database("shop");
+        ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    }
+
+    bool on_sqlite() const { return GetParam() == std::string(kSqlite); }
+
+    std::string database(const std::string& name) {
+        if (on_sqlite()) return "sqlite://" + outbox_.file(name + ".db").string();
+        return shared_postgres().create_database();
+    }
+    // One with a mailbox.
+    std::string subscriber(const std::string& name) {
+        const std::string url = database(name);
+        EXPECT_EQ(outbox_.run({"migrate", "--db", url, "--only", "consumer"}).status.code, 0);
+        return url;
+    }
+
+    // The first column of the rows, joined by blanks.
+    std::string sql(const std::string& url, const std::string& statement) {
+        if (!on_sqlite()) {
+            std::string out;
+            for (const Pg::Row& row : Pg(url).query(statement)) {
+                if (!row.empty()) out += (out.empty() ? "" : " ") + row[0].value_or("");
+            }
+            return out;
+        }
+        const Finished done = run({{"sqlite3", "-cmd", ".timeout 10000",
+                                    url.substr(std::string("sqlite://").size()), statement}});
+        EXPECT_EQ(done.status.code, 0) << done.err;
+        std::string out = done.out;
+        while (!out.empty() && out.back() == '\n') out.pop_back();
+        for (char& c : out) c = c == '\n' ? ' ' : c;
+        return out;
+    }
+    std::string sql(const std::string& statement) { return sql(url_, statement); }
+
+    void emit(const std::string& payload, const std::string& topic = "orders") {
+        sql("INSERT INTO outbox_events (id, topic, key, event_type, payload) VALUES ('" +
+            id(payload) + "', '" + topic + "', 'k" + payload + "', 'Made', '\"" + payload + "\"')");
+    }
+    static std::string id(const std::string& payload) {
+        return "00000000-0000-7000-8000-0000000000" + payload;  // two digits
+    }
+
+    Process relay(const std::vector<std::string>& destinations,
+                  const std::vector<std::string>& more = {}) {
+        std::vector<std::string> arguments{"--from", url_, "--admin", "off"};
+        for (const std::string& to : destinations) arguments.insert(arguments.end(), {"--to", to});
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return outbox_.start_relay(arguments);
+    }
+    static std::string mailbox(const std::string& name, const std::string& url) {
+        return name + "=mailbox+" + url;
+    }
+    // A route whose destination does not answer.
+    std::string away(const std::string& name) {
+        if (on_sqlite()) return name + "=mailbox+sqlite:///nowhere/at/all.db";
+        return name + "=mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
+    }
+
+    std::string received(const std::string& url) {
+        const std::string last = on_sqlite() ? "substr(id, -2)" : "right(id, 2)";
+        return sql(url, "SELECT " + last + " FROM outbox_mailbox ORDER BY id");
+    }
+
+    Finished run_on(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_});
+        return outbox_.run(arguments);
+    }
+    json result(std::vector<std::string> arguments) {
+        arguments.emplace_back("--json");
+        const Finished ended = run_on(std::move(arguments));
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out.empty() ? "null" : ended.out);
+    }
+    json route(const std::string& name) {
+        for (const json& one : result({"routes", "list"})) {
+            if (one["name"] == name) return one;
+        }
+        return {};
+    }
+
+    // Two routes, of which one has finished everything and the other's destination is away.
+    void let_one_finish(const std::string& url) {
+        Process running = relay({mailbox("near", url), away("far")});
+        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+            return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 2;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    // A dead letter of a route, and nothing else of it left to do.
+    void let_one_die(const std::string& name, const std::string& url, const std::string& payload) {
+        emit(payload, "elsewhere");
+        Process strict = relay({mailbox(name, url)}, {"--allowed-topic", "orders"});
+        ASSERT_TRUE(eventually(30s, "the event is dead", [&] {
+            return sql("SELECT count(*) FROM outbox_dead_letters WHERE route = '" + name + "'") ==
+                       "1" &&
+                   route(name)["unfinished"] == 0 &&
+                   sql("SELECT dead_total FROM outbox_route_stats WHERE route = '" + name + "'") ==
+                       "1";
+        }));
+        ASSERT_EQ(strict.stop(), (ExitStatus{0, 0}));
+    }
+
+    OutboxBinary outbox_;
+    std::string url_;
+};
+
+TEST_P(Routes, AreListedWithTheirDestinationsAndWhatTheyHaveNotFinished) {
+    EXPECT_EQ(result({"routes", "list"}), json::array());
+    EXPECT_THAT(run_on({"routes", "list"}).out, HasSubstr("has no routes: a relay makes its"));
+    emit("01");
+    emit("02");
+    let_one_finish(subscriber("near"));
+    const json list = result({"routes", "list"});
+    ASSERT_EQ(list.size(), 2U);
+    EXPECT_EQ(list[0]["name"], "far");
+    EXPECT_EQ(list[0]["destination"], json());
+    EXPECT_EQ(list[0]["unfinished"], 2);
+    EXPECT_EQ(list[0]["unfinished_is_more"], false);
+    EXPECT_EQ(list[1]["name"], "near");
+    EXPECT_EQ(list[1]["unfinished"], 0);
+    EXPECT_THAT(list[1]["destination"].get<std::string>(), HasSubstr("mailbox default"));
+    EXPECT_THAT(list[1]["since"].get<std::string>(), HasSubstr("20"));
+    const Finished text = run_on({"routes", "list"});
+    EXPECT_THAT(text.out, AllOf(HasSubstr("DESTINATION"), HasSubstr("(the next one met)")));
+}
+
+TEST_P(Routes, CountWhatTheyHaveNotFinishedUpToALimit) {
+    emit("01");
+    let_one_die("near", subscriber("near"), "02");
+    EXPECT_EQ(route("near")["dead"], 1);
+    const std::string columns = "INSERT INTO outbox_events (topic, key, event_type, payload";
+    sql(on_sqlite() ? columns +
+                          ", id) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+                          "FROM n WHERE i < 20001) SELECT 'o', 'k', 'M', '1', 'e' || i FROM n"
+                    : columns + ") SELECT 'o', 'k', 'M', '1' FROM generate_series(1, 20001)");
+    EXPECT_EQ(route("near")["unfinished"], 20'000);
+    EXPECT_EQ(route("near")["unfinished_is_more"], true);
+    EXPECT_THAT(run_on({"routes", "list"}).out, HasSubstr(" 20,000+ "));
+    const Finished refused = run_on({"routes", "retire", "near"});
+    EXPECT_EQ(refused.status.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("has not finished 20,000+ events"));
+}
+
+TEST_P(Routes, AcceptLetsARunningRelayGoOnAtAnotherDestination) {
+    const std::string first = subscriber("first");
+    const std::string second = subscriber("second");
+    emit("01");
+    {
+        Process running = relay({mailbox("billing", first)});
+        ASSERT_TRUE(eventually(30s, "the destination is known", [&] {
+            return route("billing")["unfinished"] == 0 && route("billing")["destination"] != json();
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    emit("02");
+    Process running = relay({mailbox("billing", second)});
+    ASSERT_TRUE(eventually(30s, "the relay says how it is settled", [&] {
+        return running.stderr_text().find("outbox routes accept billing") != std::string::npos;
+    }));
+    EXPECT_EQ(received(second), "");
+    const Finished accepted = run_on({"routes", "accept", "billing"});
+    EXPECT_EQ(accepted.status.code, 0) << accepted.err;
+    EXPECT_THAT(accepted.out, HasSubstr("route billing takes the destination that it meets next"));
+    EXPECT_TRUE(eventually(30s, "it goes on there", [&] { return received(second) == "02"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(first), "01");
+}
+
+TEST_P(Routes, RenamedTakeAlongWhatTheyHaveFinished) {
+    const std::string near = subscriber("near");
+    emit("01");
+    emit("02");
+    let_one_finish(near);
+    const json before = route("near");
+    const Finished renamed = run_on({"routes", "rename", "near", "billing"});
+    EXPECT_EQ(renamed.status.code, 0) << renamed.err;
+    EXPECT_THAT(renamed.out, HasSubstr("--to billing=URL"));
+    json after = route("billing");
+    after["name"] = "near";
+    EXPECT_EQ(after, before);
+    for (const std::string table :
+         {"outbox_routes", on_sqlite() ? "outbox_ledger_segments" : "outbox_ledger",
+          "outbox_route_stats"}) {
+        EXPECT_EQ(sql("SELECT count(*) FROM " + table + " WHERE route = 'near'"), "0") << table;
+        EXPECT_EQ(sql("SELECT count(*) FROM " + table + " WHERE route = 'billing'"), "1") << table;
+    }
+    Process running = relay({mailbox("billing", near), "far=null:"});
+    EXPECT_TRUE(eventually(30s, "all is finished",
+                           [&] { return sql("SELECT count(*) FROM outbox_events") == "0"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(near), "01 02") << "sent again under the new name";
+}
+
+TEST_P(Routes, RenamedTakeAlongDeadLettersAndFigures) {
+    const std::string near = subscriber("near");
+    let_one_die("old", near, "01");
+    ASSERT_EQ(run_on({"routes", "retire", "old"}).status.code, 0);
+    let_one_die("near", near, "02");
+    // Figures of the retired route are there still.
+    ASSERT_EQ(run_on({"routes", "rename", "near", "old"}).status.code, 0);
+    EXPECT_EQ(result({"dead", "list", "--route", "old"}).size(), 2U);
+    const json status = result({"status"});
+    ASSERT_EQ(status["routes"].size(), 1U);
+    EXPECT_EQ(status["routes"][0]["dead_total"], 2);
+    EXPECT_EQ(run_on({"routes", "rename", "old", "near"}).status.code, 0);
+    EXPECT_EQ(result({"status"})["routes"][0]["dead_total"], 2);
+}
+
+TEST_P(Routes, RenameIsRefusedWhereItWouldMixRoutes) {
+    emit("01");
+    emit("02");
+    let_one_finish(subscriber("near"));
+    const Finished taken = run_on({"routes", "rename", "near", "far"});
+    EXPECT_EQ(taken.status.code, 1);
+    EXPECT_THAT(taken.err, HasSubstr("a route 'far' is there already"));
+    const Finished missing = run_on({"routes", "rename", "neer", "x"});
+    EXPECT_EQ(missing.status.code, 1);
+    EXPECT_THAT(missing.err, HasSubstr("has no route 'neer'; its routes: 'far', 'near'"));
+    EXPECT_EQ(run_on({"routes", "rename", "near", "a b"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "rename", "near"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "rename", "near", "a", "b"}).status.code, 2);
+    const std::string two =
+        "INSERT INTO outbox_dead_letters (source, route, id, attempts, error_code, error" +
+        std::string(on_sqlite() ? ", died_at" : "") + ") SELECT source, r, 'e', 1, 'c', 'x'" +
+        (on_sqlite() ? ", 1" : "") +
+        " FROM outbox_routes, (SELECT 'near' AS r UNION SELECT 'gone') n WHERE route = 'near'";
+    sql(two);
+    const Finished letters = run_on({"routes", "rename", "near", "gone"});
+    EXPECT_EQ(letters.status.code, 1);
+    EXPECT_THAT(letters.err, HasSubstr("dead letters of one event"));
+    EXPECT_EQ(result({"routes", "list"}).size(), 2U);
+}
+
+TEST_P(Routes, ChangesThatARelayWouldNotSeeAreRefusedWhileOneRuns) {
+    const std::string near = subscriber("near");
+    Process running = relay({mailbox("near", near)});
+    ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("near").is_null(); }));
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"rename", "near", "x"},
+                                                    {"retire", "near"},
+                                                    {"continue"},
+                                                    {"begin"}}) {
+        std::vector<std::string> arguments{"routes"};
+        arguments.insert(arguments.end(), command.begin(), command.end());
+        const Finished refused = run_on(arguments);
+        EXPECT_EQ(refused.status.code, 1) << command[0];
+        EXPECT_THAT(refused.err,
+                    AllOf(HasSubstr(":" + std::to_string(running.pid())), HasSubstr("kill -TERM")));
+    }
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(run_on({"routes", "rename", "near", "x"}).status.code, 0);
+}
+
+TEST_P(Routes, RetiredAreForgottenAndWhatOnlyTheyHadNotFinishedIsFinished) {
+    const std::string near = subscriber("near");
+    emit("01");
+    emit("02");
+    let_one_finish(near);
+    const Finished asked = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(asked.status.code, 2);
+    EXPECT_THAT(asked.err, AllOf(HasSubstr("has not finished 2 events"), HasSubstr("--yes")));
+    EXPECT_EQ(result({"routes", "list"}).size(), 2U);
+    {
+        Process refused = relay({mailbox("near", near)});
+        const auto ended = refused.wait(30s);
+        ASSERT_TRUE(ended);
+        EXPECT_EQ(ended->code, 5);
+        EXPECT_THAT(refused.stderr_text(), HasSubstr("outbox routes retire 'far'"));
+    }
+    const Finished retired = run_on({"routes", "retire", "far", "--yes"});
+    EXPECT_EQ(retired.status.code, 0) << retired.err;
+    EXPECT_EQ(retired.out, "route far is retired; it had not finished 2 events\n");
+    ASSERT_EQ(result({"routes", "list"}).size(), 1U);
+    Process running = relay({mailbox("near", near)});
+    EXPECT_TRUE(eventually(30s, "the events are finished",
+                           [&] { return sql("SELECT count(*) FROM outbox_events") == "0"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(near), "01 02");
+    const Finished again = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(again.status.code, 1);
+    EXPECT_THAT(again.err, HasSubstr("has no route 'far'; its routes: 'near'"));
+}
+
+TEST_P(Routes, DeadLettersOfARetiredOneStayAndAreNotRetriedForEver) {
+    const std::string near = subscriber("near");
+    let_one_die("old", near, "01");
+    const Finished retired = run_on({"routes", "retire", "old"});
+    EXPECT_EQ(retired.status.code, 0) << retired.err;
+    EXPECT_THAT(retired.out, HasSubstr("1 dead letter of it stays: outbox dead retry --route old"));
+    EXPECT_EQ(result({"dead", "list"})[0]["state"], "no such route");
+    json status = result({"status"});
+    ASSERT_EQ(status["routes"].size(), 1U);
+    EXPECT_EQ(status["routes"][0]["retired"], true);
+    EXPECT_THAT(run_on({"status"}).out,
+                HasSubstr("route old is retired; its dead letters: outbox dead retry"));
+
+    Process running = relay({mailbox("near", near)});
+    ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("near").is_null(); }));
+    EXPECT_EQ(run_on({"dead", "retry", "--all", "--dry-run"}).status.code, 1);
+    const Finished refused = run_on({"dead", "retry", id("01")});
+    EXPECT_EQ(refused.status.code, 1);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("no route 'old' any more"),
+                                   HasSubstr("its routes: 'near'"), HasSubstr("--to ROUTE")));
+    EXPECT_THAT(refused.out, IsEmpty());
+    EXPECT_EQ(result({"dead", "list"})[0]["retry_requested_at"], json());
+
+    const Finished wrong = run_on({"dead", "retry", "--all", "--to", "neer"});
+    EXPECT_EQ(wrong.status.code, 1);
+    EXPECT_THAT(wrong.err, HasSubstr("no route 'neer'; its routes: 'near'"));
+    EXPECT_EQ(result({"dead", "retry", "--route", "old", "--to", "near", "--dry-run"})["matched"],
+              1);
+    EXPECT_EQ(result({"dead", "list"})[0]["route"], "old");
+    const Finished rerouted = run_on({"dead", "retry", "--route", "old", "--to", "near"});
+    EXPECT_EQ(rerouted.status.code, 0) << rerouted.err;
+    EXPECT_THAT(rerouted.out, HasSubstr("by route near"));
+    EXPECT_TRUE(eventually(30s, "it is delivered", [&] { return received(near) == "01"; }));
+    EXPECT_TRUE(eventually(30s, "it is no dead letter", [&] {
+        return result({"dead", "list"}).empty() && result({"status"})["routes"].size() == 1;
+    }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Routes, ReroutingDoesNotMakeTwoDeadLettersOfAnEventOne) {
+    const std::string near = subscriber("near");
+    let_one_die("old", near, "01");
+    const std::string columns = on_sqlite() ? ", died_at" : "";
+    sql("INSERT INTO outbox_dead_letters (source, route, id, attempts, error_code, error" +
+        columns + ") SELECT source, 'gone', id, attempts, error_code, error" + columns +
+        " FROM outbox_dead_letters");
+    for (const std::string filter : {"--all", "--route=gone"}) {
+        const Finished refused = run_on({"dead", "retry", filter, "--to", "old"});
+        EXPECT_EQ(refused.status.code, 1) << filter;
+        EXPECT_THAT(refused.err, HasSubstr("'gone' and 'old' have dead letters of one event"));
+    }
+    EXPECT_EQ(result({"dead", "list"}).size(), 2U);
+    EXPECT_EQ(run_on({"dead", "retry", "--all", "--to", "old", "--consumer", "c"}).status.code, 2);
+}
+
+TEST_P(Routes, BeginForgetsWhatWasFinishedAndContinueKeepsIt) {
+    const std::string near = subscriber("near");
+    emit("01");
+    emit("02");
+    let_one_finish(near);
+    const Finished kept = run_on({"routes", "continue"});
+    EXPECT_EQ(kept.status.code, 0) << kept.err;
+    EXPECT_EQ(route("near")["unfinished"], 0);
+    const Finished begun = run_on({"routes", "begin"});
+    EXPECT_EQ(begun.status.code, 0) << begun.err;
+    EXPECT_THAT(begun.out, HasSubstr("1 route had finished is forgotten"));
+    EXPECT_EQ(route("near")["unfinished"], 2);
+    EXPECT_EQ(route("far")["unfinished"], 2);
+    const std::string anew = subscriber("anew");
+    ASSERT_EQ(run_on({"routes", "accept", "near"}).status.code, 0);
+    Process running = relay({mailbox("near", anew), "far=null:"});
+    EXPECT_TRUE(eventually(30s, "all of it is sent", [&] { return received(anew) == "01 02"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Routes, ATableWithoutPositionsHasThemToo) {
+    sql("CREATE TABLE orders_outbox (id text PRIMARY KEY, aggregate_type text NOT NULL, "
+        "aggregate_id text NOT NULL, event_type text NOT NULL, payload text NOT NULL, created_at " +
+        std::string(on_sqlite() ? "text" : "timestamptz") + " NOT NULL, processed_at " +
+        (on_sqlite() ? "text" : "timestamptz") +
+        "); INSERT INTO orders_outbox VALUES ('01', 'Order', '1', 'Made', '1', '2026-01-01', NULL)"
+        ", ('02', 'Order', '2', 'Made', '1', '2026-01-01', NULL)");
+    const std::vector<std::string> table{"--table", "orders_outbox"};
+    const auto with_table = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), table.begin(), table.end());
+        return run_on(arguments);
+    };
+    const auto unfinished = [&](const std::string& name) {
+        for (const json& one : json::parse(with_table({"routes", "list", "--json"}).out)) {
+            if (one["name"] == name) return one["unfinished"].get<int>();
+        }
+        return -1;
+    };
+    const std::string near = subscriber("near");
+    {
+        Process running = relay({mailbox("near", near), away("far")}, table);
+        ASSERT_TRUE(eventually(30s, "the near route has finished",
+                               [&] { return unfinished("near") == 0 && unfinished("far") == 2; }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(with_table({"routes", "retire", "far"}).status.code, 2);
+    EXPECT_EQ(with_table({"routes", "rename", "far", "farther"}).status.code, 0);
+    EXPECT_EQ(with_table({"routes", "retire", "farther", "--yes"}).status.code, 0);
+    Process running = relay({mailbox("near", near)}, table);
+    EXPECT_TRUE(eventually(30s, "the rows are marked", [&] {
+        return sql("SELECT count(*) FROM orders_outbox WHERE processed_at IS NULL") == "0";
+    }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(near), "01 02");
+}
+
+TEST_P(Routes, OfSomeTenantsAreTheTablesToo) {
+    sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+        id("01") + "', 'o', 'k', 'M', '1', 'a'), ('" + id("02") +
+        "', 'o', 'k', 'M', '1', 'b'), "
+        "('" +
+        id("03") + "', 'o', 'k', 'M', '1', 'a')");
+    {
+        Process running = relay({away("far")}, {"--tenant", "a"});
+        ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("far").is_null(); }));
+        EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 1);
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(route("far")["unfinished"], 2);
+    EXPECT_THAT(route("far")["source"].get<std::string>(), HasSubstr("outbox_events/a"));
+    EXPECT_THAT(run_on({"routes", "list"}).out, HasSubstr("SOURCE"));
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 0);
+}
+
+TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {
+    const std::string bare = database("bare");
+    if (on_sqlite()) sql(bare, "PRAGMA user_version = 1");  // makes the file
+    const auto on_bare = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(),
+                         {"--db", bare, "--table", "own", "--preset", "delete-when-sent"});
+        return outbox_.run(arguments);
+    };
+    EXPECT_EQ(on_bare({"routes", "list"}).status.code, 4) << "no such table";
+    const std::string time = on_sqlite() ? "text" : "timestamptz";
+    sql(bare,
+        "CREATE TABLE own (id text PRIMARY KEY, aggregate_type text, aggregate_id text, "
+        "event_type text, payload text, created_at " +
+            time + ")");
+    const Finished list = on_bare({"routes", "list"});
+    EXPECT_EQ(list.status.code, 0) << list.err;
+    EXPECT_THAT(list.out, HasSubstr("has no routes"));
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"accept", "x"}, {"rename", "x", "y"}, {"retire", "x"}}) {
+        std::vector<std::string> arguments{"routes"};
+        arguments.insert(arguments.end(), command.begin(), command.end());
+        const Finished refused = on_bare(arguments);
+        EXPECT_EQ(refused.status.code, 1) << command[0];
+        EXPECT_THAT(refused.err, HasSubstr("has no route 'x'; it has none: a relay makes"));
+    }
+    EXPECT_EQ(on_bare({"routes", "continue"}).status.code, 0);
+    EXPECT_EQ(on_bare({"routes", "begin"}).status.code, 0);
+}
+
+TEST_P(Routes, WrongInputIsRefused) {
+    for (const std::vector<std::string>& arguments : {std::vector<std::string>{"routes", "accept"},
+                                                      {"routes", "accept", "a", "b"},
+                                                      {"routes", "retire"},
+                                                      {"routes", "continue", "x"},
+                                                      {"routes", "begin", "x"},
+                                                      {"routes", "list", "x"},
+                                                      {"routes", "lst"},
+                                                      {"routes"},
+                                                      {"routes", "accept", "x", "--json"},
+                                                      {"routes", "accept", "x", "--yes"}}) {
+        EXPECT_EQ(run_on(arguments).status.code, 2) << arguments.back();
+    }
+    const Finished unknown = run_on({"routes", "accept", "x'; --"});
+    EXPECT_EQ(unknown.status.code, 1);
+    EXPECT_THAT(unknown.err, HasSubstr("has no route 'x'; --'"));
+    EXPECT_THAT(outbox_.run({"routes", "rename", "--help"}).out,
+                AllOf(HasSubstr("outbox routes rename OLD NEW [options]"), HasSubstr("Examples:")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, Routes, testing::Values(kPostgres, kSqlite),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+// Only PostgreSQL tells a table from a copy of it.
+TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg database(url);
+    const std::string mailbox = "near=mailbox+" + url;
+    const std::string away =
+        "far=mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
+    const auto received = [&] { return database.number("SELECT count(*) FROM outbox_mailbox"); };
+    const auto relay = [&] {
+        return outbox.start_relay({"--from", url, "--admin", "off", "--to", mailbox, "--to", away});
+    };
+    database.exec("SELECT outbox_emit(topic => 'orders', key => 'k', payload => '{}')");
+    {
+        Process running = relay();
+        ASSERT_TRUE(eventually(30s, "the ledger is written", [&] {
+            return database.number("SELECT count(*) FROM outbox_ledger") == 1;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    ASSERT_EQ(received(), 1);
+    database.exec("UPDATE outbox_ledger SET life = '1 2 3'");
+    {
+        Process refused = relay();
+        const auto ended = refused.wait(30s);
+        ASSERT_TRUE(ended);
+        EXPECT_EQ(ended->code, 5);
+        EXPECT_THAT(refused.stderr_text(),
+                    AllOf(HasSubstr("outbox routes continue"), HasSubstr("outbox routes begin")));
+    }
+    const Finished kept = outbox.run({"routes", "continue", "--db", url});
+    EXPECT_EQ(kept.status.code, 0) << kept.err;
+    EXPECT_THAT(kept.out, HasSubstr("what 1 route had finished holds for public.outbox_events"));
+    EXPECT_THAT(outbox.run({"routes", "continue", "--db", url}).out,
+                HasSubstr("nothing to settle"));
+    {
+        Process running = relay();
+        database.exec("SELECT outbox_emit(topic => 'orders', key => 'k', payload => '{}')");
+        ASSERT_TRUE(eventually(30s, "it goes on", [&] { return received() == 2; }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    database.exec("UPDATE outbox_ledger SET life = '1 2 3'; DELETE FROM outbox_mailbox");
+    EXPECT_EQ(outbox.run({"routes", "begin", "--db", url}).status.code, 0);
+    Process running = relay();
+    EXPECT_TRUE(
+        eventually(30s, "all that the table holds is sent", [&] { return received() == 2; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// A single route was named "default" once.
+TEST(RoutesOfAnEarlierVersion, KeepWhatTheyKnewUnderTheirNewName) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg database(url);
+    database.exec(
+        "INSERT INTO outbox_route_stats (source, route, published_total) VALUES "
+        "('public.outbox_events', 'default', 7)");
+    Process running =
+        outbox.start_relay({"--from", url, "--admin", "off", "--to", "mailbox+" + url});
+    EXPECT_TRUE(eventually(30s, "the route is taken over", [&] {
+        const Finished status = outbox.run({"status", "--db", url, "--json"});
+        const json routes = json::parse(status.out)["routes"];
+        return routes.size() == 1 && routes[0]["name"] == "mailbox" &&
+               routes[0]["published_total"] == 7;
+    }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_THAT(running.stderr_text(),
+                HasSubstr("'default' of an earlier version is now 'mailbox'"));
+}
+
+}  // namespace
+}  // namespace outbox::test

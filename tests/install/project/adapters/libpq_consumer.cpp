@@ -1,0 +1,8 @@
+// Compiles and links with nothing but the header; never called.
+#include <outbox/adapters/libpq_consumer.h>
+
+int main(int argc, char**) {
+    if (argc == 1) return 0;
+    static_cast<void>(outbox::accept(static_cast<pg_conn*>(nullptr), "consumer", "id"));
+    return 1;
+}

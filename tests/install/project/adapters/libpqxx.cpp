@@ -1,0 +1,10 @@
+// Compiles and links with nothing but the header; never called.
+#include <outbox/adapters/libpqxx.h>
+
+int main(int argc, char**) {
+    if (argc == 1) return 0;
+    pqxx::connection connection;
+    pqxx::work transaction(connection);
+    static_cast<void>(outbox::emit(transaction, "topic", "payload"));
+    return 1;
+}

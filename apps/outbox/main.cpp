@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/redact.h"
 #include "core/url.h"
 #include "core/utf8.h"
+#include "registry.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
 
@@ -20,6 +22,8 @@ int run(const runtime::Invocation& invocation,
             return run_relay(invocation, again);
         case runtime::kMigrate:
             return run_migrate(invocation);
+        case runtime::kRoles:
+            return run_roles(invocation);
         case runtime::kStatus:
             return run_status(invocation);
         case runtime::kDeadList:
@@ -61,7 +65,18 @@ int run(const runtime::Invocation& invocation,
     return runtime::kExitUsage;
 }
 
+// The relay warns of each of its ways; the others only do as they are told.
+Status check_transport(const runtime::Invocation& invocation) {
+    const bool has_database = (runtime::find_option("db")->commands & invocation.command) != 0;
+    if (!has_database || !invocation.options.flag("require-tls")) return {};
+    const std::string weakness = weakness_of_database(invocation.options.text("db"));
+    if (weakness.empty()) return {};
+    return {ErrorCode::kConfigInvalid, Advice::kStop, "the database " + weakness};
+}
+
 int start(const std::vector<std::string>& arguments) {
+    tell_secret_options();
+    for (const std::string& argument : arguments) remember_secrets_of(argument);
     const auto line = runtime::parse_command_line(arguments);
     if (!line.ok()) return report(line.error());
     if (!line->help.empty()) {
@@ -74,6 +89,7 @@ int start(const std::vector<std::string>& arguments) {
     for (const std::string& warning : invocation->warnings) {
         std::cerr << "outbox: warning: " << to_printable(redact(warning)) << "\n";
     }
+    if (const Status way = check_transport(*invocation); !way.ok()) return report(way.error());
     return run(*invocation, read);
 }
 

@@ -21,6 +21,7 @@ MigrateOptions options_of(const runtime::OptionValues& values) {
                                                : PayloadType::kJsonb;
     }
     options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
+    options.owners = values.list("owner");
     options.note = [](std::string_view text) { std::cerr << "note: " << text << "\n"; };
     return options;
 }

@@ -1,8 +1,10 @@
 #include "registry.h"
 
 #include <array>
+#include <cstdlib>
 #include <string_view>
 
+#include "core/transport.h"
 #include "core/url.h"
 #ifdef OUTBOX_WITH_SOURCE_POSTGRES
 #include "sources/postgres/operate.h"
@@ -14,6 +16,7 @@
 #endif
 #ifdef OUTBOX_WITH_SINK_KAFKA
 #include "sinks/kafka/sink.h"
+#include "sinks/kafka/transport.h"
 #endif
 #ifdef OUTBOX_WITH_SINK_MAILBOX
 #include "sinks/mailbox/sink.h"
@@ -56,6 +59,7 @@ postgres::PostgresSourceConfig postgres_config(const SourceConfig& config) {
     out.mapping = config.mapping;
     out.tenants = config.tenants;
     out.default_tenant = config.default_tenant;
+    out.owners = config.owners;
     out.after_publish = config.after_publish == "delete" ? AfterPublish::kDelete
                         : config.after_publish == "mark" ? AfterPublish::kMark
                                                          : AfterPublish::kDefault;
@@ -183,6 +187,12 @@ Result<const typename Entries::value_type*> find(const Entries& entries, const s
 
 }  // namespace
 
+void tell_secret_options() {
+#ifdef OUTBOX_WITH_SINK_KAFKA
+    add_secret_options(sinks::kafka::secret_options());
+#endif
+}
+
 SourceResult make_source(const SourceConfig& config) {
     const auto entry = find(kSources, config.url, "source");
     if (!entry.ok()) return entry.error();
@@ -193,6 +203,27 @@ OperationsResult open_operations(const SourceConfig& config, const std::string& 
     const auto entry = find(kSources, config.url, "source");
     if (!entry.ok()) return entry.error();
     return (*entry)->operate(config, table);
+}
+
+std::string weakness_of_database(const std::string& url) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok() || !parsed->scheme.starts_with("postgres")) return {};
+    const char* mode = std::getenv("PGSSLMODE");
+    return postgres_transport(*parsed, mode == nullptr ? "" : mode);
+}
+
+std::string weakness_of(const RouteConfig& route) {
+    constexpr std::string_view kMailbox = "mailbox+";
+    if (route.to.starts_with(kMailbox)) {
+        return weakness_of_database(route.to.substr(kMailbox.size()));
+    }
+#ifdef OUTBOX_WITH_SINK_KAFKA
+    if (route.to.starts_with("kafka:")) {
+        const auto config = sinks::kafka::make_config(route.to, route.sink_options);
+        if (config.ok()) return sinks::kafka::transport_weakness(*config);
+    }
+#endif
+    return {};
 }
 
 SinkResult make_sink(const RouteConfig& route, int connect_timeout_s) {

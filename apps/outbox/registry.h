@@ -11,6 +11,9 @@
 
 namespace outbox::app {
 
+/// Has the redactor know the secret options of every backend. To be called first.
+void tell_secret_options();
+
 /// The source that the URL's scheme names. Connects; blocks up to the connect timeout. Errors:
 /// kConfigInvalid for a scheme that there is not, kUnsupported for one that this build left out.
 Result<std::unique_ptr<spi::Source>> make_source(const runtime::SourceConfig& config);
@@ -18,6 +21,11 @@ Result<std::unique_ptr<spi::Source>> make_source(const runtime::SourceConfig& co
 /// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
 Result<std::unique_ptr<Operations>> open_operations(const runtime::SourceConfig& config,
                                                     const std::string& table);
+
+/// What of the way to the database or the destination is in clear or unverified, with the remedy;
+/// empty: nothing, or the URL is not one.
+std::string weakness_of_database(const std::string& url);
+std::string weakness_of(const runtime::RouteConfig& route);
 
 /// The sink of a route. Does not contact the destination.
 Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RouteConfig& route,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iostream>
 #include <optional>
+#include <random>
 #include <thread>
 #include <unistd.h>
 
@@ -60,6 +61,8 @@ relay::RelayOptions options_of(const RelayConfig& config) {
     options.lease_margin_ms = config.lease_ttl_ms / 10;
     options.shutdown_grace_ms = config.shutdown_grace_s * 1000;
     options.retention_s = config.retention.count();
+    std::random_device random;
+    options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
     return options;
 }
@@ -89,6 +92,23 @@ void log_note(const relay::Note& note) {
                            : note.level == relay::Note::Level::kWarning ? LogLevel::kWarn
                                                                         : LogLevel::kInfo;
     runtime::log(level, note.what, note.fields);
+}
+
+// A warning for each way that is in clear or unverified, or with require_tls an error.
+Status check_transport(const RelayConfig& config) {
+    const auto tell = [&](const std::string& what, const std::string& weakness) -> Status {
+        if (weakness.empty()) return {};
+        if (config.source.require_tls) {
+            return {ErrorCode::kConfigInvalid, Advice::kStop, what + " " + weakness};
+        }
+        runtime::log(LogLevel::kWarn, "transport_insecure", {{"where", what}, {"error", weakness}});
+        return {};
+    };
+    Status status = tell("the database", weakness_of_database(config.source.url));
+    for (const runtime::RouteConfig& route : config.routes) {
+        if (status.ok()) status = tell("the destination of " + route.name, weakness_of(route));
+    }
+    return status;
 }
 
 // Wrong options of a destination are found now and not at the first event.
@@ -167,10 +187,18 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
                                                         const relay::RelayOptions& options) {
     using Mode = runtime::AdminConfig::Mode;
     if (config.mode == Mode::kOff) return std::unique_ptr<admin::AdminServer>();
+    const bool local = admin::is_loopback(config.host);
+    if (!local) {
+        runtime::log(LogLevel::kWarn, "admin_exposed",
+                     {{"address", config.host},
+                      {"error",
+                       "other machines can read health and metrics here; nothing proves "
+                       "who asks: let a firewall or a proxy decide"}});
+    }
     auto server = admin::AdminServer::start(
         config.host, config.port,
         {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
-         {"/health/ready", [&relay] { return ready_page(health_of(relay)); }},
+         {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
          {"/metrics", [&relay, table, options] {
               return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
                                          metrics_of(relay, table, options)};
@@ -201,6 +229,7 @@ Result<Setup> set_up(const runtime::Invocation& invocation) {
     auto config = runtime::make_relay_config(invocation);
     if (!config.ok()) return config.error();
     if (Status sinks = check_sinks(*config); !sinks.ok()) return sinks;
+    if (Status ways = check_transport(*config); !ways.ok()) return ways;
     auto source = make_source(config->source);
     if (!source.ok()) return source.error();
     return Setup{std::move(*config), std::move(*source)};

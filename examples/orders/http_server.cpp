@@ -1,5 +1,6 @@
 #include "http_server.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -13,6 +14,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cctype>
 #include <csignal>
 #include <iostream>
 #include <optional>
@@ -66,6 +68,28 @@ std::optional<HttpResponse> answer_to(const error_code& ec, const HttpLimits& li
         ec != http::error::end_of_stream && ec != http::error::partial_message)
         return problem(400, "not a valid HTTP request");
     return std::nullopt;
+}
+
+/// What of a request is wrong that its parser lets pass. Beast takes the body's end from some
+/// encodings and leaves others to be read as the next request.
+std::optional<HttpResponse> refuse_header(const http::request<http::string_body>& request) {
+    const auto encodings = request.count(http::field::transfer_encoding);
+    const auto lengths = request.count(http::field::content_length);
+    const bool chunked = encodings == 1 && lengths == 0 && request.version() == 11 &&
+                         beast::iequals(request[http::field::transfer_encoding], "chunked");
+    if (encodings > 0 ? !chunked : lengths > 1)
+        return problem(400, "Transfer-Encoding is chunked, or there is none");
+    if (request.count("Idempotency-Key") > 1)
+        return problem(400, "there is more than one Idempotency-Key");
+    return std::nullopt;
+}
+
+std::string media_type(std::string_view value) {
+    value = value.substr(0, value.find(';'));
+    while (value.ends_with(' ')) value.remove_suffix(1);
+    std::string type(value);
+    std::transform(type.begin(), type.end(), type.begin(), ::tolower);
+    return type;
 }
 
 }  // namespace
@@ -162,6 +186,12 @@ class HttpServer::Impl {
         connection.idle = false;
         stream.expires_after(limits_.request_timeout);
         co_await http::async_read_header(stream, connection.buffer, parser, into(ec));
+        if (!ec) {
+            if (auto answer = refuse_header(parser.get())) {
+                co_await refuse(connection, *answer);
+                co_return false;
+            }
+        }
         if (!ec && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
             http::response<http::empty_body> go_on(http::status::continue_, parser.get().version());
             co_await http::async_write(stream, go_on, into(ec));
@@ -189,6 +219,9 @@ class HttpServer::Impl {
         out.path = std::string(request.target());
         out.path = out.path.substr(0, out.path.find('?'));
         out.idempotency_key = std::string(request["Idempotency-Key"]);
+        const auto type = request[http::field::content_type];
+        out.content_type = media_type({type.data(), type.size()});
+        out.from_page = request.count(http::field::origin) > 0;
         out.body = std::move(request.body());
         return out;
     }

@@ -22,6 +22,12 @@ HttpResponse only(const std::string& method) {
     return response;
 }
 
+// A page of another origin may send text and forms without asking first, but not JSON.
+bool is_json(const HttpRequest& request) {
+    return request.content_type == "application/json" ||
+           (request.content_type.empty() && !request.from_page);
+}
+
 }  // namespace
 
 void OrderService::prepare() {
@@ -64,6 +70,7 @@ HttpResponse OrderService::route(const HttpRequest& request) {
 }
 
 HttpResponse OrderService::create_order(const HttpRequest& request) {
+    if (!is_json(request)) return problem(415, "an order is sent as application/json");
     const auto parsed = parse_new_order(request.body);
     if (const auto* refusal = std::get_if<Refusal>(&parsed)) return {400, refusal->json()};
     prepare();

@@ -5,6 +5,9 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/outbox-servers}
+# Without a version Maven takes the newest plugin there is; -C refuses what does not match its checksum.
+# shellcheck disable=SC2034
+MAVEN_DEPENDENCY=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 JOBS=${OUTBOX_JOBS:-$(nproc)}
 
 note() { printf '== %s\n' "$*" >&2; }

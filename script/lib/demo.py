@@ -38,6 +38,7 @@ BACKLOG = 240  # orders taken while no relay runs
 MAX_DOUBLINGS = 6
 REPEATS = 40  # events put back into the outbox after they were delivered
 BATCH_SIZE = 20  # small, so that there is a middle to kill the relay in
+JSON = {"Content-Type": "application/json"}
 DEADLINE_S = 60  # of every single wait
 EXPECTED = "lost 0, ghosts 0, out of order 0, repeats applied 0, dead letters 1"
 
@@ -205,7 +206,7 @@ class Demo:
         posted = 0
         try:
             while not self.stop_clients.is_set() and (count is None or posted < count):
-                connection.request("POST", "/api/orders", json.dumps(self.new_order()))
+                connection.request("POST", "/api/orders", json.dumps(self.new_order()), JSON)
                 answer = connection.getresponse()
                 body = answer.read()
                 self.failed_posts += answer.status != 201
@@ -251,7 +252,8 @@ class Demo:
 
     def post_one_with_curl(self, user, amount, last_step):
         body = f'{{"user_id":"{user}","product_id":"p-1","quantity":2,"total_amount":{amount}}}'
-        answer = self.curl("-X", "POST", f"http://127.0.0.1:{self.port}/api/orders", "-d", body)
+        url = f"http://127.0.0.1:{self.port}/api/orders"
+        answer = self.curl("-X", "POST", url, "-H", "Content-Type: application/json", "-d", body)
         started = time.monotonic()
         if '"status":"CREATED"' not in answer:
             raise DemoFailed("the order service refused the order")

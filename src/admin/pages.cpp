@@ -20,13 +20,13 @@ HttpResponse live_page(const HealthReport& report) {
                                         {"loop_age_s", report.loop_age_us / 1'000'000}});
 }
 
-HttpResponse ready_page(const HealthReport& report) {
+HttpResponse ready_page(const HealthReport& report, bool show_error) {
     nlohmann::ordered_json body{{"status", report.database ? "ready" : "not ready"},
                                 {"database", report.database},
                                 {"leading", report.leading},
                                 {"epoch", report.epoch},
                                 {"open_circuits", report.open_circuits}};
-    if (!report.database_error.empty()) body["error"] = redact(report.database_error);
+    if (show_error && !report.database_error.empty()) body["error"] = redact(report.database_error);
     return json_page(report.database ? 200 : 503, body);
 }
 

@@ -25,7 +25,7 @@ inline constexpr std::int64_t kMaxLoopAgeUs = 60'000'000;
 [[nodiscard]] HttpResponse live_page(const HealthReport& report);
 
 /// /health/ready: 200 while the database answers, also on a standby; else 503. The body names the
-/// routes whose circuit is open.
-[[nodiscard]] HttpResponse ready_page(const HealthReport& report);
+/// routes whose circuit is open, and with `show_error` why the database does not answer.
+[[nodiscard]] HttpResponse ready_page(const HealthReport& report, bool show_error = true);
 
 }  // namespace outbox::admin

@@ -4,6 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <list>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -49,10 +50,13 @@ HttpResponse problem(unsigned status, const std::string& text) {
     return {status, "text/plain; charset=utf-8", text + "\n"};
 }
 
+class Session;
+
 struct Shared {
     Pages pages;
     bool check_host = true;
-    std::size_t connections = 0;
+    std::list<Session*> sessions;  // who has waited longest for a request comes first
+    std::list<Session*> ending;    // were cut off
 
     [[nodiscard]] HttpResponse answer(const http::request<http::string_body>& request) const {
         const auto host = request[http::field::host];
@@ -71,17 +75,35 @@ struct Shared {
     }
 };
 
+// Beast takes the body's end from some encodings and leaves others to be read as the next request.
+bool has_odd_length(const http::request<http::string_body>& request) {
+    const auto encodings = request.count(http::field::transfer_encoding);
+    if (encodings == 0) return request.count(http::field::content_length) > 1;
+    return encodings > 1 || request.count(http::field::content_length) > 0 ||
+           request.version() < 11 ||
+           !beast::iequals(request[http::field::transfer_encoding], "chunked");
+}
+
 // One connection. Shared by the callbacks that are pending on it; gone with the last of them.
 class Session : public std::enable_shared_from_this<Session> {
   public:
     Session(tcp::socket socket, Shared& shared) : stream_(std::move(socket)), shared_(shared) {
-        ++shared_.connections;
+        place_ = shared_.sessions.insert(shared_.sessions.end(), this);
     }
-    ~Session() { --shared_.connections; }
+    ~Session() { (ended_ ? shared_.ending : shared_.sessions).erase(place_); }
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
+    // No longer counts; it goes with its last callback.
+    void cut_off() {
+        shared_.ending.splice(shared_.ending.end(), shared_.sessions, place_);
+        ended_ = true;
+        stream_.close();
+    }
+
     void read() {
+        if (ended_) return;
+        shared_.sessions.splice(shared_.sessions.end(), shared_.sessions, place_);
         keep_alive_ = false;
         parser_.emplace();
         parser_->header_limit(kMaxHeaderBytes);
@@ -103,6 +125,9 @@ class Session : public std::enable_shared_from_this<Session> {
                                    error != http::error::partial_message;
             if (malformed) write(problem(400, "not a valid HTTP request"));
             return;
+        }
+        if (has_odd_length(parser_->get())) {
+            return write(problem(400, "Transfer-Encoding is chunked, or there is none"));
         }
         keep_alive_ = parser_->get().keep_alive();
         head_ = parser_->get().method() == http::verb::head;
@@ -140,6 +165,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
     beast::tcp_stream stream_;
     Shared& shared_;
+    std::list<Session*>::iterator place_;
+    bool ended_ = false;
     beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
     std::optional<http::request_parser<http::string_body>> parser_;
     Response response_;
@@ -148,6 +175,16 @@ class Session : public std::enable_shared_from_this<Session> {
 };
 
 }  // namespace
+
+bool is_loopback(const std::string& host) {
+    try {
+        asio::io_context context;
+        const auto found = tcp::resolver(context).resolve(host, "0", tcp::resolver::passive);
+        return found.begin()->endpoint().address().is_loopback();
+    } catch (const boost::system::system_error&) {
+        return false;
+    }
+}
 
 class AdminServer::Impl {
   public:
@@ -186,8 +223,9 @@ class AdminServer::Impl {
     void accept() {
         acceptor_.async_accept([this](boost::system::error_code error, tcp::socket socket) {
             if (error == asio::error::operation_aborted) return;
-            // A connection over the limit is closed: the socket ends with this scope.
-            if (!error && shared_.connections < kMaxConnections) {
+            // A probe must be answered whatever else is connected.
+            if (!error) {
+                if (shared_.sessions.size() >= kMaxConnections) shared_.sessions.front()->cut_off();
                 std::make_shared<Session>(std::move(socket), shared_)->read();
             }
             if (error) return accept_later();

@@ -20,9 +20,13 @@ struct HttpResponse {
 
 inline constexpr std::uint32_t kMaxHeaderBytes = 8192;
 inline constexpr std::uint64_t kMaxBodyBytes = 4096;
+/// One more ends the one that has waited longest for a request.
 inline constexpr std::size_t kMaxConnections = 32;
 /// For a request to arrive, and for its answer to be taken.
 inline constexpr std::chrono::seconds kRequestTimeout{5};
+
+/// True when `host` is an address of the loopback interface, or a name of one.
+[[nodiscard]] bool is_loopback(const std::string& host);
 
 /// Serves a few pages over HTTP/1.1 on one thread of its own until destroyed. GET and HEAD only.
 /// On a loopback address the Host header must name this machine (localhost or an address), so

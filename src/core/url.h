@@ -7,6 +7,8 @@
 
 #include <outbox/result.h>
 
+#include "core/redact.h"
+
 namespace outbox {
 
 /// The parts of `scheme://user:password@authority/path?name=value&...`, percent-decoded except for
@@ -24,17 +26,11 @@ struct Url {
                                                std::string_view fallback = {}) const;
 };
 
-/// Errors: `kConfigInvalid`, with the text redacted.
+/// Errors: `kConfigInvalid`, with the text redacted; also where a character of user or password
+/// must be percent-encoded, as parts of it would else be taken for a port, a path or a parameter.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
 
-/// `text` with the password of every URL and every `password=` or `secret=` in it replaced by
-/// "***". Whatever prints a URL or an error of a client library prints it through this.
-[[nodiscard]] std::string redact(std::string_view text);
-
-/// What a client library says, in one line: redacted, white space between words a single blank.
-[[nodiscard]] std::string redacted_line(std::string_view text);
-
-/// True when `redact` would change the text: it holds a secret.
-[[nodiscard]] bool holds_secret(std::string_view text);
+/// "a%20b" -> "a b"
+[[nodiscard]] std::string percent_decode(std::string_view text);
 
 }  // namespace outbox

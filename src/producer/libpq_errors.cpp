@@ -29,8 +29,8 @@ constexpr std::array<StateMeaning, 20> kMeanings{{
     {"42804", ErrorCode::kTableShape, Advice::kStop,
      "The table outbox_events is not the one `outbox migrate` makes."},
     {"42501", ErrorCode::kNoRights, Advice::kStop,
-     "A writer needs GRANT INSERT ON outbox_events, outbox_scheduled TO its role; migrate needs "
-     "GRANT CREATE, USAGE ON SCHEMA."},
+     "outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE ON "
+     "SCHEMA."},
     {"25006", ErrorCode::kQueryFailed, Advice::kStop,
      "The transaction is read-only: write on the primary, in a read-write transaction."},
     {"22P02", ErrorCode::kInvalidEvent, Advice::kDeadLetter,

@@ -4,6 +4,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
+#include "core/schema_objects.h"
 #include "core/url.h"
 #include "producer/libpq_errors.h"
 #include "producer/migration_plan.h"
@@ -11,23 +12,35 @@
 namespace outbox::producer {
 namespace {
 
-// Also printed by --print: what runs before and after the text of each migration.
-std::string prologue(const std::string& quoted_schema) {
-    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n"
-           "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n"
-           "SET LOCAL search_path = " +
-           quoted_schema + ", pg_temp;\n";
+// Where the tables go, and whose what is there already may be.
+struct Place {
+    std::string schema;
+    std::string quoted_schema;
+    std::vector<std::string_view> names;  // of what may be there
+    TrustedOwners owners;
+
+    [[nodiscard]] std::string guard() const { return owner_guard_sql(schema, names, owners); }
+};
+
+std::string_view side_name(MigrationSide side) {
+    return side == MigrationSide::kProducer   ? "producer"
+           : side == MigrationSide::kConsumer ? "consumer"
+                                              : "";
 }
 
-std::string body(const EmbeddedMigration& migration, PayloadType payload) {
-    const std::string type(payload_type_name(payload));
-    const bool binary = payload == PayloadType::kBytea;
-    const std::array<TemplateValue, 3> values{{
-        {"payload_type", type},
-        {"payload_text", binary ? "payload" : "payload::text"},
-        {"dead_payload", binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type},
-    }};
-    return "CREATE TABLE IF NOT EXISTS outbox_migrations (\n"
+constexpr std::string_view kSafePath = "SET LOCAL search_path = pg_catalog, pg_temp;\n";
+
+// Also printed by --print: what runs before and after the text of each migration. With a path that
+// names the schema a function or operator of somebody else there could be chosen for one of ours.
+std::string prologue() {
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(kSafePath) +
+           "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n";
+}
+
+// The guard behind it: a table that somebody else made first would run their triggers as us.
+std::string record_table(const Place& place) {
+    return "CREATE TABLE IF NOT EXISTS " + place.quoted_schema +
+           ".outbox_migrations (\n"
            "    side       text NOT NULL,\n"
            "    version    integer NOT NULL,\n"
            "    name       text NOT NULL,\n"
@@ -35,15 +48,28 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload) {
            "    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),\n"
            "    PRIMARY KEY (side, version)\n"
            ");\n" +
-           fill_template(migration.text, values) +
-           "\nINSERT INTO outbox_migrations (side, version, name, checksum) VALUES (" +
+           place.guard();
+}
+
+std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
+    const std::string type(payload_type_name(payload));
+    const bool binary = payload == PayloadType::kBytea;
+    const std::array<TemplateValue, 3> values{{
+        {"payload_type", type},
+        {"payload_text", binary ? "payload" : "payload::text"},
+        {"dead_payload", binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type},
+    }};
+    return record_table(place) + "SET LOCAL search_path = " + place.quoted_schema + ", pg_temp;\n" +
+           fill_template(migration.text, values) + "\n" + std::string(kSafePath) + "INSERT INTO " +
+           place.quoted_schema + ".outbox_migrations (side, version, name, checksum) VALUES (" +
            sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
-           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
+           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n" +
+           place.guard();
 }
 
 // In a transaction of its own: what it may leave out must not take tables with it.
-std::string publication(const std::string& quoted_schema) {
-    return prologue(quoted_schema) +
+std::string publication(const Place& place) {
+    return prologue() + "SET LOCAL search_path = " + place.quoted_schema + ", pg_temp;\n" +
            std::string(embedded_sql_text("producer/postgres/publication.sql")) + "COMMIT;\n";
 }
 
@@ -69,27 +95,36 @@ class PostgresTarget final : public MigrationTarget {
                             std::to_string(PQserverVersion(connection_.get()) / 10000) +
                             "; outbox needs 14 or newer.");
         }
-        const PgResult schema = query("SELECT quote_ident(current_schema()), current_schema()");
+        // The path of the role holds until the next statement.
+        const PgResult schema = query(
+            "SELECT pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text), "
+            "pg_catalog.current_schema(), "
+            "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
         if (PQgetisnull(schema.get(), 0, 0) != 0) {
             throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
                         where_ +
                             " has no current schema: create one that is on the search_path "
                             "of this role.");
         }
-        quoted_schema_ = PQgetvalue(schema.get(), 0, 0);
-        schema_ = PQgetvalue(schema.get(), 0, 1);
+        place_.quoted_schema = PQgetvalue(schema.get(), 0, 0);
+        place_.schema = PQgetvalue(schema.get(), 0, 1);
+        place_.names = objects_of_side(side_name(options.side));
+        place_.owners.named = options.owners;
     }
 
     [[nodiscard]] std::string_view database() const override { return "postgres"; }
     [[nodiscard]] std::string where() const override { return where_; }
 
-    void begin_alone() override { query(prologue(quoted_schema_)); }
+    void begin_alone() override {
+        query(prologue());
+        query(exists("outbox_migrations") ? place_.guard() : record_table(place_));
+    }
 
     std::vector<RecordedMigration> recorded() override {
         std::vector<RecordedMigration> rows;
-        if (!exists("outbox_migrations")) return rows;
-        const PgResult result = query(
-            "SELECT side, version, name, checksum FROM outbox_migrations ORDER BY side, version");
+        const PgResult result =
+            query("SELECT side, version, name, checksum FROM " + place_.quoted_schema +
+                  ".outbox_migrations ORDER BY side, version");
         for (int row = 0; row < PQntuples(result.get()); ++row) {
             const auto text = [&](int column) { return PQgetvalue(result.get(), row, column); };
             rows.push_back({text(0), std::atoi(text(1)), text(2), text(3)});
@@ -98,7 +133,7 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     EventTable event_table() override {
-        EventTable table{schema_ + ".outbox_events", {}, {}};
+        EventTable table{place_.schema + ".outbox_events", {}, {}};
         const PgResult result = query(
             "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_class c "
             "ON c.oid = a.attrelid WHERE c.relname = 'outbox_events' AND c.relnamespace = " +
@@ -113,25 +148,25 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     void apply(const EmbeddedMigration& migration, PayloadType payload) override {
-        query(body(migration, payload));
+        query(body(migration, payload, place_));
     }
     void commit() override { query("COMMIT"); }
     void finish() override {
         if (!makes_events_) return;
-        query(publication(quoted_schema_));
+        query(publication(place_));
         if (note_) tell_publication();
     }
 
   private:
     // Why the relay could not take events from the log, as far as it depends on no relay.
     void tell_publication() {
-        const std::string table = quoted_schema_ + ".outbox_events";
+        const std::string table = place_.quoted_schema + ".outbox_events";
         const PgResult result = query(
             "SELECT current_setting('wal_level'), "
             "EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox'), "
             "EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'outbox' AND "
             "tablename = 'outbox_events' AND schemaname = " +
-            sql_literal(schema_) + ")");
+            sql_literal(place_.schema) + ")");
         const auto is = [&](int column) { return *PQgetvalue(result.get(), 0, column) == 't'; };
         if (!is(1)) {
             note_(
@@ -153,7 +188,7 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     [[nodiscard]] std::string schema_oid() const {
-        return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(schema_) + ")";
+        return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(place_.schema) + ")";
     }
 
     bool exists(const std::string& table) {
@@ -166,6 +201,11 @@ class PostgresTarget final : public MigrationTarget {
     PgResult query(const std::string& sql) {
         PgResult result(PQexec(connection_.get(), sql.c_str()));
         if (!succeeded(result.get())) {
+            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
+            if (state != nullptr && state == kForeignOwnerState) {
+                refuse_foreign_owner(where_,
+                                     PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
             throw Error(statement_error(connection_.get(), result.get(), "migrating " + where_));
         }
         return result;
@@ -173,8 +213,7 @@ class PostgresTarget final : public MigrationTarget {
 
     PgConnection connection_;
     std::string where_;
-    std::string schema_;
-    std::string quoted_schema_;
+    Place place_;
     const bool makes_events_;
     const std::function<void(std::string_view)> note_;
 };
@@ -187,12 +226,14 @@ std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOpt
 }
 
 std::string postgres_migration_sql(const MigrateOptions& options) {
+    const Place place{
+        "public", "public", objects_of_side(side_name(options.side)), {options.owners}};
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
-        sql += prologue("public") + body(migration, options.payload.value_or(PayloadType::kJsonb)) +
+        sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +
                "COMMIT;\n\n";
     }
-    if (options.side != MigrationSide::kConsumer) sql += publication("public");
+    if (options.side != MigrationSide::kConsumer) sql += publication(place);
     return sql;
 }
 

@@ -1,5 +1,7 @@
 #include <array>
+#include <fcntl.h>
 #include <string>
+#include <unistd.h>
 
 #include <outbox/producer/migrate.h>
 
@@ -52,9 +54,17 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload) {
            sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
 }
 
+// SQLite takes an empty file for an empty database, and gives its journals the same mode. Failing
+// is left to SQLite, which says why.
+void make_private_file(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) ::close(file);
+}
+
 class SqliteTarget final : public MigrationTarget {
   public:
     explicit SqliteTarget(const std::string& path) : where_("Database " + path) {
+        make_private_file(path);
         sqlite3* opened = nullptr;
         const int result = sqlite3_open_v2(path.c_str(), &opened,
                                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);

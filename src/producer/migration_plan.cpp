@@ -124,6 +124,12 @@ void refuse_foreign_table(const std::string& where, const std::string& table,
            "consumer`.");
 }
 
+void refuse_foreign_owner(const std::string& where, const std::string& what) {
+    refuse("In " + where + " the " + what +
+           ", who could have it run anything with the rights of this role. If that role may make "
+           "the outbox's tables name it: --owner ROLE; else have it dropped.");
+}
+
 void refuse_payload_type(const std::string& where, std::string_view actual,
                          std::string_view wanted) {
     refuse("The payload of outbox_events in " + where + " is " + std::string(actual) + ", not " +

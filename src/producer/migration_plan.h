@@ -40,6 +40,10 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 [[noreturn]] void refuse_foreign_table(const std::string& where, const std::string& table,
                                        const std::vector<std::string>& columns);
 
+/// The error for a table, view or function of ours that belongs to somebody else. `what`: "table
+/// outbox_lease belongs to role mallory".
+[[noreturn]] void refuse_foreign_owner(const std::string& where, const std::string& what);
+
 /// The error for `--payload` beside a table that has another type.
 [[noreturn]] void refuse_payload_type(const std::string& where, std::string_view actual,
                                       std::string_view wanted);

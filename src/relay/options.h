@@ -35,6 +35,8 @@ struct RelayOptions {
     std::int64_t lease_retry_ms = 200;
     std::int64_t shutdown_grace_ms = 30'000;
     std::int64_t retention_s = 7 * 86'400;
+    /// Of the hash that tells lanes apart: random, so that nobody can choose keys that share one.
+    std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.
 };
 

@@ -35,6 +35,7 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
       route_(routes[index]),
       options_(options),
       random_(seed),
+      lane_seed_(options.lane_seed),
       lanes_(
           {options.max_unrecorded, options.max_waiting, !deps.sink.capabilities().fail_stop_order}),
       circuit_(core::RetryPolicy{options.retry.base_ms,
@@ -110,7 +111,9 @@ void Pipeline::take_feedback() {
 // From now on these keys are blocked by dead letters, and those on their way to the database.
 void Pipeline::block_keys(std::span<const std::string> keys) {
     std::unordered_set<core::LaneKey> now_blocked(dying_keys_.begin(), dying_keys_.end());
-    for (const std::string& key : keys) now_blocked.insert(XXH3_64bits(key.data(), key.size()));
+    for (const std::string& key : keys) {
+        now_blocked.insert(XXH3_64bits_withSeed(key.data(), key.size(), lane_seed_));
+    }
     for (const core::LaneKey key : now_blocked) {
         if (!blocked_keys_.contains(key)) lanes_.hold_key(key);
     }
@@ -328,7 +331,7 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
     // the dead letter and is negative, so that it cannot be taken for a place in the table.
     held.batch.events()[0].position = -letter.dead_id;
     const auto attempts = redelivery_attempts_[letter.dead_id];
-    lanes_.admit(XXH3_64bits(&letter.dead_id, sizeof letter.dead_id) | 1U,
+    lanes_.admit(XXH3_64bits_withSeed(&letter.dead_id, sizeof letter.dead_id, lane_seed_) | 1U,
                  {-letter.dead_id, batch_id, 0, attempts});
 }
 
@@ -570,8 +573,10 @@ void Pipeline::note_circuit() {
 core::LaneKey Pipeline::lane_key(const spi::EventView& event) const {
     const std::string_view key = event.order_key();
     // No key: no order promised, so the event gets a lane of its own.
-    if (key.empty()) return XXH3_64bits(&event.position, sizeof event.position);
-    return XXH3_64bits(key.data(), key.size());
+    if (key.empty()) {
+        return XXH3_64bits_withSeed(&event.position, sizeof event.position, lane_seed_);
+    }
+    return XXH3_64bits_withSeed(key.data(), key.size(), lane_seed_);
 }
 
 const spi::EventView& Pipeline::event_of(core::SlotId slot) const {

@@ -131,6 +131,9 @@ class Pipeline {
     const RelayOptions& options_;
     std::unordered_map<std::string, spi::Delivery> failing_before_;  // by event id
     std::mt19937_64 random_;
+    // Lanes are told apart by a hash of their keys. Who chooses keys must not be able to choose
+    // some that share a lane, and so wait for each other's failures.
+    const std::uint64_t lane_seed_;
 
     core::Lanes lanes_;
     core::Circuit circuit_;

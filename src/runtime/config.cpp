@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <unistd.h>
 
@@ -86,6 +87,28 @@ Status take_file(Invocation& out) {
         if (!status.ok()) return status;
     }
     return {};
+}
+
+// So that no message shows a part of one, however the URL that holds it was written.
+void remember_secrets(Command command, const Environment& environment, const Invocation& out) {
+    for (const auto& [name, text] : environment) remember_secrets_of(text);
+    if (const char* password = std::getenv("PGPASSWORD")) remember_secret(password);
+    for (const OptionSpec& spec : option_table()) {
+        if ((spec.commands & command) == 0) continue;
+        if (spec.type == OptionType::kUrl) remember_secrets_of(out.options.text(spec.name));
+        if (spec.type != OptionType::kDestination) continue;
+        for (const std::string& to : out.options.list(spec.name)) {
+            remember_secrets_of(split_destination(to).url);
+        }
+    }
+    for (const RouteEntry& route : out.file.routes) {
+        if (const auto to = route.values.find("to"); to != route.values.end()) {
+            for (const std::string& url : to->second) remember_secrets_of(url);
+        }
+        for (const auto& [name, value] : route.sink_options) {
+            if (is_secret_option(name)) remember_secret(value);
+        }
+    }
 }
 
 RouteConfig route_with_defaults(const OptionValues& options) {
@@ -214,6 +237,7 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     Status status = take_arguments(line, out);
     if (status.ok()) status = take_environment(environment, out);
     if (status.ok() && line.command != kVersion) status = take_file(out);
+    remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
     if (!out.file.routes.empty() && out.options.given("to") &&
         out.options.origin("to") > Origin::kFile) {
@@ -241,6 +265,8 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     if (options.given("preset")) source.mapping.preset = options.text("preset");
     source.after_publish = options.text("after-publish");
     source.mode = options.text("mode");
+    source.owners = options.list("owner");
+    source.require_tls = options.flag("require-tls");
     source.tenants = options.list("tenant");
     source.default_tenant = options.text("default-tenant");
     return source;

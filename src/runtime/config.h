@@ -23,9 +23,11 @@ struct SourceConfig {
     TableMapping mapping;
     std::string after_publish;         ///< "delete", "mark" or "": by the table's shape.
     std::string mode = "auto";         ///< "auto", "stream" or "polling".
+    std::vector<std::string> owners;   ///< Roles that may own our tables.
     std::vector<std::string> tenants;  ///< Empty: all.
     std::string default_tenant = "default";
     std::chrono::seconds connect_timeout{5};
+    bool require_tls = false;
     bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
 };
 

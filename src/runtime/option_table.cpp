@@ -12,7 +12,7 @@ constexpr std::uint32_t kRoutes =
 constexpr std::uint32_t kOperate = kStatus | kDead | kPrune | kRoutes;
 constexpr std::uint32_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint32_t kSaga = kManySagas | kSagaShow;
-constexpr std::uint32_t kAll = kRelay | kMigrate | kOperate | kSaga | kVerify;
+constexpr std::uint32_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
 constexpr std::string_view kRouteGroup = "Destination";
@@ -38,6 +38,14 @@ constexpr std::array kCommands{
                 "outbox migrate --db postgresql://app@localhost/shop\n"
                 "outbox migrate --db postgresql://app@localhost/shop --print\n"
                 "outbox migrate --db sqlite:///var/lib/shop.db --only consumer"},
+    CommandSpec{kRoles, "roles", "print the rights that each role needs",
+                "Prints the GRANTs for PostgreSQL with which writers, the relay, consumers and "
+                "operators have what they need and no more. It changes nothing and connects "
+                "nowhere. Without a role all four are printed, under names of their own.",
+                "",
+                "outbox roles --print\n"
+                "outbox roles --print --writer app --relay relay --operator oncall\n"
+                "outbox roles --print --consumer billing --only consumer"},
     CommandSpec{kStatus, "status", "show backlog, owner and routes",
                 "Shows what waits, who relays and how each route fares, from the database alone: "
                 "no relay needs to run.",
@@ -168,12 +176,29 @@ constexpr std::array kOptions{
                .commands = kMigrate | kOperate | kSaga | kVerify,
                .group = kSourceGroup,
                .help = "database: postgresql://user@host:port/database or sqlite:///path"},
+    OptionSpec{.name = "owner",
+               .type = OptionType::kText,
+               .file_key = "source.owner",
+               .value = "ROLE",
+               .repeatable = true,
+               .commands = kRelay | kMigrate | kOperate | kVerify,
+               .group = kSourceGroup,
+               .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
+                       "one and superusers (migrate) and the owners of database and schema (the "
+                       "others); may be repeated"},
+    OptionSpec{.name = "require-tls",
+               .type = OptionType::kFlag,
+               .file_key = "require_tls",
+               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .group = kSourceGroup,
+               .help = "refuse to reach another machine in clear or without proof who it is: "
+                       "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
     OptionSpec{.name = "table",
                .type = OptionType::kText,
                .file_key = "source.table.name",
                .fallback = "outbox_events",
                .value = "NAME",
-               .commands = kRelay | kOperate | kVerify,
+               .commands = kRelay | kRoles | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "outbox table, exact and case kept: table or schema.table"},
     OptionSpec{.name = "preset",
@@ -454,10 +479,10 @@ constexpr std::array kOptions{
     OptionSpec{.name = "consumer",
                .type = OptionType::kText,
                .value = "NAME",
-               .commands = kDead,
+               .commands = kDead | kRoles,
                .group = kFilterGroup,
                .help = "the dead letters of this consumer's inbox, in the consumer's database, "
-                       "instead of the relay's"},
+                       "instead of the relay's; for `roles`: role of a service that receives"},
     OptionSpec{.name = "route",
                .type = OptionType::kText,
                .value = "NAME",
@@ -540,7 +565,7 @@ constexpr std::array kOptions{
     // Migration
     OptionSpec{.name = "print",
                .type = OptionType::kFlag,
-               .commands = kMigrate,
+               .commands = kMigrate | kRoles,
                .group = "Migration",
                .help = "print the SQL and change nothing"},
     OptionSpec{.name = "payload",
@@ -555,9 +580,25 @@ constexpr std::array kOptions{
                .type = OptionType::kChoice,
                .choices = "producer|consumer",
                .value = "SIDE",
-               .commands = kMigrate,
+               .commands = kMigrate | kRoles,
                .group = "Migration",
                .help = "one side's tables only"},
+    // Roles
+    OptionSpec{.name = "writer",
+               .value = "ROLE",
+               .commands = kRoles,
+               .group = "Roles",
+               .help = "role that writes events"},
+    OptionSpec{.name = "relay",
+               .value = "ROLE",
+               .commands = kRoles,
+               .group = "Roles",
+               .help = "role of the relay, in the outbox's database and in that of a mailbox"},
+    OptionSpec{.name = "operator",
+               .value = "ROLE",
+               .commands = kRoles,
+               .group = "Roles",
+               .help = "role of people who look and mend"},
     // Verification
     OptionSpec{.name = "produced",
                .type = OptionType::kPath,

@@ -28,6 +28,7 @@ enum Command : std::uint32_t {
     kRoutesRetire = 1U << 17,
     kRoutesContinue = 1U << 18,
     kRoutesBegin = 1U << 19,
+    kRoles = 1U << 20,
 };
 
 struct CommandSpec {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "core/redact.h"
 #include "core/url.h"
 #include "runtime/options.h"
 
@@ -31,7 +32,7 @@ std::string words_of(std::string_view text, std::string_view others, std::size_t
 }
 
 std::string former_route_name(std::string_view text) {
-    const auto url = parse_url(text);
+    const auto url = parse_url(redact(text));
     if (!url.ok()) return "default";
     std::string name = url->scheme;
     if (!url->authority.empty()) name += "-" + url->authority;
@@ -64,7 +65,7 @@ Status check_route_name(const std::string& name, std::string_view where) {
 }
 
 std::string derived_route_name(std::string_view text) {
-    const auto url = parse_url(text);
+    const auto url = parse_url(redact(text));
     if (!url.ok()) return "route";
     std::string name = url->scheme.substr(0, url->scheme.find('+'));
     const auto mailbox = url->query_value("mailbox");

@@ -111,6 +111,38 @@ TEST_F(BadInput, WrongPasswordAppearsNowhere) {
     server.exec("DROP ROLE clerk; DROP ROLE with_password");
 }
 
+TEST_F(BadInput, NoFormOfASecretIsShown) {
+    const std::string port = std::to_string(free_port());
+    const std::string from = "sqlite://" + outbox_.file("there.db").string();
+    ASSERT_EQ(outbox_.run({"migrate", "--db", from}).status.code, 0);
+    const std::string host = "@127.0.0.1:" + port + "/shop";
+    for (const std::string& secret : {std::string("pa's3cret"), std::string("a b s3cret"),
+                                      std::string("x/y?s3cret"), std::string("u\"s3cret@z")}) {
+        const std::vector<std::string> urls{
+            "postgresql://app:" + secret + host,
+            "postgres//app:" + secret + host,
+            "mailbox+postgresql://app:" + secret + host,
+            "host=127.0.0.1 port=" + port + " password = " + secret,
+            "kafka://127.0.0.1:" + port + "?ssl.key.pem=" + secret,
+            "kafka://127.0.0.1:" + port + "?sasl.oauthbearer.config=" + secret,
+            "kafka://app:" + secret + "@127.0.0.1:" + port};
+        for (const std::string& url : urls) {
+            const std::vector<std::vector<std::string>> commands{
+                {"status", "--db", url},
+                {"migrate", "--db", url},
+                {"relay", "--check", "--from", from, "--to", url},
+                {"relay", "--check", "--from", url, "--to", "null:"},
+                {"stauts", url},
+                {"status", "--bd", url}};
+            for (const auto& command : commands) {
+                const Finished ended = outbox_.run(command);
+                EXPECT_NE(ended.status.code, 0) << command[0] << url;
+                EXPECT_THAT(ended.err + ended.out, Not(HasSubstr("s3cret"))) << command[0];
+            }
+        }
+    }
+}
+
 TEST_F(BadInput, WrongDatabaseAndTable) {
     expect_refusal({"status", "--db", shared_postgres().url("no_such_shop")}, kDatabase,
                    "OB_NO_SUCH_DATABASE");

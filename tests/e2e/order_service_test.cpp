@@ -215,6 +215,40 @@ TEST_P(OrderService, RefusesABodyOf20MegabytesAndGoesOn) {
     EXPECT_EQ(service.post(kGoodOrder).status, 201);
 }
 
+TEST_P(OrderService, RefusesABodyWhoseEndIsNotCertain) {
+    const Service service(database_url());
+    const std::string order = kGoodOrder;
+    for (const char* encoding :
+         {"chunked, identity", "gzip", "xchunked", "identity", "chunked\r\nContent-Length: 5"}) {
+        EXPECT_EQ(http_raw(service.port(),
+                           "POST /api/orders HTTP/1.1\r\nHost: x\r\n"
+                           "Transfer-Encoding: " +
+                               std::string(encoding) +
+                               "\r\n\r\nPOST /api/orders HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Length: " +
+                               std::to_string(order.size()) + "\r\n\r\n" + order)
+                      .status,
+                  400)
+            << encoding;
+    }
+    EXPECT_EQ(service.pending(), 0);
+}
+
+TEST_P(OrderService, RefusesTwoIdempotencyKeysAndWhatAForeignPageMaySend) {
+    const Service service(database_url());
+    const auto post = [&](const std::string& headers) {
+        return http(service.port(), "POST", "/api/orders", kGoodOrder, headers).status;
+    };
+    EXPECT_EQ(post("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), 400);
+    for (const char* type :
+         {"text/plain", "text/plain; charset=application/json", "application/x-www-form-urlencoded",
+          "multipart/form-data; boundary=x"})
+        EXPECT_EQ(post("Content-Type: " + std::string(type) + "\r\n"), 415) << type;
+    EXPECT_EQ(post("Origin: https://evil.example\r\n"), 415);
+    EXPECT_EQ(service.pending(), 0);
+    EXPECT_EQ(post("Content-Type: Application/JSON; charset=utf-8\r\n"), 201);
+}
+
 TEST_P(OrderService, AnswersWhatIsNotItsApi) {
     const Service service(database_url());
     EXPECT_EQ(service.get("/").status, 404);

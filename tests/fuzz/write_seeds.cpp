@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::filesystem::path root(argv[1]);
-    for (const char* target : {"fuzz_stream", "fuzz_values"}) {
+    for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact"}) {
         std::filesystem::remove_all(root / target);
         std::filesystem::create_directories(root / target);
     }
@@ -127,5 +127,11 @@ int main(int argc, char** argv) {
     short_row.push_back(
         Bytes().byte('I').int32(kTable).byte('N').int16(1).binary(test::big_endian(9)));
     write(root / "fuzz_stream", ++number, stream_of(short_row));
+    for (const char* secret :
+         {"s3cret", "it's a secret", "p@ss:w/rd?a=b", "two\nlines", "100%2F"}) {
+        for (char form = 0; form < 12; ++form) {
+            write(root / "fuzz_redact", ++number, std::string(1, form) + secret);
+        }
+    }
     return 0;
 }

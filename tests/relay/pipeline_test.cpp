@@ -298,6 +298,32 @@ TEST_F(PipelineTest, AKeyGoesToAnotherTopicOnlyWhenNothingOfItIsUnderWay) {
     EXPECT_EQ(arrived(), "1 2 5 3 4 ");
 }
 
+// Two keys whose hashes without a seed are equal.
+const std::string kOneKey = "key-0119";
+const std::string kSameHash = "\xce\xc0\x86\x1b\xf9\x5d\x4c";
+
+class LaneSeed : public PipelineTest {
+  protected:
+    std::string arrived_with(std::uint64_t seed) {
+        table_.insert("1", kOneKey);
+        table_.insert("2", kSameHash);
+        destination_->fail("1", {ErrorCode::kSinkTimeout, Advice::kRetryEvent, {}, "later"}, 1);
+        options_.lane_seed = seed;
+        MemorySink sink(destination_, {.fail_stop_order = false});
+        open(sink);
+        step(50);
+        return arrived();
+    }
+};
+
+TEST_F(LaneSeed, WithoutOneKeysCanBeChosenThatWaitForEachOther) {
+    EXPECT_EQ(arrived_with(0), "1 2 ");
+}
+
+TEST_F(LaneSeed, WithOneAKeyWaitsForNoOther) {
+    EXPECT_EQ(arrived_with(0x6b2f), "2 1 ");
+}
+
 TEST_F(PipelineTest, NothingOfABlockedKeyPassesItsDeadEventOnAnotherTopic) {
     table_.insert("1", "k", "a");
     table_.insert("2", "k", "b");

@@ -129,13 +129,38 @@ TEST_F(AdminServerTest, KeepsAConnectionForSeveralRequests) {
     }
 }
 
-TEST_F(AdminServerTest, ClosesConnectionsOverTheLimitAndSilentOnes) {
+TEST_F(AdminServerTest, AnswersWhateverElseIsConnected) {
     std::vector<std::unique_ptr<Connection>> idle;
     for (std::size_t i = 0; i < kMaxConnections; ++i) {
         idle.push_back(std::make_unique<Connection>(server_->port()));
     }
-    EXPECT_EQ(Connection(server_->port()).read_all(), "");
+    // Kept open between its requests it is not idle for long.
+    const Connection probe(server_->port());
+    for (int i = 0; i < 3; ++i) {
+        probe.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        EXPECT_THAT(probe.read_until("figures\n"), HasSubstr("200 OK"));
+        for (std::size_t more = 0; more < kMaxConnections / 2; ++more) {
+            idle.push_back(std::make_unique<Connection>(server_->port()));
+        }
+    }
+    EXPECT_THAT(get("/metrics"), HasSubstr("200 OK"));
+    EXPECT_EQ(idle.front()->read_all(), "");
     EXPECT_EQ(idle.back()->read_all(), "");  // after the time limit
+}
+
+TEST_F(AdminServerTest, RefusesABodyWhoseEndIsNotCertain) {
+    for (const char* encoding :
+         {"chunked, identity", "gzip", "xchunked", "identity", "chunked\r\nTransfer-Encoding: x",
+          "chunked\r\nContent-Length: 5"}) {
+        const std::string answers = exchange(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " +
+            std::string(encoding) + "\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        EXPECT_THAT(answers, HasSubstr("400 Bad Request")) << encoding;
+        EXPECT_THAT(answers, Not(HasSubstr("figures"))) << encoding;
+    }
+    EXPECT_THAT(exchange("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n"),
+                HasSubstr("figures"));
 }
 
 TEST_F(AdminServerTest, RefusesAnAddressThatIsInUseWithTheRemedy) {
@@ -159,6 +184,8 @@ TEST(Pages, ReadyWhileTheDatabaseAnswersAlsoOnAStandby) {
         ready_page({.database = false, .database_error = "postgresql://a:s3cret@b/c is down"});
     EXPECT_EQ(away.status, 503U);
     EXPECT_THAT(away.body, HasSubstr("a:***@b"));
+    EXPECT_THAT(ready_page({.database = false, .database_error = "10.0.0.7 is down"}, false).body,
+                Not(HasSubstr("10.0.0.7")));
     EXPECT_THAT(ready_page({.database = true, .open_circuits = {"billing"}}).body,
                 HasSubstr("\"open_circuits\":[\"billing\"]"));
 }

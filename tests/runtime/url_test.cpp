@@ -1,6 +1,8 @@
 #include "core/url.h"
 
+#include <array>
 #include <gtest/gtest.h>
+#include <string_view>
 
 namespace outbox {
 namespace {
@@ -52,6 +54,49 @@ TEST(RedactedLine, IsOneLineWithoutSecrets) {
 
 TEST(Redact, HidesTheWholePasswordThatHoldsSeparators) {
     EXPECT_EQ(redact("postgresql://app:p/w@x@db/shop"), "postgresql://app:***@db/shop");
+}
+
+TEST(Redact, HidesPasswordsThatAreWrittenWrongly) {
+    for (const char* text :
+         {"mailbox+postgresql://app:it's-s3cret@db/shop", "postgres//app:s3cret@db/shop",
+          "postgres:/app:s3cret@db/shop", "app:s3cret@db", "password = s3cret", "PGPASSWORD=s3cret",
+          "password = 's3cret' user=app", R"({"password": "s3cret"})",
+          "kafka://h:9092?sasl.password=a's3cret"}) {
+        EXPECT_EQ(redact(text).find("s3cret"), std::string::npos) << redact(text);
+        EXPECT_TRUE(holds_secret(text)) << text;
+    }
+}
+
+TEST(Redact, HidesTheOptionsThatABackendTells) {
+    forget_secrets();
+    constexpr std::array<std::string_view, 1> kParts{"odd.thing"};
+    const std::string text = "kafka://h:9092?kafka.odd.thing.x=s3cret";
+    EXPECT_EQ(redact(text), text);
+    add_secret_options(kParts);
+    EXPECT_EQ(redact(text), "kafka://h:9092?kafka.odd.thing.x=***");
+}
+
+TEST(Redact, HidesWhatWasRememberedWhereverItStands) {
+    remember_secrets_of("postgresql://app:p w@d with/all@db/shop");
+    remember_secret("-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----");
+    EXPECT_EQ(redact("user p w@d with/all is unknown"), "user *** is unknown");
+    EXPECT_EQ(redact("bad line MIIabcdef"), "bad line ***");
+    forget_secrets();
+    EXPECT_EQ(redact("bad line MIIabcdef"), "bad line MIIabcdef");
+}
+
+TEST(Url, RefusesWhatWouldCutAPassword) {
+    for (const char* text : {"postgresql://app:p/w@db/shop", "postgresql://app:1/w@db/shop",
+                             "postgresql://app:1?w@db/shop", "kafka://app:p?w@h:9092"}) {
+        const auto url = parse_url(text);
+        ASSERT_FALSE(url.ok()) << text;
+        EXPECT_NE(url.error().message.find("percent-encode"), std::string::npos);
+        EXPECT_EQ(url.error().message.find("w@"), std::string::npos) << url.error().message;
+    }
+    for (const char* text : {"postgresql://a:b@[::1]:5432,h2:5433/x?options=a@b", "sqlite:///a@b",
+                             "kafka://a:1,b:2", "postgresql://app:p%2Fw@db/shop"}) {
+        EXPECT_TRUE(parse_url(text).ok()) << text;
+    }
 }
 
 TEST(Redact, LeavesTextWithoutSecretsAlone) {

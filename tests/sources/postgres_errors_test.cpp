@@ -152,10 +152,12 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
     pg.exec("CREATE ROLE poor_relay LOGIN");
     auto source =
         value_of(postgres::make_postgres_source(at(address("poor_relay", database_of(url)))));
-    EXPECT_THAT(findings(*source, true),
-                AllOf(HasSubstr("GRANT SELECT, INSERT, DELETE ON \"public\".\"outbox_events\" TO "
-                                "\"poor_relay\""),
-                      HasSubstr("GRANT SELECT, INSERT, UPDATE ON outbox_lease TO \"poor_relay\"")));
+    EXPECT_THAT(
+        findings(*source, true),
+        AllOf(HasSubstr("GRANT SELECT, INSERT, DELETE ON \"public\".\"outbox_events\" TO "
+                        "\"poor_relay\""),
+              HasSubstr(
+                  "GRANT SELECT, INSERT, UPDATE ON \"public\".outbox_lease TO \"poor_relay\"")));
     const auto refused = source->open_reader("default", {});
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -300,6 +301,27 @@ TEST_F(SqliteSource, MakesSideTablesThatAreMissing) {
     const auto source = open();
     const auto lease = value_of(source->open_lease());
     EXPECT_TRUE(value_of(lease->acquire("me", 1s)));
+}
+
+TEST_F(SqliteSource, WhatIsMadeBesideTheDatabaseIsItsOwnersAndNoLinkIsFollowed) {
+    namespace fs = std::filesystem;
+    constexpr auto kPrivate = fs::perms::owner_read | fs::perms::owner_write;
+    const std::string path = url_.substr(std::string("sqlite://").size());
+    const auto source = open();
+    {
+        const auto lease = value_of(source->open_lease());
+        ASSERT_TRUE(value_of(lease->acquire("me", 1s)));
+        for (const char* beside : {"", "-wal", "-shm", "-outbox-lease"}) {
+            EXPECT_EQ(fs::status(path + beside).permissions(), kPrivate) << beside;
+        }
+    }
+    fs::remove(path + "-outbox-lease");
+    fs::create_symlink(path + "-elsewhere", path + "-outbox-lease");
+    const auto lease = value_of(source->open_lease());
+    const auto refused = lease->acquire("me", 1s);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
+    EXPECT_FALSE(fs::exists(path + "-elsewhere"));
 }
 
 TEST_F(SqliteSource, RefusesToMarkWhereNothingCouldBeMarked) {

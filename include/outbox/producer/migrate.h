@@ -25,6 +25,10 @@ struct MigrateOptions {
     /// one is refused.
     std::optional<PayloadType> payload;
     std::chrono::seconds connect_timeout{5};
+    /// PostgreSQL: roles that may own the outbox's tables, views and functions, besides the current
+    /// one and superusers. What belongs to another is refused: its owner could have it run anything
+    /// with the rights of whoever uses it.
+    std::vector<std::string> owners{};
     /// Told, from within the call, what the database does not allow and nothing fails for, with the
     /// statement that would allow it. Empty: nobody is told.
     std::function<void(std::string_view)> note{};
@@ -45,9 +49,10 @@ struct Migration {
 /// `url`: postgresql://... (PostgreSQL 14 or newer, tables go to the current schema) or
 /// sqlite:///path (the file is made if it is not there, and put into WAL mode).
 /// Thread safety: any; runs at the same time wait for each other. Blocks on the database.
-/// Throws `Error`: `kMigrationRefused` (the database is newer, a migration was changed, or it has
-/// an `outbox_events` of another shape: nothing was changed), `kNoRights`, `kConnectFailed`,
-/// `kAuthFailed`, `kNoSuchDatabase`, `kUnsupported`, `kConfigInvalid`, `kQueryFailed`.
+/// Throws `Error`: `kMigrationRefused` (the database is newer, a migration was changed, a table
+/// belongs to another role, or there is an `outbox_events` of another shape: nothing was changed),
+/// `kNoRights`, `kConnectFailed`, `kAuthFailed`, `kNoSuchDatabase`, `kUnsupported`,
+/// `kConfigInvalid`, `kQueryFailed`.
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options = {});
 
 /// The SQL that `migrate` runs on an empty database of this URL's kind, without connecting. For

@@ -39,8 +39,10 @@ std::string_view view(const void* data, std::size_t size) {
 }
 
 bool is_secret(const std::string& name) {
-    return name.find("password") != std::string::npos || name.find("secret") != std::string::npos ||
-           name.find("key.pem") != std::string::npos;
+    constexpr std::array<std::string_view, 4> kParts{"key.pem", "sasl.jaas", "oauthbearer.config",
+                                                     "assertion"};
+    add_secret_options(kParts);
+    return is_secret_option(name);
 }
 
 void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,

@@ -166,12 +166,15 @@ bool compresses(const KafkaConfig& config) {
     return found != config.options.end() && found->second != "none";
 }
 
+std::span<const std::string_view> secret_options() {
+    static constexpr std::array<std::string_view, 4> kParts{"key.pem", "sasl.jaas",
+                                                            "oauthbearer.config", "assertion"};
+    return kParts;
+}
+
 bool is_secret(std::string_view option) {
-    constexpr std::array kParts = {"password", "secret", "key.pem", "sasl.jaas",
-                                   "oauthbearer.config"};
-    return std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
-        return option.find(part) != std::string_view::npos;
-    });
+    add_secret_options(secret_options());
+    return is_secret_option(option);
 }
 
 }  // namespace outbox::sinks::kafka

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,9 @@ std::size_t wanted_batch_bytes(const KafkaConfig& config);
 
 /// Batches are compressed, so that a record's size does not tell whether it fits.
 bool compresses(const KafkaConfig& config);
+
+/// Parts of names of options whose values are secrets, besides those that are known everywhere.
+std::span<const std::string_view> secret_options();
 
 /// The option's value may be a secret and must not be printed.
 bool is_secret(std::string_view option);

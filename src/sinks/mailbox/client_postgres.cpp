@@ -1,3 +1,4 @@
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -6,10 +7,12 @@
 #include <memory>
 #include <poll.h>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/embedded_sql.h"
+#include "core/schema_objects.h"
 #include "core/sqlstate.h"
 #include "sinks/mailbox/client.h"
 #include "sinks/mailbox/errors.h"
@@ -30,19 +33,37 @@ constexpr int kBinary = 1;
 constexpr const char* kSession =
     "SET client_min_messages = error; SET statement_timeout = '8s'; SET lock_timeout = '5s'; "
     "SET standard_conforming_strings = on; "
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') IN ('off', 'local')";
+    "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
+    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
 
-constexpr const char* kLook =
-    "SELECT to_regclass('outbox_mailbox') IS NOT NULL, "
-    "       has_table_privilege(to_regclass('outbox_mailbox'), 'INSERT') "
-    "       AND has_table_privilege(to_regclass('outbox_mailbox'), 'SELECT'), "
-    "       current_schema() || '.outbox_mailbox', quote_ident(current_user), "
-    "       has_schema_privilege(current_schema(), 'CREATE')";
+std::string literal(std::string_view text) {
+    std::string quoted = "'";
+    for (const char c : text) quoted.append(c == '\'' ? 2 : 1, c);
+    return quoted + "'";
+}
+
+// The schema of the mailbox, or where it belongs, and the role's path. From here on the path is
+// the catalog's, so that no function or operator of somebody else is chosen for the server's own.
+constexpr const char* kPlace =
+    "SELECT coalesce((SELECT c.relnamespace::pg_catalog.regnamespace::pg_catalog.text "
+    "FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) "
+    "pg_catalog.to_regclass('outbox_mailbox')::pg_catalog.oid), "
+    "pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text)), "
+    "pg_catalog.current_setting('search_path'), "
+    "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
+
+std::string look_sql(const std::string& table) {
+    return "SELECT to_regclass(t) IS NOT NULL, has_table_privilege(to_regclass(t), 'INSERT') AND "
+           "has_table_privilege(to_regclass(t), 'SELECT'), quote_ident(current_user), "
+           "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(t) AND NOT tgisinternal), "
+           "(parse_ident(t))[1], has_schema_privilege((parse_ident(t))[1], 'CREATE') FROM "
+           "(SELECT " +
+           literal(table) + "::text AS t) x";
+}
 
 // Positions are given in the order of the arrays.
 constexpr const char* kInsert =
-    "INSERT INTO outbox_mailbox (mailbox, id, topic, key, headers, payload) "
+    ".outbox_mailbox (mailbox, id, topic, key, headers, payload) "
     "SELECT $1, r.id, r.topic, r.key, r.headers::json, r.payload "
     "FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY "
     "     AS r(id, topic, key, headers, payload, n) "
@@ -104,10 +125,11 @@ class PostgresClient final : public Client {
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
         Answer answer;
-        const Status asked =
-            run("SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
-                "current_schema() FROM pg_control_system()",
-                &answer);
+        const std::string sql =
+            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
+            "(parse_ident(" +
+            literal(schema_) + "))[1] FROM pg_control_system()";
+        const Status asked = run(sql.c_str(), &answer);
         if (!asked.ok()) return asked;
         return std::string(PQgetvalue(answer.get(), 0, 0)) + ", mailbox " + config_.mailbox;
     }
@@ -181,19 +203,38 @@ class PostgresClient final : public Client {
     // `there`: false where it is missing and could be made.
     Status find_table(bool make_table, bool& there) {
         if (Status status = run(kSession); !status.ok()) return status;
-        Answer look;
-        if (Status status = run(kLook, &look); !status.ok()) return status;
-        if (std::string_view(PQgetvalue(look.get(), 0, 0)) != "t") {
-            there = make_table;
-            if (make_table) return create_table();
-            if (std::string_view(PQgetvalue(look.get(), 0, 4)) == "t") return {};
-            return no_table(where(), postgres_error("42501", "no right to create it"),
-                            embedded_sql_text("consumer/postgres/mailbox.sql"));
+        Answer place;
+        if (Status status = run(kPlace, &place); !status.ok()) return status;
+        if (PQgetisnull(place.get(), 0, 0) != 0) {
+            return postgres_error("3F000", "no schema of the search path exists in " + where());
         }
-        if (std::string_view(PQgetvalue(look.get(), 0, 1)) != "t") {
+        schema_ = PQgetvalue(place.get(), 0, 0);
+        Answer look;
+        const std::string sql = look_sql(schema_ + ".outbox_mailbox");
+        if (Status status = run(sql.c_str(), &look); !status.ok()) return status;
+        const auto is = [&](int column) {
+            return std::string_view(PQgetvalue(look.get(), 0, column)) == "t";
+        };
+        const std::string name = PQgetvalue(look.get(), 0, 4);
+        if (!is(0)) {
+            there = make_table;
+            if (!make_table) {
+                if (is(5)) return {};
+                return no_table(where(), postgres_error("42501", "no right to create it"),
+                                embedded_sql_text("consumer/postgres/mailbox.sql"));
+            }
+            if (Status status = create_table(); !status.ok()) return status;
+        } else if (!is(1)) {
             return postgres_error(
-                "42501", std::string("no right to write outbox_mailbox: GRANT SELECT, INSERT ON ") +
-                             "outbox_mailbox TO " + PQgetvalue(look.get(), 0, 3));
+                "42501", "no right to write outbox_mailbox: GRANT SELECT, INSERT ON " + schema_ +
+                             ".outbox_mailbox TO " + PQgetvalue(look.get(), 0, 2));
+        }
+        if (Status status = require_owner(name); !status.ok()) return status;
+        // What the owner put on the table may need the path; the rest is qualified.
+        if (is(3)) {
+            const std::string path = "SELECT set_config('search_path', 'pg_catalog, ' || " +
+                                     literal(PQgetvalue(place.get(), 0, 1)) + ", false)";
+            if (Status status = run(path.c_str()); !status.ok()) return status;
         }
         return {};
     }
@@ -202,17 +243,36 @@ class PostgresClient final : public Client {
         // Refused when columns or the unique constraint are missing.
         constexpr Oid kTypes[] = {kTextOid,      kTextArrayOid, kTextArrayOid,
                                   kTextArrayOid, kTextArrayOid, kByteaArrayOid};
-        if (PQsendPrepare(connection_.get(), "outbox_mailbox_insert", kInsert, 6, kTypes) != 1) {
+        const std::string insert = "INSERT INTO " + schema_ + kInsert;
+        if (PQsendPrepare(connection_.get(), "outbox_mailbox_insert", insert.c_str(), 6, kTypes) !=
+            1) {
             return connection_error();
         }
         return finish();
     }
 
+    // Its owner could have the relay's role run anything.
+    Status require_owner(const std::string& schema) {
+        constexpr std::array<std::string_view, 1> kNames{"outbox_mailbox"};
+        const std::string sql = foreign_objects_sql(schema, kNames, {config_.owners, true});
+        Answer foreign;
+        if (Status status = run(sql.c_str(), &foreign); !status.ok()) return status;
+        if (PQntuples(foreign.get()) == 0) return {};
+        return {ErrorCode::kNoRights, Advice::kRetryDestination,
+                std::string(PQgetvalue(foreign.get(), 0, 0)) + " in " + where() +
+                    ", who could have it run anything with the rights of this role; if that role "
+                    "may own the mailbox name it in the URL: ?owner=ROLE; else have it dropped",
+                std::string(kForeignOwnerState)};
+    }
+
     Status create_table() {
         const std::string sql(embedded_sql_text("consumer/postgres/mailbox.sql"));
-        Status status = run(sql.c_str());
+        const std::string all =
+            "BEGIN; SET LOCAL search_path = " + schema_ + ", pg_temp; " + sql + "; COMMIT";
+        Status status = run(all.c_str());
+        if (!status.ok()) std::ignore = run("ROLLBACK");
         // Two relays that create it at once: the later one meets the former's catalog rows.
-        if (!status.ok() && status.error().backend_code == "23505") status = run(sql.c_str());
+        if (!status.ok() && status.error().backend_code == "23505") status = run(all.c_str());
         if (status.ok() || status.error().code != ErrorCode::kNoRights) return status;
         return no_table(where(), status.error(), sql);
     }
@@ -288,6 +348,7 @@ class PostgresClient final : public Client {
     MailboxConfig config_;
     Connection connection_;
     bool ready_ = false;
+    std::string schema_;  // of the mailbox, quoted
     std::string ids_, topics_, keys_, headers_, payloads_;
 };
 

@@ -10,12 +10,13 @@ namespace {
 constexpr std::size_t kMaxMailboxNameBytes = 255;
 constexpr std::string_view kPrefix = "mailbox+";
 constexpr std::string_view kMailboxParameter = "mailbox=";
+constexpr std::string_view kOwnerParameter = "owner=";
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-// The URL without "mailbox+" and without its `mailbox` parameter; the rest is libpq's, untouched.
+// The URL without "mailbox+" and without our own parameters; the rest is libpq's, untouched.
 std::string libpq_url(std::string_view url) {
     url.remove_prefix(kPrefix.size());
     const auto question = url.find('?');
@@ -25,7 +26,8 @@ std::string libpq_url(std::string_view url) {
     while (!query.empty()) {
         const auto end = query.find('&');
         const std::string_view item = query.substr(0, end);
-        if (!item.empty() && !item.starts_with(kMailboxParameter)) {
+        if (!item.empty() && !item.starts_with(kMailboxParameter) &&
+            !item.starts_with(kOwnerParameter)) {
             out.append(1, separator).append(item);
             separator = '&';
         }
@@ -54,6 +56,9 @@ Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeo
     if (url->scheme == "mailbox+postgresql" || url->scheme == "mailbox+postgres") {
         config.store = MailboxConfig::Store::kPostgres;
         config.target = libpq_url(text);
+        for (const auto& [name, value] : url->query) {
+            if (name == "owner") config.owners.push_back(value);
+        }
         return config;
     }
     if (url->scheme != "mailbox+sqlite") {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <outbox/result.h>
 
@@ -15,6 +16,9 @@ struct MailboxConfig {
     Store store = Store::kPostgres;
     std::string target;  ///< The URL for libpq, or the path of the SQLite file.
     std::string mailbox = "default";
+    /// Roles that may own the table, besides the current one, superusers and the owners of database
+    /// and schema: `?owner=ROLE`, may be repeated. For PostgreSQL.
+    std::vector<std::string> owners;
     int connect_timeout_s = 5;
 };
 

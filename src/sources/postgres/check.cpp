@@ -1,31 +1,23 @@
 #include "sources/postgres/check.h"
 
-#include <array>
 #include <string>
 
 #include "core/embedded_sql.h"
+#include "core/schema_objects.h"
 #include "sources/postgres/stream_check.h"
 
 namespace outbox::postgres {
 namespace {
 
-struct SideTable {
-    const char* name;
-    const char* rights;
-};
-
-constexpr std::array kSideTables{
-    SideTable{"outbox_lease", "SELECT, INSERT, UPDATE"},
-    SideTable{"outbox_routes", "SELECT, INSERT, UPDATE, DELETE"},
-    SideTable{"outbox_ledger", "SELECT, INSERT, UPDATE, DELETE"},
-    SideTable{"outbox_route_done", "SELECT, INSERT, UPDATE, DELETE"},
-    SideTable{"outbox_delivery", "SELECT, INSERT, UPDATE, DELETE"},
-    SideTable{"outbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
-    SideTable{"outbox_route_stats", "SELECT, INSERT, UPDATE"},
-};
-
 void found(std::vector<spi::Finding>& findings, bool problem, std::string text) {
     findings.push_back({problem, std::move(text)});
+}
+
+ErrorInfo foreign_owner(const std::string& what) {
+    return {ErrorCode::kNoRights, Advice::kStop, std::string(kForeignOwnerState),
+            what +
+                ", who could have it run anything with the rights of this role. If that role may "
+                "make the outbox's tables name it: --owner ROLE; else have it dropped"};
 }
 
 void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
@@ -133,10 +125,11 @@ Status tell_all_rights(Connection& connection, const Table& table,
         status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
                              "SELECT, DELETE", findings);
     }
-    for (const SideTable& side : kSideTables) {
+    for (const SchemaObject& object : schema_objects()) {
         if (!status.ok()) return status;
-        if (!table.has_side_tables) break;
-        status = tell_rights(connection, side.name, side.rights, findings);
+        if (!object.beside_adopted || !table.has_side_tables) continue;
+        status = tell_rights(connection, table.side + std::string(object.name),
+                             std::string(object.relay), findings);
     }
     if (status.ok() && table.mark) {
         // Only pruning needs it, and what it cannot remove stays.
@@ -153,12 +146,15 @@ Status tell_all_rights(Connection& connection, const Table& table,
     return status;
 }
 
-Status tell_side_tables(Connection& connection, std::vector<spi::Finding>& findings) {
-    const Result<SideTables> tables = look_for_side_tables(connection);
+Status tell_side_tables(Connection& connection, const Table& table,
+                        std::vector<spi::Finding>& findings) {
+    const Result<SideTables> tables =
+        look_for_side_tables(connection, quote_identifier(table.schema));
     if (!tables.ok()) return tables.status();
     if (tables->missing.empty()) return {};
-    Result<Rows> rows = connection.query(
-        "SELECT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)");
+    Result<Rows> rows =
+        connection.query("SELECT coalesce(has_schema_privilege($1::name, 'CREATE'), false)",
+                         Params().text(tables->schema));
     if (!rows.ok()) return rows.status();
     const bool can = rows->boolean(0, 0);
     found(findings, !can,
@@ -217,40 +213,72 @@ Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) 
 
 }  // namespace
 
-Result<SideTables> look_for_side_tables(Connection& connection) {
-    SideTables tables{{}, true};
-    for (const SideTable& side : kSideTables) {
-        // An earlier version's ledger has other columns.
-        Result<Rows> rows = connection.query(
-            "SELECT to_regclass($1) IS NULL OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = "
-            "to_regclass($1) AND $1 = 'outbox_ledger' AND attname = 'ranges' AND NOT "
-            "attisdropped)",
-            Params().text(side.name));
+Result<SideTables> look_for_side_tables(Connection& connection, const std::string& table_schema) {
+    std::vector<std::string> schemas = connection.schemas();
+    schemas.push_back(table_schema);
+    SideTables tables{{}, {}, true};
+    for (const std::string& schema : schemas) {
+        SideTables here{{}, {}, true};
+        Result<Rows> rows = connection.query("SELECT (parse_ident($1))[1]", Params().text(schema));
         if (!rows.ok()) return rows.status();
-        if (!rows->boolean(0, 0)) {
-            tables.none = false;
-            continue;
+        here.schema = rows->string(0, 0);
+        for (const SchemaObject& object : schema_objects()) {
+            if (!object.beside_adopted) continue;
+            // An earlier version's ledger has other columns.
+            rows = connection.query(
+                "SELECT to_regclass($1) IS NULL OR ($2 = 'outbox_ledger' AND EXISTS (SELECT FROM "
+                "pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'ranges' AND NOT "
+                "attisdropped))",
+                Params().text(schema + "." + std::string(object.name)).text(object.name));
+            if (!rows.ok()) return rows.status();
+            if (!rows->boolean(0, 0)) {
+                here.none = false;
+                continue;
+            }
+            here.missing += std::string(here.missing.empty() ? "" : ", ");
+            here.missing += object.name;
         }
-        tables.missing += std::string(tables.missing.empty() ? "" : ", ") + side.name;
+        if (!here.none) return here;
+        if (tables.schema.empty()) tables = std::move(here);
     }
     return tables;
 }
 
-Status make_side_tables(Connection& connection, const std::string& missing) {
+Status make_side_tables(Connection& connection, const SideTables& tables,
+                        const PostgresSourceConfig& config) {
     const std::string sql(embedded_sql_text("producer/postgres/side_tables.sql"));
-    // The lock: two relays that start at once would collide in IF NOT EXISTS.
+    // The lock: two relays that start at once would collide in IF NOT EXISTS. The guard: somebody
+    // else may have been faster.
     Status status = connection.execute(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended("
-        "'outbox side tables', 0)); " +
-        sql + "; COMMIT");
+        "'outbox side tables', 0)); SET LOCAL search_path = " +
+        quote_identifier(tables.schema) + ", pg_temp; " + sql +
+        "; SET LOCAL search_path = pg_catalog, pg_temp; " +
+        owner_guard_sql(tables.schema, objects_of_relay(false), {config.owners, true}) + "COMMIT");
     if (status.ok()) return status;
     ErrorInfo error = status.error();
     if (Status rolled_back = connection.execute("ROLLBACK"); !rolled_back.ok()) return rolled_back;
+    if (error.backend_code == kForeignOwnerState) return foreign_owner(error.message);
     error.code = ErrorCode::kNoRights;
-    error.message = "the relay's own tables (" + missing +
+    error.message = "the relay's own tables (" + tables.missing +
                     ") are missing and cannot be created: " + error.message +
                     "; have an owner run:\n" + sql;
     return error;
+}
+
+Status require_owners(Connection& connection, const std::string& schema,
+                      const PostgresSourceConfig& config, const Table* table) {
+    const TrustedOwners trusted{config.owners, true};
+    const auto look = [&](const std::string& place, bool with_events) -> Status {
+        Result<Rows> rows =
+            connection.query(foreign_objects_sql(place, objects_of_relay(with_events), trusted));
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? Status() : Status(foreign_owner(rows->string(0, 0)));
+    };
+    if (table != nullptr && table->has_scheduled) {
+        if (Status events = look(table->schema, true); !events.ok()) return events;
+    }
+    return look(schema, false);
 }
 
 Status require_rights(Connection& connection, const Table& table) {
@@ -276,7 +304,7 @@ Result<std::vector<spi::Finding>> check_table(Connection& connection, const Tabl
     if (const Status rights = tell_all_rights(connection, table, findings); !rights.ok()) {
         return rights;
     }
-    if (const Status side = tell_side_tables(connection, findings); !side.ok()) return side;
+    if (const Status side = tell_side_tables(connection, table, findings); !side.ok()) return side;
     if (const Status server = tell_server(connection, findings); !server.ok()) return server;
     if (const Status path = tell_path(connection, table, config, findings); !path.ok()) return path;
     return findings;

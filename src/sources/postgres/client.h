@@ -104,6 +104,12 @@ class Connection {
     [[nodiscard]] bool usable() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
     [[nodiscard]] int client_backend_pid() const;
+    /// The schemas of the role's search path, quoted. The session's own path is the catalog's.
+    [[nodiscard]] const std::vector<std::string>& schemas() const { return schemas_; }
+    /// Sets it to a table's (`Table::path`), where that is not empty.
+    Status follow(const std::string& path) {
+        return path.empty() ? Status() : execute("SET search_path = " + path);
+    }
     [[nodiscard]] std::string user() const;
     [[nodiscard]] std::string database() const;
 
@@ -136,6 +142,7 @@ class Connection {
     bool next_copy(std::span<Field> fields, Status& status);
 
     std::unique_ptr<pg_conn, Finish> connection_;
+    std::vector<std::string> schemas_;
     std::chrono::milliseconds max_wait_{};
     int stop_ = -1;
     bool silent_ = false;  // a wait was over before something came

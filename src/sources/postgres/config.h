@@ -29,6 +29,9 @@ struct PostgresSourceConfig {
     /// For tables that were not made by `outbox migrate`.
     TableMapping mapping;
     int connect_timeout_s = 5;
+    /// Roles that may own our tables, views and functions, besides the current one, superusers and
+    /// the owners of database and schema.
+    std::vector<std::string> owners;
     /// Make the side tables that are missing.
     bool make_side_tables = true;
     Mode mode = Mode::kAuto;

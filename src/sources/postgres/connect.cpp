@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <libpq-fe.h>
 #include <poll.h>
@@ -15,14 +16,20 @@ constexpr std::chrono::seconds kMaxWait{65};
 
 // Plans must not depend on when statistics were taken last: a cached plan made while the table was
 // empty would read it from end to end for ever.
-// A relay that is stopped in the middle of a transaction holds its locks for no longer than a lease
-// lasts: they keep the one that stands by waiting.
+// With a path that names a schema in which others may create, a function or operator of theirs
+// could be chosen for the server's own: the path is the catalog's, and our statements name the
+// schema. A relay that is stopped in the middle of a transaction holds its locks for no longer than
+// a lease lasts: they keep the one that stands by waiting.
 constexpr const char* kSession =
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET jit = off; SET enable_seqscan = off; "
     "SET max_parallel_workers_per_gather = 0; "
     "SET standard_conforming_strings = on; SET client_min_messages = error; "
     "SET default_transaction_isolation = 'read committed'; SET statement_timeout = '60s'; "
     "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; "
+    "SELECT pg_catalog.array_to_string(ARRAY(SELECT pg_catalog.quote_ident(s::pg_catalog.text) "
+    "FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) s), E'\x01'), "
+    "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
+constexpr const char* kDurable =
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local')";
 
@@ -152,7 +159,14 @@ Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind 
                              " is too old: 14 or newer is needed"};
     }
     made.limit_waits(std::chrono::seconds(timeout_s));
-    if (Status status = made.execute(kSession); !status.ok()) return status;
+    Result<Rows> path = made.checked(made.answer_to(kSession));
+    if (!path.ok()) return path.status();
+    for (std::string_view rest = path->text(0, 0); !rest.empty();) {
+        const auto end = std::min(rest.find('\x01'), rest.size());
+        made.schemas_.emplace_back(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (Status status = made.execute(kDurable); !status.ok()) return status;
     made.limit_waits(kMaxWait);
     return made;
 }

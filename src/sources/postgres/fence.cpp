@@ -15,8 +15,9 @@ ErrorInfo Fence::lease_lost(std::uint64_t epoch) const {
 Status Fence::commit(Connection& connection, std::uint64_t epoch,
                      std::vector<Connection::Statement> statements,
                      std::vector<std::int64_t>* affected) const {
-    statements.push_back({"SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE",
-                          Params().text(source_).integer(static_cast<std::int64_t>(epoch))});
+    statements.push_back(
+        {"SELECT FROM " + side_ + "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE",
+         Params().text(source_).integer(static_cast<std::int64_t>(epoch))});
     std::vector<std::int64_t> counts;
     if (Status status = connection.run_pipeline(statements, &counts); !status.ok()) return status;
     const bool ours = counts.back() != 0;

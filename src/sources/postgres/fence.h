@@ -7,6 +7,7 @@
 #include <outbox/result.h>
 
 #include "sources/postgres/client.h"
+#include "sources/postgres/table.h"
 
 namespace outbox::postgres {
 
@@ -15,7 +16,7 @@ namespace outbox::postgres {
 /// the lease's row from its owner.
 class Fence {
   public:
-    explicit Fence(std::string source) : source_(std::move(source)) {}
+    explicit Fence(const Table& table) : source_(table.source), side_(table.side) {}
 
     /// Runs `statements`, asks, and ends the transaction that was begun: rolled back with
     /// `kLeaseLost` where the lease is another's. `affected` gets the row count of each.
@@ -27,6 +28,7 @@ class Fence {
 
   private:
     const std::string source_;
+    const std::string side_;  // before the name of a side table
 };
 
 }  // namespace outbox::postgres

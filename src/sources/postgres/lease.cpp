@@ -20,7 +20,9 @@ constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 milliseco
 
 PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table,
                              Identity& identity)
-    : source_(table.source), session_(config, [&identity](Connection& connection) {
+    : source_(table.source),
+      side_(table.side),
+      session_(config, [&identity](Connection& connection) {
           // A lease of an old primary says nothing about the new one.
           if (Status same = identity.check_lease(connection); !same.ok()) return same;
           // Longer waits would outlast the lease.
@@ -39,9 +41,9 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
 Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
                                                             std::chrono::milliseconds ttl) {
     // A look first: the waiting relay must not lock the row that the owner renews.
-    Result<Rows> look =
-        query(std::string("SELECT ") + kFree + " FROM outbox_lease l WHERE l.source = $1",
-              Params().text(source_));
+    Result<Rows> look = query(
+        std::string("SELECT ") + kFree + " FROM " + side_ + "outbox_lease l WHERE l.source = $1",
+        Params().text(source_));
     if (!look.ok()) return look.status();
     if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
     // Who holds the row FOR KEY SHARE is about to commit what the last owner wrote.
@@ -58,11 +60,12 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
 
 Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
                                                          std::chrono::milliseconds ttl) {
-    Result<Rows> rows =
-        query("SELECT FROM outbox_lease WHERE source = $1 FOR UPDATE", Params().text(source_));
+    Result<Rows> rows = query("SELECT FROM " + side_ + "outbox_lease WHERE source = $1 FOR UPDATE",
+                              Params().text(source_));
     if (!rows.ok()) return rows.status();
     rows = query(
-        std::string("INSERT INTO outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
+        std::string("INSERT INTO " + side_ +
+                    "outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
                     "backend_pid, backend_start) SELECT $1, $2, 1, clock_timestamp(), ") +
             kExpires + ", " + kBackend +
             " ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + 1, "
@@ -78,7 +81,7 @@ Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owne
 
 Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
     Result<Rows> rows = query(
-        std::string("UPDATE outbox_lease SET expires_at = ") + kExpires +
+        std::string("UPDATE " + side_ + "outbox_lease SET expires_at = ") + kExpires +
             ", (backend_pid, backend_start) = (SELECT " + kBackend +
             ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL",
         Params().text(source_).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
@@ -87,10 +90,10 @@ Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds
 }
 
 Status PostgresLease::release(std::uint64_t epoch) {
-    return query(
-               "UPDATE outbox_lease SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
-               "backend_start = NULL WHERE source = $1 AND epoch = $2",
-               Params().text(source_).integer(static_cast<std::int64_t>(epoch)))
+    return query("UPDATE " + side_ +
+                     "outbox_lease SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
+                     "backend_start = NULL WHERE source = $1 AND epoch = $2",
+                 Params().text(source_).integer(static_cast<std::int64_t>(epoch)))
         .status();
 }
 

@@ -28,6 +28,7 @@ class PostgresLease final : public spi::LeaseStore {
     Result<Rows> query(const std::string& sql, const Params& params);
 
     const std::string source_;
+    const std::string side_;  // before the name of a side table
     Session session_;
 };
 

@@ -44,19 +44,25 @@ Status LedgerTable::prepare(Connection& connection) const {
     const spi::PositionSet::Bits none{};
     Status status = connection.prepare(
         kSubtract,
-        "WITH l AS (SELECT route, done & ~$3 AS rest FROM outbox_ledger WHERE source = $1 AND "
-        "segment = $2 ORDER BY route COLLATE \"C\" FOR UPDATE), kept AS (UPDATE outbox_ledger o "
-        "SET "
-        "done = l.rest FROM l WHERE o.source = $1 AND o.segment = $2 AND o.route = l.route AND "
-        "position(B'1' IN l.rest) > 0) DELETE FROM outbox_ledger o USING l WHERE o.source = $1 AND "
-        "o.segment = $2 AND o.route = l.route AND position(B'1' IN l.rest) = 0",
+        "WITH l AS (SELECT route, done & ~$3 AS rest FROM " + table_.side +
+            "outbox_ledger WHERE source = $1 AND "
+            "segment = $2 ORDER BY route COLLATE \"C\" FOR UPDATE), kept AS (UPDATE " +
+            table_.side +
+            "outbox_ledger o SET "
+            "done = l.rest FROM l WHERE o.source = $1 AND o.segment = $2 AND o.route = l.route AND "
+            "position(B'1' IN l.rest) > 0) DELETE FROM " +
+            table_.side +
+            "outbox_ledger o USING l WHERE o.source = $1 AND "
+            "o.segment = $2 AND o.route = l.route AND position(B'1' IN l.rest) = 0",
         Params().text({}).integer(0).bits(none));
     if (!status.ok()) return status;
     return connection.prepare(
         kAdd,
-        "INSERT INTO outbox_ledger AS l (source, route, segment, life, done) VALUES ($1, $2, $3, "
-        "$4, $5) ON CONFLICT (source, route, segment) DO UPDATE SET done = l.done | excluded.done, "
-        "life = excluded.life",
+        "INSERT INTO " + table_.side +
+            "outbox_ledger AS l (source, route, segment, life, done) VALUES ($1, $2, $3, "
+            "$4, $5) ON CONFLICT (source, route, segment) DO UPDATE SET done = l.done | "
+            "excluded.done, "
+            "life = excluded.life",
         Params().text({}).text({}).integer(0).text({}).bits(none));
 }
 
@@ -90,20 +96,21 @@ void LedgerTable::subtract(std::span<const spi::Position> positions,
 }
 
 Connection::Statement LedgerTable::forget_below(spi::Position lowest) const {
-    return {"DELETE FROM outbox_ledger WHERE source = $1 AND segment < $2",
+    return {"DELETE FROM " + table_.side + "outbox_ledger WHERE source = $1 AND segment < $2",
             Params().text(table_.source).integer(spi::PositionSet::segment_of(lowest))};
 }
 
 Connection::Statement LedgerTable::destination(const std::string& route,
                                                std::string_view name) const {
-    return {
-        "UPDATE outbox_routes SET destination = $3 WHERE source = $1 AND route = $2 AND "
-        "destination IS NULL",
-        Params().text(table_.source).text(route).text(name)};
+    return {"UPDATE " + table_.side +
+                "outbox_routes SET destination = $3 WHERE source = $1 AND route = $2 AND "
+                "destination IS NULL",
+            Params().text(table_.source).text(route).text(name)};
 }
 
 Connection::Statement LedgerTable::destinations() const {
-    return {"SELECT route, coalesce(destination, '') FROM outbox_routes WHERE source = $1",
+    return {"SELECT route, coalesce(destination, '') FROM " + table_.side +
+                "outbox_routes WHERE source = $1",
             Params().text(table_.source)};
 }
 
@@ -138,17 +145,19 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
     if (!table_.by_position) return {};
     const std::string life = identity_.life();
     Result<Rows> rows = connection.query(
-        "SELECT DISTINCT life FROM outbox_ledger WHERE source = $1", Params().text(table_.source));
+        "SELECT DISTINCT life FROM " + table_.side + "outbox_ledger WHERE source = $1",
+        Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     bool other = false;
     for (int row = 0; row < rows->size(); ++row) {
         const std::string_view kept = rows->text(row, 0);
         other = other || (kept.data() != nullptr && !same_life(kept, life));
     }
-    rows = connection.query(
-        "SELECT segment * 65536, bit_or(done)::text FROM outbox_ledger WHERE source = $1 AND "
-        "segment = (SELECT max(segment) FROM outbox_ledger WHERE source = $1) GROUP BY segment",
-        Params().text(table_.source));
+    rows = connection.query("SELECT segment * 65536, bit_or(done)::text FROM " + table_.side +
+                                "outbox_ledger WHERE source = $1 AND "
+                                "segment = (SELECT max(segment) FROM " +
+                                table_.side + "outbox_ledger WHERE source = $1) GROUP BY segment",
+                            Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return {};
     const spi::Position top =
@@ -160,7 +169,7 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
                             std::to_string(*last) + " and had reached " + std::to_string(top) +
                             "; what was known of the old ones is set aside, and all that it holds "
                             "is sent");
-        rows = connection.query("DELETE FROM outbox_ledger WHERE source = $1",
+        rows = connection.query("DELETE FROM " + table_.side + "outbox_ledger WHERE source = $1",
                                 Params().text(table_.source));
         return rows.status();
     }
@@ -176,13 +185,13 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
 Status LedgerTable::rename(Connection& connection, const std::string& from,
                            const std::string& to) const {
     // Figures may have outlived a route that had the name before.
-    Result<Rows> figures =
-        connection.query("DELETE FROM outbox_route_stats WHERE source = $1 AND route = $2",
-                         Params().text(table_.source).text(to));
+    Result<Rows> figures = connection.query(
+        "DELETE FROM " + table_.side + "outbox_route_stats WHERE source = $1 AND route = $2",
+        Params().text(table_.source).text(to));
     if (!figures.ok()) return figures.status();
     for (const char* table : kTablesOfRoutes) {
         const Result<Rows> rows = connection.query(
-            "UPDATE " + std::string(table) + " SET route = $3 WHERE source = $1 AND route = $2",
+            "UPDATE " + table_.side + table + " SET route = $3 WHERE source = $1 AND route = $2",
             Params().text(table_.source).text(from).text(to));
         if (!rows.ok()) return rows.status();
     }
@@ -205,9 +214,13 @@ Status LedgerTable::take_over_names(Connection& connection, std::span<const spi:
             bool had = knows(former);
             if (!had && known->empty()) {
                 Result<Rows> rows = connection.query(
-                    "SELECT EXISTS (SELECT FROM outbox_route_stats WHERE source = $1 AND route = "
-                    "$2) OR EXISTS (SELECT FROM outbox_dead_letters WHERE source = $1 AND route = "
-                    "$2) OR EXISTS (SELECT FROM outbox_delivery WHERE source = $1 AND route = $2)",
+                    "SELECT EXISTS (SELECT FROM " + table_.side +
+                        "outbox_route_stats WHERE source = $1 AND route = "
+                        "$2) OR EXISTS (SELECT FROM " +
+                        table_.side +
+                        "outbox_dead_letters WHERE source = $1 AND route = "
+                        "$2) OR EXISTS (SELECT FROM " +
+                        table_.side + "outbox_delivery WHERE source = $1 AND route = $2)",
                     Params().text(table_.source).text(former));
                 if (!rows.ok()) return rows.status();
                 had = rows->boolean(0, 0);
@@ -226,16 +239,18 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
     std::string sql = "SELECT EXISTS (SELECT FROM " + table_.sql + " t ";
     if (table_.by_position) {
         const std::string position = "t." + quote_identifier(table_.position);
-        sql += "LEFT JOIN outbox_ledger l ON l.source = $1 AND l.route = $2 AND l.segment = " +
-               position + " / 65536 WHERE " + tenants_ +
-               " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0))";
+        sql += "LEFT JOIN " + table_.side +
+               "outbox_ledger l ON l.source = $1 AND l.route = $2 AND l.segment = " + position +
+               " / 65536 WHERE " + tenants_ + " AND (l.done IS NULL OR get_bit(l.done, (" +
+               position + " % 65536)::integer) = 0))";
     } else {
         std::string unfinished;
         for (const std::string& condition : unfinished_conditions(table_)) {
             unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
         }
-        sql += "WHERE " + unfinished + ") AND " + tenants_ +
-               " AND NOT EXISTS (SELECT FROM outbox_route_done d WHERE d.source = $1 AND "
+        sql += "WHERE " + unfinished + ") AND " + tenants_ + " AND NOT EXISTS (SELECT FROM " +
+               table_.side +
+               "outbox_route_done d WHERE d.source = $1 AND "
                "d.event_id = " +
                table_.quoted("id") + "::text AND d.route IN ($2, '')))";
     }
@@ -257,7 +272,7 @@ Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::Rou
         }
         for (const char* table : {"outbox_routes", "outbox_ledger", "outbox_route_done"}) {
             const Result<Rows> rows = connection.query(
-                "DELETE FROM " + std::string(table) + " WHERE source = $1 AND route = $2",
+                "DELETE FROM " + table_.side + table + " WHERE source = $1 AND route = $2",
                 Params().text(table_.source).text(route.name));
             if (!rows.ok()) return rows.status();
         }
@@ -276,17 +291,20 @@ Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteNa
                         [&](const Known& one) { return one.name == route.name; })) {
             continue;
         }
-        Result<Rows> rows =
-            connection.query("INSERT INTO outbox_routes (source, route) VALUES ($1, $2)",
-                             Params().text(table_.source).text(route.name));
+        Result<Rows> rows = connection.query(
+            "INSERT INTO " + table_.side + "outbox_routes (source, route) VALUES ($1, $2)",
+            Params().text(table_.source).text(route.name));
         if (!rows.ok()) return rows.status();
         if (known->empty() || !table_.by_position) continue;
         std::vector<std::string> others;
         for (const Known& one : *known) others.push_back(one.name);
         rows = connection.query(
-            "INSERT INTO outbox_ledger (source, route, segment, life, done) SELECT $1, $2, "
-            "segment, max(life), bit_and(done) FROM outbox_ledger WHERE source = $1 AND route = "
-            "ANY($3::text[]) GROUP BY segment HAVING count(*) = cardinality($3::text[])",
+            "INSERT INTO " + table_.side +
+                "outbox_ledger (source, route, segment, life, done) SELECT $1, $2, "
+                "segment, max(life), bit_and(done) FROM " +
+                table_.side +
+                "outbox_ledger WHERE source = $1 AND route = "
+                "ANY($3::text[]) GROUP BY segment HAVING count(*) = cardinality($3::text[])",
             Params().text(table_.source).text(route.name).texts(others));
         if (!rows.ok()) return rows.status();
     }
@@ -297,11 +315,13 @@ Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteNa
 Status LedgerTable::owe_marks(Connection& connection,
                               std::span<const spi::RouteName> routes) const {
     return connection
-        .query(
-            "INSERT INTO outbox_route_done (source, event_id, route) SELECT $1, event_id, '' "
-            "FROM outbox_route_done WHERE source = $1 AND route = ANY($2::text[]) GROUP BY "
-            "event_id HAVING count(*) = cardinality($2::text[]) ON CONFLICT DO NOTHING",
-            Params().text(table_.source).texts(names_of(routes)))
+        .query("INSERT INTO " + table_.side +
+                   "outbox_route_done (source, event_id, route) SELECT $1, event_id, '' "
+                   "FROM " +
+                   table_.side +
+                   "outbox_route_done WHERE source = $1 AND route = ANY($2::text[]) GROUP BY "
+                   "event_id HAVING count(*) = cardinality($2::text[]) ON CONFLICT DO NOTHING",
+               Params().text(table_.source).texts(names_of(routes)))
         .status();
 }
 
@@ -315,9 +335,10 @@ Status LedgerTable::load(Connection& connection, std::span<const spi::RouteName>
             if (one.name == routes[i].name) out.routes[i].destination = one.destination;
         }
         if (!table_.by_position) continue;
-        Status status = connection.prepare(
-            kLoad, "SELECT segment, done FROM outbox_ledger WHERE source = $1 AND route = $2",
-            Params().text({}).text({}));
+        Status status = connection.prepare(kLoad,
+                                           "SELECT segment, done FROM " + table_.side +
+                                               "outbox_ledger WHERE source = $1 AND route = $2",
+                                           Params().text({}).text({}));
         if (status.ok()) {
             status =
                 connection.start_prepared(kLoad, Params().text(table_.source).text(routes[i].name));

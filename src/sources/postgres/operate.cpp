@@ -15,8 +15,10 @@ std::string epoch_us(const std::string& column) {
 }
 
 // Of a dead letter l.
-constexpr const char* kRouteKnown =
-    "EXISTS (SELECT FROM outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
+std::string route_known(const std::string& side) {
+    return "EXISTS (SELECT FROM " + side +
+           "outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
+}
 
 // A statement's conditions with their parameters, $1 being the table.
 class DeadQuery {
@@ -93,11 +95,13 @@ DeadInfo dead_of(const Rows& rows, int row) {
 
 class PostgresOperations final : public Operations {
   public:
-    PostgresOperations(Connection connection, PostgresSourceConfig config, std::string table)
+    PostgresOperations(Connection connection, PostgresSourceConfig config, std::string side,
+                       std::string table)
         : connection_(std::move(connection)),
           config_(std::move(config)),
+          side_(std::move(side)),
           table_(std::move(table)),
-          ledgers_(connection_, config_, table_) {}
+          ledgers_(connection_, config_, side_, table_) {}
 
     Result<LeaseInfo> lease() override {
         const auto leases = ledgers_.leases(false);
@@ -109,8 +113,10 @@ class PostgresOperations final : public Operations {
         const std::string of_table = kOfTable;
         // A rate that no relay has renewed for a while is not one any more.
         const auto rows = connection_.query(
-            "WITH failing AS (SELECT route, count(*) AS n FROM outbox_delivery WHERE " + of_table +
-                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM outbox_dead_letters "
+            "WITH failing AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_delivery WHERE " + of_table +
+                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_dead_letters "
                 "WHERE " +
                 of_table +
                 " GROUP BY route), stats AS (SELECT route, sum(published_total)::bigint AS "
@@ -121,10 +127,10 @@ class PostgresOperations final : public Operations {
                 "(array_agg(path_reason ORDER BY updated_at DESC))[1] AS path_reason, "
                 "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
                 "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
-                "FROM outbox_route_stats WHERE " +
-                of_table +
-                " GROUP BY route), known AS (SELECT DISTINCT route FROM outbox_routes WHERE " +
-                of_table +
+                "FROM " +
+                side_ + "outbox_route_stats WHERE " + of_table +
+                " GROUP BY route), known AS (SELECT DISTINCT route FROM " + side_ +
+                "outbox_routes WHERE " + of_table +
                 ") SELECT route, coalesce(s.published_total, 0), "
                 "coalesce(s.dead_total, 0), coalesce(f.n, 0), coalesce(d.n, 0), "
                 "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
@@ -167,8 +173,8 @@ class PostgresOperations final : public Operations {
             "attempts, error_code, error, " +
                 epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
                 epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
-                ", " + kRouteKnown + " FROM outbox_dead_letters l" + query.where() +
-                " ORDER BY dead_id" + tail,
+                ", " + route_known(side_) + " FROM " + side_ + "outbox_dead_letters l" +
+                query.where() + " ORDER BY dead_id" + tail,
             query.params());
         if (!rows.ok()) return rows.status();
         std::vector<DeadInfo> letters;
@@ -180,23 +186,24 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
         const auto rows = connection_.query(
-            "SELECT count(*) FROM outbox_dead_letters" + query.where(), query.params());
+            "SELECT count(*) FROM " + side_ + "outbox_dead_letters" + query.where(),
+            query.params());
         if (!rows.ok()) return rows.status();
         return rows->integer(0, 0);
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
-        return change(
-            "UPDATE outbox_dead_letters SET retry_requested_at = "
-            "coalesce(retry_requested_at, clock_timestamp())" +
-                query.where(),
-            query);
+        return change("UPDATE " + side_ +
+                          "outbox_dead_letters SET retry_requested_at = "
+                          "coalesce(retry_requested_at, clock_timestamp())" +
+                          query.where(),
+                      query);
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
         const DeadQuery query(table_, filter);
-        return change("DELETE FROM outbox_dead_letters" + query.where(), query);
+        return change("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query);
     }
 
     Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
@@ -218,8 +225,8 @@ class PostgresOperations final : public Operations {
                                                     bool unknown_only) override {
         const DeadQuery query(table_, filter);
         const auto rows = connection_.query(
-            "SELECT DISTINCT route FROM outbox_dead_letters l" + query.where() +
-                (unknown_only ? std::string(" AND NOT ") + kRouteKnown : std::string()) +
+            "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
+                (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
                 " ORDER BY route",
             query.params());
         if (!rows.ok()) return rows.status();
@@ -232,9 +239,10 @@ class PostgresOperations final : public Operations {
         DeadQuery query(table_, filter);
         const std::string to = query.text(route);
         const auto twice = connection_.query(
-            "WITH chosen AS (SELECT dead_id, source, id, route FROM outbox_dead_letters" +
-                query.where() +
-                ") SELECT min(d.route), max(d.route) FROM outbox_dead_letters d WHERE (d.dead_id "
+            "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +
+                "outbox_dead_letters" + query.where() +
+                ") SELECT min(d.route), max(d.route) FROM " + side_ +
+                "outbox_dead_letters d WHERE (d.dead_id "
                 "IN (SELECT dead_id FROM chosen) OR d.route = " +
                 to +
                 ") AND (d.source, d.id) IN (SELECT source, id FROM chosen) GROUP BY d.source, d.id "
@@ -242,7 +250,7 @@ class PostgresOperations final : public Operations {
             query.params());
         if (!twice.ok()) return twice.status();
         if (!twice->empty()) return two_letters(twice->string(0, 0), twice->string(0, 1));
-        return change("UPDATE outbox_dead_letters SET route = " + to +
+        return change("UPDATE " + side_ + "outbox_dead_letters SET route = " + to +
                           ", retry_requested_at = coalesce(retry_requested_at, clock_timestamp())" +
                           query.where(),
                       query);
@@ -257,6 +265,7 @@ class PostgresOperations final : public Operations {
 
     Connection connection_;
     const PostgresSourceConfig config_;
+    const std::string side_;  // before the name of a side table
     const std::string table_;
     RouteLedgers ledgers_;
 };
@@ -267,19 +276,22 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
                                                     const std::string& table) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
-    const auto side_tables = look_for_side_tables(*connection);
-    if (!side_tables.ok()) return side_tables.status();
-    if (side_tables->none) return std::unique_ptr<Operations>(new NoOperations);
-    if (side_tables->missing.find("outbox_routes") != std::string::npos) {
+    const auto tables =
+        look_for_side_tables(*connection, quote_identifier(table.substr(0, table.find('.'))));
+    if (!tables.ok()) return tables.status();
+    if (tables->none) return std::unique_ptr<Operations>(new NoOperations);
+    if (Status owners = require_owners(*connection, tables->schema, config); !owners.ok()) {
+        return owners;
+    }
+    if (tables->missing.find("outbox_routes") != std::string::npos) {
         return ErrorInfo{ErrorCode::kTableShape,
                          Advice::kStop,
                          {},
                          "the side tables of this database were made by an earlier version: " +
-                             side_tables->missing +
-                             " are missing; the relay makes them when it starts"};
+                             tables->missing + " are missing; the relay makes them when it starts"};
     }
-    return std::unique_ptr<Operations>(
-        new PostgresOperations(std::move(*connection), config, table));
+    return std::unique_ptr<Operations>(new PostgresOperations(
+        std::move(*connection), config, quote_identifier(tables->schema) + ".", table));
 }
 
 }  // namespace outbox::postgres

@@ -22,7 +22,8 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
                     "(a.backend_start IS NULL OR a.backend_start = l.backend_start))) AS held, "
                     "CASE WHEN owner IS NULL THEN 0 ELSE (extract(epoch FROM acquired_at) * "
                     "1000000)::bigint END, coalesce(greatest(extract(epoch FROM expires_at - "
-                    "clock_timestamp()) * 1000, 0), 0)::bigint FROM outbox_lease l WHERE ") +
+                    "clock_timestamp()) * 1000, 0), 0)::bigint FROM " +
+                    side_ + "outbox_lease l WHERE ") +
             kOfTable + " ORDER BY held DESC, epoch DESC" + (lock ? " FOR UPDATE" : ""),
         Params().text(table_));
     if (!rows.ok()) return rows.status();
@@ -69,9 +70,13 @@ Result<std::int64_t> RouteLedgers::number(const std::string& sql, const Params& 
 Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
     const auto rows = connection_.query(
         std::string("SELECT r.route, r.source, coalesce(r.destination, ''), (extract(epoch FROM "
-                    "r.since) * 1000000)::bigint, (SELECT count(*) FROM outbox_dead_letters d "
+                    "r.since) * 1000000)::bigint, (SELECT count(*) FROM " +
+                    side_ +
+                    "outbox_dead_letters d "
                     "WHERE d.source = r.source AND d.route = r.route), coalesce(s.circuit, ''), "
-                    "coalesce(s.last_error, '') FROM outbox_routes r LEFT JOIN outbox_route_stats "
+                    "coalesce(s.last_error, '') FROM " +
+                    side_ + "outbox_routes r LEFT JOIN " + side_ +
+                    "outbox_route_stats "
                     "s USING (source, route) WHERE ") +
             kOfTable + " ORDER BY r.route, r.source",
         Params().text(table_));
@@ -112,19 +117,20 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
     if (table->by_position) {
         // The segments are unpacked once (done | done is a new value) and not for each row.
         const std::string position = "t." + quote_identifier(table->position);
-        sql =
-            "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM outbox_ledger "
-            "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
-            table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants +
-            " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
+        sql = "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " + side_ +
+              "outbox_ledger "
+              "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
+              table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " +
+              tenants + " AND (l.done IS NULL OR get_bit(l.done, (" + position +
+              " % 65536)::integer) = 0)";
     } else {
         std::string unfinished;
         for (const std::string& condition : unfinished_conditions(*table)) {
             unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
         }
         sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " + unfinished +
-              ") AND " + tenants +
-              " AND NOT EXISTS (SELECT FROM outbox_route_done d WHERE d.source = $1 AND "
+              ") AND " + tenants + " AND NOT EXISTS (SELECT FROM " + side_ +
+              "outbox_route_done d WHERE d.source = $1 AND "
               "d.event_id = " +
               table->quoted("id") + "::text AND d.route IN ($2, ''))";
     }
@@ -136,7 +142,9 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
 
 Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
     const auto rows = connection_.query(
-        std::string("UPDATE outbox_routes SET destination = NULL WHERE route = $2 AND ") + kOfTable,
+        std::string("UPDATE " + side_ +
+                    "outbox_routes SET destination = NULL WHERE route = $2 AND ") +
+            kOfTable,
         Params().text(table_).text(route));
     if (!rows.ok()) return rows.status();
     return rows->affected();
@@ -147,22 +155,25 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
     const Params params = Params().text(table_).text(from).text(to);
     Status status =
         connection_
-            .query(std::string("UPDATE outbox_route_stats n SET published_total = "
+            .query(std::string("UPDATE " + side_ +
+                               "outbox_route_stats n SET published_total = "
                                "n.published_total + o.published_total, dead_total = n.dead_total + "
                                "o.dead_total, circuit = o.circuit, path = o.path, path_reason = "
                                "o.path_reason, last_error = o.last_error, rate_per_s = "
-                               "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM "
-                               "outbox_route_stats WHERE route = $2 AND ") +
+                               "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM " +
+                               side_ + "outbox_route_stats WHERE route = $2 AND ") +
                        kOfTable + ") o WHERE n.source = o.source AND n.route = $3",
                    params)
             .status();
     if (!status.ok()) return status;
     return connection_
-        .query(std::string("UPDATE outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE "
+        .query(std::string("UPDATE " + side_ +
+                           "outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE "
                            "$3 END, published_total = CASE WHEN t.there THEN 0 ELSE "
                            "o.published_total END, dead_total = CASE WHEN t.there THEN 0 ELSE "
                            "o.dead_total END FROM (SELECT source, bool_or(route = $3) AS there "
-                           "FROM outbox_route_stats WHERE route IN ($2, $3) AND ") +
+                           "FROM " +
+                           side_ + "outbox_route_stats WHERE route IN ($2, $3) AND ") +
                    kOfTable + " GROUP BY source) t WHERE o.source = t.source AND o.route = $2",
                params)
         .status();
@@ -173,31 +184,33 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
     const Params params = Params().text(table_).text(from).text(to);
     std::int64_t renamed = 0;
     const Status status = alone([&]() -> Result<bool> {
-        const auto old =
-            number("SELECT count(*) FROM outbox_routes WHERE route = $2 AND " + of_table,
-                   Params().text(table_).text(from));
+        const auto old = number(
+            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(from));
         if (!old.ok()) return old.status();
         if (*old == 0) return false;
-        const auto taken =
-            number("SELECT count(*) FROM outbox_routes WHERE route = $2 AND " + of_table,
-                   Params().text(table_).text(to));
+        const auto taken = number(
+            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(to));
         if (!taken.ok()) return taken.status();
         if (*taken > 0) return conflict("a route '" + to + "' is there already");
-        const auto twice = number(
-            "SELECT count(*) FROM outbox_dead_letters WHERE route = $3 AND " + of_table +
-                " AND (source, id) IN (SELECT source, id FROM outbox_dead_letters WHERE route = "
-                "$2)",
-            params);
+        const auto twice =
+            number("SELECT count(*) FROM " + side_ + "outbox_dead_letters WHERE route = $3 AND " +
+                       of_table + " AND (source, id) IN (SELECT source, id FROM " + side_ +
+                       "outbox_dead_letters WHERE route = "
+                       "$2)",
+                   params);
         if (!twice.ok()) return twice.status();
         if (*twice > 0) return two_letters(from, to);
-        Result<Rows> rows =
-            connection_.query("DELETE FROM outbox_delivery WHERE route = $2 AND " + of_table,
-                              Params().text(table_).text(to));
+        Result<Rows> rows = connection_.query(
+            "DELETE FROM " + side_ + "outbox_delivery WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(to));
         if (!rows.ok()) return rows.status();
         for (const std::string table : tables_of_routes()) {
             if (table == "outbox_route_stats") continue;
             rows = connection_.query(
-                "UPDATE " + table + " SET route = $3 WHERE route = $2 AND " + of_table, params);
+                "UPDATE " + side_ + table + " SET route = $3 WHERE route = $2 AND " + of_table,
+                params);
             if (!rows.ok()) return rows.status();
         }
         if (Status moved = move_figures(from, to); !moved.ok()) return moved;
@@ -227,7 +240,7 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
         for (const char* table :
              {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const auto rows = connection_.query(
-                "DELETE FROM " + std::string(table) + " WHERE route = $2 AND " + of_table,
+                "DELETE FROM " + side_ + table + " WHERE route = $2 AND " + of_table,
                 Params().text(table_).text(route));
             if (!rows.ok()) return rows.status();
         }
@@ -241,13 +254,13 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
 Result<std::int64_t> RouteLedgers::keep() {
     std::int64_t routes = 0;
     const Status status = alone([&]() -> Result<bool> {
-        const auto kept =
-            number(std::string("WITH kept AS (UPDATE outbox_ledger SET life = NULL WHERE life IS "
-                               "NOT NULL AND ") +
-                       kOfTable +
-                       " RETURNING source, route) SELECT count(DISTINCT (source, "
-                       "route)) FROM kept",
-                   Params().text(table_));
+        const auto kept = number(std::string("WITH kept AS (UPDATE " + side_ +
+                                             "outbox_ledger SET life = NULL WHERE life IS "
+                                             "NOT NULL AND ") +
+                                     kOfTable +
+                                     " RETURNING source, route) SELECT count(DISTINCT (source, "
+                                     "route)) FROM kept",
+                                 Params().text(table_));
         if (!kept.ok()) return kept.status();
         routes = *kept;
         return true;
@@ -260,10 +273,11 @@ Result<std::int64_t> RouteLedgers::forget() {
     std::int64_t routes = 0;
     const Status status = alone([&]() -> Result<bool> {
         const auto forgotten = number(
-            std::string("WITH ledger AS (DELETE FROM outbox_ledger WHERE ") + kOfTable +
-                " RETURNING source, route), done AS (DELETE FROM outbox_route_done WHERE " +
-                kOfTable +
-                " RETURNING source, route), delivery AS (DELETE FROM outbox_delivery "
+            std::string("WITH ledger AS (DELETE FROM " + side_ + "outbox_ledger WHERE ") +
+                kOfTable + " RETURNING source, route), done AS (DELETE FROM " + side_ +
+                "outbox_route_done WHERE " + kOfTable +
+                " RETURNING source, route), delivery AS (DELETE FROM " + side_ +
+                "outbox_delivery "
                 "WHERE " +
                 kOfTable +
                 " RETURNING source, route) SELECT count(*) FROM (SELECT source, route FROM ledger "

@@ -20,8 +20,12 @@ inline constexpr const char* kOfTable = "(source = $1 OR starts_with(source, $1 
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {
   public:
-    RouteLedgers(Connection& connection, const PostgresSourceConfig& config, std::string table)
-        : connection_(connection), config_(config), table_(std::move(table)) {}
+    RouteLedgers(Connection& connection, const PostgresSourceConfig& config, std::string side,
+                 std::string table)
+        : connection_(connection),
+          config_(config),
+          side_(std::move(side)),
+          table_(std::move(table)) {}
 
     Result<std::vector<LeaseInfo>> leases(bool lock);
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
@@ -42,6 +46,7 @@ class RouteLedgers {
 
     Connection& connection_;
     const PostgresSourceConfig& config_;
+    const std::string side_;  // before the name of a side table
     const std::string table_;
 };
 

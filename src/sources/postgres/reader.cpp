@@ -60,7 +60,8 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       writers_(table),
       bytea_columns_(bytea_columns_of(table)),
       layout_(layout_of(table)),
-      session_(config, [this](Connection& connection) { return prepare(connection); }),
+      session_(
+          config, [this](Connection& connection) { return prepare(connection); }, table.path),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
     mark_.set_finished(std::move(finished));
 }

@@ -52,8 +52,8 @@ std::string make_move_due_sql(const Table& table) {
         "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key";
     const std::string scheduled = quote_identifier(table.schema) + ".outbox_scheduled";
-    return "WITH fence AS (SELECT FROM outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY "
-           "SHARE), "
+    return "WITH fence AS (SELECT FROM " + table.side +
+           "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE), "
            "due AS (DELETE FROM " +
            scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
            " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
@@ -76,18 +76,21 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       writer_(table),
       positions_(std::move(positions)),
       ledger_(table_, identity_, tenant_condition(table, config)),
-      fence_(table.source),
-      session_(config, [this](Connection& connection) {
-          if (removals_) {
-              if (Status same = identity_.check(connection); !same.ok()) return same;
-          }
-          // A row that somebody holds delays itself alone.
-          Status status = connection.execute(kLockTimeout);
-          if (status.ok()) status = ledger_.prepare(connection);
-          if (status.ok() && removals_) status = removals_->prepare(connection);
-          if (!status.ok()) return status;
-          return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
-      }) {
+      fence_(table),
+      session_(
+          config,
+          [this](Connection& connection) {
+              if (removals_) {
+                  if (Status same = identity_.check(connection); !same.ok()) return same;
+              }
+              // A row that somebody holds delays itself alone.
+              Status status = connection.execute(kLockTimeout);
+              if (status.ok()) status = ledger_.prepare(connection);
+              if (status.ok() && removals_) status = removals_->prepare(connection);
+              if (!status.ok()) return status;
+              return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
+          },
+          table.path) {
     if (table_.by_position) removals_.emplace(table_, identity_, ledger_, fence_);
 }
 
@@ -146,9 +149,9 @@ Result<std::vector<std::string>> PostgresRecorder::destinations(
 // A new owner takes over the failing events of the last one.
 Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epoch) {
     if (failing_epoch_ == epoch) return {};
-    Result<Rows> rows =
-        connection.query("SELECT route, event_id, position FROM outbox_delivery WHERE source = $1",
-                         Params().text(table_.source));
+    Result<Rows> rows = connection.query("SELECT route, event_id, position FROM " + table_.side +
+                                             "outbox_delivery WHERE source = $1",
+                                         Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     failing_.clear();
     for (int row = 0; row < rows->size(); ++row) {
@@ -156,8 +159,9 @@ Status PostgresRecorder::learn_failing(Connection& connection, std::uint64_t epo
         failing.ids.insert(rows->string(row, 1));
         failing.positions.insert(rows->integer(row, 2));
     }
-    rows = connection.query("SELECT EXISTS (SELECT FROM outbox_dead_letters WHERE source = $1)",
-                            Params().text(table_.source));
+    rows = connection.query(
+        "SELECT EXISTS (SELECT FROM " + table_.side + "outbox_dead_letters WHERE source = $1)",
+        Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     has_dead_ = rows->boolean(0, 0);
     failing_epoch_ = epoch;
@@ -181,16 +185,16 @@ void PostgresRecorder::forget_failing(const spi::Finished& finished, const Table
         if (failing.ids.contains(id)) ids.push_back(std::move(id));
     }
     if (!positions.empty()) {
-        out.push_back(
-            {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND position "
-             "= ANY($3)",
-             Params().text(table_.source).text(route).integers(positions)});
+        out.push_back({"DELETE FROM " + table_.side +
+                           "outbox_delivery WHERE source = $1 AND route = $2 AND position "
+                           "= ANY($3)",
+                       Params().text(table_.source).text(route).integers(positions)});
     }
     if (!ids.empty()) {
-        out.push_back(
-            {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 AND event_id "
-             "= ANY($3::text[])",
-             Params().text(table_.source).text(route).texts(ids)});
+        out.push_back({"DELETE FROM " + table_.side +
+                           "outbox_delivery WHERE source = $1 AND route = $2 AND event_id "
+                           "= ANY($3::text[])",
+                       Params().text(table_.source).text(route).texts(ids)});
     }
 }
 
@@ -203,12 +207,13 @@ void PostgresRecorder::add_failed(const spi::Delivery& failed, bool free_only,
     params.text(failed.key).integer(failed.attempts).integer(failed.next_attempt_us);
     params.text(failed.error_code).text(error);
     out.push_back(
-        {"INSERT INTO outbox_delivery (source, route, event_id, position, key, attempts, "
-         "next_attempt_at, error_code, last_error) VALUES ($1, $2, $3, $4, $5, $6, "
-         "timestamptz '1970-01-01 00:00:00+00' + $7 * interval '1 microsecond', $8, $9) "
-         "ON CONFLICT (source, route, event_id) DO UPDATE SET position = excluded.position, "
-         "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
-         "error_code = excluded.error_code, last_error = excluded.last_error",
+        {"INSERT INTO " + table_.side +
+             "outbox_delivery (source, route, event_id, position, key, attempts, "
+             "next_attempt_at, error_code, last_error) VALUES ($1, $2, $3, $4, $5, $6, "
+             "timestamptz '1970-01-01 00:00:00+00' + $7 * interval '1 microsecond', $8, $9) "
+             "ON CONFLICT (source, route, event_id) DO UPDATE SET position = excluded.position, "
+             "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
+             "error_code = excluded.error_code, last_error = excluded.last_error",
          std::move(params)});
     Failing& failing = failing_[failed.route];
     failing.ids.insert(failed.event_id);
@@ -236,20 +241,21 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool free_only,
     params.text_or_null(event.topic).text_or_null(event.key).text_or_null(event.routing_key);
     params.integer(dead.attempts).text(dead.error_code).text(error);
     out.push_back(
-        {"INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_type, "
-         "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
-         "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error) "
-         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10::jsonb, $11, $12, $13, "
-         "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
-         "$15, $16, $17, $18, $19, $20) "
-         "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
-         "attempts = excluded.attempts, error_code = excluded.error_code, "
-         "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
+        {"INSERT INTO " + table_.side +
+             "outbox_dead_letters (source, route, position, id, aggregate_type, "
+             "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
+             "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error) "
+             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10::jsonb, $11, $12, $13, "
+             "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
+             "$15, $16, $17, $18, $19, $20) "
+             "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+             "attempts = excluded.attempts, error_code = excluded.error_code, "
+             "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
          std::move(params)});
-    out.push_back(
-        {"DELETE FROM outbox_delivery WHERE source = $1 AND route = $2 "
-         "AND event_id = $3",
-         Params().text(table_.source).text(dead.route).text(event.id)});
+    out.push_back({"DELETE FROM " + table_.side +
+                       "outbox_delivery WHERE source = $1 AND route = $2 "
+                       "AND event_id = $3",
+                   Params().text(table_.source).text(dead.route).text(event.id)});
     const spi::Position position = dead.position;
     auto owners =
         writer_.attempt(keys_of({&position, 1}), dead.attempts, 0, error, true, free_only);
@@ -260,16 +266,16 @@ void PostgresRecorder::add_retries(const spi::RecordBatch& batch,
                                    std::vector<Statement>& out) const {
     if (!batch.redelivered.empty()) out.push_back(writer_.redelivered(batch.redelivered));
     for (const spi::Delivery& failed : batch.failed_again) {
-        out.push_back(
-            {"UPDATE outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
-             "died_at = clock_timestamp(), retry_requested_at = NULL "
-             "WHERE source = $1 AND dead_id = $2",
-             Params()
-                 .text(table_.source)
-                 .integer(failed.position)
-                 .integer(failed.attempts)
-                 .text(failed.error_code)
-                 .text(clean_text(failed.error))});
+        out.push_back({"UPDATE " + table_.side +
+                           "outbox_dead_letters SET attempts = $3, error_code = $4, error = $5, "
+                           "died_at = clock_timestamp(), retry_requested_at = NULL "
+                           "WHERE source = $1 AND dead_id = $2",
+                       Params()
+                           .text(table_.source)
+                           .integer(failed.position)
+                           .integer(failed.attempts)
+                           .text(failed.error_code)
+                           .text(clean_text(failed.error))});
     }
 }
 
@@ -350,8 +356,9 @@ Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch
         raw_ids.insert(raw_ids.end(), ids.begin(), ids.end());
         if (routes_.size() > 1) {
             statements.push_back(
-                {"INSERT INTO outbox_route_done (source, event_id, route) SELECT $1, id, $2 FROM "
-                 "unnest($3::text[]) AS id ON CONFLICT DO NOTHING",
+                {"INSERT INTO " + table_.side +
+                     "outbox_route_done (source, event_id, route) SELECT $1, id, $2 FROM "
+                     "unnest($3::text[]) AS id ON CONFLICT DO NOTHING",
                  Params().text(table_.source).text(route).texts(ids)});
         }
         if (!has_dead_) continue;
@@ -367,10 +374,10 @@ Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch
             std::string id = event_id_of(raw_id);
             if (!dead_now.contains(id)) published.push_back(std::move(id));
         }
-        statements.push_back(
-            {"DELETE FROM outbox_dead_letters WHERE source = $1 AND route = $2 "
-             "AND id = ANY($3::text[])",
-             Params().text(table_.source).text(route).texts(published)});
+        statements.push_back({"DELETE FROM " + table_.side +
+                                  "outbox_dead_letters WHERE source = $1 AND route = $2 "
+                                  "AND id = ANY($3::text[])",
+                              Params().text(table_.source).text(route).texts(published)});
     }
     if (raw_ids.empty()) return {};
     if (Status status = connection.run_pipeline(statements); !status.ok()) return status;
@@ -384,10 +391,12 @@ Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch
 
 Result<std::vector<std::string>> PostgresRecorder::finished_by_all(
     Connection& connection, std::vector<std::string> raw_ids) {
-    Result<Rows> rows = connection.query(
-        "SELECT event_id FROM outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[]) "
-        "AND route = ANY($3::text[]) GROUP BY event_id HAVING count(*) = cardinality($3::text[])",
-        Params().text(table_.source).texts(raw_ids).texts(routes_));
+    Result<Rows> rows =
+        connection.query("SELECT event_id FROM " + table_.side +
+                             "outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[]) "
+                             "AND route = ANY($3::text[]) GROUP BY event_id HAVING count(*) = "
+                             "cardinality($3::text[])",
+                         Params().text(table_.source).texts(raw_ids).texts(routes_));
     if (!rows.ok()) return rows.status();
     std::vector<std::string> complete;
     for (int row = 0; row < rows->size(); ++row) complete.push_back(rows->string(row, 0));
@@ -403,9 +412,10 @@ Status PostgresRecorder::mark(Connection& connection, std::vector<std::string> r
     if (has_dead_) {
         std::vector<std::string> ids;
         for (const std::string& raw_id : raw_ids) ids.push_back(event_id_of(raw_id));
-        Result<Rows> rows = connection.query(
-            "SELECT id FROM outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
-            Params().text(table_.source).texts(ids));
+        Result<Rows> rows =
+            connection.query("SELECT id FROM " + table_.side +
+                                 "outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
+                             Params().text(table_.source).texts(ids));
         if (!rows.ok()) return rows.status();
         for (int row = 0; row < rows->size(); ++row) dead_ids.insert(rows->string(row, 0));
     }
@@ -425,9 +435,9 @@ Status PostgresRecorder::mark(Connection& connection, std::vector<std::string> r
     if (status.ok() && !dead.empty()) status = run(writer_.dead(dead, free_only));
     if (!status.ok() || (routes_.size() <= 1 && !free_only)) return status;
     std::vector<Statement> statements;
-    statements.push_back(
-        {"DELETE FROM outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[])",
-         Params().text(table_.source).texts(raw_ids)});
+    statements.push_back({"DELETE FROM " + table_.side +
+                              "outbox_route_done WHERE source = $1 AND event_id = ANY($2::text[])",
+                          Params().text(table_.source).texts(raw_ids)});
     if (free_only) {
         std::erase_if(raw_ids, [&](const std::string& raw_id) { return marked.contains(raw_id); });
         statements.push_back(writer_.owed(raw_ids));
@@ -484,15 +494,17 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
     for (const spi::RouteFigures& figure : figures) {
         const std::string error = clean_text(figure.last_error);
         statements.push_back(
-            {"INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "
-             "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
-             "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) DO "
-             "UPDATE SET "
-             "published_total = s.published_total + excluded.published_total, "
-             "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
-             "last_error = coalesce(excluded.last_error, s.last_error), "
-             "rate_per_s = excluded.rate_per_s, path = excluded.path, "
-             "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
+            {"INSERT INTO " + table_.side +
+                 "outbox_route_stats AS s (source, route, published_total, dead_total, "
+                 "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
+                 "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) "
+                 "DO "
+                 "UPDATE SET "
+                 "published_total = s.published_total + excluded.published_total, "
+                 "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
+                 "last_error = coalesce(excluded.last_error, s.last_error), "
+                 "rate_per_s = excluded.rate_per_s, path = excluded.path, "
+                 "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
              Params()
                  .text(table_.source)
                  .text(figure.route)

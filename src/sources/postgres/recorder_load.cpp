@@ -28,7 +28,8 @@ Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string
     Result<Rows> rows = query(
         "SELECT event_id, position, key, attempts, "
         "(extract(epoch FROM next_attempt_at) * 1000000)::bigint, error_code, last_error "
-        "FROM outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
+        "FROM " +
+            table_.side + "outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<spi::Delivery> deliveries;
@@ -55,10 +56,12 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
         "metadata, tenant_id, schema_id, schema_version, "
         "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
         "error_code, error FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY dead_id ROWS "
-        "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM "
-        "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT NULL "
-        "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER BY "
-        "dead_id",
+        "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM " +
+            table_.side +
+            "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT "
+            "NULL "
+            "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER "
+            "BY dead_id",
         Params()
             .text(table_.source)
             .text(route)
@@ -104,8 +107,9 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
 
 Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_view route) {
     Result<Rows> rows = query(
-        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM outbox_dead_letters "
-        "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
+        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM " + table_.side +
+            "outbox_dead_letters "
+            "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<std::string> keys;
@@ -136,11 +140,11 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     if (!table_.by_position) {
-        Result<Rows> rows = (*connection)
-                                ->query(
-                                    "SELECT event_id FROM outbox_route_done WHERE source = $1 AND "
-                                    "route = '' LIMIT 500",
-                                    Params().text(table_.source));
+        Result<Rows> rows =
+            (*connection)
+                ->query("SELECT event_id FROM " + table_.side +
+                            "outbox_route_done WHERE source = $1 AND route = '' LIMIT 500",
+                        Params().text(table_.source));
         if (!rows.ok()) return rows.status();
         std::vector<std::string> owed;
         for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));
@@ -159,7 +163,8 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const std::string position = quote_identifier(table_.position);
     auto rows = query_within(kLookWithin,
                              "SELECT coalesce((SELECT min(" + position + ") FROM " + table_.sql +
-                                 "), (SELECT max(segment) * 65536 FROM outbox_ledger WHERE "
+                                 "), (SELECT max(segment) * 65536 FROM " + table_.side +
+                                 "outbox_ledger WHERE "
                                  "source = $1), 0)",
                              Params().text(table_.source));
     if (!rows.ok()) return rows.status();
@@ -197,8 +202,10 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
             ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
             : "0";
     const std::string side = table_.has_side_tables
-                                 ? "(SELECT count(*) FROM outbox_delivery WHERE source = $1), "
-                                   "(SELECT count(*) FROM outbox_dead_letters WHERE source = $1), "
+                                 ? "(SELECT count(*) FROM " + table_.side +
+                                       "outbox_delivery WHERE source = $1), "
+                                       "(SELECT count(*) FROM " +
+                                       table_.side + "outbox_dead_letters WHERE source = $1), "
                                  : "0 * length($1::text), 0, ";
     auto found = query_within(
         kLookWithin, "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,

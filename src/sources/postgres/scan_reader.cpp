@@ -30,14 +30,16 @@ std::string array_literal(std::span<const std::string> ids) {
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
                        const std::string& route, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
-      not_done_(" AND NOT EXISTS (SELECT FROM outbox_route_done d WHERE d.source = " +
-                quote_literal(table.source) + " AND d.event_id = " + table.quoted("id") +
-                "::text AND d.route IN (" + quote_literal(route) + ", ''))"),
+      not_done_(" AND NOT EXISTS (SELECT FROM " + table_.side +
+                "outbox_route_done d WHERE d.source = " + quote_literal(table.source) +
+                " AND d.event_id = " + table.quoted("id") + "::text AND d.route IN (" +
+                quote_literal(route) + ", ''))"),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
-      id_type_(quote_identifier(table.find("id")->type)),
+      id_type_(table.find("id")->sql_type),
       layout_(layout_of(table)),
-      session_(config, [this](Connection& connection) { return prepare(connection); }),
+      session_(
+          config, [this](Connection& connection) { return prepare(connection); }, table.path),
       rows_(std::move(positions)),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {}
 

@@ -14,6 +14,7 @@ Result<Connection*> Session::get() {
         if (error.code == ErrorCode::kAuthFailed) error.advice = Advice::kRetryDestination;
         return error;
     }
+    if (Status status = made->follow(path_); !status.ok()) return status;
     if (Status status = prepare_(*made); !status.ok()) return status;
     connection_.emplace(std::move(*made));
     return &*connection_;

@@ -18,9 +18,14 @@ namespace outbox::postgres {
 /// A connection that is made again after it broke. Not thread-safe.
 class Session {
   public:
-    /// `prepare` sets up each new connection (prepared statements, settings).
-    Session(const PostgresSourceConfig& config, std::function<Status(Connection&)> prepare)
-        : url_(config.url), timeout_s_(config.connect_timeout_s), prepare_(std::move(prepare)) {}
+    /// `prepare` sets up each new connection (prepared statements, settings). `path`: that of
+    /// `Table`, for who touches its rows.
+    Session(const PostgresSourceConfig& config, std::function<Status(Connection&)> prepare,
+            std::string path = {})
+        : url_(config.url),
+          timeout_s_(config.connect_timeout_s),
+          prepare_(std::move(prepare)),
+          path_(std::move(path)) {}
 
     /// The connection, made if needed.
     Result<Connection*> get();
@@ -35,6 +40,7 @@ class Session {
     std::string url_;
     int timeout_s_;
     std::function<Status(Connection&)> prepare_;
+    std::string path_;
     std::optional<Connection> connection_;
 };
 

@@ -71,6 +71,7 @@ class PostgresSource final : public spi::Source {
     Result<std::vector<spi::Finding>> check() override {
         Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
         if (!connection.ok()) return connection.status();
+        if (Status path = connection->follow(table_.path); !path.ok()) return path;
         return check_table(*connection, table_, config_);
     }
 
@@ -94,10 +95,15 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (config.make_side_tables && table->deletes_unasked) {
         return table->deletion_refusal(table->sql);
     }
-    const Result<SideTables> side = look_for_side_tables(*connection);
+    const Result<SideTables> side =
+        look_for_side_tables(*connection, quote_identifier(table->schema));
     if (!side.ok()) return side.status();
+    table->side = quote_identifier(side->schema) + ".";
+    if (Status owners = require_owners(*connection, side->schema, config, &*table); !owners.ok()) {
+        return owners;
+    }
     if (config.make_side_tables && !side->missing.empty()) {
-        if (Status made = make_side_tables(*connection, side->missing); !made.ok()) return made;
+        if (Status made = make_side_tables(*connection, *side, config); !made.ok()) return made;
     } else {
         table->has_side_tables = !side->none;
     }

@@ -20,7 +20,10 @@ ErrorInfo shape_error(std::string message) {
 }
 
 Status find_table(Connection& connection, const std::string& wanted, Table& table) {
-    std::vector<std::string> names{quote_identifier(wanted)};
+    std::vector<std::string> names;
+    for (const std::string& schema : connection.schemas()) {
+        names.push_back(schema + "." + quote_identifier(wanted));
+    }
     if (const auto dot = wanted.find('.'); dot != std::string::npos) {
         names.push_back(quote_identifier(wanted.substr(0, dot)) + "." +
                         quote_identifier(wanted.substr(dot + 1)));
@@ -53,7 +56,9 @@ Status load_columns(Connection& connection, Table& table) {
         "SELECT a.attname, b.typname, a.attnotnull, a.attidentity = 'a', "
         "coalesce(s.seqcache, 0), coalesce(s.seqincrement, 0), "
         "CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 "
-        "THEN a.atttypmod - 4 ELSE 0 END, coalesce(s.seqmin, 0) "
+        "THEN a.atttypmod - 4 ELSE 0 END, format_type(b.oid, NULL), "
+        "b.typnamespace <> 'pg_catalog'::regnamespace AND b.typtype <> 'e', "
+        "coalesce(s.seqmin, 0) "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
         "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
@@ -63,6 +68,7 @@ Status load_columns(Connection& connection, Table& table) {
         "WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped",
         Params().text(table.sql));
     if (!rows.ok()) return rows.status();
+    bool foreign_types = false;
     for (int row = 0; row < rows->size(); ++row) {
         Column column;
         column.type = rows->string(row, 1);
@@ -71,9 +77,21 @@ Status load_columns(Connection& connection, Table& table) {
         column.sequence_cache = rows->integer(row, 4);
         column.sequence_step = rows->integer(row, 5);
         column.max_length = static_cast<int>(rows->integer(row, 6));
-        column.sequence_min = rows->integer(row, 7);
+        column.sql_type = rows->string(row, 7);
+        foreign_types |= rows->boolean(row, 8);
+        column.sequence_min = rows->integer(row, 9);
         table.catalog.emplace(rows->string(row, 0), column);
     }
+    const Result<Rows> triggers = connection.query(
+        "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (SELECT relid FROM "
+        "pg_partition_tree($1::text::regclass) UNION SELECT $1::text::regclass) "
+        "AND NOT tgisinternal)",
+        Params().text(table.sql));
+    if (!triggers.ok()) return triggers.status();
+    if (!foreign_types && !triggers->boolean(0, 0)) return {};
+    table.path = "pg_catalog";
+    for (const std::string& schema : connection.schemas()) table.path += ", " + schema;
+    table.path += ", pg_temp";
     return {};
 }
 

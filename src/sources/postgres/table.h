@@ -15,7 +15,8 @@ namespace outbox::postgres {
 
 /// A column as the catalog has it.
 struct Column {
-    std::string type;  ///< typname of the base type: "uuid", "int8", "jsonb", ...
+    std::string type;      ///< typname of the base type: "uuid", "int8", "jsonb", ...
+    std::string sql_type;  ///< The same with its schema where that is not the catalog.
     bool not_null = false;
     bool identity_always = false;
     std::int64_t sequence_cache = 0;  ///< Of the identity's sequence; 0: no identity.
@@ -29,8 +30,13 @@ struct Table : TableLayout {
     std::string schema;
     std::string name;
     std::string sql;     ///< Quoted, with schema.
+    std::string side;    ///< Before the name of a side table: their schema, quoted, and a dot.
     std::string source;  ///< The `source` column of the side tables: schema.table[/tenant,...]
     std::map<std::string, Column> catalog;
+
+    /// Not empty: the role's search path, for sessions that touch the rows. Triggers of the owner
+    /// and operators of types from outside the catalog need it.
+    std::string path;
 
     bool partitioned = false;
     bool has_scheduled = false;  ///< outbox_scheduled stands beside it.

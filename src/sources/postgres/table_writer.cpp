@@ -12,7 +12,7 @@ std::string cut_to(const Column& column, const std::string& expression) {
 }
 
 std::string id_type(const Table& table) {
-    return quote_identifier(table.find("id")->type);
+    return table.find("id")->sql_type;
 }
 
 std::string set_column(const Table& table, const std::string& field, const std::string& value) {
@@ -98,9 +98,10 @@ Connection::Statement TableWriter::dead(const std::vector<std::string>& raw_ids,
 Connection::Statement TableWriter::owed(const std::vector<std::string>& raw_ids) const {
     Params params;
     params.texts(raw_ids).text(table_.source);
-    return {"INSERT INTO outbox_route_done (source, event_id, route) SELECT $2, " +
-                table_.quoted("id") + "::text, '' FROM " + table_.sql + " t WHERE " +
-                key_condition(false) + still_unfinished(table_) + " ON CONFLICT DO NOTHING",
+    return {"INSERT INTO " + table_.side +
+                "outbox_route_done (source, event_id, route) SELECT $2, " + table_.quoted("id") +
+                "::text, '' FROM " + table_.sql + " t WHERE " + key_condition(false) +
+                still_unfinished(table_) + " ON CONFLICT DO NOTHING",
             std::move(params)};
 }
 
@@ -136,8 +137,8 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
 }
 
 Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& dead_ids) const {
-    const std::string remove =
-        "DELETE FROM outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
+    const std::string remove = "DELETE FROM " + table_.side +
+                               "outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
     Params params;
     params.text(table_.source).integers(dead_ids);
     if (!table_.mark || !table_.has("status")) return {remove, std::move(params)};
@@ -171,12 +172,13 @@ std::string TableWriter::prunable_rows() const {
         finished = time + " IS NOT NULL";
     }
     const std::string id = table_.quoted("id") + "::text";
-    const std::string not_dead =
-        table_.has_side_tables
-            ? " AND NOT EXISTS (SELECT FROM outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
-              "(" +
-                  id + ", " + quote_literal(table_.id_prefix()) + " || " + id + "))"
-            : " AND $2::text IS NOT NULL";
+    const std::string not_dead = table_.has_side_tables
+                                     ? " AND NOT EXISTS (SELECT FROM " + table_.side +
+                                           "outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
+                                           "(" +
+                                           id + ", " + quote_literal(table_.id_prefix()) + " || " +
+                                           id + "))"
+                                     : " AND $2::text IS NOT NULL";
     return finished + " AND " + time + " < statement_timestamp() - $1 * interval '1 second'" +
            not_dead;
 }

@@ -38,7 +38,7 @@ std::int64_t microseconds(std::chrono::milliseconds ttl) {
 
 // Shared, so that two who look do not see each other; a relay that starts just now tries again.
 bool owner_is_gone(const std::string& database, const std::string& source) {
-    const int file = open(lock_path(database, source).c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = open(lock_path(database, source).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0) return false;
     const bool free = flock(file, LOCK_SH | LOCK_NB) == 0;
     close(file);
@@ -60,7 +60,8 @@ SqliteLease::~SqliteLease() {
 // Tries; `file_` tells whether it is ours.
 Status SqliteLease::lock_file() {
     if (file_ >= 0) return {};
-    const int file = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    // No link: whoever may write the folder could have the relay make a file elsewhere.
+    const int file = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0) {
         return {ErrorCode::kNoRights, Advice::kStop,
                 "cannot open the lease's lock file " + lock_path_ + ": " + std::strerror(errno) +

@@ -293,7 +293,7 @@ BEGIN
     -- A backslash may hide a letter of a name. Few answers pay for the long way.
     IF headers::text ~* 'set-cookie|authorization|\\' THEN
         idempotency_complete.headers := (
-            SELECT json_object_agg(h.key, h.value)
+            SELECT pg_catalog.json_object_agg(h.key, h.value)
             FROM json_each(idempotency_complete.headers) h
             WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
     END IF;

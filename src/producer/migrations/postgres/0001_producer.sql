@@ -148,7 +148,7 @@ BEGIN
     -- 0x6f7574626f78 is "outbox": keeps clear of other users of advisory locks.
     PERFORM pg_advisory_xact_lock(hash)
     FROM (SELECT DISTINCT hashtextextended(k, 122550254464888) AS hash
-          FROM unnest(keys) AS k WHERE k IS NOT NULL ORDER BY 1) AS sorted;
+          FROM pg_catalog.unnest(keys) AS k WHERE k IS NOT NULL ORDER BY 1) AS sorted;
 END
 $$;
 
@@ -180,7 +180,7 @@ BEGIN
     id := coalesce(id, outbox_uuidv7());
     -- What is no object is left as it is for the table to refuse.
     IF traceparent IS NOT NULL AND jsonb_typeof(coalesce(headers, '{}')) = 'object' THEN
-        headers := coalesce(headers, '{}') || jsonb_build_object('traceparent', traceparent);
+        headers := coalesce(headers, '{}') || pg_catalog.jsonb_build_object('traceparent', traceparent);
     END IF;
     IF lock_key AND coalesce(nullif(key, ''), aggregate_id) IS NOT NULL THEN
         PERFORM outbox_lock_keys(coalesce(nullif(key, ''), aggregate_id));

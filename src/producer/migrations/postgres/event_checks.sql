@@ -23,7 +23,7 @@
         WHEN jsonb_typeof(headers) <> 'object' THEN
             outbox_refuse_event('headers is not a JSON object',
                 'Write {"name": "value"}, or leave it null.')
-        WHEN pg_column_size(headers) > 262144 THEN
+        WHEN pg_catalog.pg_column_size(headers) > 262144 THEN
             outbox_refuse_event('headers has more than 262144 bytes',
                 'Put what is long into the payload.')
         ELSE true END)

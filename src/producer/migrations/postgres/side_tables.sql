@@ -26,8 +26,9 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('outbox_ledger')
                AND attname = 'ranges' AND NOT attisdropped) THEN
-        ALTER TABLE outbox_ledger RENAME TO outbox_ledger_of_ranges;
-        ALTER INDEX outbox_ledger_pkey RENAME TO outbox_ledger_of_ranges_pkey;
+        -- Nobody else can have made a table there.
+        CREATE TEMP TABLE outbox_ledger_of_ranges AS SELECT * FROM outbox_ledger;
+        DROP TABLE outbox_ledger;
     END IF;
 END
 $$;
@@ -46,19 +47,19 @@ CREATE TABLE IF NOT EXISTS outbox_ledger (
 
 DO $$
 BEGIN
-    IF to_regclass('outbox_ledger_of_ranges') IS NOT NULL THEN
+    IF to_regclass('pg_temp.outbox_ledger_of_ranges') IS NOT NULL THEN
         INSERT INTO outbox_ledger (source, route, segment, done)
         SELECT o.source, o.route, s.segment,
-               (SELECT string_agg((o.ranges @> p)::integer::text, '' ORDER BY p)
+               (SELECT string_agg((o.ranges OPERATOR(pg_catalog.@>) p)::integer::text, '' ORDER BY p)
                 FROM generate_series(s.segment * 65536, s.segment * 65536 + 65535) AS p
                )::bit(65536)
-        FROM outbox_ledger_of_ranges o,
-             LATERAL (SELECT DISTINCT g AS segment FROM unnest(o.ranges) AS r,
-                      generate_series(lower(r) / 65536, (upper(r) - 1) / 65536) AS g) s;
+        FROM pg_temp.outbox_ledger_of_ranges o,
+             LATERAL (SELECT DISTINCT g AS segment FROM pg_catalog.unnest(o.ranges) AS r,
+                      generate_series(pg_catalog.lower(r) / 65536, (pg_catalog.upper(r) - 1) / 65536) AS g) s;
         INSERT INTO outbox_routes (source, route)
         SELECT source, route FROM outbox_route_stats UNION
-        SELECT source, route FROM outbox_ledger_of_ranges;
-        DROP TABLE outbox_ledger_of_ranges;
+        SELECT source, route FROM pg_temp.outbox_ledger_of_ranges;
+        DROP TABLE pg_temp.outbox_ledger_of_ranges;
     END IF;
 END
 $$;

@@ -1,0 +1,109 @@
+// The SQL that gives each kind of role what it needs, and no more.
+#include <array>
+#include <iostream>
+#include <map>
+
+#include "commands.h"
+#include "core/schema_objects.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+struct RoleKind {
+    std::string_view option;
+    std::string_view fallback;
+    std::string_view purpose;
+    std::string_view SchemaObject::* rights;
+};
+
+constexpr std::array kKinds{
+    RoleKind{"writer", "outbox_writer", "writes events", &SchemaObject::writer},
+    RoleKind{"relay", "outbox_relay",
+             "`outbox relay`; also the role in the URL of a route to a mailbox",
+             &SchemaObject::relay},
+    RoleKind{"consumer", "outbox_consumer",
+             "a service with an inbox, Idempotency-Keys or sagas, which writes events, too",
+             &SchemaObject::consumer},
+    RoleKind{"operator", "outbox_operator",
+             "`outbox status`, `dead`, `prune`, `saga` and `verify`; reads every payload",
+             &SchemaObject::operating},
+};
+
+std::string quoted(std::string_view name) {
+    std::string out = "\"";
+    for (const char c : name) out.append(c == '"' ? 2 : 1, c);
+    return out + '"';
+}
+
+// "orders.outbox" -> "orders"."outbox"
+std::string quoted_table(const std::string& name) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos) return quoted(name);
+    return quoted(name.substr(0, dot)) + "." + quoted(name.substr(dot + 1));
+}
+
+void print_adopted(const RoleKind& kind, const std::string& role, const std::string& table) {
+    const std::string_view rights = kind.option == "relay"      ? "SELECT, UPDATE, DELETE"
+                                    : kind.option == "operator" ? "SELECT, DELETE"
+                                    : kind.option == "writer"   ? "INSERT"
+                                                                : "";
+    if (rights.empty()) return;
+    std::cout << "GRANT " << rights << " ON " << quoted_table(table) << " TO " << role << ";\n";
+}
+
+void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
+                const std::string& adopted) {
+    const std::string role = quoted(name);
+    std::map<std::pair<bool, std::string>, std::string> objects;  // by rights: their names
+    for (const SchemaObject& object : schema_objects()) {
+        const std::string_view rights = object.*kind.rights;
+        const bool wanted = side.empty() || object.side.empty() || object.side == side;
+        const bool there = adopted.empty() || object.side != "producer" || object.beside_adopted;
+        if (rights.empty() || !wanted || !there) continue;
+        const bool function = object.kind == SchemaObject::Kind::kFunction;
+        std::string& list = objects[{function, std::string(rights)}];
+        list += (list.empty() ? "" : ", ") + std::string(object.name);
+    }
+    const bool of_table = !adopted.empty() && side != "consumer";
+    if (objects.empty() && !of_table) return;
+    std::cout << "\n-- " << name << ": " << kind.purpose << ".\nGRANT USAGE ON SCHEMA public TO "
+              << role << ";\n";
+    if (of_table) print_adopted(kind, role, adopted);
+    for (const auto& [what, list] : objects) {
+        std::cout << "GRANT " << what.second << " ON " << (what.first ? "FUNCTION " : "TABLE ")
+                  << list << " TO " << role << ";\n";
+    }
+    if (kind.option != "relay" || side == "consumer") return;
+    if (adopted.empty()) {
+        std::cout << "-- Has the relay notice a database that was set back:\nGRANT SELECT ON "
+                     "SEQUENCE outbox_events_position_seq TO "
+                  << role << ";\n";
+    }
+    std::cout
+        << "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "
+           "without it the\n-- relay polls:\n-- ALTER ROLE "
+        << role << " REPLICATION;\n";
+}
+
+}  // namespace
+
+int run_roles(const runtime::Invocation& invocation) {
+    const runtime::OptionValues& options = invocation.options;
+    bool named = false;
+    for (const RoleKind& kind : kKinds) named = named || options.given(kind.option);
+    const std::string adopted = options.given("table") ? options.text("table") : std::string();
+    std::cout
+        << "-- What each role needs in PostgreSQL, to be run by the owner of the tables after "
+           "`outbox migrate`;\n-- the roles are there already (CREATE ROLE ... LOGIN). "
+           "Another schema: change public.\nBEGIN;\nSET LOCAL search_path = public;\n";
+    for (const RoleKind& kind : kKinds) {
+        if (named && !options.given(kind.option)) continue;
+        const std::string name = named ? options.text(kind.option) : std::string(kind.fallback);
+        print_kind(kind, name, options.text("only"), adopted);
+    }
+    std::cout << "\nCOMMIT;\n";
+    return runtime::kExitOk;
+}
+
+}  // namespace outbox::app

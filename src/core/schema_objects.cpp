@@ -1,0 +1,155 @@
+#include "core/schema_objects.h"
+
+#include <array>
+
+namespace outbox {
+namespace {
+
+constexpr auto kTable = SchemaObject::Kind::kTable;
+constexpr auto kView = SchemaObject::Kind::kView;
+constexpr auto kFunction = SchemaObject::Kind::kFunction;
+constexpr std::string_view kProducer = "producer";
+constexpr std::string_view kConsumer = "consumer";
+constexpr std::string_view kAll = "SELECT, INSERT, UPDATE, DELETE";
+constexpr std::string_view kExecute = "EXECUTE";
+
+// Kind, side, beside an adopted table, name, then the rights of writer, relay, consumer, operator.
+constexpr std::array kObjects{
+    SchemaObject{kTable, "", false, "outbox_migrations", "", "", "", "SELECT"},
+    SchemaObject{kTable, kProducer, false, "outbox_events", "INSERT", "SELECT, INSERT, DELETE",
+                 "INSERT", "SELECT, INSERT"},
+    SchemaObject{kTable, kProducer, false, "outbox_scheduled", "INSERT", "SELECT, DELETE", "INSERT",
+                 "SELECT"},
+    SchemaObject{kTable, kProducer, true, "outbox_lease", "", "SELECT, INSERT, UPDATE", "",
+                 "SELECT, UPDATE"},
+    SchemaObject{kTable, kProducer, true, "outbox_routes", "", kAll, "", "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kProducer, true, "outbox_ledger", "", kAll, "", "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kProducer, true, "outbox_route_done", "", kAll, "",
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kProducer, true, "outbox_delivery", "", kAll, "",
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kProducer, true, "outbox_dead_letters", "", kAll, "",
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kProducer, true, "outbox_route_stats", "", kAll, "", "SELECT, UPDATE"},
+    SchemaObject{kView, kProducer, false, "outbox_status", "", "", "", "SELECT"},
+    SchemaObject{kFunction, kProducer, false, "outbox_uuidv7", kExecute, kExecute, kExecute,
+                 kExecute},
+    SchemaObject{kFunction, kProducer, false, "outbox_refuse_payload", kExecute, kExecute, kExecute,
+                 kExecute},
+    SchemaObject{kFunction, kProducer, false, "outbox_refuse_event", kExecute, kExecute, kExecute,
+                 kExecute},
+    SchemaObject{kFunction, kProducer, false, "outbox_source", "", "", "", kExecute},
+    SchemaObject{kFunction, kProducer, false, "outbox_lock_keys", kExecute, "", kExecute, ""},
+    SchemaObject{kFunction, kProducer, false, "outbox_emit", kExecute, "", kExecute, ""},
+    SchemaObject{kTable, kConsumer, false, "outbox_mailbox", "", "SELECT, INSERT",
+                 "SELECT, UPDATE, DELETE", "SELECT"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox", "", "", kAll, "SELECT, DELETE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_dead_letters", "", "", kAll,
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_floor", "", "", kAll,
+                 "SELECT, INSERT, UPDATE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_sequences", "", "", kAll, "SELECT"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_offsets", "", "", kAll, "SELECT"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_stats", "", "", kAll, "SELECT"},
+    SchemaObject{kTable, kConsumer, false, "outbox_idempotency", "", "", kAll,
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_saga", "", "", kAll, "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_saga_steps", "", "", kAll,
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kFunction, kConsumer, false, "inbox_accept", "", "", kExecute, ""},
+    SchemaObject{kFunction, kConsumer, false, "inbox_prune", "", "", kExecute, kExecute},
+    SchemaObject{kFunction, kConsumer, false, "idempotency_claim", "", "", kExecute, ""},
+    SchemaObject{kFunction, kConsumer, false, "idempotency_complete", "", "", kExecute, ""},
+    SchemaObject{kFunction, kConsumer, false, "idempotency_release", "", "", kExecute, ""},
+    SchemaObject{kFunction, kConsumer, false, "idempotency_prune", "", "", kExecute, kExecute},
+    SchemaObject{kFunction, kConsumer, false, "saga_prune", "", "", kExecute, kExecute},
+};
+
+std::string literal(std::string_view text) {
+    std::string quoted = text.find('\\') == std::string_view::npos ? "'" : " E'";
+    for (const char c : text) {
+        if (c == '\'' || c == '\\') quoted += c;
+        quoted += c;
+    }
+    return quoted + "'";
+}
+
+std::string list_of(std::span<const std::string_view> names) {
+    std::string list;
+    for (const std::string_view name : names) list += (list.empty() ? "" : ", ") + literal(name);
+    return "ARRAY[" + list + "]::pg_catalog.name[]";
+}
+
+// Operators of others could be chosen where a path names their schema.
+std::string equal(std::string_view left, std::string_view right) {
+    return std::string(left) + " OPERATOR(pg_catalog.=) " + std::string(right);
+}
+
+}  // namespace
+
+std::span<const SchemaObject> schema_objects() {
+    return kObjects;
+}
+
+std::vector<std::string_view> objects_of_side(std::string_view side) {
+    std::vector<std::string_view> names;
+    for (const SchemaObject& object : kObjects) {
+        if (side.empty() || object.side.empty() || object.side == side)
+            names.push_back(object.name);
+    }
+    return names;
+}
+
+std::vector<std::string_view> objects_of_relay(bool with_events) {
+    std::vector<std::string_view> names;
+    for (const SchemaObject& object : kObjects) {
+        const bool events = with_events && object.side == kProducer;
+        if (events || object.beside_adopted) names.push_back(object.name);
+    }
+    return names;
+}
+
+std::string foreign_objects_sql(std::string_view schema, std::span<const std::string_view> names,
+                                const TrustedOwners& trusted) {
+    const std::string in_schema =
+        " OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_namespace WHERE " +
+        equal("nspname", literal(schema) + "::pg_catalog.name") + ")";
+    std::string mine = "r.rolsuper OR " + equal("r.rolname", "current_user");
+    for (const std::string& name : trusted.named) {
+        mine += " OR " + equal("r.rolname", literal(name) + "::pg_catalog.name");
+    }
+    if (trusted.of_place) {
+        const std::string owner = "(SELECT d.datdba FROM pg_catalog.pg_database d WHERE " +
+                                  equal("d.datname", "pg_catalog.current_database()") + ")";
+        const std::string schema_owner =
+            "(SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE " +
+            equal("n.nspname", literal(schema) + "::pg_catalog.name") + ")";
+        mine += " OR ((" + equal("r.oid", owner) + " OR " + equal("r.oid", schema_owner) +
+                ") AND NOT (SELECT m.rolsuper FROM pg_catalog.pg_roles m WHERE " +
+                equal("m.rolname", "current_user") + "))";
+    }
+    return "SELECT pg_catalog.format('%s %I belongs to role %I', o.kind, o.name, r.rolname) "
+           "FROM (SELECT CASE c.relkind WHEN 'v'::\"char\" THEN 'view' ELSE 'table' END AS kind, "
+           "c.relname AS name, c.relowner AS owner FROM pg_catalog.pg_class c "
+           "WHERE c.relnamespace" +
+           in_schema + " AND c.relname OPERATOR(pg_catalog.=) ANY (" + list_of(names) +
+           ") UNION ALL SELECT 'function', p.proname, p.proowner "
+           "FROM pg_catalog.pg_proc p WHERE p.pronamespace" +
+           in_schema + " AND p.proname OPERATOR(pg_catalog.=) ANY (" + list_of(names) +
+           ")) o JOIN pg_catalog.pg_roles r ON " + equal("r.oid", "o.owner") + " WHERE NOT (" +
+           mine + ") ORDER BY 1";
+}
+
+std::string owner_guard_sql(std::string_view schema, std::span<const std::string_view> names,
+                            const TrustedOwners& trusted) {
+    const std::string body =
+        "\nDECLARE\n    found pg_catalog.text := (" + foreign_objects_sql(schema, names, trusted) +
+        " LIMIT 1);\nBEGIN\n    IF found IS NOT NULL THEN\n        RAISE "
+        "EXCEPTION USING ERRCODE = '" +
+        std::string(kForeignOwnerState) + "', MESSAGE = found;\n    END IF;\nEND\n";
+    std::string tag = "$owners$";
+    while (body.find(tag) != std::string::npos) tag.insert(1, "x");
+    return "DO " + tag + body + tag + ";\n";
+}
+
+}  // namespace outbox

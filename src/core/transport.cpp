@@ -1,0 +1,51 @@
+#include "core/transport.h"
+
+#include <algorithm>
+
+namespace outbox {
+namespace {
+
+std::string host_of(std::string_view part) {
+    if (part.starts_with('[')) return std::string(part.substr(1, part.find(']') - 1));
+    return percent_decode(part.substr(0, part.find(':')));
+}
+
+template <typename Test>
+bool any_of_list(std::string_view list, Test&& test) {
+    while (true) {
+        const auto end = list.find(',');
+        if (test(list.substr(0, end))) return true;
+        if (end == std::string_view::npos) return false;
+        list.remove_prefix(end + 1);
+    }
+}
+
+}  // namespace
+
+bool is_remote(std::string_view host) {
+    return !(host.empty() || host.starts_with('/') || host.starts_with('@') ||
+             host == "localhost" || host.starts_with("127.") || host == "::1");
+}
+
+bool any_remote(std::string_view authority) {
+    return any_of_list(authority, [](std::string_view part) { return is_remote(host_of(part)); });
+}
+
+std::string postgres_transport(const Url& url, std::string_view sslmode_default) {
+    bool remote = any_remote(url.authority);
+    // libpq connects to these instead.
+    for (const char* name : {"host", "hostaddr"}) {
+        const std::string_view hosts = url.query_value(name);
+        remote = remote || any_of_list(hosts, is_remote);
+    }
+    if (!remote) return {};
+    std::string_view mode = url.query_value("sslmode", sslmode_default);
+    if (mode.empty()) mode = "prefer";
+    if (mode == "verify-full") return {};
+    const bool clear = mode == "disable" || mode == "allow" || mode == "prefer";
+    return std::string(clear ? "may be reached in clear" : "is reached without proof who it is") +
+           " (sslmode=" + std::string(mode) +
+           "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
+}
+
+}  // namespace outbox

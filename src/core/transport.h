@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/url.h"
+
+namespace outbox {
+
+/// False for this machine: no host, a socket's folder, localhost, a loopback address.
+[[nodiscard]] bool is_remote(std::string_view host);
+
+/// The same for a URL's authority: true when any of its hosts is remote.
+[[nodiscard]] bool any_remote(std::string_view authority);
+
+/// What is wrong with the way to a PostgreSQL server, with the remedy; empty for this machine and
+/// for sslmode=verify-full. `sslmode_default`: what PGSSLMODE says, or "".
+[[nodiscard]] std::string postgres_transport(const Url& url, std::string_view sslmode_default);
+
+}  // namespace outbox

@@ -1,0 +1,320 @@
+// Each command as a role that has what `outbox roles` gives and no more; and beside a role that may
+// create in the schema and waits for someone with more rights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include <outbox/adapters/libpq.h>
+#include <outbox/adapters/libpq_consumer.h>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Roles : public testing::Test {
+  protected:
+    Roles() {
+        for (const char* role : {"roles_writer", "roles_relay", "roles_consumer", "roles_operator",
+                                 "roles_owner", "roles_mallory"}) {
+            admin_.exec(std::string("DO $$ BEGIN CREATE ROLE ") + role +
+                        " LOGIN; EXCEPTION WHEN duplicate_object THEN END $$");
+        }
+        admin_.exec("GRANT CREATE ON SCHEMA public TO roles_owner, roles_mallory");
+    }
+
+    std::string as(const std::string& role) const {
+        std::string url = url_;
+        return url.replace(url.find("postgres@"), 8, "roles_" + role);
+    }
+    std::string mailbox_as(const std::string& role) const {
+        const std::string url = as(role);
+        return "mailbox+postgresql" + url.substr(url.find(':'));
+    }
+    Finished run(std::vector<std::string> words) { return outbox_.run(std::move(words)); }
+    void grant(std::vector<std::string> more = {}) {
+        std::vector<std::string> words{
+            "roles",       "--print",    "--writer",       "roles_writer", "--relay",
+            "roles_relay", "--consumer", "roles_consumer", "--operator",   "roles_operator"};
+        words.insert(words.end(), more.begin(), more.end());
+        const Finished printed = run(words);
+        ASSERT_EQ(printed.status.code, 0) << printed.err;
+        Pg(as("owner")).exec(printed.out);
+    }
+    // Runs a command as the operator, who is told whose tables they are.
+    void operate(std::vector<std::string> words) {
+        words.insert(words.end(), {"--db", as("operator")});
+        if (words[0] != "saga") words.insert(words.end(), {"--owner", "roles_owner"});
+        const Finished ended = run(words);
+        EXPECT_EQ(ended.status.code, 0)
+            << words[0] << " " << words[1] << ": " << ended.out << ended.err;
+        EXPECT_THAT(ended.err, Not(HasSubstr("permission denied"))) << words[0];
+    }
+    bool dead_letters_are(long long count) {
+        return admin_.number("SELECT count(*) FROM outbox_dead_letters") == count;
+    }
+
+    OutboxBinary outbox_;
+    std::string url_ = shared_postgres().create_database();
+    Pg admin_{url_};
+};
+
+TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    Pg writer(as("writer"));
+    writer.exec("INSERT INTO outbox_events (topic, payload) VALUES ('orders', '1')");
+    writer.exec(
+        "SELECT outbox_emit(topic => 'orders', payload => '2', key => 'k', lock_key => true)");
+    writer.exec("SELECT outbox_emit(topic => 'orders', payload => '3', available_at => now())");
+    writer.exec("SELECT outbox_emit(topic => 'secret', payload => '4', event_type => 'Odd')");
+    writer.exec("SELECT outbox_emit(topic => 'secret', payload => '5', event_type => 'Odd')");
+    EXPECT_THROW(writer.exec("SELECT * FROM outbox_events"), std::runtime_error);
+    EXPECT_THROW(writer.exec("DELETE FROM outbox_events"), std::runtime_error);
+
+    const Finished check =
+        run({"relay", "--check", "--from", as("relay"), "--to",
+             mailbox_as("relay") + "?owner=roles_owner", "--owner", "roles_owner"});
+    EXPECT_EQ(check.status.code, 0) << check.out << check.err;
+    Process relay = outbox_.start_relay(
+        {"--from", as("relay"), "--to", mailbox_as("relay") + "?owner=roles_owner", "--owner",
+         "roles_owner", "--allowed-topic", "orders", "--admin", "off"});
+    ASSERT_TRUE(eventually(30s, "all that may go is in the mailbox", [&] {
+        return admin_.number("SELECT count(*) FROM outbox_mailbox") == 3 && dead_letters_are(2);
+    })) << relay.stderr_text();
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_scheduled"), 0);
+
+    operate({"status"});
+    operate({"status", "--json"});
+    operate({"dead", "list"});
+    const std::string id = admin_.value("SELECT min(id) FROM outbox_dead_letters");
+    operate({"dead", "show", id});
+    operate({"dead", "discard", id});
+    operate({"dead", "retry", "--event-type", "Odd", "--dry-run"});
+    operate({"dead", "retry", "--event-type", "Odd"});
+    EXPECT_TRUE(eventually(30s, "the dead letter was tried again", [&] {
+        return admin_.number(
+                   "SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at "
+                   "IS NULL") == 1;
+    })) << relay.stderr_text();
+    operate({"prune"});
+    operate({"prune", "--dry-run"});
+    const std::string journal = outbox_
+                                    .write("journal", R"({"id":"1","key":"k","n":1,"applied":true})"
+                                                      "\n")
+                                    .string();
+    operate({"verify", "--produced", journal, "--received", journal});
+    operate({"routes", "list"});
+    operate({"routes", "accept", "mailbox"});
+    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox", "--dry-run"});
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox"});
+    operate({"routes", "rename", "mailbox", "other"});
+    operate({"routes", "continue"});
+    operate({"routes", "begin"});
+    operate({"routes", "retire", "other", "--yes"});
+}
+
+TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    Pg(as("relay"))
+        .exec(
+            "INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES "
+            "('a', 'orders', 'k', '{}', '1'), ('b', 'orders', 'k', '{}', '2')");
+    Pg consumer(as("consumer"));
+    consumer.exec("SELECT inbox_accept('stock', 'x', clock_timestamp() - interval '3 hours')");
+    consumer.exec("SELECT idempotency_claim('me', 'k', 'f'), idempotency_prune()");
+    consumer.exec("SELECT idempotency_complete('me', 'k', 1, 200)");
+    consumer.exec("SELECT inbox_prune('30 days'), saga_prune('30 days')");
+
+    MailboxOptions options;
+    options.consumer = "stock";
+    options.max_attempts = 1;
+    auto member = libpq_mailbox_consumer(
+        as("consumer"),
+        [](PGconn* connection, const Message& message) {
+            if (message.id == "b") throw std::runtime_error("no stock");
+            Event event;
+            event.topic = "stock";
+            event.payload = "{}";
+            emit(connection, event);
+        },
+        options);
+    std::thread running([&] { member.run(); });
+    const auto done = eventually(30s, "the mailbox is empty", [&] {
+        return admin_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    });
+    member.stop();
+    running.join();
+    EXPECT_TRUE(done) << done.message();
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_events"), 1);
+    operate({"status"});
+    operate({"dead", "list", "--consumer", "stock"});
+    operate({"dead", "show", "b", "--consumer", "stock"});
+    operate({"dead", "retry", "b", "--consumer", "stock"});
+    operate({"dead", "discard", "b", "--consumer", "stock"});
+    operate({"prune"});
+    operate({"saga", "list"});
+}
+
+TEST_F(Roles, WhoLeadsSagasAndWhoMendsThemHaveTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    Pg(as("consumer"))
+        .exec(
+            "INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, "
+            "timer) VALUES ('s1', 'order', 1, 'running', '[]', '{}', 'sagas', 'sagas', 0)");
+    Pg(as("consumer")).exec("UPDATE outbox_saga SET timer = 1; DELETE FROM outbox_saga_steps");
+    operate({"saga", "list"});
+    operate({"saga", "show", "s1"});
+    operate({"saga", "resume", "s1", "--dry-run"});
+    operate({"saga", "resume", "s1"});
+    EXPECT_EQ(admin_.value("SELECT requested FROM outbox_saga"), "resume");
+}
+
+TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
+    Pg owner(as("owner"));
+    owner.exec(
+        "CREATE TABLE old_outbox (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text, "
+        "event_type text, payload jsonb, created_at timestamptz DEFAULT now(), published_at "
+        "timestamptz, retry_count int DEFAULT 0, status text DEFAULT 'PENDING');"
+        "CREATE TABLE audit (id uuid)");
+    // A trigger of the owner, which relies on the search path of whoever updates.
+    owner.exec(
+        "GRANT INSERT ON audit TO roles_relay;"
+        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO audit VALUES (NEW.id); RETURN NEW; END $$;"
+        "CREATE TRIGGER audit AFTER UPDATE ON old_outbox FOR EACH ROW EXECUTE FUNCTION audit()");
+    const Finished sql = run({"migrate", "--db", as("owner"), "--only", "consumer"});
+    ASSERT_EQ(sql.status.code, 0) << sql.err;
+    {
+        Process maker = outbox_.start_relay(
+            {"--from", as("owner"), "--to", "null:", "--table", "old_outbox", "--admin", "off"});
+        ASSERT_TRUE(eventually(30s, "the side tables are there", [&] {
+            return admin_.value("SELECT to_regclass('outbox_route_stats')") != "";
+        })) << maker.stderr_text();
+        EXPECT_EQ(maker.stop().code, 0) << maker.stderr_text();
+    }
+    grant({"--table", "old_outbox"});
+    Pg(as("writer"))
+        .exec(
+            "INSERT INTO old_outbox (id, aggregate_type, event_type, payload) "
+            "VALUES (gen_random_uuid(), 'Order', 'Made', '1')");
+    Process relay = outbox_.start_relay({"--from", as("relay"), "--to", "null:", "--table",
+                                         "old_outbox", "--owner", "roles_owner", "--admin", "off"});
+    EXPECT_TRUE(eventually(30s, "the row is marked", [&] {
+        return admin_.number("SELECT count(*) FROM old_outbox WHERE status = 'PUBLISHED'") == 1;
+    })) << relay.stderr_text();
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM audit"), 1);
+    EXPECT_EQ(relay.stop().code, 0);
+    operate({"status", "--table", "old_outbox"});
+    operate({"prune", "--table", "old_outbox", "--retention", "1s"});
+}
+
+// What mallory made stands where ours belongs; the relay is a superuser.
+class BesideMallory : public Roles {
+  protected:
+    BesideMallory() {
+        admin_.exec("CREATE TABLE caught (who text); GRANT INSERT ON caught TO PUBLIC");
+        Pg(as("mallory"))
+            .exec(
+                "CREATE FUNCTION caught() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                "INSERT INTO public.caught VALUES (current_user); RETURN NEW; END $$");
+    }
+    void trap(const std::string& table) {
+        Pg(as("mallory"))
+            .exec(table + "; CREATE TRIGGER t BEFORE INSERT ON " +
+                  table.substr(13, table.find(' ', 13) - 13) +
+                  " FOR EACH ROW EXECUTE FUNCTION caught()");
+    }
+};
+
+TEST_F(BesideMallory, ASideTableOfAnotherRoleIsRefusedWithItsOwner) {
+    admin_.exec(
+        "CREATE TABLE app_outbox (id bigint PRIMARY KEY, event_type text, payload text, "
+        "created_at timestamptz)");
+    trap(
+        "CREATE TABLE outbox_lease (source text PRIMARY KEY, owner text, epoch bigint NOT NULL "
+        "DEFAULT 0, acquired_at timestamptz, expires_at timestamptz, backend_pid integer, "
+        "backend_start timestamptz)");
+    const std::vector<std::vector<std::string>> commands{
+        {"relay", "--from", url_, "--to", "null:", "--table", "app_outbox"},
+        {"relay", "--check", "--from", url_, "--to", "null:", "--table", "app_outbox"},
+        {"status", "--db", url_, "--table", "app_outbox"},
+        {"dead", "list", "--db", url_, "--table", "app_outbox"},
+        {"prune", "--db", url_, "--table", "app_outbox"}};
+    for (const auto& command : commands) {
+        const Finished ended = run(command);
+        EXPECT_NE(ended.status.code, 0) << command[0];
+        EXPECT_THAT(ended.err + ended.out,
+                    AllOf(HasSubstr("table outbox_lease belongs to role roles_mallory"),
+                          HasSubstr("--owner ROLE")))
+            << command[0];
+    }
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0);
+}
+
+TEST_F(BesideMallory, TheOwnerOfTheDatabaseIsTrustedButNotByASuperuser) {
+    const std::string name = url_.substr(url_.rfind('/') + 1);
+    admin_.exec("ALTER DATABASE " + name + " OWNER TO roles_owner");
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    EXPECT_EQ(run({"status", "--db", as("operator")}).status.code, 0);
+    const Finished refused = run({"status", "--db", url_});
+    EXPECT_NE(refused.status.code, 0);
+    EXPECT_THAT(refused.err, HasSubstr("belongs to role roles_owner"));
+    EXPECT_EQ(run({"status", "--db", url_, "--owner", "roles_owner"}).status.code, 0);
+}
+
+TEST_F(BesideMallory, AMailboxOfAnotherRoleIsRefusedWithItsOwner) {
+    ASSERT_EQ(run({"migrate", "--db", url_, "--only", "producer"}).status.code, 0);
+    trap(
+        "CREATE TABLE outbox_mailbox (position bigint GENERATED ALWAYS AS IDENTITY, mailbox text, "
+        "id text, topic text, key text, headers json, payload bytea, UNIQUE (mailbox, id))");
+    admin_.exec("SELECT outbox_emit('orders', '1')");
+    const std::string mailbox = "mailbox+postgresql" + url_.substr(url_.find(':'));
+    const Finished check = run({"relay", "--check", "--from", url_, "--to", mailbox});
+    EXPECT_THAT(check.out, AllOf(HasSubstr("table outbox_mailbox belongs to role roles_mallory"),
+                                 HasSubstr("?owner=ROLE")));
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0);
+}
+
+TEST_F(BesideMallory, FunctionsOfTheSchemaAreNotTakenForTheServersOwn) {
+    ASSERT_EQ(run({"migrate", "--db", url_}).status.code, 0);
+    Pg(as("mallory"))
+        .exec(
+            "CREATE FUNCTION spy() RETURNS void LANGUAGE sql AS $$ INSERT INTO public.caught "
+            "SELECT current_user WHERE current_user <> 'roles_mallory' $$;"
+            "CREATE FUNCTION hashtextextended(text, integer) RETURNS bigint LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT 1::bigint $$;"
+            "CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT NULL::text WHERE false $$;"
+            "CREATE FUNCTION left(text, bigint) RETURNS text LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT $1 $$;"
+            "CREATE FUNCTION quote_ident(name) RETURNS text LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT $1::text $$;"
+            "CREATE FUNCTION catname(name, text) RETURNS text LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT $1::text $$;"
+            "CREATE OPERATOR || (LEFTARG = name, RIGHTARG = text, FUNCTION = catname)");
+    admin_.exec("SELECT outbox_emit('orders', to_jsonb(n)) FROM generate_series(1, 10) n");
+    const std::string mailbox = "mailbox+postgresql" + url_.substr(url_.find(':'));
+    Process relay = outbox_.start_relay({"--from", url_, "--to", mailbox, "--admin", "off"});
+    EXPECT_TRUE(eventually(30s, "all is delivered", [&] {
+        return admin_.number("SELECT count(*) FROM outbox_mailbox") == 10;
+    })) << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(run({"status", "--db", url_}).status.code, 0);
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0);
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,79 @@
+// A secret of any bytes in texts of many forms: nothing of it may be left.
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/redact.h"
+#include "core/url.h"
+
+namespace {
+
+struct Form {
+    std::string_view before;
+    std::string_view behind;
+    bool bare = false;  // the secret has neither blanks, quotes nor "&": hidden by its form alone
+};
+
+constexpr Form kForms[] = {
+    {"postgresql://app:", "@db:5432/shop?sslmode=require"},
+    {"mailbox+postgresql://app:", "@db/shop?mailbox=a"},
+    {"postgres//app:", "@db/shop"},
+    {"postgres:/app:", "@db/shop"},
+    {"app:", "@db/shop"},
+    {"host=db password=", " user=app", true},
+    {"password = ", ""},
+    {"PASSWORD=", ""},
+    {"kafka://db:9092?kafka.sasl.password=", ""},
+    {"kafka://db:9092?a=b&ssl.key.pem=", ""},
+    {"kafka://db:9092?sasl.oauthbearer.config=", ""},
+    {"postgresql://db/shop?sslpassword=", "", true},
+};
+
+std::string lines(std::string_view text) {
+    std::string out;
+    for (const char c : text) out += c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+    return out;
+}
+
+void expect_hidden(std::string_view text, std::string_view secret, std::string_view frame) {
+    if (frame.find(secret) != std::string_view::npos) return;  // is there without it, too
+    if (text.find(secret) != std::string_view::npos) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    constexpr std::string_view kParts[] = {"key.pem", "oauthbearer.config"};
+    outbox::add_secret_options(kParts);
+    if (size < 5 || size > 200) return 0;
+    const Form& form = kForms[data[0] % std::size(kForms)];
+    const std::string secret(reinterpret_cast<const char*>(data) + 1, size - 1);
+    // What a mask or a frame is made of is no secret.
+    if (secret.find_first_not_of('*') == std::string::npos) return 0;
+    // "app://" is a scheme.
+    if (form.before == "app:" && secret.starts_with("//")) return 0;
+    const std::string text = std::string(form.before) + secret + std::string(form.behind);
+    const std::string frame = std::string(form.before) + "***" + std::string(form.behind);
+    const bool plain = secret.find_first_of(" \t\n\v\f\r&'\"\\=:@/") == std::string::npos;
+    if (plain) {
+        expect_hidden(outbox::redact("cannot use '" + text + "' here"), secret,
+                      "cannot use '" + frame + "' here");
+        if (!outbox::holds_secret(text)) std::abort();
+    }
+    // Forms whose value ends at a blank or "&" say nothing of what stands behind one.
+    const bool ends = form.bare || form.behind.empty();
+    if (ends && !plain) return 0;
+    const auto first = secret.find_first_not_of(" \t\n\v\f\r");
+    if (first == std::string::npos || secret.size() - first < 4) return 0;
+    outbox::forget_secrets();
+    outbox::remember_secrets_of(text);
+    const auto url = outbox::parse_url(text);
+    const std::string said = url.ok() ? url->authority + url->path : url.error().message;
+    for (const std::string& message : {text, "broke: " + secret + "!", said}) {
+        expect_hidden(outbox::redact(message), secret, frame + " broke: !");
+        expect_hidden(outbox::redacted_line(message), lines(secret), frame + " broke: !");
+    }
+    return 0;
+}

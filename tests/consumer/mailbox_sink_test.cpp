@@ -313,7 +313,7 @@ TEST(MailboxSinkSqlite, ReportsAFileThatItCannotOpenOrRead) {
     const auto error_of = [](const std::string& path) {
         return make_mailbox_sink("mailbox+sqlite://" + path).value_or_throw()->check().error();
     };
-    EXPECT_EQ(error_of(folder / "missing" / "a.db").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(error_of(folder / "missing" / "a.db").code, ErrorCode::kNoSuchDatabase);
     const std::string text_file = folder / "text";
     FILE* file = std::fopen(text_file.c_str(), "w");
     std::fputs("this is no database, however long the text in it may become over time", file);

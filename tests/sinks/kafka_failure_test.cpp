@@ -407,12 +407,15 @@ TEST_P(KafkaLeaderlessPartition, IsAPartThatIsDownWhileOthersGoOn) {
     // Each letter of the partition is tried now and then; keep it from a busy loop.
     courier.max_publish_per_poll = 500;
     bool back = false;
+    // The first look for the topic may have been at the broker that is gone.
+    std::size_t at_the_start = 0;
     courier.after_poll = [&](const Courier& now) {
+        if (!in_mid_stream && now.acknowledged() == 0) at_the_start = now.destination_failures();
         if (back || now.failures() == 0 || now.acknowledged() < sent.size() - for_it) return;
         back = true;
         EXPECT_TRUE(now.failures_by_part().contains("topic " + topic + "[1]"));
         EXPECT_EQ(now.failures_by_part().size(), 1U);
-        EXPECT_EQ(now.destination_failures(), 0U) << "the circuit would have opened";
+        EXPECT_EQ(now.destination_failures(), at_the_start) << "the circuit would have opened";
         if (in_mid_stream) {
             second.resume();
         } else {

@@ -102,6 +102,7 @@ Status RawEncoder::add_object(const spi::EventView& event, std::string_view what
         const auto has_name = [&](const spi::HeaderView& header) { return header.name == name; };
         const auto end = headers_.begin() + static_cast<std::ptrdiff_t>(fixed);
         if (is_own_name(name) || std::any_of(headers_.begin(), end, has_name)) continue;
+        if (value.is_null() && json.data() == event.metadata.data()) continue;  // a NULL column
         headers_.push_back({arena.copy(name), value.is_string()
                                                   ? arena.copy(value.get_ref<const std::string&>())
                                                   : arena.copy(value.dump())});

@@ -34,7 +34,7 @@ void EventBatch::add_copy(const EventView& event) {
          {&EventView::id, &EventView::aggregate_type, &EventView::aggregate_id,
           &EventView::event_type, &EventView::payload, &EventView::headers, &EventView::tenant_id,
           &EventView::schema_id, &EventView::schema_version, &EventView::topic, &EventView::key,
-          &EventView::routing_key, &EventView::metadata}) {
+          &EventView::routing_key, &EventView::metadata, &EventView::defect}) {
         if ((event.*field).data() != nullptr) kept.*field = copy(event.*field);
     }
     events_.push_back(kept);

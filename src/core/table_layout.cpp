@@ -5,6 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "core/table_shape.h"
 
 namespace outbox {
@@ -262,6 +265,19 @@ bool looks_like_uuid(std::string_view text) {
         if (hyphen ? c != '-' : !hex) return false;
     }
     return true;
+}
+
+std::string event_id(std::string_view prefix, std::string_view raw_id) {
+    if (looks_like_uuid(raw_id)) return std::string(raw_id);
+    if (prefix.size() + raw_id.size() <= kMaxIdBytes) return std::string(prefix).append(raw_id);
+    constexpr const char* kDigits = "0123456789abcdef";
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(raw_id.data(), raw_id.size()));
+    std::string id = std::string(prefix).append("xxh128:");
+    for (const unsigned char byte : hash.digest) {
+        id.append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
+    }
+    return id;
 }
 
 }  // namespace outbox

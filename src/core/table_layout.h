@@ -54,4 +54,11 @@ Result<TableLayout> lay_out_table(const TableMapping& given, AfterPublish after_
 /// that they are unique among all tables.
 [[nodiscard]] bool looks_like_uuid(std::string_view text);
 
+/// The longest id of an event; the inbox takes no longer one.
+inline constexpr std::size_t kMaxIdBytes = 255;
+
+/// The event's id for a raw one, `prefix` in front where it is no UUID. Where that is too long: a
+/// digest (XXH3, 128 bits), by which the row's dead letter is known.
+[[nodiscard]] std::string event_id(std::string_view prefix, std::string_view raw_id);
+
 }  // namespace outbox

@@ -36,6 +36,16 @@ const char* circuit_name(int state) {
 
 }  // namespace
 
+Note rows_refused(const std::string& refusal) {
+    if (refusal.empty()) return {Note::Level::kInfo, "rows_refused_no_more", {}};
+    return {
+        Note::Level::kWarning,
+        "rows_refused",
+        {{"error", refusal},
+         {"consequence", "the events are delivered and recorded; these rows stay as they are"},
+         {"remedy", "see the table's triggers, constraints and foreign keys; it is tried again"}}};
+}
+
 Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
                          std::span<RouteStats* const> stats, const RelayOptions& options,
                          std::uint64_t epoch)
@@ -133,6 +143,10 @@ Status Housekeeper::tell_destinations() {
 Status Housekeeper::look_at_figures() {
     const auto stats = deps_.recorder.stats();
     if (!stats.ok()) return stats.status();
+    if (stats->refusal != told_refusal_) {
+        told_refusal_ = stats->refusal;
+        deps_.notify(rows_refused(told_refusal_));
+    }
     const std::scoped_lock lock(figures_mutex_);
     figures_ = *stats;
     return {};

@@ -17,6 +17,9 @@
 
 namespace outbox::relay {
 
+/// What a table says of finished rows that it lets nobody mark or remove; empty: it does again.
+[[nodiscard]] Note rows_refused(const std::string& refusal);
+
 /// What an owner does beside the path of events: moves delayed events that are due, hands over dead
 /// letters that an operator wants sent again, saves figures, prunes. On a thread and a connection
 /// of its own, so that a slow statement delays no event. `turn` belongs to one thread.
@@ -62,6 +65,7 @@ class Housekeeper {
     std::int64_t last_figures_us_ = 0;
     std::int64_t prune_wait_us_ = 0;
     std::string prune_error_;
+    std::string told_refusal_;
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
     std::vector<std::string> names_;            // of the routes
     std::vector<std::string> destinations_;     // as told to them

@@ -440,6 +440,13 @@ bool Pipeline::send(core::SlotId slot) {
 }
 
 Result<spi::Record> Pipeline::encode(const spi::EventView& event, Held& held) {
+    if (!event.defect.empty()) {
+        return ErrorInfo{ErrorCode::kInvalidEvent,
+                         Advice::kDeadLetter,
+                         {},
+                         "event " + std::string(event.id) + " at position " +
+                             std::to_string(event.position) + ": " + std::string(event.defect)};
+    }
     if (!route_.predicate.matches(event)) {
         return ErrorInfo{ErrorCode::kConfigInvalid,
                          Advice::kDeadLetter,

@@ -57,11 +57,20 @@ Status Remover::turn(std::chrono::milliseconds max_wait) {
     const auto removed = recorder_.remove(epoch_, batch_);
     if (!removed.ok()) return removed.status();
     left_ = removed->left;
+    if (removed->refusal != refusal_) {
+        refusal_ = removed->refusal;
+        refusal_changed_ = true;
+    }
     batch_.clear();
     const std::scoped_lock lock(mutex_);
     removed_.insert(removed_.end(), removed->positions.begin(), removed->positions.end());
     set_pending(waiting_.size() + left_);
     return {};
+}
+
+std::optional<std::string> Remover::new_refusal() {
+    if (!std::exchange(refusal_changed_, false)) return std::nullopt;
+    return refusal_;
 }
 
 void Remover::take_removed(std::vector<Position>& out) {

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -37,13 +39,20 @@ class Remover {
     /// Lets `turn` wait for no more from now on.
     void flush();
 
+    /// What the table says of rows that it does not let go, where that changed since the last call.
+    /// Of the thread that turns.
+    [[nodiscard]] std::optional<std::string> new_refusal();
+
     /// Appends what was taken out of the table and the ledgers since the last call.
     void take_removed(std::vector<Position>& out);
 
     [[nodiscard]] std::size_t pending() const { return pending_.load(std::memory_order_relaxed); }
     /// Says while no more may be read.
     [[nodiscard]] const std::atomic<bool>& full() const { return full_; }
-    [[nodiscard]] bool idle() const { return pending() == 0; }
+    /// Nothing is left that another turn would remove now. Of the thread that turns.
+    [[nodiscard]] bool idle() const {
+        return pending() == 0 || (!refusal_.empty() && pending() == left_);
+    }
 
   private:
     void set_pending(std::size_t pending);  // with the mutex held
@@ -62,6 +71,8 @@ class Remover {
 
     // Of the thread that turns.
     std::vector<Position> batch_;
+    std::string refusal_;
+    bool refusal_changed_ = false;
     std::size_t left_ = 0;  // were named to the recorder and are not there yet
 };
 

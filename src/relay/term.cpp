@@ -174,7 +174,9 @@ Status Term::record() {
 
 Status Term::remove() {
     const bool alone = !deps_.source.writes_concurrently();
-    return remover_->turn(alone ? std::chrono::milliseconds(0) : kRemoveInterval);
+    Status status = remover_->turn(alone ? std::chrono::milliseconds(0) : kRemoveInterval);
+    if (const auto refusal = remover_->new_refusal()) deps_.notify(rows_refused(*refusal));
+    return status;
 }
 
 void Term::run(const Work& work) {

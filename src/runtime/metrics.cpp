@@ -19,6 +19,8 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_oldest_age_seconds", "gauge", "", "Age of the oldest unpublished event."},
     MetricSpec{"outbox_failed", "gauge", "", "Events that failed and will be tried again."},
     MetricSpec{"outbox_dead", "gauge", "", "Dead letters."},
+    MetricSpec{"outbox_owed", "gauge", "",
+               "Delivered rows that could not be marked yet: held, or refused by the table."},
     MetricSpec{"outbox_scheduled", "gauge", "", "Delayed events that are not yet due."},
     MetricSpec{"outbox_leader", "gauge", "", "1 while this relay holds the lease."},
     MetricSpec{"outbox_lease_epoch", "gauge", "", "Epoch of the lease this relay held last."},
@@ -151,6 +153,7 @@ std::string render_metrics(const MetricsSnapshot& snapshot) {
     page.gauge("outbox_oldest_age_seconds", snapshot.figures.oldest_age_s);
     page.gauge("outbox_failed", static_cast<double>(snapshot.figures.failing));
     page.gauge("outbox_dead", static_cast<double>(snapshot.figures.dead));
+    page.gauge("outbox_owed", static_cast<double>(snapshot.figures.owed));
     page.gauge("outbox_scheduled", static_cast<double>(snapshot.figures.scheduled));
     page.gauge("outbox_leader", snapshot.leading ? 1 : 0);
     page.gauge("outbox_lease_epoch", static_cast<double>(snapshot.epoch));

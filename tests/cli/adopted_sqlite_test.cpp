@@ -418,5 +418,83 @@ TEST_F(AdoptedSqlite, TableOfNoKnownShapeIsMappedByTheFile) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+// What the owner's table says to a row concerns that row.
+TEST_F(PendingPublishedSqlite, RowsThatItsOwnerRefusesToChangeAreOwedTheirMarkAndTheRestGoesOn) {
+    exec(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON outbox WHEN OLD.aggregate_id = 'o-3' BEGIN "
+        "SELECT RAISE(ABORT, 'the owner wants this row as it is'); END");
+    for (int n = 1; n <= 8; ++n)
+        insert(n, "o-" + std::to_string(n % 4), n == 7 ? "poison" : "fine");
+    const std::string published = "SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'";
+    {
+        Process running = relay("outbox");
+        ASSERT_TRUE(is(published, "6"));
+        ASSERT_TRUE(is("SELECT count(*) FROM outbox_route_done WHERE route = ''", "2"));
+        ASSERT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "1"));
+        ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+            return running.stderr_text().find("rows_refused") != std::string::npos;
+        })) << running.stderr_text();
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    }
+    exec("DROP TRIGGER refuse");
+    Process running = relay("outbox");
+    insert(9, "o-1");
+    ASSERT_TRUE(is(published, "8"));
+    EXPECT_EQ(value("SELECT status FROM outbox WHERE id = '" + adopted_uuid(7) + "'"), "FAILED");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_route_done"), "0");
+    EXPECT_EQ(arrived("id").size(), 8U) << "none went again";
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+TEST_F(PendingPublishedSqlite, HostileValuesConcernTheirOwnRowsAlone) {
+    const std::vector<std::string> hostile{"NULL",
+                                           "''",
+                                           "x'00ff'",
+                                           "char(0)",
+                                           "'a' || char(0) || 'b'",
+                                           "CAST(x'fffe41' AS text)",
+                                           "-5",
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "1e308",
+                                           "9e999",
+                                           "'infinity'",
+                                           "'9999-99-99'",
+                                           "'not json'",
+                                           "'{\"a\": \"\\u0000\"}'",
+                                           "hex(zeroblob(5000))",
+                                           "hex(zeroblob(1000000))"};
+    int good = 0;
+    for (const char* column : {"id", "aggregate_type", "aggregate_id", "event_type", "payload",
+                               "created_at", "published_at", "retry_count", "status"}) {
+        for (const std::string& value : hostile) {
+            const std::string name = "h-" + std::to_string(++good);
+            exec(
+                "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES "
+                "('" +
+                name + "', 'Order', '" + name + "', 'Made', '{}')");
+            try {
+                exec("UPDATE outbox SET " + std::string(column) + " = " + value + " WHERE id = '" +
+                     name + "'");
+            } catch (const std::exception&) {
+                continue;  // the table does not take it
+            }
+            exec(
+                "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES "
+                "('g-" +
+                std::to_string(good) + "', 'Order', 'g', 'Made', '{}')");
+        }
+    }
+    Process running = relay("outbox");
+    const std::string all = value("SELECT count(*) FROM outbox WHERE id LIKE 'g-%'");
+    ASSERT_TRUE(is("SELECT count(*) FROM outbox WHERE id LIKE 'g-%' AND status = 'PUBLISHED'", all))
+        << running.stderr_text();
+    EXPECT_TRUE(is("SELECT count(*) FROM outbox WHERE id IS NOT NULL AND status = 'PENDING'", "0"))
+        << running.stderr_text();
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_route_done"), "0");
+    result({"dead", "list", "--table", "outbox"});
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -147,7 +147,7 @@ class TableRecorder final : public spi::Recorder {
         if (epoch != table_.epoch_) return lease_lost();
         for (const Position position : positions) table_.rows_.erase(position);
         for (auto& [route, ledger] : table_.ledgers_) ledger.remove(positions);
-        return spi::Removed{{positions.begin(), positions.end()}, 0};
+        return spi::Removed{{positions.begin(), positions.end()}, 0, {}};
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return none(); }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return none(); }

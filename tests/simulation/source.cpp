@@ -295,7 +295,7 @@ class SimRecorder final : public spi::Recorder {
         if (c_.settings.fault != Fault::kRemovalForgotten) unseen_.add(missed);
         if (!unseen_.empty()) status = look_for_unseen(epoch, hit);
         // What is lost here is named again by the next call.
-        return spi::Removed{std::move(hit), unseen_.size()};
+        return spi::Removed{std::move(hit), unseen_.size(), {}};
     }
     Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return std::size_t{0}; }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return std::size_t{0}; }

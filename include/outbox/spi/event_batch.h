@@ -27,6 +27,7 @@ struct EventView {
     std::string_view key;
     std::string_view routing_key;
     std::string_view metadata;         ///< Mapped metadata columns: a JSON object, or null.
+    std::string_view defect;           ///< Why this row can never be sent; empty: nothing.
     std::int64_t occurred_at_us = 0;   ///< Microseconds since the Unix epoch; 0: not known.
     std::uint32_t attempts = 0;        ///< Failed attempts that the source remembers.
     std::int64_t next_attempt_us = 0;  ///< Not before this time (Unix epoch); 0: at once.

@@ -149,6 +149,7 @@ struct RecordBatch {
 struct Removed {
     std::vector<Position> positions;
     std::size_t left = 0;  ///< Named, now or before, and not there yet; tried again by each call.
+    std::string refusal;   ///< What the table said to the removal of rows that it does not let go.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
@@ -227,6 +228,10 @@ class Recorder {
         std::int64_t failing = 0;
         std::int64_t dead = 0;
         std::int64_t scheduled = 0;
+        /// Finished rows that could not be marked or removed yet, as somebody holds them or as the
+        /// owner's table refuses it; `refusal` is what that said last.
+        std::int64_t owed = 0;
+        std::string refusal;
     };
     virtual Result<Stats> stats() = 0;
 };

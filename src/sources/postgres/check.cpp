@@ -32,6 +32,12 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
     if (table.deletes_unasked) {
         found(findings, true, "after publish: " + table.deletion_refusal(table.sql).message);
     }
+    if (!table.by_position && !table.find("id")->not_null) {
+        found(findings, false,
+              "ids: a row whose " + quote_identifier(table.column("id")) +
+                  " is NULL is passed over, as nothing names it: ALTER TABLE " + table.sql +
+                  " ALTER COLUMN " + quote_identifier(table.column("id")) + " SET NOT NULL");
+    }
     if (table.by_position) {
         found(findings, false,
               "order: kept per key; " + quote_identifier(table.position) +

@@ -1,5 +1,6 @@
 #include "sources/postgres/decode.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <endian.h>
@@ -21,6 +22,9 @@ constexpr std::array<char, 513> hex_pairs() {
 }
 
 constexpr auto kHexPairs = hex_pairs();
+
+// Some 285,000 years from now; what is behind it does not survive sums of microseconds.
+constexpr std::int64_t kFarthestUs = 9'000'000'000'000'000'000;
 
 std::int64_t decode_time_us(const Field& field) {
     return field.data == nullptr ? 0 : unix_time_us(decode_integer(field));
@@ -57,10 +61,10 @@ class Writer {
         return take(kUuidText);
     }
 
-    std::string_view prefixed(std::string_view prefix, const Field& field) {
-        std::memcpy(at_, prefix.data(), prefix.size());
-        std::memcpy(at_ + prefix.size(), field.data, field.size);
-        return take(prefix.size() + field.size);
+    std::string_view text(std::string_view prefix, std::string_view text) {
+        if (!prefix.empty()) std::memcpy(at_, prefix.data(), prefix.size());
+        std::memcpy(at_ + prefix.size(), text.data(), text.size());
+        return take(prefix.size() + text.size());
     }
 
   private:
@@ -78,7 +82,7 @@ class Writer {
 std::int64_t unix_time_us(std::int64_t postgres_us) {
     std::int64_t unix_us = 0;
     if (postgres_us == std::numeric_limits<std::int64_t>::min() ||
-        __builtin_add_overflow(postgres_us, kPostgresEpochUs, &unix_us)) {
+        __builtin_add_overflow(postgres_us, kPostgresEpochUs, &unix_us) || unix_us > kFarthestUs) {
         return 0;
     }
     return unix_us;
@@ -115,15 +119,27 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
     const bool extras = fields.size() == kAllColumns;
     if (fields.size() != kBaseColumns && !extras) return row_error("column count", position);
     const Field& id = fields[kId];
-    if (id.data == nullptr) return row_error("the id is null", position);
-    if (layout.uuid_id && id.size != kUuidBytes) return row_error("malformed uuid", position);
+    if (layout.uuid_id && id.data != nullptr && id.size != kUuidBytes) {
+        return row_error("malformed uuid", position);
+    }
+    std::string_view defect;
+    std::string made_id;
+    if (id.data == nullptr) {
+        defect = "its id is NULL; an event needs an id of its own";
+        made_id = layout.id_prefix + "position:" + std::to_string(position);
+    } else if (!layout.uuid_id && layout.id_prefix.size() + id.size > kMaxIdBytes) {
+        defect = "its id has more than 255 bytes, the table's name before it included";
+        made_id = event_id(layout.id_prefix, {id.data, id.size});
+    }
     Field payload = fields[kPayload];
     Field headers = fields[kHeaders];
     if ((layout.jsonb_payload && !strip_version(payload)) ||
         (layout.jsonb_headers && !strip_version(headers))) {
         return row_error("unknown jsonb version", position);
     }
-    std::size_t size = layout.uuid_id ? kUuidText : layout.id_prefix.size() + id.size;
+    std::size_t size = !made_id.empty() ? made_id.size()
+                       : layout.uuid_id ? kUuidText
+                                        : layout.id_prefix.size() + id.size;
     for (const std::size_t column : {kAggregateType, kAggregateId, kEventType, kTenantId, kSchemaId,
                                      kSchemaVersion, kTopic, kKey, kRoutingKey}) {
         size += fields[column].size;
@@ -133,12 +149,15 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
     Writer writer(out, size);
     spi::EventView event;
     event.position = position;
-    if (layout.uuid_id) {
+    event.defect = defect;
+    if (!made_id.empty()) {
+        event.id = writer.text({}, {made_id.data(), made_id.size()});
+    } else if (layout.uuid_id) {
         event.id = writer.uuid(id);
     } else if (looks_like_uuid({id.data, id.size})) {
         event.id = writer.copy(id);
     } else {
-        event.id = writer.prefixed(layout.id_prefix, id);
+        event.id = writer.text(layout.id_prefix, {id.data, id.size});
     }
     event.aggregate_type = writer.copy(fields[kAggregateType]);
     event.aggregate_id = writer.copy(fields[kAggregateId]);
@@ -155,7 +174,8 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
     if (extras) {
         event.metadata = writer.copy(fields[kMetadata]);
         const std::int64_t attempts = decode_integer(fields[kAttempts]);
-        event.attempts = attempts > 0 ? static_cast<std::uint32_t>(attempts) : 0;
+        event.attempts = static_cast<std::uint32_t>(
+            std::clamp<std::int64_t>(attempts, 0, std::numeric_limits<std::int32_t>::max()));
         event.next_attempt_us = decode_time_us(fields[kNextAttempt]);
     }
     out.add(event);

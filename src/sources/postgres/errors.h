@@ -19,4 +19,8 @@ struct ErrorContext {
 [[nodiscard]] ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
                                   const ErrorContext& context);
 
+/// Of a statement over several rows: whether it may succeed without some of them, as somebody holds
+/// those (SQLSTATE 55P03), or as a value, a constraint or a trigger of the owner's is in the way.
+[[nodiscard]] bool concerns_rows(const ErrorInfo& error);
+
 }  // namespace outbox::postgres

@@ -252,7 +252,7 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
                table_.side +
                "outbox_route_done d WHERE d.source = $1 AND "
                "d.event_id = " +
-               table_.quoted("id") + "::text AND d.route IN ($2, '')))";
+               done_id(table_, table_.quoted("id") + "::text") + " AND d.route IN ($2, '')))";
     }
     Result<Rows> rows = connection.query(sql, Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();

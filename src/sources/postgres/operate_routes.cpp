@@ -132,7 +132,7 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
               ") AND " + tenants + " AND NOT EXISTS (SELECT FROM " + side_ +
               "outbox_route_done d WHERE d.source = $1 AND "
               "d.event_id = " +
-              table->quoted("id") + "::text AND d.route IN ($2, ''))";
+              done_id(*table, table->quoted("id") + "::text") + " AND d.route IN ($2, ''))";
     }
     const auto count =
         number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);

@@ -47,6 +47,7 @@ class TableWriter {
                                                    std::int64_t next_attempt_us,
                                                    const std::string& error, bool last,
                                                    bool free_only) const;
+    [[nodiscard]] Statement remove_letters(const std::vector<std::int64_t>& dead_ids) const;
     /// Removes the dead letters, and says in the owner's table that they were published.
     [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
     [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
@@ -88,6 +89,11 @@ class PostgresRecorder final : public spi::Recorder {
   private:
     using Statement = Connection::Statement;
     using Clock = std::chrono::steady_clock;
+    using Ending = Statement (TableWriter::*)(const std::vector<std::string>&, bool) const;
+    struct Writing {
+        std::vector<Statement> ours;
+        std::vector<Statement> owners;  // on the outbox table itself
+    };
 
     [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
     [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
@@ -97,14 +103,24 @@ class PostgresRecorder final : public spi::Recorder {
     Status learn_failing(Connection& connection, std::uint64_t epoch);
     void forget_failing(const spi::Finished& finished, const TableWriter::Keys& keys,
                         std::vector<Statement>& out);
-    void add_failed(const spi::Delivery& failed, bool free_only, std::vector<Statement>& out);
-    void add_dead(const spi::DeadLetter& dead, bool free_only, std::vector<Statement>& out);
-    void add_retries(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
-    Status write(Connection& connection, const spi::RecordBatch& batch, bool free_only);
-    Status end_rows(Connection& connection, const spi::RecordBatch& batch, bool free_only);
+    void add_failed(const spi::Delivery& failed, bool careful, Writing& out);
+    void add_dead(const spi::DeadLetter& dead, bool careful, Writing& out);
+    void add_failed_again(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
+    Status write(Connection& connection, const spi::RecordBatch& batch, bool careful);
+    Status write_owners(Connection& connection, const spi::RecordBatch& batch,
+                        std::span<const Statement> owners);
+    Result<bool> owner_takes(Connection& connection, const Statement& statement,
+                             std::unordered_set<std::string>* ids);
+    Status end_rows(Connection& connection, const spi::RecordBatch& batch, bool careful);
     Result<std::vector<std::string>> finished_by_all(Connection& connection,
                                                      std::vector<std::string> raw_ids);
-    Status mark(Connection& connection, std::vector<std::string> raw_ids, bool free_only);
+    Result<std::size_t> mark(Connection& connection, std::vector<std::string> raw_ids,
+                             bool careful);
+    Status mark_as(Connection& connection, std::vector<std::string> raw_ids, Ending ending,
+                   bool careful, std::unordered_set<std::string>& marked);
+    Status end_owed(std::uint64_t epoch);
+    Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
+    Result<std::size_t> move_singly(std::uint64_t epoch);
     Result<Rows> query(const std::string& sql, const Params& params);
     Result<std::optional<Rows>> query_within(const std::string& limit, const std::string& sql,
                                              const Params& params);
@@ -130,6 +146,12 @@ class PostgresRecorder final : public spi::Recorder {
     std::unordered_map<std::string, Failing> failing_;
     bool has_dead_ = false;  // there may be dead letters
     std::optional<Stats> last_stats_;
+    std::string refusal_;  // what the owner's table answered last to what it refused
+    std::vector<std::int64_t> refused_due_;  // of delayed events that the outbox table refuses
+    Clock::time_point try_refused_due_{};
+    std::string owed_after_;  // the look at what rows are owed goes on behind this one
+    Clock::time_point next_owed_{};
+    std::chrono::milliseconds owed_wait_{};
     Clock::time_point looked_for_lowest_{};
     spi::Position lowest_ = 0;
 };

@@ -12,6 +12,9 @@ constexpr const char* kCancelled = "57014";
 constexpr const char* kLookWithin = "300ms";
 constexpr std::chrono::seconds kLowestEvery{60};
 constexpr spi::Position kLateCommits = 2 * spi::PositionSet::kSegmentSize;
+constexpr std::size_t kOwedLimit = 500;  // at once
+constexpr std::chrono::milliseconds kOwedWaitMin{1'000};
+constexpr std::chrono::milliseconds kOwedWaitMax{60'000};
 constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
 
 std::string any_of_conditions(const Table& table) {
@@ -136,26 +139,54 @@ Result<std::optional<Rows>> PostgresRecorder::query_within(const std::string& li
     return std::optional<Rows>(std::move(*rows));
 }
 
+// The rows that are owed their end, a part at a time; those that the owner's table goes on to
+// refuse are tried ever more seldom.
+Status PostgresRecorder::end_owed(std::uint64_t epoch) {
+    const auto now = Clock::now();
+    if (now < next_owed_) return {};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const Result<Rows> rows = (*connection)
+                                  ->query("SELECT event_id FROM " + table_.side +
+                                              "outbox_route_done WHERE source = $1 AND route = '' "
+                                              "AND event_id > $2 AND event_id !~ "
+                                              "'^md5:[0-9a-f]{32}:' ORDER BY event_id LIMIT " +
+                                              std::to_string(kOwedLimit),
+                                          Params().text(table_.source).text(owed_after_));
+    if (!rows.ok()) return rows.status();
+    std::vector<std::string> owed;
+    for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));
+    owed_after_ = owed.size() == kOwedLimit ? owed.back() : std::string();
+    if (owed.empty()) {
+        return {};
+    }
+    has_dead_ = true;  // as far as is known here
+    refusal_.clear();
+    Status status = (*connection)->execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
+    std::size_t ended = 0;
+    if (status.ok()) {
+        const auto marked = mark(**connection, std::move(owed), true);
+        status = marked.status();
+        if (marked.ok()) ended = *marked;
+    }
+    if (status.ok()) status = fence_.commit(**connection, epoch, {});
+    if (!status.ok()) {
+        session_.drop();
+        return status;
+    }
+    const bool in_vain = ended == 0 && !refusal_.empty();
+    owed_wait_ = in_vain ? std::clamp(owed_wait_ * 2, kOwedWaitMin, kOwedWaitMax)
+                         : std::chrono::milliseconds(0);
+    next_owed_ = now + owed_wait_;
+    return {};
+}
+
 Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     if (!table_.by_position) {
-        Result<Rows> rows =
-            (*connection)
-                ->query("SELECT event_id FROM " + table_.side +
-                            "outbox_route_done WHERE source = $1 AND route = '' LIMIT 500",
-                        Params().text(table_.source));
-        if (!rows.ok()) return rows.status();
-        std::vector<std::string> owed;
-        for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));
-        if (owed.empty()) return spi::Position{0};
-        has_dead_ = true;  // as far as is known here
-        Status status = (*connection)->execute("BEGIN");
-        if (status.ok()) status = mark(**connection, std::move(owed), true);
-        if (status.ok()) status = fence_.commit(**connection, epoch, {});
-        if (status.ok()) return spi::Position{0};
-        session_.drop();
-        return status;
+        if (Status status = end_owed(epoch); !status.ok()) return status;
+        return spi::Position{0};
     }
     const auto now = Clock::now();
     if (now - looked_for_lowest_ < kLowestEvery) return lowest_;
@@ -189,9 +220,9 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
             (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
                                             std::to_string(kCountLimit + 1) + ") x)");
         if (!table_.has("occurred_at")) continue;
-        oldest += (oldest.empty() ? "" : ", ") +
-                  ("(SELECT " + table_.quoted("occurred_at") + "::timestamptz" + where +
-                   " ORDER BY " + order_by(table_) + " LIMIT 1)");
+        oldest +=
+            (oldest.empty() ? "" : ", ") + ("(SELECT " + finite_time(table_, "occurred_at") +
+                                            where + " ORDER BY " + order_by(table_) + " LIMIT 1)");
     }
     const std::string age =
         oldest.empty() ? "0"
@@ -205,8 +236,13 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
                                  ? "(SELECT count(*) FROM " + table_.side +
                                        "outbox_delivery WHERE source = $1), "
                                        "(SELECT count(*) FROM " +
-                                       table_.side + "outbox_dead_letters WHERE source = $1), "
-                                 : "0 * length($1::text), 0, ";
+                                       table_.side +
+                                       "outbox_dead_letters WHERE source = $1), (SELECT count(*) "
+                                       "FROM (SELECT FROM " +
+                                       table_.side +
+                                       "outbox_route_done WHERE source = $1 AND route = '' LIMIT " +
+                                       std::to_string(kCountLimit) + ") o), "
+                                 : "0 * length($1::text), 0, 0, ";
     auto found = query_within(
         kLookWithin, "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
         Params().text(table_.source));
@@ -218,7 +254,10 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         stats.oldest_age_s = static_cast<double>(rows.integer(0, 1)) / 1000.0;
         stats.failing = rows.integer(0, 2);
         stats.dead = rows.integer(0, 3);
-        stats.scheduled = rows.integer(0, 4);
+        stats.owed = rows.integer(0, 4);
+        stats.owed += static_cast<std::int64_t>(refused_due_.size());
+        stats.refusal = stats.owed > 0 ? refusal_ : std::string();
+        stats.scheduled = rows.integer(0, 5);
         last_stats_ = stats;
         if (stats.backlog <= kCountLimit) return stats;
     }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <iterator>
 #include <string>
 
 #include "sources/postgres/decode.h"
+#include "sources/postgres/errors.h"
 
 namespace outbox::postgres {
 namespace {
@@ -14,7 +16,7 @@ constexpr std::chrono::milliseconds kWaitMin{10};  // most commits are visible b
 constexpr std::chrono::milliseconds kWaitMax{1'000};
 constexpr const char* kRemove = "outbox_remove";
 constexpr const char* kRemoveFree = "outbox_remove_free";  // passes over rows that are held
-constexpr const char* kLockTimeout = "55P03";
+constexpr int kMaxParts = 64;  // statements to find the rows that the table does not let go
 
 }  // namespace
 
@@ -42,29 +44,32 @@ Status Removals::prepare(Connection& connection) {
 
 Result<spi::Removed> Removals::remove(Connection& connection, std::uint64_t epoch,
                                       std::span<const spi::Position> positions) {
-    auto removed = try_remove(connection, epoch, positions, kRemove);
-    if (removed.ok() || removed.error().backend_code != kLockTimeout) return removed;
-    // Somebody holds one of the rows: that one alone waits.
+    auto removed = try_remove(connection, epoch, positions, false);
+    if (removed.ok() || !concerns_rows(removed.error())) return removed;
+    // Somebody holds one of the rows, or a trigger or a key keeps it: that one alone waits.
     if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
-    return try_remove(connection, epoch, positions, kRemoveFree);
+    return try_remove(connection, epoch, positions, true);
 }
 
 Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t epoch,
-                                          std::span<const spi::Position> positions,
-                                          const char* how) {
+                                          std::span<const spi::Position> positions, bool careful) {
     const Positions unseen_before = unseen_.positions();
     const std::string life = identity_.life();
     Positions hit;
     Positions held;
     Positions gone;
-    Status status = connection.execute("BEGIN");
-    if (status.ok() && !positions.empty()) status = remove_rows(connection, how, positions, hit);
+    refused_ = false;
+    Status status = connection.execute(careful ? "BEGIN; SET CONSTRAINTS ALL IMMEDIATE" : "BEGIN");
+    if (status.ok() && !positions.empty()) {
+        status = careful ? remove_free(connection, positions, hit)
+                         : remove_rows(connection, kRemove, positions, hit);
+    }
     std::sort(hit.begin(), hit.end());
     Positions missed;
     std::set_difference(positions.begin(), positions.end(), hit.begin(), hit.end(),
                         std::back_inserter(missed));
     const bool due = !unseen_before.empty() && Clock::now() >= next_;
-    if (status.ok() && due) status = look_for_unseen(connection, hit, held, gone);
+    if (status.ok() && due) status = look_for_unseen(connection, careful, hit, held, gone);
     if (status.ok() && (due || !missed.empty())) status = identity_.check_table(connection);
     if (status.ok()) {
         // Another life has other rows at these positions: nothing was learned.
@@ -83,7 +88,8 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
     if (due) wait_ = hit.empty() ? std::min(wait_ * 2, kWaitMax) : kWaitMin;
     if (!missed.empty()) wait_ = kWaitMin;
     if (due || !missed.empty()) next_ = Clock::now() + wait_;
-    return spi::Removed{std::move(hit), unseen_.size()};
+    if (due && !refused_) refusal_.clear();
+    return spi::Removed{std::move(hit), unseen_.size(), refusal_};
 }
 
 Status Removals::remove_rows(Connection& connection, const char* how,
@@ -109,14 +115,45 @@ Result<Removals::Positions> Removals::present(Connection& connection,
     return out;
 }
 
-Status Removals::look_for_unseen(Connection& connection, Positions& hit, Positions& held,
-                                 Positions& gone) {
+// Without those that somebody holds; where the table keeps some it is tried with one half and the
+// other, until those are alone.
+Status Removals::remove_free(Connection& connection, std::span<const spi::Position> positions,
+                             Positions& hit) {
+    std::deque<std::span<const spi::Position>> parts{positions};
+    for (int tries = 0; !parts.empty() && tries < kMaxParts; ++tries) {
+        const std::span<const spi::Position> part = parts.front();
+        parts.pop_front();
+        Status status = connection.execute("SAVEPOINT outbox_rows");
+        if (!status.ok()) return status;
+        Positions removed;
+        status = remove_rows(connection, kRemoveFree, part, removed);
+        if (status.ok()) {
+            hit.insert(hit.end(), removed.begin(), removed.end());
+            status = connection.execute("RELEASE SAVEPOINT outbox_rows");
+            if (!status.ok()) return status;
+            continue;
+        }
+        if (!concerns_rows(status.error())) return status;
+        refused_ = true;
+        refusal_ = status.error().message;
+        status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
+        if (!status.ok()) return status;
+        if (part.size() == 1) continue;
+        parts.push_back(part.first(part.size() / 2));
+        parts.push_back(part.subspan(part.size() / 2));
+    }
+    return {};
+}
+
+Status Removals::look_for_unseen(Connection& connection, bool careful, Positions& hit,
+                                 Positions& held, Positions& gone) {
     const auto writers = writers_.ask(connection);
     if (!writers.ok()) return writers.status();
     unseen_.writers_now(*writers);
     const Positions unseen = unseen_.positions();
     Positions found;
-    Status status = remove_rows(connection, kRemoveFree, unseen, found);
+    Status status = careful ? remove_free(connection, unseen, found)
+                            : remove_rows(connection, kRemoveFree, unseen, found);
     if (!status.ok()) return status;
     const auto there = present(connection, unseen);
     if (!there.ok()) return there.status();

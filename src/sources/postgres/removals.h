@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <outbox/result.h>
@@ -20,8 +21,9 @@
 namespace outbox::postgres {
 
 /// Takes rows that every route has finished out of a table with positions. A row that is not
-/// there, as its commit is not visible yet, or that somebody holds, is removed later: it stays
-/// named until it is hit or proved gone. Used by one thread.
+/// there, as its commit is not visible yet, that somebody holds, or that the table does not let go
+/// (a trigger, a foreign key), is removed later: it stays named until it is hit or proved gone.
+/// Used by one thread.
 class Removals {
   public:
     Removals(const Table& table, Identity& identity, const LedgerTable& ledger, const Fence& fence);
@@ -37,10 +39,12 @@ class Removals {
     using Positions = std::vector<spi::Position>;
 
     Result<spi::Removed> try_remove(Connection& connection, std::uint64_t epoch,
-                                    std::span<const spi::Position> positions, const char* how);
+                                    std::span<const spi::Position> positions, bool careful);
     Status remove_rows(Connection& connection, const char* how,
                        std::span<const spi::Position> positions, Positions& hit);
-    Status look_for_unseen(Connection& connection, Positions& hit, Positions& held,
+    Status remove_free(Connection& connection, std::span<const spi::Position> positions,
+                       Positions& hit);
+    Status look_for_unseen(Connection& connection, bool careful, Positions& hit, Positions& held,
                            Positions& gone);
     Result<Positions> present(Connection& connection, std::span<const spi::Position> positions);
 
@@ -50,6 +54,8 @@ class Removals {
     const Fence& fence_;
     const WriterQuery writers_;
     core::Absence unseen_;
+    bool refused_ = false;  // by the table, now
+    std::string refusal_;
     Clock::time_point next_{};
     std::chrono::milliseconds wait_{};
 };

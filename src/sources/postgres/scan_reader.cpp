@@ -32,8 +32,8 @@ ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
     : table_(table),
       not_done_(" AND NOT EXISTS (SELECT FROM " + table_.side +
                 "outbox_route_done d WHERE d.source = " + quote_literal(table.source) +
-                " AND d.event_id = " + table.quoted("id") + "::text AND d.route IN (" +
-                quote_literal(route) + ", ''))"),
+                " AND d.event_id = " + done_id(table, table.quoted("id") + "::text") +
+                " AND d.route IN (" + quote_literal(route) + ", ''))"),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
       id_type_(table.find("id")->sql_type),
@@ -51,9 +51,11 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
     std::string branches;
     for (const std::string& condition : unfinished_conditions(table_)) {
         if (!branches.empty()) branches += " UNION ALL ";
-        branches += "(SELECT t.* FROM " + table_.sql + " t WHERE " + condition + " AND " +
-                    tenants_ + " AND (" + table_.quoted("id") + " = ANY(" + known +
-                    "::" + id_type_ + "[])) IS NOT TRUE" + not_done_ + order + ")";
+        branches +=
+            "(SELECT t.* FROM " + table_.sql + " t WHERE " + condition +
+            (table_.find("id")->not_null ? "" : " AND " + table_.quoted("id") + " IS NOT NULL") +
+            " AND " + tenants_ + " AND (" + table_.quoted("id") + " = ANY(" + known +
+            "::" + id_type_ + "[])) IS NOT TRUE" + not_done_ + order + ")";
     }
     return "SELECT " + select_ + " FROM (" + branches + ") t" + order;
 }
@@ -79,10 +81,7 @@ Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limi
     Status status;
     while (connection.next(fields_, status)) {
         ++returned_;
-        if (fields_[1].data == nullptr) {
-            return {ErrorCode::kTableShape, Advice::kStop,
-                    "table " + table_.sql + " holds an unsent row without an id"};
-        }
+        if (fields_[1].data == nullptr) continue;  // the column may have lost its NOT NULL since
         std::string raw_id = decode_raw_id(fields_[1], table_.uuid_id);
         sources::KnownRows::Row& row = rows_.hold(raw_id);
         if (row.known) continue;  // a second row with the same id: the same event

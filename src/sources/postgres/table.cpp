@@ -143,7 +143,8 @@ std::string text_of(const Table& table, const std::string& field) {
 }
 
 std::string time_of(const Table& table, const std::string& field) {
-    return cast(table, field, "timestamptz");
+    const bool whole = !table.has(field) || table.find(field)->type == "timestamptz";
+    return whole ? cast(table, field, "timestamptz") : finite_time(table, field);
 }
 
 std::string id_of(const Table& table) {
@@ -159,11 +160,15 @@ std::string payload_of(const Table& table, const std::string& field) {
 std::string metadata_of(const Table& table) {
     if (table.mapping.metadata_columns.empty()) return "NULL::text";
     std::string list;
+    bool json = false;
     for (const std::string& column : table.mapping.metadata_columns) {
         if (!list.empty()) list += ", ";
         list += quote_literal(column) + ", t." + quote_identifier(column);
+        json = json || table.catalog.at(column).type == "json";
     }
-    return "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
+    // A json may hold what jsonb refuses: \\u0000, half a surrogate pair, 1e999999.
+    return json ? "json_build_object(" + list + ")::text"
+                : "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
 }
 
 std::string failed_condition(const Table& table) {
@@ -288,6 +293,23 @@ std::vector<std::string> unfinished_conditions(const Table& table) {
         conditions.emplace_back("true");
     }
     return conditions;
+}
+
+// The last timestamptz is of the year 294276; dates and times without a zone go further.
+std::string finite_time(const Table& table, const std::string& field) {
+    const std::string own = table.quoted(field);
+    return "CASE WHEN " + own + " > '-infinity' AND " + own + " < '200000-01-01' THEN " + own +
+           "::timestamptz END";
+}
+
+std::string done_id(const Table& table, const std::string& raw_id) {
+    const Column& id = *table.find("id");
+    constexpr int kSurelyShort = 500;  // characters
+    if (table.uuid_id || table.integer_id || (id.max_length > 0 && id.max_length <= kSurelyShort)) {
+        return raw_id;
+    }
+    return "CASE WHEN octet_length(" + raw_id + ") > 2000 THEN 'md5:' || md5(" + raw_id +
+           ") || ':' || octet_length(" + raw_id + ") ELSE " + raw_id + " END";
 }
 
 std::string order_by(const Table& table) {

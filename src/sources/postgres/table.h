@@ -67,6 +67,13 @@ inline constexpr std::size_t kAllColumns = 17;
 [[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);
 [[nodiscard]] std::string tenant_condition(const Table& table, const PostgresSourceConfig& config);
 
+/// A column of a time as timestamptz; NULL for infinite times and those far behind all others.
+[[nodiscard]] std::string finite_time(const Table& table, const std::string& field);
+
+/// By what `outbox_route_done` names a row: `raw_id`, a text expression, or a digest of one that
+/// no index takes.
+[[nodiscard]] std::string done_id(const Table& table, const std::string& raw_id);
+
 /// Conditions that together select every unfinished row and exclude each other. Status values are
 /// literals: the owner's partial index is used only then.
 [[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);

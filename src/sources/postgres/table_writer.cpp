@@ -99,9 +99,10 @@ Connection::Statement TableWriter::owed(const std::vector<std::string>& raw_ids)
     Params params;
     params.texts(raw_ids).text(table_.source);
     return {"INSERT INTO " + table_.side +
-                "outbox_route_done (source, event_id, route) SELECT $2, " + table_.quoted("id") +
-                "::text, '' FROM " + table_.sql + " t WHERE " + key_condition(false) +
-                still_unfinished(table_) + " ON CONFLICT DO NOTHING",
+                "outbox_route_done (source, event_id, route) SELECT $2, " +
+                done_id(table_, table_.quoted("id") + "::text") + ", '' FROM " + table_.sql +
+                " t WHERE " + key_condition(false) + still_unfinished(table_) +
+                " ON CONFLICT DO NOTHING",
             std::move(params)};
 }
 
@@ -136,12 +137,15 @@ std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::
                      std::move(params)};
 }
 
+Connection::Statement TableWriter::remove_letters(const std::vector<std::int64_t>& dead_ids) const {
+    return {"DELETE FROM " + table_.side +
+                "outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)",
+            Params().text(table_.source).integers(dead_ids)};
+}
+
 Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& dead_ids) const {
-    const std::string remove = "DELETE FROM " + table_.side +
-                               "outbox_dead_letters WHERE source = $1 AND dead_id = ANY($2)";
-    Params params;
-    params.text(table_.source).integers(dead_ids);
-    if (!table_.mark || !table_.has("status")) return {remove, std::move(params)};
+    const auto [remove, params, prepared] = remove_letters(dead_ids);
+    if (!table_.mark || !table_.has("status")) return {remove, params};
     const std::string prefix = quote_literal(table_.id_prefix());
     return {"WITH gone AS (" + remove + " RETURNING CASE WHEN starts_with(id, " + prefix +
                 ") THEN substr(id, length(" + prefix + ") + 1) ELSE id END AS id) UPDATE " +
@@ -149,7 +153,7 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
                 " WHERE " + table_.quoted("id") + " = ANY(ARRAY(SELECT id::" + id_type(table_) +
                 " FROM gone)) AND " + table_.quoted("status") + " = " +
                 quote_literal(table_.mapping.dead_value),
-            std::move(params)};
+            params};
 }
 
 // A condition on t. Parameters: the retention in seconds, the source. Empty: nothing is kept.

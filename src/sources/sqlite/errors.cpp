@@ -1,5 +1,6 @@
 #include "sources/sqlite/errors.h"
 
+#include <cstdlib>
 #include <sqlite3.h>
 
 namespace outbox::sqlite {
@@ -50,6 +51,14 @@ ErrorInfo sqlite_error(int code, std::string_view message, const std::string& pa
                 text + ". Make the tables with `outbox migrate --db sqlite://" + path + "`."};
     }
     return {ErrorCode::kQueryFailed, Advice::kStop, name, text};
+}
+
+bool refuses_row(const ErrorInfo& error) {
+    constexpr std::string_view kPrefix = "SQLITE_";
+    const std::string& state = error.backend_code;
+    if (!state.starts_with(kPrefix)) return false;
+    const int code = std::atoi(state.c_str() + kPrefix.size()) & 0xff;
+    return code == SQLITE_CONSTRAINT || code == SQLITE_MISMATCH || code == SQLITE_TOOBIG;
 }
 
 }  // namespace outbox::sqlite

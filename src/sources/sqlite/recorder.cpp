@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/utf8.h"
+#include "sources/sqlite/errors.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -155,8 +156,8 @@ Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch)
 // this one has.
 Status SqliteRecorder::end_row(Database& database, const std::string& route,
                                const std::string& raw_id, bool dead) const {
+    const std::string name = done_name(raw_id);
     if (routes_.size() > 1) {
-        const std::string name = done_name(raw_id);
         Statement note(database,
                        "INSERT INTO outbox_route_done (source, event_id, route) VALUES (?, ?, ?) "
                        "ON CONFLICT DO NOTHING");
@@ -177,14 +178,27 @@ Status SqliteRecorder::end_row(Database& database, const std::string& route,
         letter.bind(table_.source).bind(event_id_of(table_, raw_id)).bind(route);
         dead = dead || letter.step();
         if (status = letter.status(); !status.ok()) return status;
-        Statement forget(database,
-                         "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ?");
-        status = forget.bind(table_.source).bind(name).run();
-        if (!status.ok()) return status;
     }
     Statement row(database, dead ? writer_.dead : writer_.published);
     bind_raw_id(row, raw_id);
-    return row.bind(now_us()).run();
+    const Status status = row.bind(now_us()).run();
+    if (!status.ok()) return refuses_row(status.error()) ? owe(database, name) : status;
+    if (routes_.size() <= 1) return {};
+    Statement forget(database, "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ?");
+    return forget.bind(table_.source).bind(name).run();
+}
+
+// The owner's table refuses the row's end: that every route has finished it keeps it from being
+// read again, and the mark '' says that it is owed its end, which the next start tries.
+Status SqliteRecorder::owe(Database& database, const std::string& name) const {
+    Statement note(database,
+                   "INSERT INTO outbox_route_done (source, event_id, route) VALUES (?, ?, ?) "
+                   "ON CONFLICT DO NOTHING");
+    Status status = note.bind(table_.source).bind(name).bind(std::string()).run();
+    for (const std::string& route : routes_) {
+        if (status.ok()) status = note.bind(table_.source).bind(name).bind(route).run();
+    }
+    return status;
 }
 
 // Rows that only a route which is gone had not finished.
@@ -205,11 +219,26 @@ Status SqliteRecorder::end_left_rows(Database& database) const {
     if (Status status = rows.status(); !status.ok()) return status;
     rows.reset();
     for (const std::string& id : ids) {
-        if (Status status = end_row(database, routes_.front(), id, false); !status.ok()) {
-            return status;
-        }
+        // A mark that is owed is made anew where the row is refused again.
+        Statement forget(database,
+                         "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ? AND "
+                         "route = ''");
+        Status status = forget.bind(table_.source).bind(done_name(id)).run();
+        Statement letter(database,
+                         "SELECT 1 FROM outbox_dead_letters WHERE source = ? AND id = ? AND route "
+                         "= ?");
+        letter.bind(table_.source).bind(event_id_of(table_, id)).bind(routes_.front());
+        const bool dead = letter.step();
+        if (status.ok()) status = letter.status();
+        if (status.ok()) status = end_row(database, routes_.front(), id, dead);
+        if (!status.ok()) return status;
     }
-    return {};
+    if (routes_.size() > 1) return {};
+    // What one route alone has finished is known by the rows themselves, but for those.
+    Statement forget(database,
+                     "DELETE FROM outbox_route_done WHERE source = ?1 AND event_id NOT IN (SELECT "
+                     "event_id FROM outbox_route_done WHERE source = ?1 AND route = '')");
+    return forget.bind(table_.source).run();
 }
 
 Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
@@ -222,12 +251,19 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
         if (!*owner) return lease_lost(epoch);
         Statement row(database, writer_.published);
         for (const spi::Position position : positions) {
-            if (Status done = row.bind(position).bind(now_us()).run(); !done.ok()) return done;
+            const Status done = row.bind(position).bind(now_us()).run();
+            if (done.ok()) {
+                removed.positions.push_back(position);
+            } else if (refuses_row(done.error())) {
+                // It stays in the ledger; the next start tries again.
+                removed.refusal = done.error().message;
+            } else {
+                return done;
+            }
         }
-        return ledger_.subtract(database, positions);
+        return ledger_.subtract(database, removed.positions);
     });
     if (!status.ok()) return status;
-    removed.positions.assign(positions.begin(), positions.end());
     return removed;
 }
 
@@ -277,7 +313,8 @@ Status SqliteRecorder::write_attempt(Database& database, const std::string& sql,
     Statement update(database, sql);
     bind_raw_id(update, *id);
     update.bind(static_cast<std::int64_t>(attempts)).bind(next_attempt_us);
-    return update.bind(to_storable_text(error, kMaxErrorBytes)).run();
+    const Status status = update.bind(to_storable_text(error, kMaxErrorBytes)).run();
+    return !status.ok() && refuses_row(status.error()) ? Status() : status;
 }
 
 Status SqliteRecorder::add_failed(Database& database,
@@ -375,7 +412,8 @@ Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) c
     std::string id = letter.string(0);
     if (id.starts_with(table_.id_prefix())) id.erase(0, table_.id_prefix().size());
     Statement update(database, writer_.redelivered);
-    return update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us()).run();
+    const Status status = update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us()).run();
+    return !status.ok() && refuses_row(status.error()) ? Status() : status;
 }
 
 Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t limit) {

@@ -48,6 +48,7 @@ class SqliteRecorder final : public spi::Recorder {
     Status finish(Database& database, const spi::RecordBatch& batch) const;
     Status end_row(Database& database, const std::string& route, const std::string& raw_id,
                    bool dead) const;
+    Status owe(Database& database, const std::string& name) const;
     Status forget_state(Database& database, const spi::RecordBatch& batch) const;
     Status end_left_rows(Database& database) const;
     Status write_attempt(Database& database, const std::string& sql, spi::Position position,

@@ -131,7 +131,9 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
                          (table_.has_side_tables
                               ? "(SELECT count(*) FROM outbox_delivery WHERE source = ?1), "
                                 "(SELECT count(*) FROM outbox_dead_letters WHERE source = ?1), "
-                              : "0, 0 * length(?1), ") +
+                                "(SELECT count(*) FROM outbox_route_done WHERE source = ?1 AND "
+                                "route = ''), "
+                              : "0, 0 * length(?1), 0, ") +
                          (table_.native && table_.name == "outbox_events"
                               ? "(SELECT count(*) FROM outbox_scheduled)"
                               : "0"));
@@ -139,7 +141,9 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     if (others.step()) {
         stats.failing = others.integer(0);
         stats.dead = others.integer(1);
-        stats.scheduled = others.integer(2);
+        stats.owed = others.integer(2);
+        if (stats.owed > 0) stats.refusal = "a constraint or a trigger of " + table_.sql;
+        stats.scheduled = others.integer(3);
     }
     for (const Statement* statement : {&count, &oldest, &others}) {
         if (Status status = statement->status(); !status.ok()) return status;

@@ -1,6 +1,7 @@
 #include "sources/sqlite/scan_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,9 @@ std::string metadata_of(const Table& table) {
     for (const std::string& column : table.mapping.metadata_columns) {
         const std::string value = "t." + quote_identifier(column);
         if (!list.empty()) list += ", ";
-        list += quote_literal(column) + ", CASE WHEN json_valid(" + value + ") THEN json(" + value +
-                ") ELSE " + value + " END";
+        list += quote_literal(column) + ", CASE WHEN typeof(" + value + ") = 'blob' THEN hex(" +
+                value + ") WHEN json_valid(" + value + ") THEN json(" + value + ") ELSE " + value +
+                " END";
     }
     return "json_patch('{}', json_object(" + list + "))";
 }
@@ -73,8 +75,9 @@ std::string scan_sql(const Table& table, const std::string& route) {
     for (const std::string& condition : unfinished_conditions(table)) {
         if (!branches.empty()) branches += " UNION ALL ";
         branches += "SELECT * FROM (SELECT t." + table.order + " AS outbox_order, t.* FROM " +
-                    table.sql + " t WHERE " + condition + " AND " + tenant_condition(table) +
-                    " AND " + not_done(table, quote_literal(route)) + " ORDER BY t." + table.order +
+                    table.sql + " t WHERE " + condition + " AND " + table.quoted("id") +
+                    " IS NOT NULL AND " + tenant_condition(table) + " AND " +
+                    not_done(table, quote_literal(route)) + " ORDER BY t." + table.order +
                     " LIMIT ?1)";
     }
     return "SELECT " + columns_of(table) + " FROM (" + branches +
@@ -143,11 +146,6 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
 
 Status ScanReader::add(const Statement& row, spi::Position position, const std::string& raw_id,
                        spi::EventBatch& out) const {
-    if (row.text(kId).data() == nullptr) {
-        return {
-            ErrorCode::kTableShape, Advice::kStop,
-            "table " + table_.sql + " in " + table_.path + " holds an unsent row without an id"};
-    }
     const auto copy = [&](int column) {
         const std::string_view text = row.text(column);
         return text.data() == nullptr ? text : out.copy(text);
@@ -155,6 +153,9 @@ Status ScanReader::add(const Statement& row, spi::Position position, const std::
     spi::EventView event;
     event.position = position;
     event.id = out.copy(event_id_of(table_, raw_id));
+    if (is_too_long(table_, raw_id)) {
+        event.defect = "its id has more than 255 bytes, the table's name before it included";
+    }
     event.aggregate_type = copy(kAggregateType);
     event.aggregate_id = copy(kAggregateId);
     event.event_type = copy(kEventType);
@@ -168,7 +169,8 @@ Status ScanReader::add(const Statement& row, spi::Position position, const std::
     event.routing_key = copy(kRoutingKey);
     event.metadata = copy(kMetadata);
     event.occurred_at_us = row.integer(kOccurredAt);
-    event.attempts = static_cast<std::uint32_t>(std::max<std::int64_t>(row.integer(kAttempts), 0));
+    event.attempts = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+        row.integer(kAttempts), 0, std::numeric_limits<std::int32_t>::max()));
     event.next_attempt_us = row.integer(kNextAttempt);
     out.add(event);
     return {};

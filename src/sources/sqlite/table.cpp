@@ -231,12 +231,17 @@ void bind_raw_id(Statement& statement, std::string_view raw_id) {
     }
 }
 
+bool is_too_long(const Table& table, std::string_view raw_id) {
+    const std::size_t size = raw_id.size() - 1;
+    return table.id_prefix().size() + (raw_id.front() == 'b' ? 2 * size : size) > kMaxIdBytes;
+}
+
 std::string event_id_of(const Table& table, std::string_view raw_id) {
     constexpr const char* kDigits = "0123456789abcdef";
     constexpr std::size_t kUuidBytes = 16;
     const std::string_view value = raw_id.substr(1);
     if (raw_id.front() != 'b') {
-        return looks_like_uuid(value) ? std::string(value) : table.id_prefix() + std::string(value);
+        return event_id(table.id_prefix(), value);
     }
     std::string text;
     for (std::size_t i = 0; i < value.size(); ++i) {
@@ -245,7 +250,7 @@ std::string event_id_of(const Table& table, std::string_view raw_id) {
         const auto byte = static_cast<unsigned char>(value[i]);
         text.append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
     }
-    return value.size() == kUuidBytes ? text : table.id_prefix() + text;
+    return value.size() == kUuidBytes ? text : event_id(table.id_prefix(), text);
 }
 
 std::string done_name(std::string_view raw_id) {

@@ -64,6 +64,9 @@ Status resolve_table(Database& database, const SqliteSourceConfig& config, Table
 [[nodiscard]] std::string time_for(const Table& table, const std::string& field,
                                    const std::string& value);
 
+/// Whether the row's id gives no event id but only the digest by which its dead letter is known.
+[[nodiscard]] bool is_too_long(const Table& table, std::string_view raw_id);
+
 /// An id as the table has it, with its type in front: the name of a row. The rowid is none, as
 /// VACUUM may change it.
 [[nodiscard]] std::string raw_id_of(const Statement& row, int type_column, int id_column);

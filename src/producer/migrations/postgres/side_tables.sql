@@ -100,8 +100,8 @@ CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     aggregate_id       text,
     event_type         text,
     payload            bytea,
-    headers            jsonb,
-    metadata           jsonb,
+    headers            text,  -- as they were: they may be why it died
+    metadata           text,
     tenant_id          text,
     schema_id          text,
     schema_version     text,
@@ -115,6 +115,14 @@ CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     died_at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     retry_requested_at timestamptz
 );
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'outbox_dead_letters'::regclass
+               AND attname = 'headers' AND atttypid = 'jsonb'::regtype) THEN
+        ALTER TABLE outbox_dead_letters ALTER headers TYPE text, ALTER metadata TYPE text;
+    END IF;
+END
+$$;
 CREATE UNIQUE INDEX IF NOT EXISTS outbox_dead_letters_event
     ON outbox_dead_letters (source, route, id);
 CREATE INDEX IF NOT EXISTS outbox_dead_letters_retry

@@ -1,0 +1,321 @@
+// What concerns one row is that row's dead letter, or stands in the relay's own tables: whatever
+// stands in its columns, and whatever the owner's triggers and constraints say to it, every other
+// event is delivered and recorded once, and the relay goes on.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::chrono::seconds kDeadline{60};
+
+struct Shape {
+    const char* name;
+    const char* create;
+    const char* table;   // as SQL has it
+    const char* option;  // as --table has it
+    const char* id;
+    const char* insert;      // $N: the row's number
+    const char* unfinished;  // a condition
+};
+
+constexpr const char* kUuidOfRow = "('018f2d3c-0000-7000-8000-' || lpad($N::text, 12, '0'))::uuid";
+
+const std::vector<Shape> kShapes{
+    {"PendingPublished", kPendingPublishedTable, "outbox", "outbox", "id",
+     "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES "
+     "($ID, 'Order', 'o-$N', 'Made', '{}')",
+     "status = 'PENDING'"},
+    {"NewSent", kNewSentTable, "events_out", "events_out", "id",
+     "INSERT INTO events_out (id, tenant_id, aggregate_type, aggregate_id, topic, payload, "
+     "event_metadata, event_type) VALUES ('e-$N', 'default', 'Order', 'o-$N', 'orders', '{}', "
+     "'{\"by\": \"me\"}', 'Made')",
+     "status IN ('NEW', 'PUBLISHING', 'FAILED')"},
+    {"NewSentWithJson",
+     "CREATE TABLE events_out (id text, tenant_id text, aggregate_type text, aggregate_id text, "
+     "topic text, occurred_at timestamp DEFAULT now(), payload json, event_metadata json, "
+     "routing_key text, schema_id text, schema_version text, status text DEFAULT 'NEW', "
+     "retry_count integer DEFAULT 0, retry_after timestamp, error_message text, created_at date "
+     "DEFAULT now(), event_type text)",
+     "events_out", "events_out", "id",
+     "INSERT INTO events_out (id, tenant_id, aggregate_type, aggregate_id, topic, payload, "
+     "event_metadata, event_type) VALUES ('e-$N', 'default', 'Order', 'o-$N', 'orders', '{}', "
+     "'{\"by\": \"me\"}', 'Made')",
+     "id IS NOT NULL AND status IN ('NEW', 'PUBLISHING', 'FAILED')"},
+    {"ProcessedAt", kProcessedAtTable, "outbox_messages", "outbox_messages", "id",
+     "INSERT INTO outbox_messages (id, aggregate_type, aggregate_id, event_type, payload) VALUES "
+     "($ID, 'Order', 'o-$N', 'Made', '{}')",
+     "processed_at IS NULL"},
+    {"DeletedWhenSent", kDeleteWhenSentTable, "outbox", "outbox", "id",
+     "INSERT INTO outbox (id, event_type, payload) VALUES ($ID, 'Made', '{}')", "true"},
+    {"CamelCase", kCamelCaseTable, "\"OutboxMessages\"", "OutboxMessages", "\"Id\"",
+     "INSERT INTO \"OutboxMessages\" (\"Id\", \"EventType\", \"Payload\") VALUES ($N, 'Made', "
+     "'{}')",
+     "NOT \"Processed\""},
+    {"Debezium", kDebeziumTable, "shop.outboxevent", "shop.outboxevent", "id",
+     "INSERT INTO shop.outboxevent VALUES ($ID, 'Order', 'o-$N', 'Made', '{}')", "true"},
+};
+
+// SQL expressions; those that a column does not take are no rows.
+const std::vector<std::string> kHostile{
+    "NULL",
+    "''",
+    "E'\\x01'",
+    "E'\\x1b[31m\\n\\r\\t\"\\\\'''",
+    "repeat('x', 10000)",
+    "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 83) i)",
+    "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 320) i)",
+    "repeat('x', 10000000)",
+    "'not json'",
+    "'[1, 2]'",
+    "'{\"a\": \"\\u0000\"}'",
+    "'{\"a\\u0000b\": 1}'",
+    "'{\"a\": \"\\ud800\"}'",
+    "'{\"a\": 1e999999}'",
+    "repeat('[', 3000) || repeat(']', 3000)",
+    "'{\"id\": \"other\", \"\": null, \"a b\": [null]}'",
+    "'-5'",
+    "'2147483647'",
+    "'-2147483648'",
+    "'infinity'",
+    "'-infinity'",
+    "'294276-12-31 23:59:59.999999'",
+    "'290000-01-01'",
+    "'4714-11-24 00:00:00 BC'",
+    "'5874897-12-31'",
+    "'WEIRD'",
+    "'__system'",
+};
+
+std::string filled(std::string text, int number) {
+    const auto replace = [&](const std::string& name, const std::string& value) {
+        for (auto at = text.find(name); at != std::string::npos; at = text.find(name)) {
+            text.replace(at, name.size(), value);
+        }
+    };
+    replace("$ID", kUuidOfRow);
+    replace("$N", std::to_string(number));
+    return text;
+}
+
+class HostileRows : public testing::Test {
+  protected:
+    void SetUp() override {
+        ASSERT_EQ(outbox_.run({"migrate", "--db", url_, "--only", "consumer"}).status.code, 0);
+    }
+    Process relay(const std::string& table) {
+        return outbox_.start_relay({"--from", url_, "--to",
+                                    "mailbox+postgresql" + url_.substr(url_.find(':')), "--table",
+                                    table, "--admin", "off", "--retry-base-ms", "10",
+                                    "--retry-max-ms", "10", "--log-format", "json"});
+    }
+    bool try_exec(const std::string& sql) {
+        try {
+            pg_.exec(sql);
+            return true;
+        } catch (const std::exception&) {
+            return false;
+        }
+    }
+    testing::AssertionResult becomes(const std::string& sql, const std::string& wanted,
+                                     const Process& running) {
+        auto result = eventually(kDeadline, sql + " gives " + wanted,
+                                 [&] { return pg_.value(sql) == wanted; });
+        if (result) return result;
+        const std::string log = running.stderr_text();
+        return testing::AssertionResult(result)
+               << "\nit gives " << pg_.value(sql) << "\n"
+               << log.substr(log.size() - std::min<std::size_t>(log.size(), 4'000));
+    }
+
+    OutboxBinary outbox_;
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+};
+
+class HostileValues : public HostileRows, public testing::WithParamInterface<Shape> {};
+
+TEST_P(HostileValues, ConcernTheirOwnRowsAlone) {
+    const Shape& shape = GetParam();
+    pg_.exec(shape.create);
+    std::vector<std::string> columns;
+    for (const auto& row :
+         pg_.query("SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = '" +
+                   std::string(shape.table) + "'::regclass AND attnum > 0 AND NOT attisdropped")) {
+        columns.push_back(row[0].value());
+    }
+    pg_.exec("CREATE TABLE good (n integer)");
+    int number = 0;
+    int hostile = 0;
+    for (const std::string& column : columns) {
+        for (const std::string& value : kHostile) {
+            const std::string row = std::to_string(++number);
+            ASSERT_TRUE(try_exec(filled(shape.insert, number)));
+            // The number is known by the row that was written last.
+            const std::string last = "ctid = (SELECT ctid FROM " + std::string(shape.table) +
+                                     " ORDER BY xmin::text::bigint DESC LIMIT 1)";
+            if (try_exec("UPDATE " + std::string(shape.table) + " SET " + column + " = " + value +
+                         " WHERE " + last)) {
+                ++hostile;
+            }
+            ASSERT_TRUE(try_exec(filled(shape.insert, ++number)));
+            pg_.exec("INSERT INTO good VALUES (" + std::to_string(number) + ")");
+        }
+    }
+    ASSERT_GT(hostile, 8);
+    Process running = relay(shape.option);
+    const std::string good =
+        "SELECT count(DISTINCT m.id) FROM good g JOIN outbox_mailbox m ON m.id IN "
+        "('018f2d3c-0000-7000-8000-' || lpad(g.n::text, 12, '0'), 'public.events_out:e-' || g.n, "
+        "'public.OutboxMessages:' || g.n)";
+    ASSERT_TRUE(becomes(good, pg_.value("SELECT count(*) FROM good"), running));
+    EXPECT_TRUE(
+        becomes("SELECT count(*) FROM " + std::string(shape.table) + " WHERE " + shape.unfinished,
+                "0", running));
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_route_done"), "0") << "nothing is owed";
+    // The commands of the night show them.
+    const Finished dead =
+        outbox_.run({"dead", "list", "--db", url_, "--table", shape.option, "--json"});
+    EXPECT_EQ(dead.status.code, 0) << dead.err;
+    const Finished retried =
+        outbox_.run({"dead", "retry", "--all", "--db", url_, "--table", shape.option});
+    EXPECT_EQ(retried.status.code, 0) << retried.err;
+    pg_.exec(filled(shape.insert, ++number));
+    pg_.exec("INSERT INTO good VALUES (" + std::to_string(number) + ")");
+    EXPECT_TRUE(becomes(good, pg_.value("SELECT count(*) FROM good"), running));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, HostileValues, testing::ValuesIn(kShapes),
+                         [](const auto& chosen) { return std::string(chosen.param.name); });
+
+// The owner's rules refuse the change of some rows, each in another way.
+class RefusedRows : public HostileRows, public testing::WithParamInterface<const char*> {
+  protected:
+    void refuse(const std::string& table, const std::string& row, const std::string& moment) {
+        pg_.exec("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF " + row +
+                 " THEN RAISE EXCEPTION 'the owner wants this row as it is'; END IF; RETURN "
+                 "coalesce(NEW, OLD); END $$");
+        const bool deferred = moment == "at the commit";
+        pg_.exec(std::string("CREATE ") + (deferred ? "CONSTRAINT " : "") + "TRIGGER refuse " +
+                 (deferred ? "AFTER" : "BEFORE") + " UPDATE OR DELETE ON " + table +
+                 (deferred ? " DEFERRABLE INITIALLY DEFERRED" : "") +
+                 " FOR EACH ROW EXECUTE FUNCTION refuse()");
+    }
+};
+
+TEST_P(RefusedRows, AreOwedTheirMarkAndTheRestGoesOn) {
+    pg_.exec(kPendingPublishedTable);
+    for (int n = 1; n <= 200; ++n) {
+        pg_.exec(filled(kShapes[0].insert, n));
+    }
+    const std::string moment = GetParam();
+    const std::string third = "right(OLD.id::text, 1) = '3'";
+    if (moment == "a check") {
+        pg_.exec("ALTER TABLE outbox ADD CHECK (right(id::text, 1) <> '3' OR status = 'PENDING')");
+    } else {
+        refuse("outbox", third, moment);
+    }
+    {
+        Process running = relay("outbox");
+        ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "200", running));
+        EXPECT_TRUE(
+            becomes("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'", "180", running));
+        EXPECT_TRUE(
+            becomes("SELECT count(*) FROM outbox_route_done WHERE route = ''", "20", running));
+        ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+            return running.stderr_text().find("rows_refused") != std::string::npos;
+        })) << running.stderr_text();
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    }
+    Process running = relay("outbox");
+    pg_.exec(filled(kShapes[0].insert, 201));
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "201", running));
+    pg_.exec(moment == "a check" ? "ALTER TABLE outbox DROP CONSTRAINT outbox_check"
+                                 : "DROP TRIGGER refuse ON outbox");
+    EXPECT_TRUE(becomes("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'", "201", running));
+    EXPECT_TRUE(becomes("SELECT count(*) FROM outbox_route_done", "0", running));
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), "201") << "none went again";
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+INSTANTIATE_TEST_SUITE_P(By, RefusedRows, testing::Values("a trigger", "at the commit", "a check"),
+                         [](const auto& chosen) {
+                             std::string name(chosen.param);
+                             std::erase(name, ' ');
+                             return name;
+                         });
+
+TEST_F(HostileRows, ADeadRowThatTakesNoChangeHasItsDeadLetter) {
+    pg_.exec(kNewSentTable);
+    pg_.exec("ALTER TABLE events_out ADD CHECK (id <> 'e-2' OR status = 'NEW')");
+    for (int n = 1; n <= 3; ++n) pg_.exec(filled(kShapes[1].insert, n));
+    pg_.exec("UPDATE events_out SET topic = '__refused' WHERE id = 'e-2'");
+    Process running = relay("events_out");
+    EXPECT_TRUE(becomes("SELECT count(*) FROM events_out WHERE status = 'SENT'", "2", running));
+    EXPECT_TRUE(becomes("SELECT count(*) FROM outbox_dead_letters", "1", running));
+    EXPECT_TRUE(becomes("SELECT event_id FROM outbox_route_done", "e-2", running));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+// Of the native table it is the removal that is refused.
+TEST_F(HostileRows, ARowThatAForeignKeyKeepsIsNotSentAgainAndRemovedLater) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    const auto write = [&](int count) {
+        pg_.exec("SELECT outbox_emit('orders', '{}', key => 'k-' || i) FROM generate_series(1, " +
+                 std::to_string(count) + ") i");
+    };
+    write(100);
+    pg_.exec(
+        "CREATE TABLE audit (of bigint REFERENCES outbox_events (position)); "
+        "INSERT INTO audit VALUES (7), (50)");
+    for (const char* arrived : {"150", "200"}) {
+        Process running = relay("outbox_events");
+        write(50);
+        ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", arrived, running));
+        ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "2", running));
+        ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+            return running.stderr_text().find("rows_refused") != std::string::npos;
+        })) << running.stderr_text();
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    }
+    Process running = relay("outbox_events");
+    pg_.exec("DROP TABLE audit");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "0", running));
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), "200");
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    pg_.exec(
+        "SELECT outbox_emit('orders', '{}', key => 'k-' || i, event_type => 'T' || i, "
+        "available_at => now() - interval '1 second' * (100 - i)) FROM generate_series(1, 30) i");
+    pg_.exec(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.event_type "
+        "IN ('T1', 'T7') THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$; CREATE "
+        "TRIGGER refuse BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()");
+    Process running = relay("outbox_events");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "28", running));
+    EXPECT_EQ(pg_.value("SELECT string_agg(event_type, ' ' ORDER BY 1) FROM outbox_scheduled"),
+              "T1 T7");
+    ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+        return running.stderr_text().find("not this one") != std::string::npos;
+    })) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+}  // namespace
+}  // namespace outbox::test

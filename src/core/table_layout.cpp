@@ -160,6 +160,9 @@ class Resolver {
                 break;
             }
         }
+        if (constexpr const char* kDelayed = "available_at"; native_shape_ && find(kDelayed)) {
+            columns.emplace(kDelayed, kDelayed);
+        }
         // What the configuration names is meant; a name alone is a guess.
         if (const auto own = given_.columns.find("occurred_at"); own != given_.columns.end()) {
             const ColumnFacts* column = find(own->second);

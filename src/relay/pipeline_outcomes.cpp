@@ -74,7 +74,7 @@ void Pipeline::no_longer_told(Position position) {
 
 void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
     const core::Work work = lanes_.work(slot);
-    if (const std::int64_t since_us = event_of(slot).occurred_at_us; since_us != 0) {
+    if (const std::int64_t since_us = event_of(slot).waits_since_us(); since_us != 0) {
         deps_.stats.latency.add_us(wall_us - since_us);
     }
     if (work.position < 0) {

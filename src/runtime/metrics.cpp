@@ -31,7 +31,7 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_publish_errors_total", "counter", "route, reason",
                "Failures to publish, by error code."},
     MetricSpec{"outbox_publish_latency_seconds", "histogram", "route",
-               "From an event's occurred_at to its acknowledgement."},
+               "From when an event occurred, or a delayed one was due, to its acknowledgement."},
     MetricSpec{"outbox_queued", "gauge", "route", "Events read and not yet sent."},
     MetricSpec{"outbox_in_flight", "gauge", "route", "Events sent and not yet acknowledged."},
     MetricSpec{"outbox_unrecorded", "gauge", "route",

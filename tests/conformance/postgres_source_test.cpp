@@ -127,8 +127,9 @@ class PostgresFixture final : public SourceFixture {
 
     void schedule_due(const SuiteEvent& event) override {
         admin_.exec(
-            "INSERT INTO outbox_scheduled (available_at, id, aggregate_type, key, payload, "
-            "headers, topic) VALUES (now() - interval '1 second', " +
+            "INSERT INTO outbox_scheduled (available_at, occurred_at, id, aggregate_type, key, "
+            "payload, headers, topic) VALUES (now() - interval '1 second', now() - interval "
+            "'1 day', " +
             values(event) + ")");
     }
 

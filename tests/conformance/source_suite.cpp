@@ -623,6 +623,25 @@ TEST_P(SourceSuite, MovesDelayedEventsThatAreDueInOrder) {
     EXPECT_EQ(read_ids(*reader, 3), ids({1, 2, 3}));
 }
 
+TEST_P(SourceSuite, ADelayedEventIsNoOlderThanTheTimeSinceItWasDue) {
+    if (!fixture_->traits().scheduled) return;
+    const auto reader = this->reader();
+    fixture_->schedule_due(suite_event(1));
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    EXPECT_EQ(value_of(recorder->move_due(epoch, 10)), 1U);
+    EXPECT_LT(value_of(recorder->stats()).oldest_age_s, 3600);
+    spi::EventBatch batch;
+    ASSERT_TRUE(eventually(10s, "the event comes", [&] {
+        require(reader->read(kAll, batch));
+        return !batch.empty();
+    }));
+    constexpr std::int64_t kHourUs = 3'600'000'000;
+    const spi::EventView& event = batch.events().front();
+    EXPECT_GT(event.waits_since_us() - event.occurred_at_us, 23 * kHourUs)
+        << "its own time is what the writer gave";
+}
+
 TEST_P(SourceSuite, CountsTheBacklog) {
     const auto recorder = this->recorder();
     EXPECT_EQ(value_of(recorder->stats()).backlog, 0);

@@ -53,7 +53,7 @@ class SourceFixture {
     // Brings a reader of the empty table to the path that is to be tested.
     virtual void settle(spi::Reader&) {}
     virtual std::unique_ptr<SuiteTransaction> begin() = 0;
-    // A delayed event that is due.
+    // A delayed event of a day ago that is due now.
     virtual void schedule_due(const SuiteEvent& event) = 0;
     // What an operator does who wants a dead letter delivered again.
     virtual void request_retry(std::int64_t dead_id) = 0;

@@ -113,8 +113,9 @@ class SqliteFixture final : public SourceFixture {
 
     void schedule_due(const SuiteEvent& event) override {
         admin_.exec(
-            "INSERT INTO outbox_scheduled (available_at, id, aggregate_type, key, payload, "
-            "headers, topic) VALUES (1000, " +
+            "INSERT INTO outbox_scheduled (available_at, occurred_at, id, aggregate_type, key, "
+            "payload, headers, topic) VALUES (1000000 * (strftime('%s', 'now') - 1), 1000000 * "
+            "(strftime('%s', 'now') - 86400), " +
             values(event) + ")");
     }
 

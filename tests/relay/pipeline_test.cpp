@@ -366,6 +366,18 @@ TEST_F(PipelineTest, AnEventWithoutATimeHasNoLatency) {
     }
 }
 
+TEST_F(PipelineTest, TheLatencyOfADelayedEventCountsFromWhenItBecameDue) {
+    constexpr std::int64_t kDayUs = 86'400'000'000;
+    clock_.now_us = 2 * kDayUs;
+    table_.insert_delayed("1", "k", kDayUs, clock_.wall_us());
+    MemorySink sink(destination_, {});
+    open(sink);
+    step(5);
+    EXPECT_EQ(arrived(), "1 ");
+    EXPECT_GT(stats_.latency.sum_s(), 0);
+    EXPECT_LT(stats_.latency.sum_s(), 60);
+}
+
 // More keys than a circuit could tell apart: the topic waits as a whole and nothing else does.
 TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
     for (int round = 0; round < 3; ++round) {

@@ -15,7 +15,13 @@ Status Table::reach() const {
 
 void Table::insert(const std::string& id, const std::string& key, const std::string& topic) {
     const std::scoped_lock lock(mutex_);
-    rows_[++last_position_] = {id, key, topic};
+    rows_[++last_position_] = {id, key, topic, 0, 0};
+}
+
+void Table::insert_delayed(const std::string& id, const std::string& key,
+                           std::int64_t occurred_at_us, std::int64_t available_at_us) {
+    const std::scoped_lock lock(mutex_);
+    rows_[++last_position_] = {id, key, {}, occurred_at_us, available_at_us};
 }
 
 std::size_t Table::unfinished() const {
@@ -91,6 +97,8 @@ class TableReader final : public spi::Reader {
         event.payload = "{}";
         event.key = row.key;
         event.topic = row.topic;
+        event.occurred_at_us = row.occurred_at_us;
+        event.available_at_us = row.available_at_us;
         out.add_copy(event);
     }
     Table& table_;
@@ -105,6 +113,9 @@ class TableRecorder final : public spi::Recorder {
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
+        if (table_.lease_only_) {
+            return ErrorInfo{ErrorCode::kDiskFull, Advice::kRetryDestination, "53100", "full"};
+        }
         const std::scoped_lock lock(table_.mutex_);
         if (epoch != table_.epoch_) return lease_lost();
         spi::Beginning beginning;

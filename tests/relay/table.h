@@ -21,12 +21,18 @@ class Table {
   public:
     /// One committed event.
     void insert(const std::string& id, const std::string& key, const std::string& topic = "");
+    /// One that was delayed and is due. Times in microseconds since the Unix epoch.
+    void insert_delayed(const std::string& id, const std::string& key, std::int64_t occurred_at_us,
+                        std::int64_t available_at_us);
     [[nodiscard]] std::size_t unfinished() const;
     [[nodiscard]] std::size_t dead() const;
     [[nodiscard]] std::string owner() const;
     [[nodiscard]] std::uint64_t epoch() const;
     /// Calls fail as if the server were gone.
     void set_away(bool away) { away_ = away; }
+    /// The lease can be had, and nothing else: as with a full disk, or a role at its limit of
+    /// connections.
+    void set_lease_only(bool lease_only) { lease_only_ = lease_only; }
     /// The lease's holder is forgotten, as if its backend were gone.
     void drop_lease();
     /// The same, and another relay had a term since.
@@ -46,11 +52,14 @@ class Table {
         std::string id;
         std::string key;
         std::string topic;
+        std::int64_t occurred_at_us = 0;
+        std::int64_t available_at_us = 0;
     };
     [[nodiscard]] Status reach() const;
 
     mutable std::mutex mutex_;
     std::atomic<bool> away_{false};
+    std::atomic<bool> lease_only_{false};
     spi::Position last_position_ = 0;
     std::map<spi::Position, Row> rows_;
     std::vector<std::string> routes_;

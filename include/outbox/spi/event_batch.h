@@ -29,12 +29,18 @@ struct EventView {
     std::string_view metadata;         ///< Mapped metadata columns: a JSON object, or null.
     std::string_view defect;           ///< Why this row can never be sent; empty: nothing.
     std::int64_t occurred_at_us = 0;   ///< Microseconds since the Unix epoch; 0: not known.
+    std::int64_t available_at_us = 0;  ///< When a delayed event became due; 0: was not delayed.
     std::uint32_t attempts = 0;        ///< Failed attempts that the source remembers.
     std::int64_t next_attempt_us = 0;  ///< Not before this time (Unix epoch); 0: at once.
 
     /// The key that order is kept by: `key`, else the aggregate id, else null (no order).
     [[nodiscard]] std::string_view order_key() const {
         return key.data() != nullptr && !key.empty() ? key : aggregate_id;
+    }
+
+    /// What its age counts from: a delayed event is not late before it is due. 0: not known.
+    [[nodiscard]] std::int64_t waits_since_us() const {
+        return available_at_us > occurred_at_us ? available_at_us : occurred_at_us;
     }
 };
 

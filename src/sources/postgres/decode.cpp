@@ -171,6 +171,7 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
     event.key = writer.copy(fields[kKey]);
     event.routing_key = writer.copy(fields[kRoutingKey]);
     event.occurred_at_us = decode_time_us(fields[kOccurredAt]);
+    event.available_at_us = decode_time_us(fields[kAvailableAt]);
     if (extras) {
         event.metadata = writer.copy(fields[kMetadata]);
         const std::int64_t attempts = decode_integer(fields[kAttempts]);

@@ -28,6 +28,7 @@ enum RowColumn : std::size_t {
     kTopic,
     kKey,
     kRoutingKey,
+    kAvailableAt,
     kMetadata,
     kAttempts,
     kNextAttempt,

@@ -65,8 +65,8 @@ std::string make_move_due_sql(const Table& table) {
            "AND schedule_id <> ALL($4) ORDER BY available_at, schedule_id LIMIT $3) d WHERE "
            "s.available_at = d.available_at "
            "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " +
-           table.sql + " (" + columns + ") SELECT " + columns +
-           " FROM due ORDER BY available_at, schedule_id RETURNING 1) "
+           table.sql + " (" + columns + ", available_at) SELECT " + columns +
+           ", available_at FROM due ORDER BY available_at, schedule_id RETURNING 1) "
            "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM moved)";
 }
 

@@ -214,15 +214,17 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     const std::string from = " FROM " + table_.sql + " t WHERE ";
     std::string count;
     std::string oldest;
+    const std::string available =
+        table_.has("available_at") ? table_.quoted("available_at") : "NULL::timestamptz";
     for (const std::string& condition : unfinished_conditions(table_)) {
         const std::string where = from + condition + tenants_;
         count +=
             (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
                                             std::to_string(kCountLimit + 1) + ") x)");
         if (!table_.has("occurred_at")) continue;
-        oldest +=
-            (oldest.empty() ? "" : ", ") + ("(SELECT " + finite_time(table_, "occurred_at") +
-                                            where + " ORDER BY " + order_by(table_) + " LIMIT 1)");
+        oldest += (oldest.empty() ? "" : ", ") +
+                  ("(SELECT greatest(" + finite_time(table_, "occurred_at") + ", " + available +
+                   ")" + where + " ORDER BY " + order_by(table_) + " LIMIT 1)");
     }
     const std::string age =
         oldest.empty() ? "0"

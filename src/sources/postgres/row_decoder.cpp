@@ -6,10 +6,10 @@
 namespace outbox::postgres {
 namespace {
 
-constexpr std::array<std::string_view, kRoutingKey + 1> kFields{
-    "position", "id",         "aggregate_type", "aggregate_id",   "event_type",  "payload",
-    "headers",  "tenant_id",  "schema_id",      "schema_version", "occurred_at", "topic",
-    "key",      "routing_key"};
+constexpr std::array<std::string_view, kAvailableAt + 1> kFields{
+    "position", "id",          "aggregate_type", "aggregate_id",   "event_type",  "payload",
+    "headers",  "tenant_id",   "schema_id",      "schema_version", "occurred_at", "topic",
+    "key",      "routing_key", "available_at"};
 constexpr std::size_t kMaxTypes = 1000;  // told by Type messages
 
 bool is_integer(WireType type) {
@@ -41,6 +41,7 @@ bool can_stream(RowColumn column, WireType type) {
         case kHeaders:
             return is_content(type);
         case kOccurredAt:
+        case kAvailableAt:
             return is_time(type);
         case kMetadata:
             return has_json(type);
@@ -198,7 +199,7 @@ Status RowDecoder::take_field(const pgoutput::Message& message, std::size_t colu
                             (source.type == WireType::kJsonb || source.type == WireType::kBytea);
     if (as_sent) {
         if (column == kId && bytes.size() != kUuidBytes) return wrong("is no uuid");
-    } else if (column == kOccurredAt) {
+    } else if (column == kOccurredAt || column == kAvailableAt) {
         if (!timestamptz_of_value(source.type, value.bytes, texts_[column], bytes)) {
             return wrong("is no time in binary form");
         }

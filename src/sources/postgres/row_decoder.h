@@ -30,12 +30,12 @@ struct StreamTable {
     std::uint32_t oid = 0;
     std::string schema;
     std::string name;
-    std::string id_prefix;                             ///< As `Table::id_prefix`.
-    std::array<std::string, kRoutingKey + 1> columns;  ///< By RowColumn; empty: none.
-    std::vector<std::string> metadata_columns;         ///< As in the mapping.
-    std::vector<std::string> tenants;                  ///< Empty: all.
-    std::string default_tenant;                        ///< Of rows that name none.
-    std::map<std::uint32_t, WireType> types;           ///< Of types not built in.
+    std::string id_prefix;                              ///< As `Table::id_prefix`.
+    std::array<std::string, kAvailableAt + 1> columns;  ///< By RowColumn; empty: none.
+    std::vector<std::string> metadata_columns;          ///< As in the mapping.
+    std::vector<std::string> tenants;                   ///< Empty: all.
+    std::string default_tenant;                         ///< Of rows that name none.
+    std::map<std::uint32_t, WireType> types;            ///< Of types not built in.
 
     /// Why this table cannot be streamed, each with what would change that; empty: it can be.
     std::vector<std::string> obstacles;
@@ -104,7 +104,7 @@ class RowDecoder {
     std::vector<MetadataSource> metadata_;
     bool known_ = false;  // a Relation message described the rows
     std::size_t row_columns_ = 0;
-    std::array<Source, kRoutingKey + 1> sources_;
+    std::array<Source, kAvailableAt + 1> sources_;
     RowLayout layout_;
     spi::Position position_ = 0;
     std::array<Field, kAllColumns> fields_;

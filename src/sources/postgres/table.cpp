@@ -255,6 +255,7 @@ std::string select_list(const Table& table, const PostgresSourceConfig& config) 
     }
     list += ", " + time_of(table, "occurred_at");
     for (const char* field : {"topic", "key", "routing_key"}) list += ", " + text_of(table, field);
+    list += ", " + time_of(table, "available_at");
     if (!table.has_extras()) return list;
     list += ", " + metadata_of(table);
     const bool states = table.has("status") && !table.mapping.failed_value.empty();

@@ -60,8 +60,8 @@ struct Table : TableLayout {
 Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config);
 
 /// Number of columns that `select_list` gives.
-inline constexpr std::size_t kBaseColumns = 14;
-inline constexpr std::size_t kAllColumns = 17;
+inline constexpr std::size_t kBaseColumns = 15;
+inline constexpr std::size_t kAllColumns = 18;
 
 /// The SQL of a table's rows, aliased t. Rows of other tenants come with a null id.
 [[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);

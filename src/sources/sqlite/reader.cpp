@@ -8,7 +8,8 @@ namespace {
 
 constexpr const char* kColumns =
     "SELECT position, tenant_id, id, aggregate_type, aggregate_id, event_type, payload, headers, "
-    "schema_id, schema_version, topic, key, routing_key, occurred_at FROM ";
+    "schema_id, schema_version, topic, key, routing_key, occurred_at, "
+    "available_at FROM ";
 
 void add_event(const Statement& row, spi::EventBatch& out) {
     const auto copy = [&](int column) {
@@ -30,6 +31,7 @@ void add_event(const Statement& row, spi::EventBatch& out) {
     event.key = copy(11);
     event.routing_key = copy(12);
     event.occurred_at_us = row.integer(13);
+    event.available_at_us = row.integer(14);
     out.add(event);
 }
 

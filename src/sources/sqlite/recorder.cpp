@@ -449,8 +449,8 @@ Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t li
         "LIMIT ?2";
     const std::int64_t now = now_us();
     const auto rows = static_cast<std::int64_t>(limit);
-    Statement insert(database,
-                     "INSERT INTO " + table_.sql + " (" + columns + ") SELECT " + columns + due);
+    Statement insert(database, "INSERT INTO " + table_.sql + " (" + columns +
+                                   ", available_at) SELECT " + columns + ", available_at" + due);
     Status status = insert.bind(now).bind(rows).run();
     if (!status.ok()) return status;
     const auto moved = static_cast<std::size_t>(database.changes());

@@ -110,10 +110,10 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     Statement count(**database, "SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
                                     std::to_string(kCountLimit + 1) + ")");
     if (count.step()) stats.backlog = count.integer(0);
-    const std::string time = table_.native ? std::string("t.occurred_at")
-                             : table_.has("occurred_at")
-                                 ? microseconds_of(table_.quoted("occurred_at"))
-                                 : std::string("NULL");
+    const std::string time =
+        table_.native               ? std::string("max(t.occurred_at, coalesce(t.available_at, 0))")
+        : table_.has("occurred_at") ? microseconds_of(table_.quoted("occurred_at"))
+                                    : std::string("NULL");
     const std::string order = "t." + table_.order;
     Statement oldest(**database, "SELECT " + time + ", " + order + ", (SELECT max(" + order +
                                      ") FROM " + table_.sql + " t)" + rows + " ORDER BY " + order +

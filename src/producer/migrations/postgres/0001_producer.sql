@@ -61,6 +61,7 @@ CREATE TABLE outbox_events (
     topic          text,
     key            text,
     routing_key    text,
+    available_at   timestamptz, -- of an event that was delayed: its age counts from here
 {{event_checks}});
 
 -- Delayed events wait here, so that they never hold a key; the relay moves them when due.
@@ -121,7 +122,7 @@ SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_t
         WHERE d.position = e.position
           AND split_part(d.source, '/', 1) = (SELECT outbox_source())
         ORDER BY d.attempts DESC LIMIT 1) AS error,
-       NULL::timestamptz AS available_at
+       e.available_at
 FROM outbox_events e
 UNION ALL
 SELECT s.position, s.id, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,

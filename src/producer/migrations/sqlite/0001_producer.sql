@@ -18,6 +18,7 @@ CREATE TABLE outbox_events (
     topic          text,
     key            text,
     routing_key    text,
+    available_at   integer, -- of an event that was delayed: its age counts from here
 {{event_checks}}    CONSTRAINT "OB_INVALID_EVENT: occurred_at is not an integer (microseconds since the Unix epoch)"
         CHECK (typeof(occurred_at) = 'integer')
 );
@@ -63,7 +64,7 @@ SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.paylo
        (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
         WHERE d.position = e.position AND d.source || '/' LIKE 'outbox_events/%'
         ORDER BY d.attempts DESC LIMIT 1) AS error,
-       NULL AS available_at
+       strftime('%Y-%m-%dT%H:%M:%fZ', e.available_at / 1000000.0, 'unixepoch') AS available_at
 FROM outbox_events e
 UNION ALL
 SELECT d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type, {{dead_payload}},

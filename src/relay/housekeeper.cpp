@@ -95,6 +95,8 @@ Status Housekeeper::turn() {
 // A letter is offered until it is settled: after the last one the look begins anew.
 Status Housekeeper::redeliver(std::int64_t now_us) {
     bool more = false;
+    const bool look_at_keys = now_us >= next_dead_keys_us_;
+    if (look_at_keys) next_dead_keys_us_ = now_us + kLookEveryUs;
     for (std::size_t route = 0; route < routes_.size(); ++route) {
         const auto under_way =
             static_cast<std::size_t>(stats_[route]->redelivering.load(std::memory_order_relaxed));
@@ -113,7 +115,7 @@ Status Housekeeper::redeliver(std::int64_t now_us) {
         } else {
             more = true;
         }
-        if (routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
+        if (look_at_keys && routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
             auto keys = deps_.recorder.load_dead_keys(routes_[route].name);
             if (!keys.ok()) return keys.status();
             feedback.dead_keys = std::move(*keys);

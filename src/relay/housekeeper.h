@@ -59,6 +59,7 @@ class Housekeeper {
     std::int64_t next_due_us_ = 0;
     std::int64_t next_look_us_ = 0;
     std::int64_t next_redelivery_us_ = 0;
+    std::int64_t next_dead_keys_us_ = 0;
     std::int64_t next_prune_us_ = 0;
     std::int64_t next_stats_us_ = 0;
     std::int64_t next_tidy_us_ = 0;

@@ -154,6 +154,66 @@ class NewSentTable : public AdoptedPostgres {
   protected:
     void SetUp() override {
         AdoptedPostgres::SetUp();
+// What is older than the retention and cannot be removed stays, and holds nothing up.
+class PruningThatFails : public PendingPublishedTable {
+  protected:
+    void SetUp() override {
+        PendingPublishedTable::SetUp();
+        insert(1, "o-1");
+        exec(
+            "UPDATE outbox SET status = 'PUBLISHED', published_at = clock_timestamp() - interval "
+            "'8 days'");
+    }
+    void expect_a_warning_and_delivery(Process running, const std::string& remedy) {
+        ASSERT_TRUE(eventually(kDeadline, "the failure is told", [&] {
+            return running.stderr_text().find("prune_failed") != std::string::npos;
+        }));
+        EXPECT_THAT(running.stderr_text(), HasSubstr(remedy));
+        for (int n = 2; n < 5; ++n) {
+            insert(n, "o-2");
+            ASSERT_TRUE(
+                is("SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'", std::to_string(n)));
+        }
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+        const std::string log = running.stderr_text();
+        EXPECT_EQ(log.find("prune_failed"), log.rfind("prune_failed")) << "told once\n" << log;
+    }
+};
+
+TEST_F(PruningThatFails, ForWantOfTheRightToDeleteIsAWarningWithItsRemedy) {
+    Process maker = relay("outbox", "10", "null:");  // makes the side tables
+    ASSERT_TRUE(is("SELECT count(*) FROM outbox", "0"));
+    ASSERT_EQ(maker.stop(), (ExitStatus{0, 0}));
+    insert(1, "o-1");
+    exec(
+        "UPDATE outbox SET status = 'PUBLISHED', published_at = clock_timestamp() - interval "
+        "'8 days'; DO $$ BEGIN CREATE ROLE prunes_nothing LOGIN; EXCEPTION WHEN duplicate_object "
+        "THEN END $$");
+    const Finished rights =
+        outbox_.run({"roles", "--print", "--relay", "prunes_nothing", "--table", "outbox"});
+    ASSERT_EQ(rights.status.code, 0) << rights.err;
+    exec(rights.out + "REVOKE DELETE ON outbox FROM prunes_nothing");
+    std::string from = url();
+    from.replace(from.find("postgres@"), 8, "prunes_nothing");
+    const std::vector<std::string> words{"--from",  from,     "--to",    mailbox(),
+                                         "--table", "outbox", "--owner", "postgres"};
+    std::vector<std::string> check{"relay", "--check"};
+    check.insert(check.end(), words.begin(), words.end());
+    const Finished checked = outbox_.run(check);
+    EXPECT_EQ(checked.status.code, 0) << checked.err;
+    EXPECT_THAT(checked.out, HasSubstr("GRANT DELETE ON \"public\".\"outbox\""));
+    std::vector<std::string> with_admin = words;
+    with_admin.insert(with_admin.end(), {"--admin", "off"});
+    expect_a_warning_and_delivery(outbox_.start_relay(with_admin), "outbox relay --check");
+}
+
+TEST_F(PruningThatFails, ForAnOldRowThatAnotherTableRefersToIsAWarningWithItsRemedy) {
+    exec(
+        "CREATE TABLE invoices (event uuid REFERENCES outbox); INSERT INTO invoices SELECT id "
+        "FROM outbox");
+    expect_a_warning_and_delivery(relay("outbox"), "ON DELETE CASCADE");
+}
+
         exec(kNewSentTable);
     }
     void insert(const std::string& id, const std::string& what = "fine",

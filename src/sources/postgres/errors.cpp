@@ -36,6 +36,8 @@ constexpr std::array kRules{
          "if a column got another type start the relay again"},
     Rule{"42501", ErrorCode::kNoRights, kStop,
          "outbox relay --check prints the GRANT that user {user} needs"},
+    Rule{"23503", ErrorCode::kQueryFailed, kDestination,
+         "remove what refers to the row first, or let it go along (ON DELETE CASCADE)"},
     Rule{"53100", ErrorCode::kDiskFull, kDestination, "free space on the database server"},
     Rule{"53300", ErrorCode::kConnectFailed, kDestination,
          "raise the limit that is named or close what is idle; a relay needs four connections, "

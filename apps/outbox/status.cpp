@@ -90,6 +90,9 @@ Result<Report> read_report(const runtime::SourceConfig& config, bool table_named
     auto routes = (*operations)->routes();
     if (!routes.ok()) return routes.status();
     report.routes = std::move(*routes);
+    // Of the table: its relays may have served other tenants.
+    report.figures.dead = 0;
+    for (const RouteInfo& route : report.routes) report.figures.dead += route.dead;
     return report;
 }
 

@@ -105,6 +105,11 @@ TEST_F(PendingPublishedTable, DeliversARowThatItsOwnerSetsBackWithFreshAttempts)
     expect_fresh_attempts_when_set_back();
 }
 
+TEST_F(PendingPublishedTable, IsDeadAsLongAsARouteHasADeadLetterAndNoLonger) {
+    insert(1, "o-1", "poison");
+    expect_dead_while_a_route_has_a_dead_letter();
+}
+
 TEST_F(PendingPublishedTable, HasItsDeadLettersRetriedByCommand) {
     insert(1, "o-1", "poison");
     expect_retried_by_command(adopted_uuid(1));
@@ -149,11 +154,6 @@ TEST_F(PendingPublishedTable, AnswersStatusCheckAndPrune) {
     EXPECT_EQ(states(), "2,PUBLISHED,0,t 3,PENDING,0,f");
 }
 
-// Shape 2.
-class NewSentTable : public AdoptedPostgres {
-  protected:
-    void SetUp() override {
-        AdoptedPostgres::SetUp();
 // What is older than the retention and cannot be removed stays, and holds nothing up.
 class PruningThatFails : public PendingPublishedTable {
   protected:
@@ -214,6 +214,11 @@ TEST_F(PruningThatFails, ForAnOldRowThatAnotherTableRefersToIsAWarningWithItsRem
     expect_a_warning_and_delivery(relay("outbox"), "ON DELETE CASCADE");
 }
 
+// Shape 2.
+class NewSentTable : public AdoptedPostgres {
+  protected:
+    void SetUp() override {
+        AdoptedPostgres::SetUp();
         exec(kNewSentTable);
     }
     void insert(const std::string& id, const std::string& what = "fine",

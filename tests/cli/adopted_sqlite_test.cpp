@@ -118,6 +118,11 @@ TEST_F(PendingPublishedSqlite, DeliversARowThatItsOwnerSetsBackWithFreshAttempts
     expect_fresh_attempts_when_set_back();
 }
 
+TEST_F(PendingPublishedSqlite, IsDeadAsLongAsARouteHasADeadLetterAndNoLonger) {
+    insert(1, "o-1", "poison");
+    expect_dead_while_a_route_has_a_dead_letter();
+}
+
 TEST_F(PendingPublishedSqlite, HasItsDeadLettersRetriedByCommand) {
     insert(1, "o-1", "poison");
     expect_retried_by_command(adopted_uuid(1));

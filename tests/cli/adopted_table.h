@@ -85,6 +85,27 @@ class AdoptedTable : public testing::Test {
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
 
+    /// `outbox` of shape 1 holds one row, with poison; two routes lead to mailboxes of their own.
+    void expect_dead_while_a_route_has_a_dead_letter() {
+        std::vector<std::string> words{"--from",         url(), "--table",         "outbox",
+                                       "--admin",        "off", "--retry-base-ms", "10",
+                                       "--retry-max-ms", "10"};
+        for (const std::string name : {"a", "b"}) {
+            words.insert(words.end(), {"--to", name + "=" + mailbox() + "?mailbox=" + name});
+        }
+        Process running = outbox_.start_relay(words);
+        ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
+        ASSERT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "2"));
+        heal();
+        result({"dead", "retry", "--route", "a", "--table", "outbox"});
+        ASSERT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "1"));
+        EXPECT_EQ(value("SELECT status FROM outbox"), "FAILED") << "not published in route b";
+        result({"dead", "retry", "--route", "b", "--table", "outbox"});
+        EXPECT_TRUE(is("SELECT count(*) FROM outbox_dead_letters", "0"));
+        EXPECT_EQ(value("SELECT status FROM outbox"), "PUBLISHED");
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+
     /// outbox.toml for "Odd Box", a table of no known shape.
     void write_mapping_of_odd_box() {
         outbox_.write("outbox.toml", "topic_template = \"odd-{event_type}\"\n[source]\nurl = \"" +

@@ -74,6 +74,14 @@ class Routes : public testing::TestWithParam<const char*> {
         arguments.insert(arguments.end(), more.begin(), more.end());
         return outbox_.start_relay(arguments);
     }
+    // One that is refused.
+    Finished run_on_relay(const std::vector<std::string>& destinations,
+                          const std::vector<std::string>& more) {
+        Process running = relay(destinations, more);
+        const auto ended = running.wait(30s);
+        EXPECT_TRUE(ended.has_value()) << running.stderr_text();
+        return {ended.value_or(ExitStatus{0, 0}), running.stdout_text(), running.stderr_text()};
+    }
     static std::string mailbox(const std::string& name, const std::string& url) {
         return name + "=mailbox+" + url;
     }
@@ -434,6 +442,71 @@ TEST_P(Routes, OfSomeTenantsAreTheTablesToo) {
     EXPECT_THAT(route("far")["source"].get<std::string>(), HasSubstr("outbox_events/a"));
     EXPECT_THAT(run_on({"routes", "list"}).out, HasSubstr("SOURCE"));
     EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 0);
+}
+
+// A relay that serves other tenants than before goes on with what it left.
+TEST_P(Routes, DeadLettersGoAlongWhenTheTenantsChange) {
+    const std::string near = subscriber("near");
+    const auto deliver = [&](const std::vector<std::string>& tenants, const std::string& payload) {
+        EXPECT_EQ(result({"status"})["dead"], 1) << "whatever tenants its relay served";
+        Process running = relay({mailbox("near", near)}, tenants);
+        ASSERT_TRUE(eventually(30s, "the relay leads", [&] {
+            return result({"status"})["lease"]["held"] == true &&
+                   result({"dead", "list"})[0]["state"] == "dead";
+        }));
+        EXPECT_EQ(run_on({"dead", "retry", id(payload)}).status.code, 0);
+        EXPECT_TRUE(eventually(30s, "it is delivered and no dead letter", [&] {
+            return received(near).find(payload) != std::string::npos &&
+                   result({"status"})["dead"] == 0;
+        }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+        EXPECT_THAT(running.stderr_text(), HasSubstr("goes on with what a relay of"));
+    };
+    let_one_die("near", near, "01");
+    deliver({"--tenant", "default"}, "01");
+    // Back to all.
+    emit("02", "elsewhere");
+    {
+        Process strict =
+            relay({mailbox("near", near)}, {"--allowed-topic", "orders", "--tenant", "default"});
+        ASSERT_TRUE(eventually(30s, "the event is dead", [&] {
+            return sql("SELECT count(*) FROM outbox_dead_letters") == "1" &&
+                   sql("SELECT count(*) FROM outbox_events") == "0";
+        }));
+        ASSERT_EQ(strict.stop(), (ExitStatus{0, 0}));
+    }
+    deliver({}, "02");
+    EXPECT_EQ(result({"routes", "list"}).size(), 1U);
+}
+
+TEST_P(Routes, OneOfMoreTenantsKnowsWhatOneOfFewerHasFinished) {
+    const std::string near = subscriber("near");
+    for (const char* payload : {"01", "02"}) emit(payload);
+    {
+        Process running = relay({mailbox("near", near), away("far")}, {"--tenant", "default"});
+        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+            return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 2;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    sql(near, "DELETE FROM outbox_mailbox");  // what is sent again is seen
+    emit("03");
+    Process running = relay({mailbox("near", near), away("far")});
+    ASSERT_TRUE(eventually(30s, "the new event comes", [&] { return received(near) != ""; }));
+    EXPECT_EQ(received(near), "03");
+    EXPECT_EQ(route("near")["unfinished"], 0);
+    // Fewer again: its ledgers would speak of tenants that are not served.
+    const Finished refused =
+        run_on_relay({mailbox("near", near), away("far")}, {"--tenant", "default"});
+    EXPECT_NE(refused.status.code, 0);
+    EXPECT_THAT(refused.err, HasSubstr("two relays would publish the same events"));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    const Finished fewer =
+        run_on_relay({mailbox("near", near), away("far")}, {"--tenant", "default"});
+    EXPECT_NE(fewer.status.code, 0);
+    EXPECT_THAT(fewer.err, AllOf(HasSubstr("would send them again to all"),
+                                 HasSubstr("outbox routes retire NAME")));
+    EXPECT_EQ(received(near), "03");
 }
 
 TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {

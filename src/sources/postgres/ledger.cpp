@@ -36,8 +36,12 @@ std::span<const char* const> tables_of_routes() {
     return kTablesOfRoutes;
 }
 
-LedgerTable::LedgerTable(const Table& table, Identity& identity, std::string tenants)
-    : table_(table), identity_(identity), tenants_(std::move(tenants)) {}
+LedgerTable::LedgerTable(const Table& table, Identity& identity, std::string tenants,
+                         std::string default_tenant)
+    : table_(table),
+      identity_(identity),
+      tenants_(std::move(tenants)),
+      default_tenant_(std::move(default_tenant)) {}
 
 Status LedgerTable::prepare(Connection& connection) const {
     if (!table_.by_position) return {};
@@ -117,7 +121,8 @@ Connection::Statement LedgerTable::destinations() const {
 Result<spi::Beginning> LedgerTable::begin(Connection& connection,
                                           std::span<const spi::RouteName> routes) {
     spi::Beginning out;
-    Status status = check_life(connection, out);
+    Status status = take_over_tenants(connection, out);
+    if (status.ok()) status = check_life(connection, out);
     if (status.ok()) status = take_over_names(connection, routes, out);
     if (status.ok()) status = settle_gone(connection, routes, out);
     if (status.ok()) status = add_new(connection, routes);

@@ -21,7 +21,8 @@ class LedgerTable {
     using Statement = Connection::Statement;
 
     /// `identity` is the source's and outlives the ledger.
-    LedgerTable(const Table& table, Identity& identity, std::string tenants);
+    LedgerTable(const Table& table, Identity& identity, std::string tenants,
+                std::string default_tenant);
 
     /// Prepares what is written for each batch; once for each connection.
     Status prepare(Connection& connection) const;
@@ -46,6 +47,12 @@ class LedgerTable {
     };
     Result<std::vector<Known>> load_routes(Connection& connection) const;
     Status check_life(Connection& connection, spi::Beginning& out) const;
+    Status take_over_tenants(Connection& connection, spi::Beginning& out) const;
+    Status end_former_lease(Connection& connection, const std::string& former) const;
+    Status take_over_dead(Connection& connection, const std::string& former,
+                          const std::vector<std::string>& ours, std::int64_t& count) const;
+    Status take_over_ledgers(Connection& connection, const std::string& former) const;
+    Status refuse_open_events(Connection& connection, const std::string& former) const;
     Status take_over_names(Connection& connection, std::span<const spi::RouteName> routes,
                            spi::Beginning& out) const;
     Status rename(Connection& connection, const std::string& from, const std::string& to) const;
@@ -60,6 +67,7 @@ class LedgerTable {
     const Table table_;
     Identity& identity_;
     const std::string tenants_;  // a condition, for rows t
+    const std::string default_tenant_;
 };
 
 /// Tables whose rows name a route, all of which a renamed one takes along.

@@ -81,7 +81,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       move_due_sql_(make_move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),
-      ledger_(table_, identity_, tenant_condition(table, config)),
+      ledger_(table_, identity_, tenant_condition(table, config), config.default_tenant),
       fence_(table),
       session_(
           config,

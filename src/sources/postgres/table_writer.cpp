@@ -143,6 +143,7 @@ Connection::Statement TableWriter::remove_letters(const std::vector<std::int64_t
             Params().text(table_.source).integers(dead_ids)};
 }
 
+// The owner's row is dead as long as the event has a dead letter, in whatever route.
 Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& dead_ids) const {
     const auto [remove, params, prepared] = remove_letters(dead_ids);
     if (!table_.mark || !table_.has("status")) return {remove, params};
@@ -152,7 +153,11 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
                 table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
                 " WHERE " + table_.quoted("id") + " = ANY(ARRAY(SELECT id::" + id_type(table_) +
                 " FROM gone)) AND " + table_.quoted("status") + " = " +
-                quote_literal(table_.mapping.dead_value),
+                quote_literal(table_.mapping.dead_value) + " AND NOT EXISTS (SELECT FROM " +
+                table_.side +
+                "outbox_dead_letters d WHERE d.source = $1 AND d.dead_id <> ALL($2) AND d.id IN (" +
+                table_.quoted("id") + "::text, " + prefix + " || " + table_.quoted("id") +
+                "::text))",
             params};
 }
 

@@ -17,18 +17,20 @@ bool names(std::span<const spi::RouteName> routes, const std::string& name) {
                        [&](const spi::RouteName& route) { return route.name == name; });
 }
 
+}  // namespace
+
 std::span<const std::uint8_t, spi::PositionSet::kSegmentBytes> bits_of(std::string_view blob) {
     return std::span<const std::uint8_t, spi::PositionSet::kSegmentBytes>(
         reinterpret_cast<const std::uint8_t*>(blob.data()), spi::PositionSet::kSegmentBytes);
 }
 
-}  // namespace
-
 Result<spi::Beginning> Ledger::begin(Database& database,
                                      std::span<const spi::RouteName> routes) const {
     spi::Beginning out;
+    Status status = take_over_tenants(database, out);
+    if (!status.ok()) return status;
     auto known = load_routes(database);
-    Status status = known.status();
+    status = known.status();
     if (status.ok()) status = check_life(database, *known, out);
     if (status.ok()) status = take_over_names(database, routes, out);
     if (status.ok()) status = settle_gone(database, routes, out);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -42,6 +43,11 @@ class Ledger {
                 const spi::PositionSet& set) const;
     Status check_life(Database& database, std::span<const Known> known, spi::Beginning& out) const;
     Status rename(Database& database, const std::string& from, const std::string& to) const;
+    Status take_over_tenants(Database& database, spi::Beginning& out) const;
+    Status end_former_lease(Database& database, const std::string& former) const;
+    Status take_over_dead(Database& database, const std::string& former, std::int64_t& count) const;
+    Status take_over_ledgers(Database& database, const std::string& former) const;
+    Status refuse_open_events(Database& database, const std::string& former) const;
     Status take_over_names(Database& database, std::span<const spi::RouteName> routes,
                            spi::Beginning& out) const;
     Result<bool> has_unfinished(Database& database, const std::string& route) const;
@@ -51,5 +57,9 @@ class Ledger {
 
     const Table& table_;
 };
+
+/// A segment's bits as the side table has them.
+[[nodiscard]] std::span<const std::uint8_t, spi::PositionSet::kSegmentBytes> bits_of(
+    std::string_view blob);
 
 }  // namespace outbox::sqlite

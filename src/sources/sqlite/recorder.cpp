@@ -402,11 +402,13 @@ Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch
     return remove.status();
 }
 
-// The owner's row of a dead letter that was delivered after all says so.
+// The owner's row says so when the last of its dead letters was delivered after all.
 Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) const {
     if (writer_.redelivered.empty()) return {};
     Statement letter(database,
-                     "SELECT id FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
+                     "SELECT id FROM outbox_dead_letters l WHERE dead_id = ? AND source = ? AND "
+                     "NOT EXISTS (SELECT 1 FROM outbox_dead_letters o WHERE o.source = l.source "
+                     "AND o.id = l.id AND o.dead_id <> l.dead_id)");
     letter.bind(dead_id).bind(table_.source);
     if (!letter.step()) return letter.status();
     std::string id = letter.string(0);

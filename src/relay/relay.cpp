@@ -52,9 +52,9 @@ Status Relay::run(const std::stop_token& stop) {
             sleep_ms(stop, options_.lease_retry_ms);
             continue;
         }
-        database_back();
         reached = true;
         if (!*epoch) {
+            database_back();
             if (!waiting) notify_({Note::Level::kInfo, "standby", {{"owner", options_.owner}}});
             waiting = true;
             sleep_ms(stop, options_.lease_retry_ms);
@@ -94,7 +94,9 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         sleep_ms(stop, open_wait_ms_);
         return {};
     }
+    // Not before: a database may give the lease, and no more.
     open_wait_ms_ = 0;
+    database_back();
     Term& term = **opened;
     tell_ghosts(epoch);
     epoch_.store(epoch, std::memory_order_relaxed);

@@ -229,6 +229,28 @@ TEST_F(RelayTest, SurvivesTheLossOfTheDatabase) {
     expect_complete_and_ordered(*destination_);
 }
 
+TEST_F(RelayTest, ADatabaseThatGivesTheLeaseAloneIsAwayUntilATermBegins) {
+    table_.set_lease_only(true);
+    const auto begin = std::chrono::steady_clock::now();
+    Running running(table_, {destination_}, "a");
+    bool healthy = false;
+    ASSERT_TRUE(eventually(kDeadline, "it has tried six times", [&] {
+        healthy = healthy || (table_.epoch() > 1 && running.relay().health().database);
+        return table_.epoch() >= 6;
+    }));
+    EXPECT_FALSE(healthy);
+    EXPECT_EQ(running.said("database_away").size(), 1U);
+    EXPECT_EQ(running.said("database_back").size(), 0U);
+    // 5, 10, 20, 40 and 80 ms lie between them, so that another relay may have better luck.
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 150ms);
+    insert(10);
+    table_.set_lease_only(false);
+    EXPECT_TRUE(eventually(kDeadline, "it works", [&] { return table_.unfinished() == 0; }));
+    EXPECT_TRUE(running.relay().health().database);
+    EXPECT_EQ(running.said("database_back").size(), 1U);
+    EXPECT_TRUE(running.stop().ok());
+}
+
 TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {
     const auto other = std::make_shared<Destination>();
     other->set_down(true);

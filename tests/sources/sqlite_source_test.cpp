@@ -15,6 +15,7 @@
 #include "sources/sqlite/source.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/process.h"
 #include "tests/support/sqlite.h"
 
 namespace outbox::test {
@@ -277,6 +278,69 @@ TEST_F(SqliteSource, ASuccessorOfAHungOwnerKeepsItsLeaseWhenThatOneDies) {
     EXPECT_FALSE(value_of(third->acquire("third", 600s)));
     ASSERT_TRUE(successor->release(*epoch).ok());
     EXPECT_TRUE(value_of(third->acquire("third", 600s)));
+}
+
+TEST_F(SqliteSource, AnOwnerWhoseRenewalFoundAnotherWriterKeepsItsLock) {
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.busy_timeout_ms = 1;
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto lease = value_of(source->open_lease());
+    const auto epoch = value_of(lease->acquire("me", 600s));
+    ASSERT_TRUE(epoch);
+    db_.exec("BEGIN IMMEDIATE");
+    const auto renewed = lease->renew(*epoch, 600s);
+    ASSERT_FALSE(renewed.ok());
+    EXPECT_EQ(renewed.error().advice, Advice::kRetryDestination);
+    db_.exec("COMMIT");
+    EXPECT_FALSE(value_of(value_of(source->open_lease())->acquire("other", 600s)));
+    EXPECT_TRUE(value_of(lease->renew(*epoch, 600s)));
+}
+
+// `mv backup shop.db` under a running relay: what is open is another file by now.
+TEST_F(SqliteSource, AReplacedFileEndsTheTermAndTheNextOneReadsIt) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    std::filesystem::copy_file(path_, path_ + ".backup");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    const spi::RecordBatch term = begin(*lease, *recorder);
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 1U);
+    ASSERT_TRUE(read(*reader, batch).empty());
+    std::filesystem::rename(path_ + ".backup", path_);
+    Sqlite now(path_);
+    now.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't')");
+    spi::RecordBatch done;
+    done.epoch = term.epoch;
+    done.finished.push_back({0, {1}});
+    EXPECT_EQ(reader->read(kAll, batch).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(lease->renew(term.epoch, 600s).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(now.number("SELECT count(*) FROM outbox_ledger_segments"), 0);
+    const auto next = value_of(source->open_reader("default", {}));
+    EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "b"}));
+}
+
+// What `.restore` of the shell does: another content in the same file.
+TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneReadsIt) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't'), ('c', 't')");
+    const auto source = open();
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 3U);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'",
+                                    "INSERT INTO outbox_events (id, topic) VALUES ('d', 't')"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    batch.clear();
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
+    const auto next = value_of(source->open_reader("default", {}));
+    EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
 }
 
 TEST_F(SqliteSource, TenantsHaveLeasesOfTheirOwn) {

@@ -32,7 +32,23 @@ int run_migrate(const runtime::Invocation& invocation) {
     const auto source = runtime::make_source_config(invocation);
     if (!source.ok()) return report(source.error());
     const MigrateOptions options = options_of(invocation.options);
-    if (invocation.options.flag("print")) {
+    const bool print = invocation.options.flag("print");
+    if (invocation.options.flag("uninstall")) {
+        if (invocation.options.given("payload")) {
+            return report(ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                                    "--payload: nothing is made by --uninstall"});
+        }
+        if (print) {
+            std::cout << uninstall_sql(source->url, options);
+            return runtime::kExitOk;
+        }
+        const auto removed = uninstall(source->url, options);
+        for (const std::string& name : removed) std::cout << "removed " << name << "\n";
+        std::cout << (removed.empty() ? "nothing to do: there are no tables of outbox\n"
+                                      : "the tables are removed\n");
+        return runtime::kExitOk;
+    }
+    if (print) {
         std::cout << migration_sql(source->url, options);
         return runtime::kExitOk;
     }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
+
+#include <outbox/result.h>
 
 namespace outbox {
 
@@ -20,5 +23,12 @@ struct EmbeddedSql {
 /// mailbox sink needs; their statements say IF NOT EXISTS. "producer/postgres/publication.sql"
 /// makes what the relay's stream needs, if it may.
 [[nodiscard]] std::string_view embedded_sql_text(std::string_view path);
+
+/// The highest number of a migration in a folder: "producer/postgres".
+[[nodiscard]] int newest_migration(std::string_view folder);
+
+/// The error where the producer's tables have a migration that this build does not know.
+/// `recorded`: the highest that they have. Code `kMigrationRefused`, advice `kStop`.
+Status check_producer_version(std::string_view folder, std::int64_t recorded);
 
 }  // namespace outbox

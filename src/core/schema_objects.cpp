@@ -15,7 +15,7 @@ constexpr std::string_view kExecute = "EXECUTE";
 
 // Kind, side, beside an adopted table, name, then the rights of writer, relay, consumer, operator.
 constexpr std::array kObjects{
-    SchemaObject{kTable, "", false, "outbox_migrations", "", "", "", "SELECT"},
+    SchemaObject{kTable, "", false, "outbox_migrations", "", "SELECT", "", "SELECT"},
     SchemaObject{kTable, kProducer, false, "outbox_events", "INSERT", "SELECT, INSERT, DELETE",
                  "INSERT", "SELECT, INSERT"},
     SchemaObject{kTable, kProducer, false, "outbox_scheduled", "INSERT", "SELECT, DELETE", "INSERT",
@@ -103,7 +103,7 @@ std::vector<std::string_view> objects_of_side(std::string_view side) {
 std::vector<std::string_view> objects_of_relay(bool with_events) {
     std::vector<std::string_view> names;
     for (const SchemaObject& object : kObjects) {
-        const bool events = with_events && object.side == kProducer;
+        const bool events = with_events && object.side != kConsumer;
         if (events || object.beside_adopted) names.push_back(object.name);
     }
     return names;

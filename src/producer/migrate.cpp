@@ -2,6 +2,7 @@
 
 #include "core/url.h"
 #include "producer/migration_plan.h"
+#include "producer/uninstall.h"
 
 namespace outbox {
 namespace {
@@ -25,6 +26,17 @@ std::vector<Migration> migrate(const std::string& url, const MigrateOptions& opt
     const std::string path = sqlite_path(url);
     return path.empty() ? producer::migrate_postgres(url, options)
                         : producer::migrate_sqlite(path, options);
+}
+
+std::vector<std::string> uninstall(const std::string& url, const MigrateOptions& options) {
+    const std::string path = sqlite_path(url);
+    return path.empty() ? producer::uninstall_postgres(url, options)
+                        : producer::uninstall_sqlite(path, options);
+}
+
+std::string uninstall_sql(const std::string& url, const MigrateOptions& options) {
+    return sqlite_path(url).empty() ? producer::postgres_uninstall_sql(options)
+                                    : producer::sqlite_uninstall_sql(options);
 }
 
 std::string migration_sql(const std::string& url, const MigrateOptions& options) {

@@ -8,6 +8,7 @@
 #include "core/url.h"
 #include "producer/libpq_errors.h"
 #include "producer/migration_plan.h"
+#include "producer/uninstall.h"
 
 namespace outbox::producer {
 namespace {
@@ -71,6 +72,10 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
 std::string publication(const Place& place) {
     return prologue() + "SET LOCAL search_path = " + place.quoted_schema + ", pg_temp;\n" +
            std::string(embedded_sql_text("producer/postgres/publication.sql")) + "COMMIT;\n";
+}
+
+Place public_place(const MigrateOptions& options) {
+    return {"public", "public", objects_of_side(side_name(options.side)), {options.owners}};
 }
 
 class PostgresTarget final : public MigrationTarget {
@@ -147,6 +152,33 @@ class PostgresTarget final : public MigrationTarget {
         return table;
     }
 
+    Presence look_for(std::string_view side) override {
+        Presence found;
+        for (const SchemaObject& object : schema_objects()) {
+            // The relay makes some of them, too, and the sink the mailbox.
+            if (object.side != side || object.beside_adopted || object.name == "outbox_mailbox") {
+                continue;
+            }
+            (exists(object) ? found.there : found.missing).emplace_back(object.name);
+        }
+        return found;
+    }
+
+    // Gives the names of what there was.
+    std::vector<std::string> uninstall(MigrationSide side) {
+        const std::string_view wanted = side_name(side);
+        std::vector<std::string> names;
+        for (const SchemaObject& object : schema_objects()) {
+            const bool of_side = wanted.empty() || object.side == wanted;
+            if (!object.side.empty() && of_side && exists(object)) names.emplace_back(object.name);
+        }
+        query(postgres_uninstall_body(place_.schema, place_.quoted_schema, side));
+        // Somebody else's table of that name stays.
+        std::erase_if(names, [&](const std::string& name) { return exists(name); });
+        commit();
+        return names;
+    }
+
     void apply(const EmbeddedMigration& migration, PayloadType payload) override {
         query(body(migration, payload, place_));
     }
@@ -191,6 +223,14 @@ class PostgresTarget final : public MigrationTarget {
         return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(place_.schema) + ")";
     }
 
+    bool exists(const SchemaObject& object) {
+        if (object.kind != SchemaObject::Kind::kFunction) return exists(std::string(object.name));
+        const PgResult result =
+            query("SELECT 1 FROM pg_proc WHERE proname = " + sql_literal(object.name) +
+                  " AND pronamespace = " + schema_oid());
+        return PQntuples(result.get()) > 0;
+    }
+
     bool exists(const std::string& table) {
         const PgResult result =
             query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
@@ -205,6 +245,9 @@ class PostgresTarget final : public MigrationTarget {
             if (state != nullptr && state == kForeignOwnerState) {
                 refuse_foreign_owner(where_,
                                      PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
+            if (state != nullptr && state == kStillNeededState) {
+                refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
             }
             throw Error(statement_error(connection_.get(), result.get(), "migrating " + where_));
         }
@@ -225,9 +268,21 @@ std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOpt
     return run_migrations(target, options);
 }
 
+std::vector<std::string> uninstall_postgres(const std::string& url, const MigrateOptions& options) {
+    PostgresTarget target(url, options);
+    target.begin_alone();
+    const auto known = embedded_migrations("postgres", options.side);
+    static_cast<void>(next_migration(known, target.recorded(), target.where()));
+    return target.uninstall(options.side);
+}
+
+std::string postgres_uninstall_sql(const MigrateOptions& options) {
+    return prologue() + public_place(options).guard() +
+           postgres_uninstall_body("public", "public", options.side) + "COMMIT;\n";
+}
+
 std::string postgres_migration_sql(const MigrateOptions& options) {
-    const Place place{
-        "public", "public", objects_of_side(side_name(options.side)), {options.owners}};
+    const Place place = public_place(options);
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
         sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +

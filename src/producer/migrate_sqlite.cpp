@@ -1,12 +1,16 @@
 #include <array>
 #include <fcntl.h>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 
 #include <outbox/producer/migrate.h>
 
+#include "core/embedded_sql.h"
+#include "core/table_shape.h"
 #include "producer/migration_plan.h"
 #include "producer/sqlite_handle.h"
+#include "producer/uninstall.h"
 
 namespace outbox::producer {
 namespace {
@@ -61,6 +65,78 @@ void make_private_file(const std::string& path) {
     if (file >= 0) ::close(file);
 }
 
+struct MadeObject {
+    std::string kind;  ///< "TABLE" or "VIEW".
+    std::string name;
+    bool shared = false;  ///< A relay or a sink makes it, too.
+};
+
+// What the migrations of a side make, as their text says it; indexes go with their tables.
+std::vector<MadeObject> made_by(std::string_view side) {
+    std::vector<MadeObject> made;
+    const MigrationSide which =
+        side == "producer" ? MigrationSide::kProducer : MigrationSide::kConsumer;
+    for (const EmbeddedMigration& migration : embedded_migrations("sqlite", which)) {
+        std::istringstream lines{std::string(migration.text)};
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream words(line);
+            MadeObject object;
+            std::string create;
+            words >> create >> object.kind >> object.name;
+            if (create != "CREATE" || (object.kind != "TABLE" && object.kind != "VIEW")) continue;
+            object.shared = object.name == "IF";
+            if (object.shared) words >> create >> create >> object.name;  // NOT EXISTS name
+            made.push_back(object);
+        }
+    }
+    return made;
+}
+
+std::vector<std::string_view> sides_of(MigrationSide side) {
+    if (side == MigrationSide::kProducer) return {"producer"};
+    if (side == MigrationSide::kConsumer) return {"consumer"};
+    return {"producer", "consumer"};
+}
+
+// Views first, as they name tables.
+std::string drops(std::string_view side, bool with_events) {
+    std::string views;
+    std::string tables;
+    for (const MadeObject& object : made_by(side)) {
+        if (object.name == "outbox_events" && !with_events) continue;
+        (object.kind == "VIEW" ? views : tables) +=
+            "DROP " + object.kind + " IF EXISTS " + object.name + ";\n";
+    }
+    return views + tables;
+}
+
+struct Waiting {
+    std::string_view side;
+    std::string_view table;
+    std::string_view where;
+    std::string_view what;
+};
+
+constexpr std::array kWaiting{
+    Waiting{
+        "producer", "outbox_events",
+        " WHERE NOT EXISTS (SELECT 1 FROM outbox_ledger_segments l WHERE (l.source || '/') LIKE "
+        "'outbox_events/%' AND l.segment = e.position / 65536 AND "
+        "(instr('0123456789ABCDEF', substr(hex(substr(l.done, 1 + e.position % 65536 / 8, 1)), "
+        "1 + e.position % 8 / 4, 1)) - 1) & (8 >> (e.position % 4)) GROUP BY l.source HAVING "
+        "count(*) >= (SELECT count(*) FROM outbox_routes r WHERE r.source = l.source))",
+        "events"},
+    Waiting{"producer", "outbox_scheduled", "", "delayed events"},
+    Waiting{"producer", "outbox_dead_letters", "", "dead letters"},
+    Waiting{"producer", "outbox_lease",
+            " WHERE owner IS NOT NULL AND expires_at > (julianday('now') - 2440587.5) * "
+            "86400000000.0",
+            "running relays"},
+    Waiting{"consumer", "outbox_mailbox", "", "messages in mailboxes"},
+    Waiting{"consumer", "outbox_inbox_dead_letters", "", "dead letters of consumers"},
+    Waiting{"consumer", "outbox_saga", " WHERE finished_at IS NULL", "open sagas"},
+};
+
 class SqliteTarget final : public MigrationTarget {
   public:
     explicit SqliteTarget(const std::string& path) : where_("Database " + path) {
@@ -80,9 +156,7 @@ class SqliteTarget final : public MigrationTarget {
 
     std::vector<RecordedMigration> recorded() override {
         std::vector<RecordedMigration> rows;
-        if (!step(prepare("SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'").get())) {
-            return rows;
-        }
+        if (!exists("outbox_migrations")) return rows;
         const auto statement = prepare(
             "SELECT side, version, name, checksum FROM outbox_migrations ORDER BY side, version");
         while (step(statement.get())) {
@@ -105,6 +179,55 @@ class SqliteTarget final : public MigrationTarget {
         return table;
     }
 
+    Presence look_for(std::string_view side) override {
+        Presence found;
+        for (const MadeObject& object : made_by(side)) {
+            if (object.shared) continue;
+            (exists(object.name) ? found.there : found.missing).push_back(object.name);
+        }
+        return found;
+    }
+
+    // Gives the names of what there was.
+    std::vector<std::string> uninstall(MigrationSide which) {
+        const auto columns = event_table().columns;
+        const bool mine = is_native_table(columns);
+        const bool ledger = exists("outbox_ledger_segments") && exists("outbox_routes");
+        std::string waits;
+        std::vector<std::string> names;
+        std::string sql;
+        for (const std::string_view side : sides_of(which)) {
+            for (const Waiting& waiting : kWaiting) {
+                const std::string table(waiting.table);
+                const bool events = table == "outbox_events";
+                if (waiting.side != side || !exists(table) || (events && !mine)) continue;
+                const std::string where(events && !ledger ? "" : waiting.where);
+                const auto count =
+                    prepare(("SELECT count(*) FROM " + table + " e" + where).c_str());
+                if (!step(count.get()) || sqlite3_column_int64(count.get(), 0) == 0) continue;
+                waits += (waits.empty() ? "" : ", ") + text(count.get(), 0) + " " +
+                         std::string(waiting.what);
+            }
+            for (const MadeObject& object : made_by(side)) {
+                if (!exists(object.name) || (object.name == "outbox_events" && !mine)) continue;
+                names.push_back(object.name);
+            }
+            sql += drops(side, mine);
+        }
+        if (!waits.empty()) refuse_uninstall(where_, waits);
+        execute(sql);
+        if (exists("outbox_migrations")) {
+            for (const std::string_view side : sides_of(which)) {
+                execute("DELETE FROM outbox_migrations WHERE side = " + sql_literal(side));
+            }
+            if (!step(prepare("SELECT 1 FROM outbox_migrations").get())) {
+                execute("DROP TABLE outbox_migrations");
+            }
+        }
+        commit();
+        return names;
+    }
+
     void apply(const EmbeddedMigration& migration, PayloadType payload) override {
         execute(body(migration, payload));
     }
@@ -112,6 +235,12 @@ class SqliteTarget final : public MigrationTarget {
     void finish() override { execute(kWriteAheadLog); }
 
   private:
+    bool exists(const std::string& name) {
+        return step(
+            prepare(("SELECT 1 FROM sqlite_master WHERE name = " + sql_literal(name)).c_str())
+                .get());
+    }
+
     static std::string text(sqlite3_stmt* statement, int column) {
         const auto* value = sqlite3_column_text(statement, column);
         return value != nullptr ? reinterpret_cast<const char*>(value) : "";
@@ -154,6 +283,40 @@ MigrateOptions with_one_json(MigrateOptions options) {
 std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options) {
     SqliteTarget target(path);
     return run_migrations(target, with_one_json(options));
+}
+
+std::vector<std::string> uninstall_sqlite(const std::string& path, const MigrateOptions& options) {
+    if (::access(path.c_str(), F_OK) != 0) {
+        throw Error(ErrorCode::kNoSuchDatabase, Advice::kStop,
+                    "There is no database " + path + ".");
+    }
+    SqliteTarget target(path);
+    target.begin_alone();
+    const auto known = embedded_migrations("sqlite", options.side);
+    static_cast<void>(next_migration(known, target.recorded(), target.where()));
+    return target.uninstall(options.side);
+}
+
+// The shell has to stop at the first error: what counts cannot keep the rest from running.
+std::string sqlite_uninstall_sql(const MigrateOptions& options) {
+    std::string sql = ".bail on\nBEGIN IMMEDIATE;\n";
+    std::string drop;
+    std::string sides;
+    for (const std::string_view side : sides_of(options.side)) {
+        for (const Waiting& waiting : kWaiting) {
+            if (waiting.side != side) continue;
+            const std::string name = "outbox_uninstall_" + std::string(waiting.table);
+            sql += "CREATE TEMP TABLE " + name + " (n integer CONSTRAINT \"" +
+                   std::string(waiting.what) + " wait\" CHECK (n = 0));\nINSERT INTO " + name +
+                   " SELECT count(*) FROM " + std::string(waiting.table) + " e" +
+                   std::string(waiting.where) + ";\nDROP TABLE " + name + ";\n";
+        }
+        drop += drops(side, true);
+        sides += (sides.empty() ? "" : ", ") + sql_literal(side);
+    }
+    return sql + drop + "DELETE FROM outbox_migrations WHERE side IN (" + sides + ");\n" +
+           (options.side == MigrationSide::kBoth ? "DROP TABLE outbox_migrations;\n" : "") +
+           "COMMIT;\n";
 }
 
 std::string sqlite_migration_sql(const MigrateOptions& options) {

@@ -57,6 +57,17 @@ void check_record(std::span<const EmbeddedMigration> known, const RecordedMigrat
     }
 }
 
+// Before the first migration of a side nothing may be there, and after the last one all.
+void look_at_rest(MigrationTarget& target, std::span<const EmbeddedMigration> known,
+                  const std::optional<EmbeddedMigration>& next) {
+    for (const EmbeddedMigration& migration : known) {
+        if (migration.version != 1 || (next && next->side != migration.side)) continue;
+        const auto objects = target.look_for(migration.side);
+        const auto& wrong = next ? objects.there : objects.missing;
+        if (!wrong.empty()) refuse_partial(target.where(), migration.side, !next, wrong);
+    }
+}
+
 }  // namespace
 
 std::vector<EmbeddedMigration> embedded_migrations(std::string_view database, MigrationSide side) {
@@ -102,9 +113,7 @@ void refuse_foreign_table(const std::string& where, const std::string& table,
     const auto shape = recognise_table_shape(columns);
     const std::string preset = shape ? "\"" + std::string(shape->preset) + "\"" : std::string();
     if (shape) message += " (" + std::string(shape->description) + ": preset " + preset + ")";
-    if (is_native_table(columns)) {
-        message += ", or whose rows in outbox_migrations are lost: restore them.";
-    } else if (shape) {
+    if (shape) {
         message += ". Relay from it as it is: `outbox relay --table " + table +
                    " --from ... --to ...` recognises it; in outbox.toml: [source.table] preset = " +
                    preset + ".";
@@ -128,6 +137,17 @@ void refuse_foreign_owner(const std::string& where, const std::string& what) {
     refuse("In " + where + " the " + what +
            ", who could have it run anything with the rights of this role. If that role may make "
            "the outbox's tables name it: --owner ROLE; else have it dropped.");
+}
+
+void refuse_partial(const std::string& where, std::string_view side, bool recorded,
+                    const std::vector<std::string>& what) {
+    std::string names;
+    for (const std::string& name : what) names += (names.empty() ? "" : ", ") + name;
+    refuse(where + " has only a part of the " + std::string(side) + "'s tables: " + names +
+           (recorded ? " is missing though its migration was applied."
+                     : " is there without a row in outbox_migrations.") +
+           " Remove the rest with `outbox migrate --uninstall --only " + std::string(side) +
+           "` and migrate again, or restore what was removed.");
 }
 
 void refuse_payload_type(const std::string& where, std::string_view actual,
@@ -191,7 +211,8 @@ std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOpti
         PayloadType payload = options.payload.value_or(PayloadType::kJsonb);
         if (options.side != MigrationSide::kConsumer) {
             const auto table = target.event_table();
-            if (next && next->side == "producer" && next->version == 1 && !table.columns.empty()) {
+            if (next && next->side == "producer" && next->version == 1 && !table.columns.empty() &&
+                !is_native_table(table.columns)) {
                 refuse_foreign_table(target.where(), table.name, table.columns);
             }
             for (const auto type : {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText,
@@ -204,6 +225,7 @@ std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOpti
                 payload = type;
             }
         }
+        if (!next || next->version == 1) look_at_rest(target, known, next);
         if (!next) break;
         target.apply(*next, payload);
         target.commit();

@@ -44,6 +44,11 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 /// outbox_lease belongs to role mallory".
 [[noreturn]] void refuse_foreign_owner(const std::string& where, const std::string& what);
 
+/// The error for a side that is there in part. `recorded`: it was migrated, and `what` is missing;
+/// else `what` is left of it.
+[[noreturn]] void refuse_partial(const std::string& where, std::string_view side, bool recorded,
+                                 const std::vector<std::string>& what);
+
 /// The error for `--payload` beside a table that has another type.
 [[noreturn]] void refuse_payload_type(const std::string& where, std::string_view actual,
                                       std::string_view wanted);
@@ -81,6 +86,13 @@ class MigrationTarget {
         std::string payload_type;
     };
     virtual EventTable event_table() = 0;
+    /// The objects that a side's migrations alone make: those that are there, and those that are
+    /// not.
+    struct Presence {
+        std::vector<std::string> there;
+        std::vector<std::string> missing;
+    };
+    virtual Presence look_for(std::string_view side) = 0;
     virtual void apply(const EmbeddedMigration& migration, PayloadType payload) = 0;
     virtual void commit() = 0;
     virtual void finish() = 0;

@@ -37,7 +37,8 @@ constexpr std::array kCommands{
                 "",
                 "outbox migrate --db postgresql://app@localhost/shop\n"
                 "outbox migrate --db postgresql://app@localhost/shop --print\n"
-                "outbox migrate --db sqlite:///var/lib/shop.db --only consumer"},
+                "outbox migrate --db sqlite:///var/lib/shop.db --only consumer\n"
+                "outbox migrate --db postgresql://app@localhost/shop --uninstall --print"},
     CommandSpec{kRoles, "roles", "print the rights that each role needs",
                 "Prints the GRANTs for PostgreSQL with which writers, the relay, consumers and "
                 "operators have what they need and no more. It changes nothing and connects "
@@ -568,6 +569,13 @@ constexpr std::array kOptions{
                .commands = kMigrate | kRoles,
                .group = "Migration",
                .help = "print the SQL and change nothing"},
+    OptionSpec{.name = "uninstall",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kMigrate,
+               .group = "Migration",
+               .help = "remove the tables, views and functions with all that they hold; refused "
+                       "while anything waits there or a relay runs"},
     OptionSpec{.name = "payload",
                .type = OptionType::kChoice,
                .fallback = "jsonb",

@@ -6,6 +6,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
@@ -61,6 +62,49 @@ TEST_F(Operate, MigrateIsDoneOnceAndPrintsWithoutConnecting) {
         outbox_.run({"migrate", "--db", "postgresql://nowhere.invalid/x", "--print"});
     EXPECT_EQ(printed.status.code, 0) << printed.err;
     EXPECT_THAT(printed.out, HasSubstr("CREATE TABLE outbox_events"));
+}
+
+TEST_F(Operate, ARelayOnANewerDatabaseRefusesToStart) {
+    const std::string file = outbox_.file("shop.db");
+    ASSERT_EQ(outbox_.run({"migrate", "--db", "sqlite://" + file}).status.code, 0);
+    Sqlite lite(file);
+    const std::vector<std::string> urls{url_, "sqlite://" + file};
+    for (const std::string& url : urls) {
+        const auto start = [&](std::vector<std::string> more) {
+            more.insert(more.begin(),
+                        {"relay", "--from", url, "--to", "stdout:", "--admin", "off"});
+            return outbox_.run(std::move(more));
+        };
+        EXPECT_EQ(start({"--check"}).status.code, 0);
+        const char* later =
+            "INSERT INTO outbox_migrations (side, version, name, checksum) VALUES ('producer', "
+            "999, 'later', 'x'), ('consumer', 999, 'later', 'x')";
+        if (url == url_)
+            database_->exec(later);
+        else
+            lite.exec(later);
+        for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--check"}}) {
+            const Finished refused = start(more);
+            EXPECT_EQ(refused.status.code, 4) << refused.err;
+            EXPECT_THAT(refused.err, HasSubstr("OB_MIGRATION_REFUSED"));
+            EXPECT_THAT(refused.err, HasSubstr("have migration 999"));
+            EXPECT_THAT(refused.err, HasSubstr("newer build of the relay"));
+        }
+    }
+}
+
+TEST_F(Operate, UninstallRemovesWhatMigrateMade) {
+    emit("orders", "k1");
+    const Finished refused = outbox_.run({"migrate", "--db", url_, "--uninstall"});
+    EXPECT_EQ(refused.status.code, 4);
+    EXPECT_THAT(refused.err, HasSubstr("1 events"));
+    const Finished printed = outbox_.run({"migrate", "--db", url_, "--uninstall", "--print"});
+    EXPECT_THAT(printed.out, HasSubstr("DROP VIEW IF EXISTS public.outbox_status"));
+    database_->exec("DELETE FROM outbox_events");
+    const Finished removed = outbox_.run({"migrate", "--db", url_, "--uninstall"});
+    EXPECT_EQ(removed.status.code, 0) << removed.err;
+    EXPECT_THAT(removed.out, HasSubstr("removed outbox_events\n"));
+    EXPECT_EQ(database_->value("SELECT to_regclass('outbox_events')"), "");
 }
 
 TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {

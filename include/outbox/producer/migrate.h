@@ -60,4 +60,16 @@ std::vector<Migration> migrate(const std::string& url, const MigrateOptions& opt
 /// Throws `Error` `kConfigInvalid`.
 std::string migration_sql(const std::string& url, const MigrateOptions& options = {});
 
+/// Removes the tables, views and functions that `migrate` made of `options.side`, with all that
+/// they hold, in one transaction; gives their names. An `outbox_events` of another shape stays.
+/// Also removes what is left after a part was removed by hand.
+///
+/// Thread safety and blocking as `migrate`; waits 10 s at most for writers of the tables.
+/// Throws as `migrate`; `kMigrationRefused`, too, while events, delayed events, dead letters,
+/// messages in mailboxes or open sagas are there, or a relay runs: nothing was changed.
+std::vector<std::string> uninstall(const std::string& url, const MigrateOptions& options = {});
+
+/// The SQL that `uninstall` runs, without connecting, as `migration_sql`.
+std::string uninstall_sql(const std::string& url, const MigrateOptions& options = {});
+
 }  // namespace outbox

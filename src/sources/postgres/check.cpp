@@ -131,6 +131,13 @@ Status tell_all_rights(Connection& connection, const Table& table,
         status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
                              "SELECT, DELETE", findings);
     }
+    const std::string record = quote_identifier(table.schema) + ".outbox_migrations";
+    if (status.ok() && table.has_scheduled) {
+        Result<Rows> there =
+            connection.query("SELECT to_regclass($1) IS NOT NULL", Params().text(record));
+        if (!there.ok()) return there.status();
+        if (there->boolean(0, 0)) status = tell_rights(connection, record, "SELECT", findings);
+    }
     for (const SchemaObject& object : schema_objects()) {
         if (!status.ok()) return status;
         if (!object.beside_adopted || !table.has_side_tables) continue;
@@ -285,6 +292,20 @@ Status require_owners(Connection& connection, const std::string& schema,
         if (Status events = look(table->schema, true); !events.ok()) return events;
     }
     return look(schema, false);
+}
+
+Status require_known_version(Connection& connection, const Table& table) {
+    if (!table.has_scheduled) return {};
+    const std::string record = quote_identifier(table.schema) + ".outbox_migrations";
+    Result<Rows> rows =
+        connection.query("SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false)",
+                         Params().text(record));
+    // Without the right `require_rights` says so.
+    if (!rows.ok() || !rows->boolean(0, 0)) return rows.status();
+    rows = connection.query("SELECT coalesce(max(version), 0) FROM " + record +
+                            " WHERE side = 'producer'");
+    if (!rows.ok()) return rows.status();
+    return check_producer_version("producer/postgres", rows->integer(0, 0));
 }
 
 Status require_rights(Connection& connection, const Table& table) {

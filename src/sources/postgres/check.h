@@ -28,6 +28,9 @@ Status make_side_tables(Connection& connection, const SideTables& tables,
 Status require_owners(Connection& connection, const std::string& schema,
                       const PostgresSourceConfig& config, const Table* table = nullptr);
 
+/// `kMigrationRefused` where the tables of a native `table` are newer than this build.
+Status require_known_version(Connection& connection, const Table& table);
+
 /// `kNoRights` with the GRANTs that mend it, where a right is missing.
 Status require_rights(Connection& connection, const Table& table);
 

@@ -102,6 +102,7 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
     if (Status owners = require_owners(*connection, side->schema, config, &*table); !owners.ok()) {
         return owners;
     }
+    if (Status known = require_known_version(*connection, *table); !known.ok()) return known;
     if (config.make_side_tables && !side->missing.empty()) {
         if (Status made = make_side_tables(*connection, *side, config); !made.ok()) return made;
     } else {

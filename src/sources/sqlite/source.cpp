@@ -29,6 +29,18 @@ Result<SideTables> look_for_side_tables(Database& database) {
     return SideTables{found == 7, found == 0};
 }
 
+Status require_known_version(Database& database, const Table& table) {
+    if (!table.native) return {};
+    Statement record(database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'");
+    if (!record.step()) return record.status();
+    Statement newest(database,
+                     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = "
+                     "'producer'");
+    const std::int64_t version = newest.step() ? newest.integer(0) : 0;
+    if (Status status = newest.status(); !status.ok()) return status;
+    return check_producer_version("producer/sqlite", version);
+}
+
 class SqliteSource final : public spi::Source {
   public:
     explicit SqliteSource(Table table)
@@ -137,6 +149,7 @@ Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig
     auto database = Database::open(table->path, table->busy_timeout_ms);
     if (!database.ok()) return database.error();
     if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
+    if (Status known = require_known_version(**database, *table); !known.ok()) return known;
     if (config.make_side_tables && table->deletes_unasked) {
         return table->deletion_refusal(table->sql);
     }

@@ -1,9 +1,13 @@
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "commands.h"
 #include "consumer/operate.h"
+#include "core/routing.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "routes.h"
@@ -220,6 +224,79 @@ Status check_routes(Operations& operations, const DeadFilter& filter, const std:
         "ROUTE, or choose others");
 }
 
+// RFC 4648, section 4.
+std::string base64(std::string_view bytes) {
+    constexpr std::string_view kDigits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    for (std::size_t at = 0; at < bytes.size(); at += 3) {
+        std::uint32_t group = 0;
+        for (std::size_t i = 0; i < 3; ++i) {
+            const bool there = at + i < bytes.size();
+            group = group << 8U | (there ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+        }
+        for (std::size_t i = 0; i < 4; ++i) {
+            const bool there = at + i <= bytes.size();
+            text += there ? kDigits[group >> (18 - 6 * i) & 63U] : '=';
+        }
+    }
+    return text;
+}
+
+Result<std::string> read_all(const std::string& path) {
+    std::ostringstream text;
+    if (path == "-") {
+        text << std::cin.rdbuf();
+        return text.str();
+    }
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return usage("--payload-file: cannot read " + path);
+    text << file.rdbuf();
+    return text.str();
+}
+
+Result<DeadEdit> edit_of(const runtime::OptionValues& options) {
+    DeadEdit edit;
+    if (options.given("payload-file")) {
+        auto payload = read_all(options.text("payload-file"));
+        if (!payload.ok()) return payload.error();
+        edit.payload = std::move(*payload);
+    }
+    if (options.given("topic")) edit.topic = options.text("topic");
+    if (options.given("key")) edit.key = options.text("key");
+    if (options.given("headers")) edit.headers = options.text("headers");
+    if (!edit.payload && !edit.topic && !edit.key && !edit.headers) {
+        return usage("change what? Give --payload-file, --topic, --key or --headers");
+    }
+    if (edit.topic && !edit.topic->empty()) {
+        if (Status valid = core::check_topic_name(*edit.topic); !valid.ok()) return valid;
+    }
+    if (edit.headers) {
+        const auto parsed = ordered_json::parse(*edit.headers, nullptr, false);
+        if (!parsed.is_object()) return usage("--headers is not a JSON object");
+    }
+    return edit;
+}
+
+// What cannot be changed, or would break what reads it.
+Status check_edit(const std::vector<DeadInfo>& found, const DeadEdit& edit) {
+    const auto refuse = [](const std::string& what) {
+        return Status(ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what});
+    };
+    if (found.size() > 1) {
+        return refuse("the event is dead in several routes: say in which, --route NAME");
+    }
+    if (found.empty()) return {};
+    if (found.front().retry_requested_at_us != 0) {
+        return refuse("it is being retried: wait until it is delivered or dead again");
+    }
+    const std::string& before = found.front().payload;
+    if (edit.payload && ordered_json::accept(before) && !ordered_json::accept(*edit.payload)) {
+        return refuse("the payload was JSON and the new one is not");
+    }
+    return {};
+}
+
 }  // namespace
 
 int run_dead_retry(const runtime::Invocation& invocation) {
@@ -305,6 +382,54 @@ int run_dead_show(const runtime::Invocation& invocation) {
         print_whole((*letters)[i]);
     }
     return runtime::kExitOk;
+}
+
+int run_dead_export(const runtime::Invocation& invocation) {
+    constexpr std::size_t kPage = 100;
+    auto operations = letters_of(invocation);
+    if (!operations.ok()) return report(operations.error());
+    const DeadFilter filter = filter_of(invocation);
+    std::int64_t after = 0;
+    while (std::cout) {
+        const auto letters = (*operations)->dead(filter, after, kPage, true);
+        if (!letters.ok()) return report(letters.error());
+        for (const DeadInfo& dead : *letters) {
+            ordered_json line = json_of(dead, true);
+            // Exactly as it is, whatever a number in it looks like.
+            if (!dead.payload_is_null && is_utf8(dead.payload)) line["payload"] = dead.payload;
+            if (!dead.payload_is_null && !is_utf8(dead.payload)) {
+                line.erase("payload");
+                line["payload_base64"] = base64(dead.payload);
+            }
+            std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+            after = dead.dead_id;
+        }
+        if (letters->size() < kPage) break;
+    }
+    return runtime::kExitOk;
+}
+
+int run_dead_edit(const runtime::Invocation& invocation) {
+    const runtime::OptionValues& options = invocation.options;
+    if (options.given("consumer")) {
+        return report(usage("only the relay's dead letters can be edited, not a consumer's"));
+    }
+    if (invocation.positionals.size() != 1) {
+        return report(usage("which one? Give one id; see `outbox dead list`"));
+    }
+    const auto edit = edit_of(options);
+    if (!edit.ok()) return report(edit.error());
+    auto letters = letters_of(invocation);
+    if (!letters.ok()) return report(letters.error());
+    DeadFilter filter;
+    filter.ids = invocation.positionals;
+    filter.route = options.text("route");
+    const auto found = (*letters)->dead(filter, 0, 2, true);
+    if (!found.ok()) return report(found.error());
+    if (Status status = check_edit(*found, *edit); !status.ok()) return report(status.error());
+    const auto count = letters->relay->edit_dead(filter, *edit);
+    if (!count.ok()) return report(count.error());
+    return report_change(invocation, filter, *count, "change", "changed");
 }
 
 }  // namespace outbox::app

@@ -34,6 +34,14 @@ int run(const runtime::Invocation& invocation,
             return run_dead_retry(invocation);
         case runtime::kDeadDiscard:
             return run_dead_discard(invocation);
+        case runtime::kDeadEdit:
+            return run_dead_edit(invocation);
+        case runtime::kDeadExport:
+            return run_dead_export(invocation);
+        case runtime::kScheduledList:
+            return run_scheduled_list(invocation);
+        case runtime::kScheduledCancel:
+            return run_scheduled_cancel(invocation);
         case runtime::kRoutesList:
             return run_routes_list(invocation);
         case runtime::kRoutesAccept:

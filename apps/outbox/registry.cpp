@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cstdlib>
+#include <pwd.h>
 #include <string_view>
+#include <unistd.h>
+#include <vector>
 
 #include "core/transport.h"
 #include "core/url.h"
@@ -199,10 +202,26 @@ SourceResult make_source(const SourceConfig& config) {
     return (*entry)->make(config);
 }
 
+namespace {
+
+// As the audit shows it; the number where it has no name.
+std::string os_user() {
+    constexpr std::size_t kBytes = 16'384;
+    std::vector<char> buffer(kBytes);
+    passwd entry{};
+    passwd* found = nullptr;
+    getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
+    return found != nullptr ? found->pw_name : std::to_string(getuid());
+}
+
+}  // namespace
+
 OperationsResult open_operations(const SourceConfig& config, const std::string& table) {
     const auto entry = find(kSources, config.url, "source");
     if (!entry.ok()) return entry.error();
-    return (*entry)->operate(config, table);
+    auto operations = (*entry)->operate(config, table);
+    if (operations.ok()) (*operations)->act_for(os_user());
+    return operations;
 }
 
 std::string weakness_of_database(const std::string& url) {

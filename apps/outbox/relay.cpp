@@ -64,6 +64,9 @@ relay::RelayOptions options_of(const RelayConfig& config) {
     std::random_device random;
     options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
+    options.unmatched = config.unmatched == "finish" ? relay::Unmatched::kFinish
+                        : config.unmatched == "stop" ? relay::Unmatched::kStop
+                                                     : relay::Unmatched::kDeadLetter;
     return options;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ struct Report {
     spi::Recorder::Stats figures;
     LeaseInfo lease;
     std::vector<RouteInfo> routes;
+    std::vector<StandbyInfo> standbys;
     bool has_source = true;  ///< False: this database has the consumer's side only.
     std::vector<ConsumerInfo> consumers;
     std::vector<MailboxInfo> mailboxes;
@@ -93,7 +95,22 @@ Result<Report> read_report(const runtime::SourceConfig& config, bool table_named
     // Of the table: its relays may have served other tenants.
     report.figures.dead = 0;
     for (const RouteInfo& route : report.routes) report.figures.dead += route.dead;
+    auto standbys = (*operations)->standbys();
+    if (!standbys.ok()) return standbys.status();
+    report.standbys = std::move(*standbys);
     return report;
+}
+
+// Of a relay that would lead with others than the table has now.
+bool has_other_routes(const StandbyInfo& standby, const Report& report) {
+    std::vector<std::string> known;
+    for (const RouteInfo& route : report.routes) {
+        if (!route.retired) known.push_back(route.name);
+    }
+    std::vector<std::string> its = standby.routes;
+    std::sort(its.begin(), its.end());
+    std::sort(known.begin(), known.end());
+    return its != known;
 }
 
 double total_rate(const Report& report) {
@@ -115,8 +132,16 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"path_reason", redact(route.path_reason)},
                           {"rate_per_s", route.rate_per_s},
                           {"last_error", redact(route.last_error)},
+                          {"last_error_at", time_text(route.last_error_at_us)},
                           {"updated_at", time_text(route.updated_at_us)},
                           {"retired", route.retired}});
+    }
+    nlohmann::ordered_json standbys = nlohmann::ordered_json::array();
+    for (const StandbyInfo& standby : report.standbys) {
+        standbys.push_back({{"owner", standby.owner},
+                            {"routes", standby.routes},
+                            {"other_routes", has_other_routes(standby, report)},
+                            {"seen_at", time_text(standby.seen_at_us)}});
     }
     nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
     for (const ConsumerInfo& consumer : report.consumers) {
@@ -155,6 +180,7 @@ nlohmann::ordered_json json_of(const Report& report) {
               {"epoch", report.lease.epoch},
               {"acquired_at", time_text(report.lease.acquired_at_us)},
               {"expires_in_ms", report.lease.expires_in_ms}}},
+            {"standbys", standbys},
             {"routes", routes},
             {"consumers", consumers},
             {"mailboxes", mailboxes},
@@ -196,6 +222,17 @@ void print_summary(const Report& report) {
                                 (lease.epoch > 0 ? ", last epoch " + std::to_string(lease.epoch)
                                                  : std::string()));
     }
+    for (const StandbyInfo& standby : report.standbys) {
+        std::string text = to_printable(standby.owner);
+        if (has_other_routes(standby, report)) {
+            std::string names;
+            for (const std::string& name : standby.routes) {
+                names += (names.empty() ? "" : ", ") + to_printable(name);
+            }
+            text += coloured(Colour::kYellow, " has other routes: " + names);
+        }
+        print_line("standby", text);
+    }
 }
 
 void print_routes(const Report& report) {
@@ -209,7 +246,8 @@ void print_routes(const Report& report) {
                          {"DEAD", Align::kRight},
                          {"CIRCUIT", Align::kLeft},
                          {"READS BY", Align::kLeft},
-                         {"LAST ERROR", Align::kLeft}});
+                         {"LAST ERROR", Align::kLeft},
+                         {"", Align::kLeft}});
     for (const RouteInfo& route : report.routes) {
         columns.add({route.name, with_commas(route.published_total),
                      with_commas(std::llround(route.rate_per_s)), with_commas(route.failing),
@@ -218,6 +256,9 @@ void print_routes(const Report& report) {
                      : route.circuit.empty() ? "-"
                                              : route.circuit,
                      route.retired || route.path.empty() ? "-" : route.path,
+                     route.last_error_at_us == 0
+                         ? ""
+                         : time_text(route.last_error_at_us).substr(0, 19) + "Z",
                      shortened(redact(route.last_error), kErrorColumns)});
     }
     std::cout << "\n";

@@ -1,5 +1,7 @@
 #include "core/operations.h"
 
+#include <algorithm>
+
 namespace outbox {
 
 ErrorInfo relay_is_running(const std::string& owner) {
@@ -19,6 +21,60 @@ ErrorInfo two_letters(const std::string& one, const std::string& other) {
             "routes '" + one + "' and '" + other +
                 "' have dead letters of one event, which would become one: discard one of them, "
                 "outbox dead discard ID --route NAME"};
+}
+
+namespace {
+
+void add(std::string& text, const std::string& name, const std::string& value) {
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + name + " " + value;
+}
+
+std::string how_many(const std::vector<std::string>& ids) {
+    return ids.empty() ? std::string() : std::to_string(ids.size());
+}
+
+}  // namespace
+
+std::string describe(const DeadFilter& filter) {
+    std::string text;
+    add(text, "ids", how_many(filter.ids));
+    add(text, "route", filter.route);
+    add(text, "event type", filter.event_type);
+    add(text, "key", filter.key);
+    add(text, "error code", filter.error_code);
+    return text.empty() ? "all" : text;
+}
+
+std::string describe(const ScheduledFilter& filter) {
+    return describe(DeadFilter{filter.ids, {}, filter.event_type, filter.key, {}});
+}
+
+std::string describe(const DeadEdit& edit) {
+    std::string text;
+    if (edit.payload) add(text, "payload", "(" + std::to_string(edit.payload->size()) + " bytes)");
+    if (edit.topic) add(text, "topic", *edit.topic);
+    if (edit.key) add(text, "key", *edit.key);
+    if (edit.headers) add(text, "headers", *edit.headers);
+    return text;
+}
+
+ErrorInfo no_delayed_events(const std::string& table) {
+    return {ErrorCode::kUnsupported,
+            Advice::kStop,
+            {},
+            "table " + table +
+                " has no delayed events: outbox_scheduled stands beside the outbox_events of "
+                "outbox migrate only"};
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+    std::vector<std::string> lines;
+    while (!text.empty()) {
+        const auto end = std::min(text.find('\n'), text.size());
+        lines.emplace_back(text.substr(0, end));
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines;
 }
 
 }  // namespace outbox

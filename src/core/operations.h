@@ -23,6 +23,13 @@ struct LeaseInfo {
     std::int64_t expires_in_ms = 0;
 };
 
+/// A relay that waits for the lease.
+struct StandbyInfo {
+    std::string owner;
+    std::vector<std::string> routes;  ///< Names of those that it has.
+    std::int64_t seen_at_us = 0;
+};
+
 /// What the database knows of one route.
 struct RouteInfo {
     std::string name;
@@ -32,6 +39,7 @@ struct RouteInfo {
     std::int64_t dead = 0;     ///< Dead letters there are now.
     std::string circuit;       ///< Empty: not reported yet.
     std::string last_error;
+    std::int64_t last_error_at_us = 0;
     double rate_per_s = 0;
     std::string path;  ///< Where events come from, "polling" or "stream"; empty as `circuit`.
     std::string path_reason;  ///< Why not from the stream; empty where there is nothing to say.
@@ -103,6 +111,32 @@ struct DeadInfo {
     bool route_known = true;  ///< False: the table has no such route, so that nobody retries it.
 };
 
+/// What an operator changes of a dead letter; what is not given stays.
+struct DeadEdit {
+    std::optional<std::string> payload;
+    std::optional<std::string> topic;
+    std::optional<std::string> key;
+    std::optional<std::string> headers;  ///< A JSON object.
+};
+
+/// Which delayed events; what is empty does not restrict.
+struct ScheduledFilter {
+    std::vector<std::string> ids;
+    std::string event_type;
+    std::string key;
+};
+
+/// A delayed event that is not due yet. Optional fields are empty where the event has none.
+struct ScheduledInfo {
+    std::string id;
+    std::string aggregate_type;
+    std::string aggregate_id;
+    std::string event_type;
+    std::string topic;
+    std::string key;
+    std::int64_t available_at_us = 0;
+};
+
 /// The dead letters of one outbox table, or of one consumer. Used by one thread; calls block on the
 /// database.
 class DeadLetters {
@@ -124,11 +158,19 @@ class DeadLetters {
 
 /// What an operator asks of the side tables of one outbox table. Works beside a running relay and
 /// without one.
+///
+/// What it does to dead letters and delayed events it also writes into outbox_audit, in the same
+/// transaction.
 class Operations : public DeadLetters {
   public:
+    /// Whom the audit names beside the database's role: the user of the operating system.
+    void act_for(std::string os_user) { os_user_ = std::move(os_user); }
+
     virtual Result<LeaseInfo> lease() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
+    /// Relays that have said lately that they wait for the lease, by owner.
+    virtual Result<std::vector<StandbyInfo>> standbys() = 0;
 
     /// The table's routes, by name and source. `count_unfinished` reads the table.
     virtual Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) = 0;
@@ -156,7 +198,31 @@ class Operations : public DeadLetters {
     /// become one.
     virtual Result<std::int64_t> reroute_dead(const DeadFilter& filter,
                                               const std::string& route) = 0;
+    /// Changes those that nobody has asked to be retried. How many.
+    virtual Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) = 0;
+
+    /// Delayed events, the next first. `kUnsupported` where the table has none.
+    virtual Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
+                                                         std::size_t limit) = 0;
+    virtual Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) = 0;
+    /// Deletes them before they are due. How many: those that are moved meanwhile are not.
+    virtual Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) = 0;
+
+  protected:
+    static constexpr std::size_t kAuditedIds = 1'000;  // of one action
+    std::string os_user_;
 };
+
+/// The filter as the audit shows it: "route old, event type A".
+[[nodiscard]] std::string describe(const DeadFilter& filter);
+[[nodiscard]] std::string describe(const ScheduledFilter& filter);
+/// "payload (12 bytes), topic orders"
+[[nodiscard]] std::string describe(const DeadEdit& edit);
+/// The error of delayed events of a table that is not outbox_events.
+[[nodiscard]] ErrorInfo no_delayed_events(const std::string& table);
+
+/// The lines of a text.
+[[nodiscard]] std::vector<std::string> lines_of(std::string_view text);
 
 /// The errors of `Operations`: a relay has the lease; dead letters of one event would become one.
 [[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
@@ -219,6 +285,7 @@ class NoOperations final : public Operations {
   public:
     Result<LeaseInfo> lease() override { return LeaseInfo{}; }
     Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
+    Result<std::vector<StandbyInfo>> standbys() override { return std::vector<StandbyInfo>{}; }
     Result<std::vector<DeadInfo>> dead(const DeadFilter&, std::int64_t, std::size_t,
                                        bool) override {
         return std::vector<DeadInfo>{};
@@ -240,6 +307,18 @@ class NoOperations final : public Operations {
         return std::vector<std::string>{};
     }
     Result<std::int64_t> reroute_dead(const DeadFilter&, const std::string&) override {
+        return std::int64_t{0};
+    }
+    Result<std::int64_t> edit_dead(const DeadFilter&, const DeadEdit&) override {
+        return std::int64_t{0};
+    }
+    Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter&, std::size_t) override {
+        return std::vector<ScheduledInfo>{};
+    }
+    Result<std::int64_t> count_scheduled(const ScheduledFilter&) override {
+        return std::int64_t{0};
+    }
+    Result<std::int64_t> cancel_scheduled(const ScheduledFilter&) override {
         return std::int64_t{0};
     }
 };

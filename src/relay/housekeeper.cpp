@@ -58,6 +58,7 @@ Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
       told_(routes.size()) {
     for (std::size_t route = 0; route < routes.size(); ++route) {
         told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
+        told_[route].errors = stats[route]->error_count();
         told_[route].dead = stats[route]->dead.load(std::memory_order_relaxed);
         names_.push_back(routes[route].name);
     }
@@ -102,8 +103,8 @@ Status Housekeeper::redeliver(std::int64_t now_us) {
             static_cast<std::size_t>(stats_[route]->redelivering.load(std::memory_order_relaxed));
         const std::size_t limit =
             std::min(kRedeliverLimit, kMaxRedelivering - std::min(kMaxRedelivering, under_way));
-        Feedback feedback;
-        feedback.look = deps_.queue.begin_look();
+        std::vector<Feedback> all(routes_.size());
+        const std::uint64_t look = deps_.queue.begin_look();
         if (limit > 0) {
             auto letters = deps_.recorder.load_redeliveries(routes_[route].name,
                                                             redelivered_to_[route], limit);
@@ -111,19 +112,49 @@ Status Housekeeper::redeliver(std::int64_t now_us) {
             const bool last = letters->size() < limit;
             redelivered_to_[route] = last ? 0 : letters->back().dead_id;
             more = more || !last;
-            feedback.redeliver = std::move(*letters);
+            for (spi::DeadLetter& letter : *letters) offer(route, std::move(letter), all);
         } else {
             more = true;
         }
         if (look_at_keys && routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
             auto keys = deps_.recorder.load_dead_keys(routes_[route].name);
             if (!keys.ok()) return keys.status();
-            feedback.dead_keys = std::move(*keys);
+            all[route].dead_keys = std::move(*keys);
         }
-        if (!feedback.empty()) deps_.queue.answer(route, std::move(feedback));
+        for (std::size_t to = 0; to < all.size(); ++to) {
+            all[to].look = look;
+            if (!all[to].empty()) deps_.queue.answer(to, std::move(all[to]));
+        }
     }
     next_redelivery_us_ = now_us + (more ? kRedeliverAgainUs : kLookEveryUs);
     return {};
+}
+
+// What no route took goes to those that take it by now, and to the route that keeps it where there
+// is still none: there it dies again.
+void Housekeeper::offer(std::size_t route, spi::DeadLetter&& letter,
+                        std::vector<Feedback>& feedback) {
+    std::vector<std::size_t> takers;
+    if (is_unmatched(letter) && !letter.event.empty()) {
+        for (std::size_t to = 0; to < routes_.size(); ++to) {
+            if (routes_[to].predicate.matches(letter.event.events()[0])) takers.push_back(to);
+        }
+    }
+    if (takers.empty()) {
+        feedback[route].redeliver.push_back(std::move(letter));
+        return;
+    }
+    for (const std::size_t to : deps_.queue.hand_over(letter.dead_id, takers)) {
+        spi::DeadLetter copy;
+        copy.dead_id = letter.dead_id;
+        copy.route = letter.route;
+        copy.position = letter.position;
+        copy.attempts = letter.attempts;
+        copy.error_code = letter.error_code;
+        copy.error = letter.error;
+        copy.event.add_copy(letter.event.events()[0]);
+        feedback[to].redeliver.push_back(std::move(copy));
+    }
 }
 
 // An operator may have accepted another destination.
@@ -186,14 +217,18 @@ Status Housekeeper::save_figures(std::int64_t now_us) {
         const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
         const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
         const double rate = static_cast<double>(published - told.published) / seconds;
+        const std::uint64_t errors = stats.error_count();
         spi::ReadPath path = stats.path();
         if (dead == told.dead && circuit == told.circuit && rate == told.rate &&
-            path == told.path) {
+            path == told.path && errors == told.errors) {
             continue;
         }
+        // Within a second or so.
+        const bool news = errors != told.errors;
         figures.push_back({routes_[route].name, published - told.published, dead - told.dead,
-                           circuit, stats.last_error(), rate, path});
-        told = {published, dead, circuit, rate, std::move(path)};
+                           circuit, news ? stats.last_error() : std::string(),
+                           news ? deps_.clock.wall_us() : 0, rate, path});
+        told = {published, dead, errors, circuit, rate, std::move(path)};
     }
     last_figures_us_ = now_us;
     if (figures.empty()) return {};

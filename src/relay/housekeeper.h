@@ -44,6 +44,7 @@ class Housekeeper {
     [[nodiscard]] spi::Position lowest() const { return lowest_.load(std::memory_order_relaxed); }
 
   private:
+    void offer(std::size_t route, spi::DeadLetter&& letter, std::vector<Feedback>& feedback);
     Status redeliver(std::int64_t now_us);
     Status tell_destinations();
     Status save_figures(std::int64_t now_us);
@@ -73,6 +74,7 @@ class Housekeeper {
     struct Told {
         std::uint64_t published = 0;
         std::uint64_t dead = 0;
+        std::uint64_t errors = 0;
         std::string circuit;
         double rate = 0;
         spi::ReadPath path;

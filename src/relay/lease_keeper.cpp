@@ -1,9 +1,14 @@
 #include "relay/lease_keeper.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace outbox::relay {
+namespace {
+constexpr std::int64_t kStandByEveryUs = 5'000'000;
+}  // namespace
 
 Status LeaseKeeper::connect() {
     if (store_) return {};
@@ -51,6 +56,21 @@ Result<bool> LeaseKeeper::keep() {
         view_.end();
     }
     return *renewed;
+}
+
+void LeaseKeeper::stand_by(std::span<const RouteSpec> routes) {
+    const std::int64_t now_us = clock_.boot_us();
+    if (!store_ || now_us < next_stand_by_us_) return;
+    std::vector<std::string> names;
+    for (const RouteSpec& route : routes) names.push_back(route.name);
+    static_cast<void>(store_->stand_by(options_.owner, names));
+    next_stand_by_us_ = now_us + kStandByEveryUs;
+}
+
+void LeaseKeeper::stand_down() {
+    if (!store_ || next_stand_by_us_ == 0) return;
+    next_stand_by_us_ = 0;
+    static_cast<void>(store_->stand_by(options_.owner, {}));
 }
 
 void LeaseKeeper::release() {

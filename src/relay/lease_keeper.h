@@ -29,6 +29,11 @@ class LeaseKeeper {
     /// answer: the lease still counts until its time is over.
     Result<bool> keep();
 
+    /// Tells people, every few seconds, that this relay waits with these routes; best effort.
+    void stand_by(std::span<const RouteSpec> routes);
+    /// It waits no more, if it did.
+    void stand_down();
+
     /// Frees the lease for the next relay, best effort.
     void release();
 
@@ -47,6 +52,7 @@ class LeaseKeeper {
     std::unique_ptr<spi::LeaseStore> store_;
     std::uint64_t epoch_ = 0;
     std::int64_t next_renewal_us_ = 0;
+    std::int64_t next_stand_by_us_ = 0;  // 0: does not stand by
     bool answered_ = false;
 };
 

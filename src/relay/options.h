@@ -16,6 +16,13 @@
 
 namespace outbox::relay {
 
+/// What becomes of an event that no route takes.
+enum class Unmatched : std::uint8_t {
+    kDeadLetter,  ///< One of the first route, which goes to those that take it when it is retried.
+    kFinish,      ///< Nobody wants it.
+    kStop,        ///< The relay ends before it.
+};
+
 /// Limits and waits of a relay; the configuration reference describes each.
 struct RelayOptions {
     std::size_t batch_size = 500;
@@ -38,6 +45,7 @@ struct RelayOptions {
     /// Of the hash that tells lanes apart: random, so that nobody can choose keys that share one.
     std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.
+    Unmatched unmatched = Unmatched::kDeadLetter;
 };
 
 enum class OnDeadLetter : std::uint8_t { kContinue, kBlockKey };

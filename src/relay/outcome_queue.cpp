@@ -40,6 +40,31 @@ void Outcomes::clear() {
     destination.clear();
 }
 
+std::vector<std::size_t> OutcomeQueue::hand_over(std::int64_t dead_id,
+                                                 std::span<const std::size_t> routes) {
+    const std::scoped_lock lock(mutex_);
+    const auto [it, fresh] = handed_over_.try_emplace(dead_id);
+    if (fresh) {
+        it->second.routes.assign(routes.begin(), routes.end());
+        it->second.waiting = it->second.routes;
+    }
+    return it->second.waiting;
+}
+
+OutcomeQueue::Handed OutcomeQueue::answered(std::int64_t dead_id, std::size_t route,
+                                            bool delivered) {
+    const std::scoped_lock lock(mutex_);
+    const auto it = handed_over_.find(dead_id);
+    if (it == handed_over_.end()) return {true, delivered, {route}};
+    HandedOver& letter = it->second;
+    std::erase(letter.waiting, route);
+    letter.failed = letter.failed || !delivered;
+    if (!letter.waiting.empty()) return {false, false, {}};
+    Handed handed{true, !letter.failed, std::move(letter.routes)};
+    handed_over_.erase(it);
+    return handed;
+}
+
 void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
     {
         const std::scoped_lock lock(mutex_);

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -41,6 +44,12 @@ struct Outcomes {
     void append(Outcomes&& more);
     void clear();
 };
+
+/// How the error of a dead letter begins that no route took: `route` is only where it is kept.
+inline constexpr std::string_view kNoRouteTook = "no route took this event";
+[[nodiscard]] inline bool is_unmatched(const spi::DeadLetter& letter) {
+    return letter.error.starts_with(kNoRouteTook);
+}
 
 /// What the recorder and the housekeeper tell a route.
 struct Feedback {
@@ -82,6 +91,17 @@ class OutcomeQueue {
     /// Moves the answers to `out`; false when there is none.
     bool take_feedback(std::size_t route, Feedback& out);
 
+    /// A dead letter that no route took is now offered to these. Those that have not answered yet,
+    /// from this call or an earlier one.
+    std::vector<std::size_t> hand_over(std::int64_t dead_id, std::span<const std::size_t> routes);
+    /// What a route's answer to a retried dead letter means for the letter.
+    struct Handed {
+        bool settled = true;              ///< No answer is awaited any more.
+        bool delivered = true;            ///< All have it; of no meaning before it is settled.
+        std::vector<std::size_t> routes;  ///< That are to be told that it is settled.
+    };
+    Handed answered(std::int64_t dead_id, std::size_t route, bool delivered);
+
     /// A look at the dead letters begins; its number.
     std::uint64_t begin_look() { return looks_.fetch_add(1) + 1; }
     /// The newest look that has begun.
@@ -92,6 +112,12 @@ class OutcomeQueue {
     std::condition_variable changed_;
     std::vector<Outcomes> pending_;
     std::vector<Feedback> feedback_;
+    struct HandedOver {
+        std::vector<std::size_t> routes;
+        std::vector<std::size_t> waiting;  // of these
+        bool failed = false;
+    };
+    std::unordered_map<std::int64_t, HandedOver> handed_over_;  // by dead_id
     std::size_t count_ = 0;
     bool urgent_ = false;
     bool flush_ = false;

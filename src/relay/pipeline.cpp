@@ -297,7 +297,11 @@ void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int
             index_ == 0 && std::none_of(routes_.begin(), routes_.end(), [&](const RouteSpec& r) {
                 return r.predicate.matches(event);
             });
-        if (!orphan) {
+        if (orphan && options_.unmatched == Unmatched::kStop) {
+            if (fatal_.ok()) fatal_ = unmatched(event);
+            return;
+        }
+        if (!orphan || options_.unmatched == Unmatched::kFinish) {
             outcomes_.finished.push_back(event.position);
             ++unrecorded_;
             return;
@@ -314,6 +318,17 @@ void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int
     if (lanes_.admit(key, {event.position, batch_id, index, attempts})) ++held.live;
 }
 
+ErrorInfo Pipeline::unmatched(const spi::EventView& event) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "no route takes event " + std::string(event.id) + " (aggregate type '" +
+                std::string(event.aggregate_type) + "', event type '" +
+                std::string(event.event_type) + "', topic '" + std::string(event.topic) +
+                "') and unmatched is stop: add a route for it, or choose unmatched = "
+                "\"dead_letter\" or \"finish\" under [source]"};
+}
+
 void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
     // The recorder offers a letter until it is settled; room may also be short: it comes again.
     if (letter.event.empty() || redelivering_.contains(letter.dead_id) ||
@@ -321,6 +336,9 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
         return;
     }
     redelivering_.insert(letter.dead_id);
+    Redelivery& redelivery = redeliveries_[letter.dead_id];
+    redelivery.attempts_before = letter.attempts;
+    redelivery.unmatched = is_unmatched(letter);
     const std::uint32_t batch_id = open_batch();
     Held& held = *batches_[batch_id];
     held.batch = std::move(letter.event);
@@ -330,7 +348,7 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
     // A lane of its own: an operator's retry is outside the order of its key. The position names
     // the dead letter and is negative, so that it cannot be taken for a place in the table.
     held.batch.events()[0].position = -letter.dead_id;
-    const auto attempts = redelivery_attempts_[letter.dead_id];
+    const auto attempts = redelivery.attempts;
     lanes_.admit(XXH3_64bits_withSeed(&letter.dead_id, sizeof letter.dead_id, lane_seed_) | 1U,
                  {-letter.dead_id, batch_id, 0, attempts});
 }
@@ -439,6 +457,12 @@ bool Pipeline::send(core::SlotId slot) {
     return false;
 }
 
+// Whether an operator has given this dead letter to the route, whatever that takes.
+bool Pipeline::is_asked_for(spi::Position position) const {
+    const auto it = redeliveries_.find(-position);
+    return position < 0 && it != redeliveries_.end() && !it->second.unmatched;
+}
+
 Result<spi::Record> Pipeline::encode(const spi::EventView& event, Held& held) {
     if (!event.defect.empty()) {
         return ErrorInfo{ErrorCode::kInvalidEvent,
@@ -447,12 +471,12 @@ Result<spi::Record> Pipeline::encode(const spi::EventView& event, Held& held) {
                          "event " + std::string(event.id) + " at position " +
                              std::to_string(event.position) + ": " + std::string(event.defect)};
     }
-    if (!route_.predicate.matches(event)) {
-        return ErrorInfo{ErrorCode::kConfigInvalid,
-                         Advice::kDeadLetter,
-                         {},
-                         "no route takes this event; add a route for it, then retry the dead "
-                         "letter"};
+    if (!route_.predicate.matches(event) && !is_asked_for(event.position)) {
+        return ErrorInfo{
+            ErrorCode::kConfigInvalid,
+            Advice::kDeadLetter,
+            {},
+            std::string(kNoRouteTook) + "; add a route for it, then retry the dead letter"};
     }
     const std::size_t bytes_before = held.batch.bytes();
     const Result<std::string_view> topic = route_.topics.topic(event, held.batch);

@@ -89,6 +89,8 @@ class Pipeline {
     void read(std::int64_t now_us);
     void admit(std::uint32_t batch_id, std::int64_t now_us);
     void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
+    [[nodiscard]] static ErrorInfo unmatched(const spi::EventView& event);
+    [[nodiscard]] bool is_asked_for(spi::Position position) const;
     void admit_redelivery(spi::DeadLetter&& letter);
     [[nodiscard]] bool identified();
     void publish();
@@ -107,6 +109,7 @@ class Pipeline {
     void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);
     void retry_later(core::SlotId slot, const ErrorInfo& error);
     void give_up(core::SlotId slot, const ErrorInfo& error);
+    void note_dead(const spi::EventView& event, std::uint32_t attempts, const ErrorInfo& error);
     void redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good);
     [[nodiscard]] bool may_wait_for_events(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
@@ -159,7 +162,12 @@ class Pipeline {
     std::vector<std::uint32_t> released_;
     std::unordered_set<core::LaneKey> blocked_keys_;     // by dead letters (block_key)
     std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk
-    std::unordered_map<std::int64_t, std::uint32_t> redelivery_attempts_;  // by dead_id
+    struct Redelivery {
+        std::uint32_t attempts = 0;  // since the operator asked
+        std::uint32_t attempts_before = 0;
+        bool unmatched = false;
+    };
+    std::unordered_map<std::int64_t, Redelivery> redeliveries_;  // by dead_id
     std::unordered_set<std::int64_t> redelivering_;
     // Those whose retry is on disk, with the newest look that may have begun before.
     std::unordered_map<std::int64_t, std::uint64_t> settled_redeliveries_;

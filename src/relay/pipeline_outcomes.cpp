@@ -79,7 +79,7 @@ void Pipeline::finish(core::SlotId slot, std::int64_t wall_us) {
     }
     if (work.position < 0) {
         outcomes_.redelivered.push_back(-work.position);
-        redelivery_attempts_.erase(-work.position);
+        redeliveries_.erase(-work.position);
     } else {
         outcomes_.finished.push_back(work.position);
         ++unrecorded_;
@@ -171,12 +171,7 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
         return;
     }
     const spi::EventView& event = event_of(slot);
-    deps_.notify({Note::Level::kWarning,
-                  "dead_letter",
-                  {{"route", route_.name},
-                   {"id", std::string(event.id)},
-                   {"attempts", std::to_string(work.attempts + 1)},
-                   {"error", describe(error)}}});
+    note_dead(event, work.attempts + 1, error);
     spi::DeadLetter letter;
     letter.route = route_.name;
     letter.position = work.position;
@@ -204,22 +199,39 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
 void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
     const core::Work work = lanes_.work(slot);
     const std::int64_t dead_id = -work.position;
+    Redelivery& redelivery = redeliveries_[dead_id];
     if (for_good) {
-        redelivery_attempts_.erase(dead_id);
+        const std::uint32_t attempts = redelivery.attempts_before + work.attempts + 1;
+        note_dead(event_of(slot), attempts, error);
+        std::string detail = detail_of(error);
+        if (redelivery.unmatched && !detail.starts_with(kNoRouteTook)) {
+            detail = std::string(kNoRouteTook) + "; by route " + route_.name + ": " + detail;
+        }
+        redeliveries_.erase(dead_id);
         outcomes_.failed_again.push_back({route_.name,
                                           dead_id,
                                           std::string(event_of(slot).id),
                                           {},
-                                          work.attempts + 1,
+                                          attempts,
                                           0,
                                           std::string(error_code_name(error.code)),
-                                          detail_of(error)});
+                                          std::move(detail)});
     } else {
         redelivering_.erase(dead_id);
-        redelivery_attempts_[dead_id] = work.attempts + 1;
+        redelivery.attempts = work.attempts + 1;
     }
     lanes_.acknowledge(slot);
     let_go(work.batch, 1);
+}
+
+void Pipeline::note_dead(const spi::EventView& event, std::uint32_t attempts,
+                         const ErrorInfo& error) {
+    deps_.notify({Note::Level::kWarning,
+                  "dead_letter",
+                  {{"route", route_.name},
+                   {"id", std::string(event.id)},
+                   {"attempts", std::to_string(attempts)},
+                   {"error", describe(error)}}});
 }
 
 }  // namespace outbox::relay

@@ -15,7 +15,8 @@ RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
       stats_(stats),
       options_(options),
       ledgers_(std::move(ledgers)),
-      taken_(routes.size()) {
+      taken_(routes.size()),
+      settled_(routes.size()) {
     batch_.epoch = epoch;
     if (ledgers_.empty()) return;
     // What the last owner had no time to remove.
@@ -60,14 +61,23 @@ void RecordKeeper::build_route(std::size_t route) {
     };
     move_all(batch_.failed, outcomes.failed);
     move_all(batch_.dead, outcomes.dead);
-    batch_.redelivered.insert(batch_.redelivered.end(), outcomes.redelivered.begin(),
-                              outcomes.redelivered.end());
-    batch_.failed_again.insert(batch_.failed_again.end(), outcomes.failed_again.begin(),
-                               outcomes.failed_again.end());
+    for (const std::int64_t dead_id : outcomes.redelivered) settle(dead_id, route, true);
+    for (spi::Delivery& failed : outcomes.failed_again) {
+        settle(failed.position, route, false);
+        batch_.failed_again.push_back(std::move(failed));
+    }
     if (!outcomes.destination.empty()) {
         batch_.destinations.emplace_back(route, std::move(outcomes.destination));
         outcomes.destination.clear();
     }
+}
+
+// A letter that several routes were to take goes when all have it.
+void RecordKeeper::settle(std::int64_t dead_id, std::size_t route, bool delivered) {
+    OutcomeQueue::Handed handed = deps_.queue.answered(dead_id, route, delivered);
+    if (!handed.settled) return;
+    if (handed.delivered) batch_.redelivered.push_back(dead_id);
+    for (const std::size_t told : handed.routes) settled_[told].push_back(dead_id);
 }
 
 // What stands there already needs no second record, and its row is on its way out or waits for
@@ -96,14 +106,12 @@ void RecordKeeper::keep_last_failures(Outcomes& outcomes) {
 void RecordKeeper::answer() {
     for (std::size_t route = 0; route < taken_.size(); ++route) {
         Outcomes& outcomes = taken_[route];
-        stats_[route]->dead.fetch_add(outcomes.dead_lanes.size(), std::memory_order_relaxed);
+        stats_[route]->dead.fetch_add(outcomes.dead_lanes.size() + outcomes.failed_again.size(),
+                                      std::memory_order_relaxed);
         Feedback feedback;
         feedback.recorded = std::move(outcomes.finished);
         feedback.dead_lanes = std::move(outcomes.dead_lanes);
-        feedback.settled = std::move(outcomes.redelivered);
-        for (const spi::Delivery& failed : outcomes.failed_again) {
-            feedback.settled.push_back(failed.position);
-        }
+        feedback.settled = std::exchange(settled_[route], {});
         if (!feedback.empty()) deps_.queue.answer(route, std::move(feedback));
         outcomes.clear();
     }

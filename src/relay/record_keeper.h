@@ -45,6 +45,7 @@ class RecordKeeper {
   private:
     void build();
     void build_route(std::size_t route);
+    void settle(std::int64_t dead_id, std::size_t route, bool delivered);
     static void keep_last_failures(Outcomes& outcomes);
     void take_into_ledger(std::size_t route, std::vector<Position>& finished);
     void answer();
@@ -57,6 +58,7 @@ class RecordKeeper {
     spi::Position lowest_ = 0;
 
     std::vector<Outcomes> taken_;
+    std::vector<std::vector<std::int64_t>> settled_;  // retried dead letters, by route to be told
     spi::RecordBatch batch_;
     std::vector<Position> finished_everywhere_;  // of the batch
     std::vector<Position> removed_;              // scratch

@@ -57,15 +57,18 @@ Status Relay::run(const std::stop_token& stop) {
             database_back();
             if (!waiting) notify_({Note::Level::kInfo, "standby", {{"owner", options_.owner}}});
             waiting = true;
+            lease_.stand_by(routes_);
             sleep_ms(stop, options_.lease_retry_ms);
             continue;
         }
         waiting = false;
+        lease_.stand_down();
         notify_({Note::Level::kInfo,
                  "lease_acquired",
                  {{"epoch", std::to_string(**epoch)}, {"owner", options_.owner}}});
         if (Status status = serve_term(stop, **epoch); !status.ok()) return status;
     }
+    lease_.stand_down();
     return {};
 }
 

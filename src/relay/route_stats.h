@@ -70,6 +70,12 @@ struct RouteStats {
         errors[static_cast<std::size_t>(info.code)].fetch_add(1, std::memory_order_relaxed);
         const std::scoped_lock lock(mutex_);
         last_error_ = describe(info);
+        ++error_count_;
+    }
+    /// How often `error` was called.
+    [[nodiscard]] std::uint64_t error_count() const {
+        const std::scoped_lock lock(mutex_);
+        return error_count_;
     }
     [[nodiscard]] std::string last_error() const {
         const std::scoped_lock lock(mutex_);
@@ -99,6 +105,7 @@ struct RouteStats {
 
     mutable std::mutex mutex_;
     std::string last_error_;
+    std::uint64_t error_count_ = 0;
     spi::ReadPath path_ = kTable;
 };
 

@@ -284,6 +284,7 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     auto admin = parse_admin(options.text("admin"), options.where("admin"));
     if (!admin.ok()) return admin.error();
     config.admin = std::move(*admin);
+    config.unmatched = options.text("unmatched");
     config.log_level = options.text("log-level");
     config.log_format = options.text("log-format");
     config.check = options.flag("check");

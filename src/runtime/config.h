@@ -57,6 +57,7 @@ struct RelayConfig {
     SourceConfig source;
     std::vector<RouteConfig> routes;
     AdminConfig admin;
+    std::string unmatched = "dead_letter";
     std::string log_level = "info";
     std::string log_format = "logfmt";
     bool check = false;

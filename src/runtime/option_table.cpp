@@ -5,11 +5,13 @@
 namespace outbox::runtime {
 namespace {
 
-constexpr std::uint32_t kDead = kDeadList | kDeadShow | kDeadRetry | kDeadDiscard;
-constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard;
+constexpr std::uint32_t kDead =
+    kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport;
+constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDeadExport;
+constexpr std::uint32_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint32_t kRoutes =
     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
-constexpr std::uint32_t kOperate = kStatus | kDead | kPrune | kRoutes;
+constexpr std::uint32_t kOperate = kStatus | kDead | kScheduled | kPrune | kRoutes;
 constexpr std::uint32_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint32_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint32_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify;
@@ -19,6 +21,7 @@ constexpr std::string_view kRouteGroup = "Destination";
 constexpr std::string_view kDeliveryGroup = "Delivery";
 constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
+constexpr std::string_view kEditGroup = "Change";
 constexpr std::string_view kGeneralGroup = "General";
 
 constexpr std::array kCommands{
@@ -77,6 +80,29 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
                 "--db postgresql://app@localhost/shop"},
+    CommandSpec{
+        kDeadEdit, "dead edit", "change a dead letter before it is retried",
+        "Changes payload, topic, key or headers of the dead letter of an event; the event's "
+        "row is gone by then. Give --route where the event is dead in several.",
+        "ID",
+        "outbox dead edit 01939d3e-7c00-7aaa-8000-000000000001 --topic orders "
+        "--db postgresql://app@localhost/shop"},
+    CommandSpec{kDeadExport, "dead export", "write dead letters out whole",
+                "Writes every field of dead letters as JSON, one on each line, oldest first; a "
+                "payload that is no UTF-8 as payload_base64.",
+                "[ID...]",
+                "outbox dead export --route billing --db postgresql://app@localhost/shop"},
+    CommandSpec{kScheduledList, "scheduled list", "list delayed events",
+                "Lists events that are not due yet, the next first.", "[ID...]",
+                "outbox scheduled list --db postgresql://app@localhost/shop\n"
+                "outbox scheduled list --event-type Reminder --json "
+                "--db sqlite:///var/lib/shop.db"},
+    CommandSpec{kScheduledCancel, "scheduled cancel", "delete delayed events before they are due",
+                "Deletes delayed events. One that is due is on its way and no longer here.",
+                "[ID...]",
+                "outbox scheduled cancel 01939d3e-7c00-7aaa-8000-000000000001 "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox scheduled cancel --key o-1 --dry-run --db postgresql://app@localhost/shop"},
     CommandSpec{kRoutesList, "routes list", "list the routes that the ledger knows",
                 "Lists the routes of the table with what their destinations call themselves and "
                 "what each has not finished. What a route has finished holds for its name and that "
@@ -223,6 +249,16 @@ constexpr std::array kOptions{
                        "`delete` in the table of outbox migrate and in those that are exactly of "
                        "shape delete-when-sent or debezium; for any other table `delete` must be "
                        "written"},
+    OptionSpec{.name = "unmatched",
+               .type = OptionType::kChoice,
+               .file_key = "source.unmatched",
+               .fallback = "dead_letter",
+               .choices = "dead_letter|finish|stop",
+               .value = "ACTION",
+               .commands = kRelay,
+               .group = kSourceGroup,
+               .help = "an event that no route takes is a dead letter, is done with, or ends the "
+                       "relay before it"},
     OptionSpec{.name = "retention",
                .type = OptionType::kDuration,
                .file_key = "source.retention",
@@ -487,21 +523,21 @@ constexpr std::array kOptions{
     OptionSpec{.name = "route",
                .type = OptionType::kText,
                .value = "NAME",
-               .commands = kManyDead,
+               .commands = kManyDead | kDeadEdit,
                .group = kFilterGroup,
                .help = "dead letters of this route"},
     OptionSpec{.name = "event-type",
                .type = OptionType::kText,
                .value = "TYPE",
-               .commands = kManyDead,
+               .commands = kManyDead | kScheduled,
                .group = kFilterGroup,
-               .help = "dead letters of this event type"},
+               .help = "dead letters or delayed events of this event type"},
     OptionSpec{.name = "key",
                .type = OptionType::kText,
                .value = "KEY",
-               .commands = kManyDead,
+               .commands = kManyDead | kScheduled,
                .group = kFilterGroup,
-               .help = "dead letters of this key"},
+               .help = "dead letters or delayed events of this key"},
     OptionSpec{.name = "error-code",
                .type = OptionType::kText,
                .value = "CODE",
@@ -531,9 +567,9 @@ constexpr std::array kOptions{
                .help = "sagas that are not finished and have made no progress for this long"},
     OptionSpec{.name = "all",
                .type = OptionType::kFlag,
-               .commands = kDeadRetry | kDeadDiscard,
+               .commands = kDeadRetry | kDeadDiscard | kScheduledCancel,
                .group = kFilterGroup,
-               .help = "every dead letter of the table"},
+               .help = "every one of the table"},
     OptionSpec{.name = "to",
                .type = OptionType::kText,
                .value = "ROUTE",
@@ -555,14 +591,41 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 100'000,
                .value = "N",
-               .commands = kDeadList | kSagaList,
+               .commands = kDeadList | kScheduledList | kSagaList,
                .group = kFilterGroup,
-               .help = "most dead letters or sagas listed"},
+               .help = "most dead letters, delayed events or sagas listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
-               .commands = kDeadRetry | kDeadDiscard | kPrune | kSagaResume | kSagaAbort,
+               .commands =
+                   kDeadRetry | kDeadDiscard | kScheduledCancel | kPrune | kSagaResume | kSagaAbort,
                .group = kFilterGroup,
                .help = "only say what would be done"},
+    // Dead letters
+    OptionSpec{.name = "payload-file",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .argument_only = true,
+               .commands = kDeadEdit,
+               .group = kEditGroup,
+               .help = "file with the new payload; - is standard input"},
+    OptionSpec{.name = "topic",
+               .value = "TOPIC",
+               .argument_only = true,
+               .commands = kDeadEdit,
+               .group = kEditGroup,
+               .help = "the new topic; empty: the route's template says it"},
+    OptionSpec{.name = "key",
+               .value = "KEY",
+               .argument_only = true,
+               .commands = kDeadEdit,
+               .group = kEditGroup,
+               .help = "the new key; empty: the aggregate id"},
+    OptionSpec{.name = "headers",
+               .value = "JSON",
+               .argument_only = true,
+               .commands = kDeadEdit,
+               .group = kEditGroup,
+               .help = "the new headers, a JSON object, in place of all that there were"},
     // Migration
     OptionSpec{.name = "print",
                .type = OptionType::kFlag,
@@ -641,7 +704,7 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kStatus | kDead | kPrune | kRoutesList | kSaga | kVerify,
+               .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

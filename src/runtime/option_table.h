@@ -29,6 +29,10 @@ enum Command : std::uint32_t {
     kRoutesContinue = 1U << 18,
     kRoutesBegin = 1U << 19,
     kRoles = 1U << 20,
+    kDeadEdit = 1U << 21,
+    kDeadExport = 1U << 22,
+    kScheduledList = 1U << 23,
+    kScheduledCancel = 1U << 24,
 };
 
 struct CommandSpec {

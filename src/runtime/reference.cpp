@@ -35,7 +35,9 @@ struct Group {
     Command first;
 };
 constexpr Group kGroups[] = {
-    {"dead", kDeadList | kDeadShow | kDeadRetry | kDeadDiscard, kDeadList},
+    {"dead", kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport,
+     kDeadList},
+    {"scheduled", kScheduledList | kScheduledCancel, kScheduledList},
     {"routes",
      kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin,
      kRoutesList},

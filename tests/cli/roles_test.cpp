@@ -97,7 +97,12 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     operate({"dead", "list"});
     const std::string id = admin_.value("SELECT min(id) FROM outbox_dead_letters");
     operate({"dead", "show", id});
+    operate({"dead", "edit", id, "--key", "other"});
+    operate({"dead", "export"});
     operate({"dead", "discard", id});
+    operate({"scheduled", "list"});
+    operate({"scheduled", "cancel", "--all"});
+    EXPECT_THROW(Pg(as("operator")).exec("DELETE FROM outbox_audit"), std::runtime_error);
     operate({"dead", "retry", "--event-type", "Odd", "--dry-run"});
     operate({"dead", "retry", "--event-type", "Odd"});
     EXPECT_TRUE(eventually(30s, "the dead letter was tried again", [&] {

@@ -459,7 +459,7 @@ TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
     const auto epoch = value_of(lease->acquire("me", 600s));
     const auto recorder = value_of(source->open_recorder());
     const std::vector<spi::RouteFigures> figures{
-        {"default", 10, 2, "open", "down", 12.5, {"polling", "why"}}};
+        {"default", 10, 2, "open", "down", 77, 12.5, {"polling", "why"}}};
     ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
     ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
     const LeaseInfo info = value_of(operations_->lease());

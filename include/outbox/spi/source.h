@@ -155,12 +155,13 @@ struct Removed {
 /// What a relay tells people of a route through the database (table outbox_route_stats).
 struct RouteFigures {
     std::string route;
-    std::uint64_t published = 0;  ///< Since the figures were saved last; added to the total.
-    std::uint64_t dead = 0;       ///< Likewise.
-    std::string circuit;          ///< "closed", "open", "half_open".
-    std::string last_error;       ///< Empty: none since the start.
-    double rate_per_s = 0;        ///< Events published per second, over the last seconds.
-    ReadPath path;                ///< Where the route's events come from now.
+    std::uint64_t published = 0;        ///< Since the figures were saved last; added to the total.
+    std::uint64_t dead = 0;             ///< Likewise.
+    std::string circuit;                ///< "closed", "open", "half_open".
+    std::string last_error;             ///< Empty: none since the start.
+    std::int64_t last_error_at_us = 0;  ///< Unix epoch, microseconds.
+    double rate_per_s = 0;              ///< Events published per second, over the last seconds.
+    ReadPath path;                      ///< Where the route's events come from now.
 };
 
 /// Writes outcomes. Used by one thread; calls block on the database until the commit is durable.
@@ -252,6 +253,12 @@ class LeaseStore {
     virtual Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) = 0;
     /// Frees the lease at once if it still has this epoch.
     virtual Status release(std::uint64_t epoch) = 0;
+
+    /// Tells people that this relay waits for the lease, with these routes; to be said again every
+    /// few seconds. No routes: it waits no more.
+    virtual Status stand_by(const std::string& /*owner*/, std::span<const std::string> /*routes*/) {
+        return {};
+    }
 };
 
 /// An event that was published and that the database does not know (any more).

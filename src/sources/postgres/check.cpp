@@ -140,7 +140,7 @@ Status tell_all_rights(Connection& connection, const Table& table,
     }
     for (const SchemaObject& object : schema_objects()) {
         if (!status.ok()) return status;
-        if (!object.beside_adopted || !table.has_side_tables) continue;
+        if (!object.beside_adopted || !table.has_side_tables || object.relay.empty()) continue;
         status = tell_rights(connection, table.side + std::string(object.name),
                              std::string(object.relay), findings);
     }
@@ -236,7 +236,7 @@ Result<SideTables> look_for_side_tables(Connection& connection, const std::strin
         if (!rows.ok()) return rows.status();
         here.schema = rows->string(0, 0);
         for (const SchemaObject& object : schema_objects()) {
-            if (!object.beside_adopted) continue;
+            if (!object.beside_adopted || object.kind == SchemaObject::Kind::kFunction) continue;
             // An earlier version's ledger has other columns.
             rows = connection.query(
                 "SELECT to_regclass($1) IS NULL OR ($2 = 'outbox_ledger' AND EXISTS (SELECT FROM "

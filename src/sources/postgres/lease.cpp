@@ -97,4 +97,27 @@ Status PostgresLease::release(std::uint64_t epoch) {
         .status();
 }
 
+// Those that are gone without a word go with the next.
+Status PostgresLease::stand_by(const std::string& owner, std::span<const std::string> routes) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const Status old =
+        (*connection)
+            ->query("DELETE FROM " + side_ +
+                        "outbox_standbys WHERE source = $1 AND (owner = $2 AND $3::boolean OR "
+                        "seen_at < clock_timestamp() - interval '1 hour')",
+                    Params().text(source_).text(owner).text(routes.empty() ? "true" : "false"))
+            .status();
+    if (!old.ok() || routes.empty()) return old;
+    std::string names;
+    for (const std::string& route : routes) names += (names.empty() ? "" : "\n") + route;
+    return (*connection)
+        ->query("INSERT INTO " + side_ +
+                    "outbox_standbys (source, owner, routes) VALUES ($1, $2, $3) ON CONFLICT "
+                    "(source, owner) DO UPDATE SET routes = excluded.routes, seen_at = "
+                    "clock_timestamp()",
+                Params().text(source_).text(owner).text(names))
+        .status();
+}
+
 }  // namespace outbox::postgres

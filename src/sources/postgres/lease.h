@@ -21,6 +21,7 @@ class PostgresLease final : public spi::LeaseStore {
                                                  std::chrono::milliseconds ttl) override;
     Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override;
     Status release(std::uint64_t epoch) override;
+    Status stand_by(const std::string& owner, std::span<const std::string> routes) override;
 
   private:
     Result<std::optional<std::uint64_t>> take(const std::string& owner,

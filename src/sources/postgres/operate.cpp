@@ -34,6 +34,17 @@ class DeadQuery {
         equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
         equal("error_code", filter.error_code);
     }
+    // Of outbox_scheduled, which has one table's events alone.
+    DeadQuery(const std::string& table, const ScheduledFilter& filter) {
+        params_.text(table);
+        where_ = " WHERE $1 <> ''";
+        if (!filter.ids.empty()) {
+            params_.texts(filter.ids);
+            where_ += " AND id::text = ANY(" + next() + "::text[])";
+        }
+        equal("event_type", filter.event_type);
+        equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
+    }
     void after(std::int64_t dead_id) {
         params_.integer(dead_id);
         where_ += " AND dead_id > " + next();
@@ -47,6 +58,10 @@ class DeadQuery {
 
     std::string text(const std::string& value) {
         params_.text(value);
+        return next();
+    }
+    std::string bytes(const std::string& value) {
+        params_.bytes_or_null(value);
         return next();
     }
 
@@ -123,6 +138,7 @@ class PostgresOperations final : public Operations {
                 "published_total, sum(dead_total)::bigint AS dead_total, "
                 "(array_agg(circuit ORDER BY updated_at DESC))[1] AS circuit, "
                 "(array_agg(last_error ORDER BY updated_at DESC))[1] AS last_error, "
+                "(array_agg(last_error_at ORDER BY updated_at DESC))[1] AS last_error_at, "
                 "(array_agg(path ORDER BY updated_at DESC))[1] AS path, "
                 "(array_agg(path_reason ORDER BY updated_at DESC))[1] AS path_reason, "
                 "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
@@ -137,7 +153,9 @@ class PostgresOperations final : public Operations {
                 "coalesce(" +
                 epoch_us("s.updated_at") +
                 ", 0), coalesce(s.path, ''), coalesce(s.path_reason, ''), NOT EXISTS (SELECT FROM "
-                "known k WHERE k.route = a.route) FROM (SELECT route FROM known UNION SELECT route "
+                "known k WHERE k.route = a.route), coalesce(" +
+                epoch_us("s.last_error_at") +
+                ", 0) FROM (SELECT route FROM known UNION SELECT route "
                 "FROM dead) a LEFT JOIN stats s USING (route) LEFT JOIN failing f USING (route) "
                 "LEFT JOIN dead d USING (route) ORDER BY route",
             Params().text(table_));
@@ -157,9 +175,25 @@ class PostgresOperations final : public Operations {
             route.path = rows->string(row, 9);
             route.path_reason = rows->string(row, 10);
             route.retired = rows->boolean(row, 11);
+            route.last_error_at_us = rows->integer(row, 12);
             routes.push_back(std::move(route));
         }
         return routes;
+    }
+
+    Result<std::vector<StandbyInfo>> standbys() override {
+        const auto rows = connection_.query(
+            "SELECT owner, routes, " + epoch_us("seen_at") + " FROM " + side_ +
+                "outbox_standbys WHERE " + kOfTable +
+                " AND seen_at > clock_timestamp() - interval '15 seconds' ORDER BY owner",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        std::vector<StandbyInfo> standbys;
+        for (int row = 0; row < rows->size(); ++row) {
+            standbys.push_back(
+                {rows->string(row, 0), lines_of(rows->text(row, 1)), rows->integer(row, 2)});
+        }
+        return standbys;
     }
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
@@ -193,17 +227,72 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
-        const DeadQuery query(table_, filter);
-        return change("UPDATE " + side_ +
-                          "outbox_dead_letters SET retry_requested_at = "
-                          "coalesce(retry_requested_at, clock_timestamp())" +
-                          query.where(),
-                      query);
+        DeadQuery query(table_, filter);
+        return audited("UPDATE " + side_ +
+                           "outbox_dead_letters SET retry_requested_at = "
+                           "coalesce(retry_requested_at, clock_timestamp())" +
+                           query.where(),
+                       query, "dead retry", describe(filter));
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
+        DeadQuery query(table_, filter);
+        return audited("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query,
+                       "dead discard", describe(filter));
+    }
+
+    Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
+        DeadQuery query(table_, filter);
+        std::string set;
+        const auto assign = [&](const std::string& column, const std::string& value) {
+            set += (set.empty() ? "" : ", ") + column + " = " + value;
+        };
+        if (edit.payload) assign("payload", query.bytes(*edit.payload));
+        if (edit.topic) assign("topic", "nullif(" + query.text(*edit.topic) + ", '')");
+        if (edit.key) assign("key", "nullif(" + query.text(*edit.key) + ", '')");
+        if (edit.headers) assign("headers", query.text(*edit.headers) + "::jsonb");
+        return audited("UPDATE " + side_ + "outbox_dead_letters SET " + set + query.where() +
+                           " AND retry_requested_at IS NULL",
+                       query, "dead edit", describe(filter) + ": " + describe(edit));
+    }
+
+    Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
+                                                 std::size_t limit) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
+        DeadQuery query(table_, filter);
+        const std::string tail = query.limit(limit);
+        const auto rows =
+            connection_.query("SELECT id, aggregate_type, aggregate_id, event_type, topic, key, " +
+                                  epoch_us("available_at") + " FROM " + *place + query.where() +
+                                  " ORDER BY available_at, schedule_id" + tail,
+                              query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<ScheduledInfo> events;
+        for (int row = 0; row < rows->size(); ++row) {
+            events.push_back({rows->string(row, 0), rows->string(row, 1), rows->string(row, 2),
+                              rows->string(row, 3), rows->string(row, 4), rows->string(row, 5),
+                              rows->integer(row, 6)});
+        }
+        return events;
+    }
+
+    Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
         const DeadQuery query(table_, filter);
-        return change("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query);
+        const auto rows =
+            connection_.query("SELECT count(*) FROM " + *place + query.where(), query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
+    Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
+        DeadQuery query(table_, filter);
+        return audited("DELETE FROM " + *place + query.where(), query, "scheduled cancel",
+                       describe(filter));
     }
 
     Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
@@ -250,17 +339,43 @@ class PostgresOperations final : public Operations {
             query.params());
         if (!twice.ok()) return twice.status();
         if (!twice->empty()) return two_letters(twice->string(0, 0), twice->string(0, 1));
-        return change("UPDATE " + side_ + "outbox_dead_letters SET route = " + to +
-                          ", retry_requested_at = coalesce(retry_requested_at, clock_timestamp())" +
-                          query.where(),
-                      query);
+        return audited("UPDATE " + side_ +
+                           "outbox_dead_letters SET error = 'rerouted from ' || route || ': ' || "
+                           "error, route = " +
+                           to +
+                           ", retry_requested_at = coalesce(retry_requested_at, "
+                           "clock_timestamp())" +
+                           query.where(),
+                       query, "dead retry --to " + route, describe(filter));
     }
 
   private:
-    Result<std::int64_t> change(const std::string& sql, const DeadQuery& query) {
-        const auto rows = connection_.query(sql, query.params());
+    // One statement: what is done, and the line that says so.
+    Result<std::int64_t> audited(const std::string& change, DeadQuery& query,
+                                 const std::string& action, const std::string& detail) {
+        const std::string who = query.text(os_user_);
+        const std::string what = query.text(action) + ", " + query.text(detail);
+        const auto rows = connection_.query(
+            "WITH changed AS (" + change + " RETURNING id::text AS event_id) INSERT INTO " + side_ +
+                "outbox_audit (os_user, source, action, detail, events, event_ids) SELECT " + who +
+                ", $1, " + what + ", count(*), (array_agg(event_id))[1:" +
+                std::to_string(kAuditedIds) + "] FROM changed HAVING count(*) > 0 RETURNING events",
+            query.params());
         if (!rows.ok()) return rows.status();
-        return rows->affected();
+        return rows->empty() ? std::int64_t{0} : rows->integer(0, 0);
+    }
+
+    // Of the native table only.
+    Result<std::string> scheduled_table() {
+        const auto dot = table_.find('.');
+        const std::string name = quote_identifier(table_.substr(0, dot)) + "." + "outbox_scheduled";
+        const auto there =
+            connection_.query("SELECT to_regclass($1) IS NOT NULL", Params().text(name));
+        if (!there.ok()) return there.status();
+        if (table_.substr(dot + 1) != "outbox_events" || !there->boolean(0, 0)) {
+            return no_delayed_events(table_);
+        }
+        return name;
     }
 
     Connection connection_;

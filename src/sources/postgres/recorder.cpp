@@ -605,13 +605,16 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
         statements.push_back(
             {"INSERT INTO " + table_.side +
                  "outbox_route_stats AS s (source, route, published_total, dead_total, "
-                 "circuit, last_error, rate_per_s, path, path_reason) VALUES ($1, $2, $3, $4, $5, "
-                 "nullif($6, ''), $7::text::double precision, $8, $9) ON CONFLICT (source, route) "
+                 "circuit, last_error, rate_per_s, path, path_reason, last_error_at) VALUES ($1, "
+                 "$2, "
+                 "$3, $4, $5, nullif($6, ''), $7::text::double precision, $8, $9, "
+                 "CASE WHEN $6 <> '' THEN to_timestamp($10 / 1e6) END) ON CONFLICT (source, route) "
                  "DO "
                  "UPDATE SET "
                  "published_total = s.published_total + excluded.published_total, "
                  "dead_total = s.dead_total + excluded.dead_total, circuit = excluded.circuit, "
                  "last_error = coalesce(excluded.last_error, s.last_error), "
+                 "last_error_at = coalesce(excluded.last_error_at, s.last_error_at), "
                  "rate_per_s = excluded.rate_per_s, path = excluded.path, "
                  "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
              Params()
@@ -623,7 +626,8 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
                  .text(error)
                  .text(std::to_string(figure.rate_per_s))
                  .text(figure.path.path)
-                 .text(clean_text(figure.path.reason))});
+                 .text(clean_text(figure.path.reason))
+                 .integer(figure.last_error_at_us)});
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();

@@ -164,4 +164,24 @@ Status SqliteLease::release(std::uint64_t epoch) {
     return status;
 }
 
+// Those that are gone without a word go with the next.
+Status SqliteLease::stand_by(const std::string& owner, std::span<const std::string> routes) {
+    constexpr std::int64_t kGoneUs = 3'600'000'000;
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Statement old(**database,
+                  "DELETE FROM outbox_standbys WHERE source = ? AND (owner = ? AND ? OR seen_at < "
+                  "?)");
+    old.bind(source_).bind(owner).bind(static_cast<std::int64_t>(routes.empty()));
+    if (Status status = old.bind(now_us() - kGoneUs).run(); !status.ok()) return status;
+    if (routes.empty()) return {};
+    std::string names;
+    for (const std::string& route : routes) names += (names.empty() ? "" : "\n") + route;
+    Statement upsert(**database,
+                     "INSERT INTO outbox_standbys (source, owner, routes, seen_at) VALUES (?, ?, "
+                     "?, ?) ON CONFLICT (source, owner) DO UPDATE SET routes = excluded.routes, "
+                     "seen_at = excluded.seen_at");
+    return upsert.bind(source_).bind(owner).bind(names).bind(now_us()).run();
+}
+
 }  // namespace outbox::sqlite

@@ -1,6 +1,7 @@
 #include "sources/sqlite/operate.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "sources/sqlite/client.h"
@@ -11,6 +12,8 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::int64_t kRateIsFreshUs = 15'000'000;
+
+constexpr const char* kNoSeventh = " AND ?7 IS NULL";
 
 // Of a dead letter l.
 constexpr const char* kRouteKnown =
@@ -24,6 +27,14 @@ std::string where_dead(const DeadFilter& filter) {
     if (!filter.event_type.empty()) where += " AND event_type = ?4";
     if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?5";
     if (!filter.error_code.empty()) where += " AND error_code = ?6";
+    return where;
+}
+
+std::string where_scheduled(const ScheduledFilter& filter) {
+    std::string where = " WHERE coalesce(?1, ?2, ?3) IS NOT NULL";
+    if (!filter.ids.empty()) where += " AND id IN (SELECT value FROM json_each(?1))";
+    if (!filter.event_type.empty()) where += " AND event_type = ?2";
+    if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?3";
     return where;
 }
 
@@ -95,26 +106,29 @@ class SqliteOperations final : public Operations {
             *database_,
             "SELECT route, sum(published), sum(dead_total), sum(failing), sum(dead), "
             "max(circuit), max(last_error), sum(rate), max(updated), max(path), max(path_reason), "
-            "max(known) "
+            "max(known), max(error_at) "
             "FROM ("
             "SELECT route, sum(published_total) AS published, sum(dead_total) AS dead_total, "
             "0 AS failing, 0 AS dead, circuit, last_error, path, path_reason, sum(CASE WHEN "
             "updated_at > ?2 THEN "
-            "rate_per_s ELSE 0 END) AS rate, max(updated_at) AS updated, 0 AS known FROM "
+            "rate_per_s ELSE 0 END) AS rate, max(updated_at) AS updated, 0 AS known, last_error_at "
+            "AS error_at FROM "
             "outbox_route_stats WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, NULL, NULL, 0, 0, 0 FROM "
+                "UNION ALL SELECT route, 0, 0, count(*), 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0 "
+                "FROM "
                 "outbox_delivery "
                 "WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, NULL, NULL, 0, 0, 0 FROM "
+                "UNION ALL SELECT route, 0, 0, 0, count(*), NULL, NULL, NULL, NULL, 0, 0, 0, 0 "
+                "FROM "
                 "outbox_dead_letters "
                 "WHERE " +
                 of_table +
                 " GROUP BY route "
-                "UNION ALL SELECT route, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 1 FROM "
+                "UNION ALL SELECT route, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 1, 0 FROM "
                 "outbox_routes WHERE " +
                 of_table + ") GROUP BY route HAVING max(known) OR sum(dead) > 0 ORDER BY route");
         rows.bind(table_).bind(now_us() - kRateIsFreshUs);
@@ -128,6 +142,7 @@ class SqliteOperations final : public Operations {
             route.dead = rows.integer(4);
             route.circuit = rows.string(5);
             route.last_error = rows.string(6);
+            route.last_error_at_us = rows.integer(12);
             route.rate_per_s = rows.number(7);
             route.updated_at_us = rows.integer(8);
             route.path = rows.string(9);
@@ -137,6 +152,19 @@ class SqliteOperations final : public Operations {
         }
         if (Status status = rows.status(); !status.ok()) return status;
         return routes;
+    }
+
+    Result<std::vector<StandbyInfo>> standbys() override {
+        Statement rows(*database_,
+                       std::string("SELECT owner, routes, seen_at FROM outbox_standbys WHERE ") +
+                           kOfTable + " AND seen_at > ?2 ORDER BY owner");
+        rows.bind(table_).bind(now_us() - kRateIsFreshUs);
+        std::vector<StandbyInfo> standbys;
+        while (rows.step()) {
+            standbys.push_back({rows.string(0), lines_of(rows.text(1)), rows.integer(2)});
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        return standbys;
     }
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
@@ -167,18 +195,94 @@ class SqliteOperations final : public Operations {
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
-        Statement update(*database_,
-                         "UPDATE outbox_dead_letters SET retry_requested_at = "
-                         "coalesce(retry_requested_at, ?7)" +
-                             where_dead(filter));
-        bind(update, filter);
-        return change(update.bind(now_us()));
+        return audited(filter, "dead retry", describe(filter), [&] {
+            Statement update(*database_,
+                             "UPDATE outbox_dead_letters SET retry_requested_at = "
+                             "coalesce(retry_requested_at, ?7)" +
+                                 where_dead(filter));
+            bind(update, filter);
+            return update.bind(now_us()).run();
+        });
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        Statement remove(
-            *database_, "DELETE FROM outbox_dead_letters" + where_dead(filter) + " AND ?7 IS NULL");
-        return change(bind(remove, filter));
+        return audited(filter, "dead discard", describe(filter), [&] {
+            Statement remove(*database_, "DELETE FROM outbox_dead_letters" + where_dead(filter) +
+                                             " AND ?7 IS NULL");
+            return bind(remove, filter).run();
+        });
+    }
+
+    Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
+        const std::string idle = " AND retry_requested_at IS NULL";
+        const auto change = [&] {
+            std::string set;
+            const auto assign = [&](bool given, const std::string& assignment) {
+                if (given) set += (set.empty() ? "" : ", ") + assignment;
+            };
+            assign(edit.payload.has_value(), "payload = ?7");
+            assign(edit.topic.has_value(), "topic = nullif(?8, '')");
+            assign(edit.key.has_value(), "key = nullif(?9, '')");
+            assign(edit.headers.has_value(), "headers = ?10");
+            Statement update(*database_, "UPDATE outbox_dead_letters SET " + set +
+                                             where_dead(filter) + idle +
+                                             " AND coalesce(?7, ?8, ?9, ?10, 1) IS NOT NULL");
+            bind(update, filter);
+            if (edit.payload) {
+                update.bind_blob(*edit.payload);
+            } else {
+                update.bind_null();
+            }
+            for (const auto& text : {edit.topic, edit.key, edit.headers}) {
+                if (text) {
+                    update.bind(std::string_view(*text));
+                } else {
+                    update.bind_null();
+                }
+            }
+            return update.run();
+        };
+        return audited(filter, "dead edit", describe(filter) + ": " + describe(edit), change, idle);
+    }
+
+    Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
+                                                 std::size_t limit) override {
+        if (table_ != "outbox_events") return no_delayed_events(table_);
+        Statement rows(*database_,
+                       "SELECT id, aggregate_type, aggregate_id, event_type, topic, key, "
+                       "available_at FROM outbox_scheduled" +
+                           where_scheduled(filter) +
+                           " ORDER BY available_at, schedule_id LIMIT ?4");
+        bind(rows, filter).bind(static_cast<std::int64_t>(limit));
+        std::vector<ScheduledInfo> events;
+        while (rows.step()) {
+            events.push_back({rows.string(0), rows.string(1), rows.string(2), rows.string(3),
+                              rows.string(4), rows.string(5), rows.integer(6)});
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        return events;
+    }
+
+    Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) override {
+        if (table_ != "outbox_events") return no_delayed_events(table_);
+        Statement row(*database_,
+                      "SELECT count(*) FROM outbox_scheduled" + where_scheduled(filter));
+        bind(row, filter);
+        const std::int64_t count = row.step() ? row.integer(0) : 0;
+        if (Status status = row.status(); !status.ok()) return status;
+        return count;
+    }
+
+    Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) override {
+        if (table_ != "outbox_events") return no_delayed_events(table_);
+        WriteTransaction transaction(*database_);
+        if (Status status = transaction.begin(); !status.ok()) return status;
+        Statement ids(*database_, ids_of("outbox_scheduled", where_scheduled(filter)));
+        bind(ids, filter);
+        return carry_out(transaction, ids, "scheduled cancel", describe(filter), [&] {
+            Statement remove(*database_, "DELETE FROM outbox_scheduled" + where_scheduled(filter));
+            return bind(remove, filter).run();
+        });
     }
 
     Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
@@ -222,14 +326,16 @@ class SqliteOperations final : public Operations {
         bind(twice, filter).bind(route);
         if (twice.step()) return two_letters(twice.string(0), twice.string(1));
         if (Status status = twice.status(); !status.ok()) return status;
-        Statement update(*database_,
-                         "UPDATE outbox_dead_letters SET route = ?7, retry_requested_at = "
-                         "coalesce(retry_requested_at, ?8)" +
-                             where_dead(filter));
-        const auto changed = change(bind(update, filter).bind(route).bind(now_us()));
-        if (!changed.ok()) return changed;
-        if (Status status = transaction.commit(); !status.ok()) return status;
-        return changed;
+        Statement ids(*database_, ids_of("outbox_dead_letters", where_dead(filter) + kNoSeventh));
+        bind(ids, filter);
+        return carry_out(transaction, ids, "dead retry --to " + route, describe(filter), [&] {
+            Statement update(*database_,
+                             "UPDATE outbox_dead_letters SET error = 'rerouted from ' || route || "
+                             "': ' || error, route = ?7, retry_requested_at = "
+                             "coalesce(retry_requested_at, ?8)" +
+                                 where_dead(filter));
+            return bind(update, filter).bind(route).bind(now_us()).run();
+        });
     }
 
   private:
@@ -239,9 +345,45 @@ class SqliteOperations final : public Operations {
         return statement.bind(filter.event_type).bind(filter.key).bind(filter.error_code);
     }
 
-    Result<std::int64_t> change(Statement& statement) {
-        if (Status status = statement.run(); !status.ok()) return status;
-        return database_->changes();
+    Statement& bind(Statement& statement, const ScheduledFilter& filter) const {
+        return statement.bind(json_array(filter.ids)).bind(filter.event_type).bind(filter.key);
+    }
+
+    // How many, and the first of their ids as a JSON array.
+    static std::string ids_of(const std::string& table, const std::string& where) {
+        return "SELECT (SELECT count(*) FROM " + table + where +
+               "), (SELECT json_group_array(id) FROM (SELECT id FROM " + table + where + " LIMIT " +
+               std::to_string(kAuditedIds) + "))";
+    }
+
+    Result<std::int64_t> audited(const DeadFilter& filter, const std::string& action,
+                                 const std::string& detail, const std::function<Status()>& change,
+                                 const std::string& also = "") {
+        WriteTransaction transaction(*database_);
+        if (Status status = transaction.begin(); !status.ok()) return status;
+        Statement ids(*database_,
+                      ids_of("outbox_dead_letters", where_dead(filter) + also + kNoSeventh));
+        bind(ids, filter);
+        return carry_out(transaction, ids, action, detail, change);
+    }
+
+    // What is done and the line that says so, in one transaction.
+    Result<std::int64_t> carry_out(WriteTransaction& transaction, Statement& ids,
+                                   const std::string& action, const std::string& detail,
+                                   const std::function<Status()>& change) {
+        const std::int64_t count = ids.step() ? ids.integer(0) : 0;
+        const std::string first = ids.string(1);
+        if (Status status = ids.status(); !status.ok()) return status;
+        ids.reset();
+        if (count == 0) return std::int64_t{0};
+        Statement line(*database_,
+                       "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
+                       "event_ids) VALUES (?, ?, ?, ?, ?, ?, ?)");
+        line.bind(now_us()).bind(os_user_).bind(table_).bind(action).bind(detail);
+        if (Status status = line.bind(count).bind(first).run(); !status.ok()) return status;
+        if (Status status = change(); !status.ok()) return status;
+        if (Status status = transaction.commit(); !status.ok()) return status;
+        return count;
     }
 
     std::unique_ptr<Database> database_;

@@ -500,11 +500,13 @@ Status SqliteRecorder::save_figures(std::uint64_t epoch,
         Statement upsert(
             database,
             "INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "
-            "circuit, last_error, rate_per_s, path, path_reason, updated_at) VALUES (?, ?, ?, ?, "
-            "?, nullif(?, ''), ?, ?, ?, ?) ON CONFLICT (source, route) DO UPDATE SET "
+            "circuit, last_error, rate_per_s, path, path_reason, updated_at, last_error_at) VALUES "
+            "(?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?, ?, nullif(?, 0)) ON CONFLICT (source, route) "
+            "DO UPDATE SET "
             "published_total = s.published_total + "
             "excluded.published_total, dead_total = s.dead_total + excluded.dead_total, circuit = "
             "excluded.circuit, last_error = coalesce(excluded.last_error, s.last_error), "
+            "last_error_at = coalesce(excluded.last_error_at, s.last_error_at), "
             "rate_per_s = excluded.rate_per_s, path = excluded.path, path_reason = "
             "excluded.path_reason, updated_at = excluded.updated_at");
         for (const spi::RouteFigures& figure : figures) {
@@ -514,7 +516,8 @@ Status SqliteRecorder::save_figures(std::uint64_t epoch,
             upsert.bind(to_storable_text(figure.last_error, kMaxErrorBytes))
                 .bind(figure.rate_per_s);
             upsert.bind(figure.path.path).bind(figure.path.reason);
-            if (Status status = upsert.bind(now_us()).run(); !status.ok()) return status;
+            upsert.bind(now_us()).bind(figure.last_error_at_us);
+            if (Status status = upsert.run(); !status.ok()) return status;
         }
         return {};
     });

@@ -23,10 +23,11 @@ Result<SideTables> look_for_side_tables(Database& database) {
     Statement count(database,
                     "SELECT count(*) FROM sqlite_master WHERE name IN ('outbox_lease', "
                     "'outbox_routes', 'outbox_ledger_segments', 'outbox_route_done', "
-                    "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats')");
+                    "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats', "
+                    "'outbox_standbys', 'outbox_audit')");
     const std::int64_t found = count.step() ? count.integer(0) : 0;
     if (Status status = count.status(); !status.ok()) return status;
-    return SideTables{found == 7, found == 0};
+    return SideTables{found == 9, found == 0};
 }
 
 Status require_known_version(Database& database, const Table& table) {

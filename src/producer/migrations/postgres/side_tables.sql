@@ -138,7 +138,47 @@ CREATE TABLE IF NOT EXISTS outbox_route_stats (
     path            text NOT NULL DEFAULT 'polling',
     path_reason     text NOT NULL DEFAULT '',
     last_error      text,
+    last_error_at   timestamptz,
     rate_per_s      double precision NOT NULL DEFAULT 0,
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, route)
 );
+
+-- Relays that wait for the lease, as each last said of itself; `routes` are the names of theirs, one
+-- on each line.
+CREATE TABLE IF NOT EXISTS outbox_standbys (
+    source  text NOT NULL,
+    owner   text NOT NULL,
+    routes  text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (source, owner)
+);
+
+-- What operators did to dead letters and delayed events. Rows are added and never changed.
+DO $$
+BEGIN
+    IF to_regclass('outbox_audit') IS NOT NULL THEN
+        RETURN;
+    END IF;
+    CREATE TABLE outbox_audit (
+        audit_id  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+        role      text NOT NULL DEFAULT session_user,
+        os_user   text NOT NULL,
+        source    text NOT NULL,
+        action    text NOT NULL,
+        detail    text NOT NULL,
+        events    bigint NOT NULL,
+        event_ids text[] NOT NULL
+    );
+    CREATE FUNCTION outbox_refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $body$
+    BEGIN
+        RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME;
+    END
+    $body$;
+    CREATE TRIGGER outbox_audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON outbox_audit
+        FOR EACH STATEMENT EXECUTE FUNCTION outbox_refuse_change();
+END
+$$;

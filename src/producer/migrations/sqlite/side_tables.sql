@@ -96,7 +96,38 @@ CREATE TABLE IF NOT EXISTS outbox_route_stats (
     path            text NOT NULL DEFAULT 'polling',
     path_reason     text NOT NULL DEFAULT '',
     last_error      text,
+    last_error_at   integer,
     rate_per_s      real NOT NULL DEFAULT 0,
     updated_at      integer NOT NULL,
     PRIMARY KEY (source, route)
 );
+
+-- Relays that wait for the lease, as each last said of itself; `routes` are the names of theirs, one
+-- on each line.
+CREATE TABLE IF NOT EXISTS outbox_standbys (
+    source  text NOT NULL,
+    owner   text NOT NULL,
+    routes  text NOT NULL,
+    seen_at integer NOT NULL,
+    PRIMARY KEY (source, owner)
+);
+
+-- What operators did to dead letters and delayed events. Rows are added and never changed.
+CREATE TABLE IF NOT EXISTS outbox_audit (
+    audit_id  INTEGER PRIMARY KEY AUTOINCREMENT,
+    at        integer NOT NULL,
+    os_user   text NOT NULL,
+    source    text NOT NULL,
+    action    text NOT NULL,
+    detail    text NOT NULL,
+    events    integer NOT NULL,
+    event_ids text NOT NULL
+);
+CREATE TRIGGER IF NOT EXISTS outbox_audit_not_changed BEFORE UPDATE ON outbox_audit
+BEGIN
+    SELECT RAISE(ABORT, 'rows of outbox_audit are never changed');
+END;
+CREATE TRIGGER IF NOT EXISTS outbox_audit_not_removed BEFORE DELETE ON outbox_audit
+BEGIN
+    SELECT RAISE(ABORT, 'rows of outbox_audit are never changed');
+END;

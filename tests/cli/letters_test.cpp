@@ -1,0 +1,186 @@
+// Events that no route takes, and dead letters that die again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr ExitStatus kStopped{0, 0};
+
+// A database with events, and mailboxes of SQLite that routes lead to.
+class Letters : public testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override {
+        url_ = GetParam() == std::string("sqlite") ? "sqlite://" + outbox_.file("shop.db").string()
+                                                   : shared_postgres().create_database();
+        ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+        for (const char* name : {"a", "b", "c"}) {
+            ASSERT_EQ(outbox_.run({"migrate", "--db", box(name), "--only", "consumer"}).status.code,
+                      0);
+        }
+    }
+    std::string box(const std::string& name) {
+        return "sqlite://" + outbox_.file(name + ".db").string();
+    }
+    void sql(const std::string& statement) {
+        if (url_.starts_with("sqlite"))
+            Sqlite(outbox_.file("shop.db")).exec(statement);
+        else
+            Pg(url_).exec(statement);
+    }
+    void emit(const std::string& type, const std::string& topic = "orders") {
+        sql("INSERT INTO outbox_events (topic, event_type, key, payload) VALUES ('" + topic +
+            "', '" + type + "', 'k', '1')");
+    }
+    // Each route: its name, which is its mailbox's, and the event type that it takes.
+    Process relay(const std::vector<std::pair<std::string, std::string>>& routes,
+                  const std::string& source = "", const std::string& more = "") {
+        std::string text = more + "\n[source]\nurl = \"" + url_ + "\"\n" + source + "\n";
+        for (const auto& [name, type] : routes) {
+            text += "[[route]]\nname = \"" + name + "\"\nto = \"mailbox+" + box(name) + "\"\n" +
+                    (type.empty() ? "" : "event_type = [\"" + type + "\"]\n");
+        }
+        return outbox_.start_relay(
+            {"--config", outbox_.write("relay.toml", text), "--admin", "off"});
+    }
+    long long received(const std::string& name) {
+        return Sqlite(outbox_.file(name + ".db")).number("SELECT count(*) FROM outbox_mailbox");
+    }
+    json result(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_, "--json"});
+        const Finished ended = outbox_.run(arguments);
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out.empty() ? "null" : ended.out);
+    }
+    bool eventually_letters(std::size_t count) {
+        return eventually(30s, "dead letters: " + std::to_string(count),
+                          [&] { return result({"dead", "list"}).size() == count; });
+    }
+    long long backlog() { return result({"status"})["backlog"]; }
+
+    OutboxBinary outbox_;
+    std::string url_;
+};
+
+TEST_P(Letters, OfAnEventThatNoRouteTakesGoToEachThatIsAddedWhenTheyAreRetried) {
+    emit("Odd");
+    emit("Even");
+    Process first = relay({{"a", "Even"}});
+    ASSERT_TRUE(eventually_letters(1));
+    EXPECT_EQ(result({"dead", "list"})[0]["route"], "a");
+    EXPECT_THAT(result({"dead", "list"})[0]["error"], HasSubstr("no route took this event; add"));
+    // Retried without a route it dies again, and says so.
+    result({"dead", "retry", "--all"});
+    ASSERT_TRUE(eventually(30s, "it is dead again",
+                           [&] { return result({"dead", "list"})[0]["attempts"] == 2; }));
+    EXPECT_THAT(result({"dead", "list"})[0]["error"], HasSubstr("no route took this event; add"));
+    EXPECT_EQ(first.stop(), kStopped);
+
+    Process second = relay({{"a", "Even"}, {"b", "Odd"}, {"c", ""}});
+    EXPECT_TRUE(eventually(30s, "the other", [&] { return received("a") == 1; }));
+    result({"dead", "retry", "--all"});
+    ASSERT_TRUE(eventually_letters(0));
+    EXPECT_EQ(received("a"), 1);
+    EXPECT_EQ(received("b"), 1);
+    EXPECT_EQ(received("c"), 1);
+    EXPECT_EQ(second.stop(), kStopped);
+}
+
+TEST_P(Letters, ThatAnAddedRouteRefusesStayAndGoThereOnceMore) {
+    emit("Odd", "elsewhere");
+    Process first = relay({{"a", "Even"}});
+    ASSERT_TRUE(eventually_letters(1));
+    EXPECT_EQ(first.stop(), kStopped);
+    result({"dead", "retry", "--all"});
+    Process strict =
+        relay({{"a", "Even"}, {"b", "Odd"}, {"c", "Odd"}}, "", "allowed_topics = [\"orders\"]");
+    ASSERT_TRUE(eventually(30s, "it is refused", [&] {
+        return result({"dead", "list"})[0]["error_code"] == "OB_TOPIC_INVALID";
+    }));
+    EXPECT_THAT(result({"dead", "list"})[0]["error"],
+                HasSubstr("no route took this event; by route"));
+    EXPECT_EQ(strict.stop(), kStopped);
+    Process open = relay({{"a", "Even"}, {"b", "Odd"}, {"c", "Odd"}});
+    result({"dead", "retry", "--all"});
+    ASSERT_TRUE(eventually_letters(0));
+    EXPECT_EQ(received("b") + received("c"), 2);
+    EXPECT_EQ(received("a"), 0);
+    EXPECT_EQ(open.stop(), kStopped);
+}
+
+TEST_P(Letters, ThatAnOperatorGivesToARouteGoThereWhateverItTakes) {
+    emit("Odd");
+    Process first = relay({{"a", "Even"}, {"b", "Even"}});
+    ASSERT_TRUE(eventually_letters(1));
+    result({"dead", "retry", "--all", "--to", "b"});
+    ASSERT_TRUE(eventually_letters(0));
+    EXPECT_EQ(received("b"), 1);
+    EXPECT_EQ(first.stop(), kStopped);
+}
+
+TEST_P(Letters, AreNotMadeWhereAnUnmatchedEventIsFinished) {
+    emit("Odd");
+    emit("Even");
+    Process running = relay({{"a", "Even"}, {"b", "Even"}}, "unmatched = \"finish\"");
+    ASSERT_TRUE(eventually(30s, "all is done", [&] { return backlog() == 0; }));
+    EXPECT_EQ(received("a"), 1);
+    EXPECT_TRUE(result({"dead", "list"}).empty());
+    EXPECT_EQ(running.stop(), kStopped);
+}
+
+TEST_P(Letters, AreNotMadeWhereTheRelayStopsBeforeAnUnmatchedEvent) {
+    emit("Odd");
+    Process running = relay({{"a", "Even"}, {"b", "Even"}}, "unmatched = \"stop\"");
+    const auto ended = running.wait(30s);
+    ASSERT_TRUE(ended);
+    EXPECT_EQ(ended->code, 2);
+    EXPECT_THAT(running.stderr_text(),
+                AllOf(HasSubstr("no route takes event"), HasSubstr("event type 'Odd'"),
+                      HasSubstr("add a route for it")));
+    EXPECT_TRUE(result({"dead", "list"}).empty());
+    EXPECT_EQ(backlog(), 1);
+    Process mended = relay({{"a", "Even"}, {"b", "Even"}, {"c", "Odd"}}, "unmatched = \"stop\"");
+    ASSERT_TRUE(eventually(30s, "it is delivered", [&] { return received("c") == 1; }));
+    EXPECT_EQ(mended.stop(), kStopped);
+}
+
+TEST_P(Letters, ThatDieAgainWriteALineCountTheirTriesAndMoveTheCounter) {
+    emit("Odd", "elsewhere");
+    Process strict = relay({{"a", ""}}, "", "allowed_topics = [\"orders\"]");
+    ASSERT_TRUE(eventually_letters(1));
+    for (int tries = 2; tries <= 3; ++tries) {
+        result({"dead", "retry", "--all"});
+        ASSERT_TRUE(eventually(30s, "it died once more", [&] {
+            return result({"dead", "list"})[0]["attempts"] == tries &&
+                   result({"status"})["routes"][0]["dead_total"] == tries;
+        }));
+        EXPECT_EQ(result({"dead", "list"})[0]["state"], "dead");
+    }
+    EXPECT_EQ(strict.stop(), kStopped);
+    const std::string log = strict.stderr_text();
+    std::size_t lines = 0;
+    for (auto at = log.find("event=dead_letter"); at != std::string::npos;
+         at = log.find("event=dead_letter", at + 1)) {
+        ++lines;
+    }
+    EXPECT_EQ(lines, 3U) << log;
+    EXPECT_THAT(log, HasSubstr("attempts=3"));
+}
+
+INSTANTIATE_TEST_SUITE_P(On, Letters, testing::Values("postgres", "sqlite"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+}  // namespace
+}  // namespace outbox::test

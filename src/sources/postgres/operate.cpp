@@ -250,7 +250,7 @@ class PostgresOperations final : public Operations {
         if (edit.payload) assign("payload", query.bytes(*edit.payload));
         if (edit.topic) assign("topic", "nullif(" + query.text(*edit.topic) + ", '')");
         if (edit.key) assign("key", "nullif(" + query.text(*edit.key) + ", '')");
-        if (edit.headers) assign("headers", query.text(*edit.headers) + "::jsonb");
+        if (edit.headers) assign("headers", query.text(*edit.headers) + "::jsonb::text");
         return audited("UPDATE " + side_ + "outbox_dead_letters SET " + set + query.where() +
                            " AND retry_requested_at IS NULL",
                        query, "dead edit", describe(filter) + ": " + describe(edit));

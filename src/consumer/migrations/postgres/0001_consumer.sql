@@ -187,6 +187,259 @@ BEGIN
 END
 $$;
 
+-- Messages of a mailbox that failed and will be tried again; with their tries.
+CREATE TABLE outbox_mailbox_tries (
+    mailbox     text NOT NULL,
+    position    bigint NOT NULL,
+    attempts    integer NOT NULL,
+    not_before  timestamptz NOT NULL DEFAULT '-infinity',
+    error       text,
+    PRIMARY KEY (mailbox, position)
+);
+
+-- The event's own time, as every consumer reads it: of a UUIDv7 (RFC 9562, section 5.7), else of the
+-- header occurred_at; NULL where neither says it.
+CREATE FUNCTION outbox_message_time(message_id text, headers json) RETURNS timestamptz
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF message_id ~* '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' THEN
+        RETURN pg_catalog.to_timestamp(('x' || pg_catalog.substr(pg_catalog.replace(message_id, '-', ''),
+            1, 12))::bit(48)::bigint / 1000.0);
+    END IF;
+    IF headers ->> 'occurred_at' ~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$' THEN
+        RETURN (headers ->> 'occurred_at')::timestamptz;
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+    RETURN NULL;
+END
+$$;
+
+-- What a consumer counts of itself, one row for each of its sessions.
+CREATE FUNCTION outbox_mailbox_count(consumer text, applied bigint, repeats bigint, failed bigint,
+                                     dead bigint)
+RETURNS void
+LANGUAGE sql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+    INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead)
+    VALUES (consumer, 'sql/' || pg_backend_pid(), applied, repeats, failed, dead)
+    ON CONFLICT (consumer, member) DO UPDATE SET applied = s.applied + excluded.applied,
+        repeats = s.repeats + excluded.repeats, failed = s.failed + excluded.failed,
+        dead = s.dead + excluded.dead, updated_at = clock_timestamp()
+$$;
+
+-- Moves a message to the consumer's dead letters; nothing where somebody has applied it.
+CREATE FUNCTION outbox_mailbox_bury(consumer text, mailbox text, "position" bigint,
+                                    attempts integer, error_code text, error text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    m outbox_mailbox;
+BEGIN
+    DELETE FROM outbox_mailbox_tries t WHERE t.mailbox = outbox_mailbox_bury.mailbox
+        AND t.position = outbox_mailbox_bury.position;
+    DELETE FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_bury.mailbox
+        AND b.position = outbox_mailbox_bury.position RETURNING b.* INTO m;
+    IF m.id IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO outbox_inbox (consumer, message_id, message_time)
+    VALUES (outbox_mailbox_bury.consumer, m.id,
+            coalesce(outbox_message_time(m.id, m.headers), '-infinity')) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, key, headers, payload,
+        attempts, error_code, error)
+    VALUES (outbox_mailbox_bury.consumer, m.id, m.topic, m.key, m.headers, m.payload,
+        outbox_mailbox_bury.attempts, outbox_mailbox_bury.error_code, outbox_mailbox_bury.error)
+    ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts,
+        error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at,
+        retry_requested_at = NULL;
+    PERFORM outbox_mailbox_count(outbox_mailbox_bury.consumer, 0, 0, 0, 1);
+END
+$$;
+
+-- The next messages of a mailbox, at most `max_messages` (1,000), in the order of each key, for this
+-- transaction: until it ends no other member is given messages of their keys. Apply them, say
+-- outbox_mailbox_done for each, and commit. Repeats are removed and not given. A key whose message
+-- failed is left out until its wait is over. Under READ COMMITTED.
+CREATE FUNCTION outbox_mailbox_take(consumer text, mailbox text DEFAULT 'default',
+                                    max_messages integer DEFAULT 100)
+RETURNS TABLE ("position" bigint, id text, topic text, key text, headers json, payload bytea)
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    salt constant bigint := 'outbox_mailbox'::regclass::oid::bigint;
+    name constant text := 'outbox_mailbox ' || outbox_mailbox_take.mailbox;
+    m record;
+    lane text;
+    mine text[] := '{}';
+    others text[] := '{}';
+    places bigint[] := '{}';
+    floor_now timestamptz;
+    repeats bigint;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'outbox_mailbox_take wants READ COMMITTED, not %',
+            current_setting('transaction_isolation') USING ERRCODE = '25001';
+    END IF;
+    -- A MailboxConsumer of the library holds the whole mailbox.
+    IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(name, salt)) THEN
+        RETURN;
+    END IF;
+    -- What an operator wants tried again comes behind what waits; the row in outbox_mailbox_tries
+    -- says that its age does not matter.
+    WITH back AS (
+        DELETE FROM outbox_inbox_dead_letters d
+        WHERE (d.consumer, d.message_id) IN (
+            SELECT r.consumer, r.message_id FROM outbox_inbox_dead_letters r
+            WHERE r.consumer = outbox_mailbox_take.consumer AND r.retry_requested_at IS NOT NULL
+            ORDER BY r.retry_requested_at LIMIT 100 FOR UPDATE SKIP LOCKED)
+        RETURNING d.message_id, d.topic, d.key, d.headers, d.payload),
+    forgotten AS (
+        DELETE FROM outbox_inbox i USING back
+        WHERE i.consumer = outbox_mailbox_take.consumer AND i.message_id = back.message_id),
+    again AS (
+        INSERT INTO outbox_mailbox (mailbox, id, topic, key, headers, payload)
+        SELECT outbox_mailbox_take.mailbox, message_id, topic, key, headers, payload FROM back
+        ON CONFLICT DO NOTHING RETURNING position)
+    INSERT INTO outbox_mailbox_tries (mailbox, position, attempts)
+    SELECT outbox_mailbox_take.mailbox, position, 0 FROM again;
+
+    SELECT f.floor INTO floor_now FROM outbox_inbox_floor f
+    WHERE f.consumer = outbox_mailbox_take.consumer;
+    -- Another member's keys are stepped over, 10,000 messages at most.
+    FOR m IN
+        SELECT b.position, coalesce(nullif(b.key, ''), chr(1) || b.position) AS lane,
+               t.not_before > clock_timestamp() AS waits
+        FROM outbox_mailbox b LEFT JOIN outbox_mailbox_tries t
+            ON t.mailbox = b.mailbox AND t.position = b.position
+        WHERE b.mailbox = outbox_mailbox_take.mailbox ORDER BY b.position LIMIT 10000
+    LOOP
+        EXIT WHEN cardinality(places) >= least(max_messages, 1000);
+        lane := m.lane;
+        CONTINUE WHEN lane = ANY (others);
+        IF m.waits THEN
+            others := others || lane;
+            CONTINUE;
+        END IF;
+        IF NOT lane = ANY (mine) THEN
+            IF NOT pg_try_advisory_xact_lock(hashtextextended(name || ' ' || lane, salt)) THEN
+                others := others || lane;
+                CONTINUE;
+            END IF;
+            mine := mine || lane;
+        END IF;
+        places := places || m.position;
+    END LOOP;
+
+    -- With the keys in hand: a new look, in which what their last member finished is gone.
+    WITH known AS (
+        SELECT b.position FROM outbox_mailbox b JOIN outbox_inbox i
+            ON i.consumer = outbox_mailbox_take.consumer AND i.message_id = b.id
+        WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = ANY (places)),
+    gone AS (
+        DELETE FROM outbox_mailbox b USING known
+        WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = known.position
+        RETURNING 1)
+    SELECT count(*) INTO repeats FROM gone;
+    IF repeats > 0 THEN
+        PERFORM outbox_mailbox_count(outbox_mailbox_take.consumer, 0, repeats, 0, 0);
+    END IF;
+    FOR m IN
+        SELECT b.position, outbox_message_time(b.id, b.headers) AS time
+        FROM outbox_mailbox b
+        WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = ANY (places)
+            AND (outbox_message_time(b.id, b.headers) > clock_timestamp() + interval '1 day'
+                 OR outbox_message_time(b.id, b.headers) < floor_now)
+            AND NOT EXISTS (SELECT FROM outbox_mailbox_tries t
+                            WHERE t.mailbox = b.mailbox AND t.position = b.position)
+    LOOP
+        PERFORM outbox_mailbox_bury(outbox_mailbox_take.consumer, outbox_mailbox_take.mailbox,
+            m.position, 0, 'OB_QUARANTINED', 'the message is from ' || m.time || ', before the '
+            'inbox''s floor or more than a day ahead: it cannot be known as new');
+    END LOOP;
+    RETURN QUERY
+        SELECT b.position, b.id, b.topic, b.key, b.headers, b.payload FROM outbox_mailbox b
+        WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = ANY (places)
+        ORDER BY b.position;
+END
+$$;
+
+-- These messages are applied: to be said in the transaction that applied them and took them. Raises
+-- 40001 where somebody else applied one meanwhile: roll back and take again.
+CREATE FUNCTION outbox_mailbox_done(consumer text, mailbox text, VARIADIC positions bigint[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    entered bigint;
+BEGIN
+    WITH gone AS (
+        DELETE FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_done.mailbox
+            AND b.position = ANY (positions) RETURNING b.id, b.headers),
+    entries AS (
+        INSERT INTO outbox_inbox (consumer, message_id, message_time)
+        SELECT outbox_mailbox_done.consumer, g.id,
+               coalesce(outbox_message_time(g.id, g.headers), '-infinity')
+        FROM gone g ORDER BY g.id ON CONFLICT DO NOTHING RETURNING 1)
+    SELECT count(*) INTO entered FROM entries;
+    IF entered <> cardinality(positions) THEN
+        RAISE EXCEPTION 'OB_CONFLICT: a message was applied by somebody else meanwhile, or was '
+            'not taken in this transaction' USING ERRCODE = '40001';
+    END IF;
+    DELETE FROM outbox_mailbox_tries t WHERE t.mailbox = outbox_mailbox_done.mailbox
+        AND t.position = ANY (positions);
+    PERFORM outbox_mailbox_count(outbox_mailbox_done.consumer, entered, 0, 0, 0);
+END
+$$;
+
+-- This message could not be applied: to be said in a transaction of its own after the rollback. Its
+-- key waits, 1 s at first and twice as long each time; after max_attempts the message goes to the
+-- consumer's dead letters and its key goes on. True: it did.
+CREATE FUNCTION outbox_mailbox_failed(consumer text, mailbox text, "position" bigint, error text,
+                                      max_attempts integer DEFAULT 5)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    tries integer;
+BEGIN
+    PERFORM FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_failed.mailbox
+        AND b.position = outbox_mailbox_failed.position FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO outbox_mailbox_tries AS t (mailbox, position, attempts, not_before, error)
+    VALUES (outbox_mailbox_failed.mailbox, outbox_mailbox_failed.position, 1,
+            clock_timestamp() + interval '1 second', left(outbox_mailbox_failed.error, 4096))
+    ON CONFLICT (mailbox, position) DO UPDATE SET attempts = t.attempts + 1,
+        not_before = clock_timestamp() + least(60, 2 ^ t.attempts) * interval '1 second',
+        error = excluded.error
+    RETURNING t.attempts INTO tries;
+    PERFORM outbox_mailbox_count(outbox_mailbox_failed.consumer, 0, 0, 1, 0);
+    IF tries < max_attempts THEN
+        RETURN false;
+    END IF;
+    PERFORM outbox_mailbox_bury(outbox_mailbox_failed.consumer, outbox_mailbox_failed.mailbox,
+        outbox_mailbox_failed.position, tries, 'OB_HANDLER_FAILED',
+        left(outbox_mailbox_failed.error, 4096));
+    RETURN true;
+END
+$$;
+
 -- Requests that carry an Idempotency-Key, with the answer they were given. Without a status the
 -- request is under way (lease_until set) or was committed without an answer. A name that several
 -- headers have is one member of `headers` with an array.

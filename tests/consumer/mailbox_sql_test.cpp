@@ -1,0 +1,260 @@
+// The mailbox by SQL alone: outbox_mailbox_take, _done and _failed.
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <random>
+#include <thread>
+
+#include <outbox/adapters/libpq_consumer.h>
+#include <outbox/producer/migrate.h>
+
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class MailboxSql : public testing::Test {
+  protected:
+    MailboxSql() {
+        migrate(url_, {.side = MigrationSide::kConsumer, .payload = {}});
+        db_.emplace(url_);
+        db_->exec(
+            "CREATE TABLE effects (n bigint GENERATED ALWAYS AS IDENTITY, id text, key text)");
+    }
+    void arrive(const std::string& id, const std::string& key, const std::string& box = "default") {
+        db_->exec("INSERT INTO outbox_mailbox (mailbox, id, topic, key, payload) VALUES ('" + box +
+                  "', '" + id + "', 'orders', nullif('" + key + "', ''), '{}')");
+    }
+    // What is taken by the transaction that is open.
+    static std::vector<std::string> take(Pg& member, int most = 100) {
+        std::vector<std::string> ids;
+        for (const Pg::Row& row : member.query("SELECT id FROM outbox_mailbox_take('billing', "
+                                               "'default', " +
+                                               std::to_string(most) + ")")) {
+            ids.push_back(row[0].value_or(""));
+        }
+        return ids;
+    }
+    static void apply(Pg& member, const std::string& id) {
+        member.exec(
+            "INSERT INTO effects (id, key) SELECT id, key FROM outbox_mailbox WHERE id = '" + id +
+            "'; SELECT outbox_mailbox_done('billing', 'default', position) FROM "
+            "outbox_mailbox WHERE id = '" +
+            id + "'");
+    }
+    void fail(const std::string& id, int most = 5) {
+        db_->exec("SELECT outbox_mailbox_failed('billing', 'default', position, 'no stock', " +
+                  std::to_string(most) + ") FROM outbox_mailbox WHERE id = '" + id + "'");
+    }
+    void end_waits() { db_->exec("UPDATE outbox_mailbox_tries SET not_before = '-infinity'"); }
+    std::string effects() {
+        return db_->value("SELECT coalesce(string_agg(id, ' ' ORDER BY n), '') FROM effects");
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    std::optional<Pg> db_;
+};
+
+TEST_F(MailboxSql, GivesMessagesInOrderAndRemembersWhatIsDone) {
+    for (const char* id : {"a", "b", "c"}) arrive(id, "k");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member, 2), ElementsAre("a", "b"));
+    apply(member, "a");
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->value("SELECT string_agg(message_id, ' ') FROM outbox_inbox"), "a");
+    // A repeat that the relay delivers again is not given, and goes.
+    arrive("a", "k");
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("b", "c"));
+    apply(member, "b");
+    member.exec("ROLLBACK; BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("b", "c"));
+    apply(member, "b");
+    apply(member, "c");
+    member.exec("COMMIT");
+    EXPECT_EQ(effects(), "a b c");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox"), 0);
+    EXPECT_EQ(db_->value("SELECT applied || ' ' || repeats FROM outbox_inbox_stats"), "3 1");
+}
+
+TEST_F(MailboxSql, TwoMembersNeverHaveTheSameKey) {
+    arrive("a1", "a");
+    arrive("b1", "b");
+    arrive("a2", "a");
+    arrive("n1", "");
+    arrive("n2", "");
+    Pg one(url_);
+    Pg other(url_);
+    one.exec("BEGIN");
+    other.exec("BEGIN");
+    EXPECT_THAT(take(one, 1), ElementsAre("a1"));
+    EXPECT_THAT(take(other), ElementsAre("b1", "n1", "n2"));
+    apply(one, "a1");
+    one.exec("COMMIT; BEGIN");
+    EXPECT_THAT(take(one), ElementsAre("a2"));
+    other.exec("ROLLBACK");
+    one.exec("ROLLBACK");
+}
+
+TEST_F(MailboxSql, MembersAtTheSameTimeKeepTheOrderOfEachKeyAndApplyOnce) {
+    constexpr int kKeys = 5;
+    constexpr int kEach = 40;
+    for (int n = 0; n < kEach; ++n) {
+        for (int key = 0; key < kKeys; ++key) {
+            arrive("k" + std::to_string(key) + "-" + std::to_string(1000 + n), std::to_string(key));
+        }
+    }
+    const auto work = [&](unsigned seed) {
+        Pg member(url_);
+        std::mt19937 random(seed);
+        while (db_->handle() != nullptr) {
+            member.exec("BEGIN");
+            const auto ids = take(member, 7);
+            for (const std::string& id : ids) apply(member, id);
+            // Now and then all of it is undone.
+            member.exec(random() % 4 == 0 ? "ROLLBACK" : "COMMIT");
+            if (ids.empty() && member.number("SELECT count(*) FROM outbox_mailbox") == 0) return;
+        }
+    };
+    std::vector<std::thread> members;
+    for (unsigned seed = 0; seed < 4; ++seed) members.emplace_back(work, seed);
+    for (std::thread& member : members) member.join();
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects"), kKeys * kEach);
+    EXPECT_EQ(db_->number("SELECT count(DISTINCT id) FROM effects"), kKeys * kEach);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT id < lag(id) OVER (PARTITION BY key ORDER "
+                          "BY n) AS wrong FROM effects) e WHERE wrong"),
+              0);
+    EXPECT_EQ(db_->number("SELECT sum(applied) FROM outbox_inbox_stats"), kKeys * kEach);
+}
+
+TEST_F(MailboxSql, PoisonWaitsWithItsKeyAndGoesToTheDeadLettersAfterItsTries) {
+    arrive("bad", "k");
+    arrive("behind", "k");
+    arrive("other", "o");
+    Pg member(url_);
+    fail("bad", 3);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("other"));
+    member.exec("ROLLBACK");
+    end_waits();
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("bad", "behind", "other"));
+    member.exec("ROLLBACK");
+    fail("bad", 3);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+    fail("bad", 3);
+    EXPECT_EQ(db_->value("SELECT concat_ws(' ', consumer, message_id, attempts, error_code, error) "
+                         "FROM outbox_inbox_dead_letters"),
+              "billing bad 3 OB_HANDLER_FAILED no stock");
+    EXPECT_EQ(db_->value("SELECT failed || ' ' || dead FROM outbox_inbox_stats"), "3 1");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox_tries"), 0);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("behind", "other"));
+    member.exec("ROLLBACK");
+    // Retried by an operator it comes behind what waits, and is applied once.
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = now()");
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("behind", "other", "bad"));
+    apply(member, "bad");
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+    EXPECT_EQ(effects(), "bad");
+}
+
+TEST_F(MailboxSql, WhatCannotBeKnownAsNewIsQuarantined) {
+    // UUIDv7 of 1970 and of the year 2100.
+    arrive("00000000-0001-7000-8000-000000000001", "");
+    arrive("03bbbb1f-0000-7000-8000-000000000001", "");
+    arrive("without a time", "");
+    db_->exec("INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', '2020-01-01')");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("without a time"));
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->value("SELECT string_agg(DISTINCT error_code, ' ') || count(*) FROM "
+                         "outbox_inbox_dead_letters"),
+              "OB_QUARANTINED2");
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = now()");
+    member.exec("BEGIN");
+    EXPECT_EQ(take(member).size(), 3U) << "an operator knows better";
+    member.exec("ROLLBACK");
+}
+
+TEST_F(MailboxSql, ReadsTimesAsTheLibraryDoes) {
+    EXPECT_EQ(db_->value("SET timezone = 'UTC'; SELECT "
+                         "outbox_message_time('0190163d-8694-739b-aea5-966c26f8ad91', NULL)"),
+              "2024-06-14 10:14:09.3+00");
+    EXPECT_EQ(db_->value("SELECT outbox_message_time('x', '{\"occurred_at\": "
+                         "\"2024-06-14T03:00:00.020001Z\"}')"),
+              "2024-06-14 03:00:00.020001+00");
+    for (const char* wrong : {"{}", "{\"occurred_at\": \"yesterday\"}",
+                              "{\"occurred_at\": \"2024-13-14T03:00:00Z\"}"}) {
+        EXPECT_EQ(db_->value("SELECT outbox_message_time('x', '" + std::string(wrong) + "')"), "");
+    }
+}
+
+TEST_F(MailboxSql, MisuseIsRefused) {
+    arrive("a", "k");
+    Pg member(url_);
+    member.exec("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    EXPECT_THROW(take(member), std::runtime_error);
+    member.exec("ROLLBACK; BEGIN");
+    EXPECT_THROW(member.exec("SELECT outbox_mailbox_done('billing', 'default', 77)"),
+                 std::runtime_error);
+    member.exec("ROLLBACK; BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("a"));
+    // Somebody else applies it by another way.
+    db_->exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('billing', 'a')");
+    EXPECT_THROW(apply(member, "a"), std::runtime_error);
+    member.exec("ROLLBACK");
+    EXPECT_EQ(effects(), "");
+}
+
+TEST_F(MailboxSql, WaitsWhileAConsumerOfTheLibraryHoldsTheMailbox) {
+    MailboxOptions options;
+    options.consumer = "billing";
+    auto library =
+        libpq_mailbox_consumer(url_, LibpqHandler([](PGconn*, const Message&) {}), options);
+    std::jthread thread([&] { static_cast<void>(library.run()); });
+    ASSERT_TRUE(eventually(30s, "it holds the mailbox", [&] {
+        return db_->number(
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+                   "AND database = (SELECT oid FROM pg_database WHERE datname = "
+                   "current_database())") > 0;
+    }));
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), IsEmpty());
+    member.exec("ROLLBACK");
+    library.stop();
+}
+
+// The loop of docs/receiving.md, as plain SQL.
+TEST_F(MailboxSql, TheGuideShowsWhatRuns) {
+    const std::string page = read_file(GUIDE_PAGE);
+    const auto begin =
+        page.find("SELECT position, id, topic, key, headers, payload\nFROM outbox_mailbox_take");
+    ASSERT_NE(begin, std::string::npos);
+    for (const char* call : {"outbox_mailbox_take('billing', 'default', 100)",
+                             "outbox_mailbox_done('billing', 'default', ",
+                             "outbox_mailbox_failed('billing', 'default', "}) {
+        EXPECT_THAT(page, HasSubstr(call));
+    }
+    arrive("a", "k");
+    const std::string sql = page.substr(begin, page.find(';', begin) - begin);
+    db_->exec("BEGIN");
+    EXPECT_EQ(db_->query(sql).size(), 1U);
+    db_->exec("COMMIT");
+}
+
+}  // namespace
+}  // namespace outbox::test

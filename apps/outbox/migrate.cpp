@@ -20,6 +20,7 @@ MigrateOptions options_of(const runtime::OptionValues& values) {
                           : payload == "bytea" ? PayloadType::kBytea
                                                : PayloadType::kJsonb;
     }
+    if (values.given("schema")) options.schema = values.text("schema");
     options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
     options.owners = values.list("owner");
     options.note = [](std::string_view text) { std::cerr << "note: " << text << "\n"; };

@@ -53,7 +53,7 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
 }
 
 void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
-                const std::string& adopted) {
+                const std::string& adopted, const std::string& schema) {
     const std::string role = quoted(name);
     std::map<std::pair<bool, std::string>, std::string> objects;  // by rights: their names
     for (const SchemaObject& object : schema_objects()) {
@@ -67,8 +67,8 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
     }
     const bool of_table = !adopted.empty() && side != "consumer";
     if (objects.empty() && !of_table) return;
-    std::cout << "\n-- " << name << ": " << kind.purpose << ".\nGRANT USAGE ON SCHEMA public TO "
-              << role << ";\n";
+    std::cout << "\n-- " << name << ": " << kind.purpose << ".\nGRANT USAGE ON SCHEMA " << schema
+              << " TO " << role << ";\n";
     if (of_table) print_adopted(kind, role, adopted);
     for (const auto& [what, list] : objects) {
         std::cout << "GRANT " << what.second << " ON " << (what.first ? "FUNCTION " : "TABLE ")
@@ -92,15 +92,18 @@ int run_roles(const runtime::Invocation& invocation) {
     const runtime::OptionValues& options = invocation.options;
     bool named = false;
     for (const RoleKind& kind : kKinds) named = named || options.given(kind.option);
+    const std::string schema = options.given("schema") ? quoted(options.text("schema")) : "public";
     const std::string adopted = options.given("table") ? options.text("table") : std::string();
     std::cout
         << "-- What each role needs in PostgreSQL, to be run by the owner of the tables after "
-           "`outbox migrate`;\n-- the roles are there already (CREATE ROLE ... LOGIN). "
-           "Another schema: change public.\nBEGIN;\nSET LOCAL search_path = public;\n";
+           "`outbox migrate`;\n-- the roles are there already (CREATE ROLE ... "
+           "LOGIN).\nBEGIN;\nSET "
+           "LOCAL search_path = "
+        << schema << ";\n";
     for (const RoleKind& kind : kKinds) {
         if (named && !options.given(kind.option)) continue;
         const std::string name = named ? options.text(kind.option) : std::string(kind.fallback);
-        print_kind(kind, name, options.text("only"), adopted);
+        print_kind(kind, name, options.text("only"), adopted, schema);
     }
     std::cout << "\nCOMMIT;\n";
     return runtime::kExitOk;

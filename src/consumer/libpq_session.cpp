@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <utility>
 
+#include "core/password_file.h"
 #include "core/sqlstate.h"
 
 namespace outbox::consumer {
@@ -77,6 +78,8 @@ Status LibpqSession::connect() {
 
 Status LibpqSession::open() {
     const std::string timeout = std::to_string(connect_timeout_s_);
+    const Result<std::string> target = with_password(url_);
+    if (!target.ok()) return target.status();
     // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
     const char* names[] = {"connect_timeout",
                            "fallback_application_name",
@@ -88,7 +91,7 @@ Status LibpqSession::open() {
                            "client_encoding",
                            nullptr};
     const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
-                            "10000",         url_.c_str(),      "UTF8", nullptr};
+                            "10000",         target->c_str(),   "UTF8", nullptr};
     connection_.reset(PQconnectStartParams(names, values, 1));
     if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
     PGconn* connection = connection_.get();

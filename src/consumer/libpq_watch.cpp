@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "consumer/libpq_errors.h"
+#include "core/password_file.h"
 #include "core/sqlstate.h"
 
 namespace outbox::consumer {
@@ -66,8 +67,10 @@ void LibpqWatch::run() {
 // Any answer counts, a refusal with a reason as well.
 bool LibpqWatch::answers() const {
     const std::string timeout = std::to_string(connect_timeout_s_);
+    const Result<std::string> target = with_password(url_);
+    if (!target.ok()) return true;  // our own trouble
     const char* names[] = {"connect_timeout", "fallback_application_name", "dbname", nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer's watch", url_.c_str(), nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer's watch", target->c_str(), nullptr};
     const PgConnection probe(PQconnectStartParams(names, values, 1));
     if (!probe) return true;  // our own trouble
     PQsetErrorVerbosity(probe.get(), PQERRORS_VERBOSE);

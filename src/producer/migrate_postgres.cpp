@@ -4,6 +4,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
+#include "core/password_file.h"
 #include "core/schema_objects.h"
 #include "core/url.h"
 #include "producer/libpq_errors.h"
@@ -74,8 +75,18 @@ std::string publication(const Place& place) {
            std::string(embedded_sql_text("producer/postgres/publication.sql")) + "COMMIT;\n";
 }
 
-Place public_place(const MigrateOptions& options) {
-    return {"public", "public", objects_of_side(side_name(options.side)), {options.owners}};
+Place place_of(const MigrateOptions& options) {
+    std::string quoted = "\"";
+    for (const char c : options.schema) quoted.append(c == '"' ? 2 : 1, c);
+    quoted += '"';
+    // As quote_ident says it where that needs no quotes.
+    const bool plain =
+        !options.schema.empty() &&
+        options.schema.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
+    return {options.schema,
+            plain ? options.schema : quoted,
+            objects_of_side(side_name(options.side)),
+            {options.owners}};
 }
 
 class PostgresTarget final : public MigrationTarget {
@@ -83,11 +94,12 @@ class PostgresTarget final : public MigrationTarget {
     PostgresTarget(const std::string& url, const MigrateOptions& options)
         : makes_events_(options.side != MigrationSide::kConsumer), note_(options.note) {
         const std::string timeout = std::to_string(options.connect_timeout.count());
+        const std::string target = with_password(url).value_or_throw();
         // What the URL says comes last, so that it wins.
         const std::array<const char*, 5> keys{"connect_timeout", "client_encoding",
                                               "fallback_application_name", "dbname", nullptr};
         const std::array<const char*, 5> values{timeout.c_str(), "UTF8", "outbox migrate",
-                                                url.c_str(), nullptr};
+                                                target.c_str(), nullptr};
         connection_.reset(PQconnectdbParams(keys.data(), values.data(), 1));
         if (PQstatus(connection_.get()) != CONNECTION_OK) {
             throw Error(connect_error(connection_.get(), url));
@@ -277,12 +289,13 @@ std::vector<std::string> uninstall_postgres(const std::string& url, const Migrat
 }
 
 std::string postgres_uninstall_sql(const MigrateOptions& options) {
-    return prologue() + public_place(options).guard() +
-           postgres_uninstall_body("public", "public", options.side) + "COMMIT;\n";
+    const Place place = place_of(options);
+    return prologue() + place.guard() +
+           postgres_uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
 }
 
 std::string postgres_migration_sql(const MigrateOptions& options) {
-    const Place place = public_place(options);
+    const Place place = place_of(options);
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
         sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "core/password_file.h"
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"
@@ -247,6 +248,45 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     return out;
 }
 
+namespace {
+
+// What --password-file and --schema say, as parameters that every connection takes from the URL.
+Result<std::string> database_url(const OptionValues& options, std::string_view url_option) {
+    std::string url = options.text(url_option);
+    const bool postgres = url.starts_with("postgres");
+    for (const char* name : {"password-file", "schema"}) {
+        if (!options.given(name)) continue;
+        if (!postgres) {
+            return config_error(options.where(name), "it is for a PostgreSQL database");
+        }
+        if (options.text(name).empty()) return config_error(options.where(name), "it is empty");
+    }
+    if (options.given("password-file")) {
+        url = with_parameter(std::move(url), "password_file", options.text("password-file"));
+    }
+    if (!options.given("schema")) return url;
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.status();
+    if (!parsed->query_value("options").empty()) {
+        return config_error(options.where("schema"),
+                            "the URL has options= as well; write -csearch_path there, or leave it "
+                            "out");
+    }
+    std::string quoted = "\"";
+    for (const char c : options.text("schema")) {
+        quoted += c == '"' ? "\"\"" : std::string(1, c);
+    }
+    quoted += '"';
+    std::string value = "-csearch_path=";
+    for (const char c : quoted) {
+        if (c == ' ' || c == '\\') value += '\\';
+        value += c;
+    }
+    return with_parameter(std::move(url), "options", value);
+}
+
+}  // namespace
+
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
     const std::string_view url_option = invocation.command == kRelay ? "from" : "db";
@@ -258,7 +298,9 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
                                 ", or url under [source] in outbox.toml");
     }
     SourceConfig source;
-    source.url = options.text(url_option);
+    auto url = database_url(options, url_option);
+    if (!url.ok()) return url.status();
+    source.url = std::move(*url);
     source.connect_timeout = std::chrono::seconds(options.integer("connect-timeout-s"));
     source.table = options.text("table");
     source.mapping = invocation.file.mapping;

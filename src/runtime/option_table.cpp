@@ -213,6 +213,23 @@ constexpr std::array kOptions{
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "
                        "others); may be repeated"},
+    OptionSpec{.name = "password-file",
+               .type = OptionType::kPath,
+               .file_key = "source.password_file",
+               .value = "FILE",
+               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .group = kSourceGroup,
+               .help = "PostgreSQL: file with the password, read anew at each connection; refused "
+                       "where other users may read it. For a mailbox: ?password_file=FILE in its "
+                       "URL"},
+    OptionSpec{.name = "schema",
+               .type = OptionType::kText,
+               .file_key = "source.schema",
+               .value = "NAME",
+               .commands = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify,
+               .group = kSourceGroup,
+               .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
+                       "the first of the role's search_path"},
     OptionSpec{.name = "require-tls",
                .type = OptionType::kFlag,
                .file_key = "require_tls",

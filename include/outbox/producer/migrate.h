@@ -24,6 +24,8 @@ struct MigrateOptions {
     /// None: `kJsonb` for a new table. A table that is there keeps its type; asking for another
     /// one is refused.
     std::optional<PayloadType> payload;
+    /// PostgreSQL, what is printed: the schema's name. What runs uses the current schema.
+    std::string schema = "public";
     std::chrono::seconds connect_timeout{5};
     /// PostgreSQL: roles that may own the outbox's tables, views and functions, besides the current
     /// one and superusers. What belongs to another is refused: its owner could have it run anything
@@ -56,7 +58,7 @@ struct Migration {
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options = {});
 
 /// The SQL that `migrate` runs on an empty database of this URL's kind, without connecting. For
-/// PostgreSQL it says schema public, in one line per migration.
+/// PostgreSQL it names `options.schema`.
 /// Throws `Error` `kConfigInvalid`.
 std::string migration_sql(const std::string& url, const MigrateOptions& options = {});
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/embedded_sql.h"
+#include "core/password_file.h"
 #include "core/schema_objects.h"
 #include "core/sqlstate.h"
 #include "sinks/mailbox/client.h"
@@ -175,9 +176,13 @@ class PostgresClient final : public Client {
 
     Status connect() {
         const std::string timeout = std::to_string(config_.connect_timeout_s);
+        const Result<std::string> target = with_password(config_.target);
+        if (!target.ok()) {
+            return {target.error().code, Advice::kRetryDestination, target.error().message};
+        }
         const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
                                "client_encoding", nullptr};
-        const char* values[] = {timeout.c_str(), "outbox mailbox", config_.target.c_str(), "UTF8",
+        const char* values[] = {timeout.c_str(), "outbox mailbox", target->c_str(), "UTF8",
                                 nullptr};
         connection_.reset(PQconnectStartParams(names, values, 1));
         if (!connection_) {

@@ -3,6 +3,7 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
+#include "core/password_file.h"
 #include "core/url.h"
 #include "sources/postgres/client.h"
 #include "sources/postgres/errors.h"
@@ -125,7 +126,9 @@ bool poll_connection(PGconn* connection, std::chrono::steady_clock::time_point d
 }  // namespace
 
 Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind kind) {
-    if (Status status = check_url(url); !status.ok()) return status;
+    const Result<std::string> target = with_password(url);
+    if (!target.ok()) return target.status();
+    if (Status status = check_url(*target); !status.ok()) return status;
     // What stands before dbname is a default that the URL may change; what stands behind is not.
     const bool replication = kind == Kind::kReplication;
     const std::array<const char*, 10> names{
@@ -134,9 +137,10 @@ Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind 
         "tcp_user_timeout",          "dbname",
         "client_encoding",           replication ? "replication" : nullptr,
         "application_name",          nullptr};
-    const std::array<const char*, 10> values{
-        "outbox", "5", "2", "3", "15000", url.c_str(), "UTF8", "database", kStreamApplicationName,
-        nullptr};
+    const std::array<const char*, 10> values{"outbox", "5",        "2",
+                                             "3",      "15000",    target->c_str(),
+                                             "UTF8",   "database", kStreamApplicationName,
+                                             nullptr};
     Connection made(PQconnectStartParams(names.data(), values.data(), 1));
     PGconn* connection = made.connection_.get();
     if (connection == nullptr) {

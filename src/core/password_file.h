@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include <outbox/result.h>
+
+namespace outbox {
+
+/// The URL as libpq takes it: `password_file=PATH` among its parameters is replaced by the password
+/// that the file holds now, without the line break at its end. To be called for each connection.
+/// The password is remembered by the redactor. Errors: `kAuthFailed` where the file cannot be read,
+/// is empty or may be read by others, `kConfigInvalid` where the URL has a password, too.
+[[nodiscard]] Result<std::string> with_password(const std::string& url);
+
+/// The URL with a parameter more, percent-encoded.
+[[nodiscard]] std::string with_parameter(std::string url, std::string_view name,
+                                         std::string_view value);
+
+}  // namespace outbox

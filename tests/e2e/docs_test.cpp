@@ -12,6 +12,7 @@
 #include "tests/support/kafka_client.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
@@ -136,6 +137,12 @@ TEST_F(StartPage, EveryExampleWorks) {
         } else if (example.language == "sql") {
             ASSERT_NO_THROW(Pg(shop_).exec(text));
             ++statements_;
+        } else if (example.language == "sqlite") {
+            const std::string path = outbox_.file("shop.db").string();
+            ASSERT_EQ(outbox_.run({"migrate", "--db", "sqlite://" + path}).status.code, 0);
+            Sqlite database(path);
+            ASSERT_NO_THROW(database.exec(text));
+            EXPECT_EQ(database.number("SELECT count(*) FROM outbox_scheduled"), 1);
         } else if (example.language == "cpp") {
             compile(text);
         } else if (example.language == "toml") {

@@ -97,7 +97,7 @@ bool concerns_rows(const ErrorInfo& error) {
     // A right, a database, a name: of all rows alike.
     constexpr std::array<std::string_view, 3> kOfAll{"28", "3D", "42"};
     const std::string_view state = error.backend_code;
-    if (state == "55P03") return true;
+    if (state == "55P03" || state.starts_with("23")) return true;
     return !state.empty() && error.advice == kStop &&
            std::none_of(kOfAll.begin(), kOfAll.end(),
                         [&](std::string_view all) { return state.starts_with(all); });

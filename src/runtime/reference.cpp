@@ -203,6 +203,8 @@ void append_example_value(std::string& out, const OptionSpec& option, std::strin
     std::string text(option.fallback);
     if (option.type == OptionType::kUrl) text = "postgresql://app@localhost/shop";
     if (option.type == OptionType::kDestination) text = "orders=kafka://localhost:9092";
+    if (option.name == "password-file") text = "/run/secrets/outbox";
+    if (option.name == "schema") text = "outbox";
     if (text.empty() && option.type == OptionType::kChoice) {
         text = std::string(option.choices.substr(0, option.choices.find('|')));
     }

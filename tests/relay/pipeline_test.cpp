@@ -74,6 +74,23 @@ class RepeatingSink final : public spi::Sink {
     std::vector<std::uint64_t> under_way_;
 };
 
+// Reads, and can fetch nothing again.
+class UnsafeReader final : public spi::Reader {
+  public:
+    explicit UnsafeReader(std::unique_ptr<spi::Reader> reader) : reader_(std::move(reader)) {}
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
+        return reader_->read(limits, out);
+    }
+    Status fetch(std::span<const spi::Position>, spi::EventBatch&) override {
+        return {ErrorCode::kTableReset, Advice::kStop, "positions mean other events"};
+    }
+    void forget(std::span<const spi::Position> positions) override { reader_->forget(positions); }
+    void rewind() override { reader_->rewind(); }
+
+  private:
+    std::unique_ptr<spi::Reader> reader_;
+};
+
 // One route that is stepped by hand.
 class PipelineTest : public testing::Test {
   protected:
@@ -87,6 +104,7 @@ class PipelineTest : public testing::Test {
         options_.poll_idle_ms = 1;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
         reader_ = source_->open_reader("default", {}).value_or_throw();
+        if (unsafe_to_fetch_) reader_ = std::make_unique<UnsafeReader>(std::move(reader_));
         pipeline_ = std::make_unique<Pipeline>(
             Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
             routes_, options_, Pipeline::Inheritance{}, 1);
@@ -152,6 +170,7 @@ class PipelineTest : public testing::Test {
     std::vector<spi::Delivery> failed_;
     std::size_t dead_ = 0;
     std::string destination_met_;
+    bool unsafe_to_fetch_ = false;
 };
 
 TEST_F(PipelineTest, OfferingToAFullSinkAgainAndAgainCostsNoMemory) {
@@ -199,6 +218,22 @@ TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
     destination_->set_paused(false);
     step(500);
     EXPECT_EQ(destination_->records().size(), 80U);
+}
+
+TEST_F(PipelineTest, AnErrorThatMeansStopWhileEventsAreFetchedAgainStopsTheRoute) {
+    unsafe_to_fetch_ = true;
+    table_.insert("1", "k");
+    destination_->fail("1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    open(sink);
+    Status status;
+    for (int turn = 0; turn < 20 && status.ok(); ++turn) {
+        clock_.now_us += 1'000'000;
+        status = pipeline_->step();
+    }
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kTableReset);
+    EXPECT_EQ(arrived(), "");
 }
 
 TEST_F(PipelineTest, DeadLettersCountAsHeldUntilTheyAreOnDisk) {

@@ -229,6 +229,33 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
 }
 
+// After a split the next address of the URL may be another cluster's, which has a lease table, too.
+TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
+    PostgresServer first;
+    PostgresServer second{PostgresServer::OwnIdentity()};
+    migrate(first.url());
+    migrate(second.url());
+    postgres::PostgresSourceConfig config;
+    config.url = "postgresql://postgres@127.0.0.1:" + std::to_string(first.port()) +
+                 ",127.0.0.1:" + std::to_string(second.port()) + "/postgres";
+    config.mode = postgres::Mode::kPolling;
+    Relay relay(config);
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    first.stop(PostgresServer::Stop::kImmediate);
+    ErrorInfo refused;
+    ASSERT_TRUE(eventually(30s, "the other server is met", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 60s);
+        if (!renewed.ok()) refused = renewed.error();
+        return renewed.ok() || refused.advice == Advice::kStop;
+    }));
+    EXPECT_EQ(refused.code, ErrorCode::kWrongServer) << refused.message;
+    const auto taken = lease->acquire("me", 60s);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.error().code, ErrorCode::kWrongServer);
+    EXPECT_EQ(Pg(second.url()).number("SELECT count(*) FROM outbox_lease"), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
                          testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
                          [](const auto& mode) {

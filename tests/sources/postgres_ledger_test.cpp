@@ -236,6 +236,34 @@ TEST_F(NativeLedger, ARollbackBetweenAllEventsOfALaggingRouteCostsNoMoreThanABit
     EXPECT_THAT(seen, ElementsAre("1"));
 }
 
+// Below the mark only closed holes are looked at again, and a bounded part of them at a time:
+// rows that another route still needs, or that a held snapshot keeps, are not read again and again.
+TEST_F(NativeLedger, ALookBelowTheMarkReadsNoRowsThatWaitForAnotherRoute) {
+    constexpr int kRows = 30'000;
+    const std::string read_so_far =
+        "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = "
+        "'outbox_events'";
+    pg_.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); ROLLBACK");
+    insert(kRows);
+    const long long before = Pg(url_).number(read_so_far);
+    {
+        Relay relay(config());
+        std::vector<spi::Position> positions;
+        while (positions.size() < kRows) {
+            for (const auto& event : relay.read()) positions.push_back(event.position);
+        }
+        static_cast<void>(value_of(begin(relay)));
+        finish(relay, 0, positions);
+        relay.reader().forget(positions);
+        const auto until = std::chrono::steady_clock::now() + 3s;  // three looks
+        while (std::chrono::steady_clock::now() < until) ASSERT_THAT(relay.read(), IsEmpty());
+        EXPECT_FALSE(relay.closed().empty());
+    }
+    ASSERT_TRUE(eventually(10s, "the reader has told what it read",
+                           [&] { return Pg(url_).number(read_so_far) - before >= kRows; }));
+    EXPECT_LT(Pg(url_).number(read_so_far) - before, kRows + kRows / 2);
+}
+
 TEST_F(LedgerOfPostgres, ANumberingThatBeginsBelowOneIsNoneToProveByAndLosesNothing) {
     pg_.exec(
         "CREATE TABLE numbered (position bigint GENERATED ALWAYS AS IDENTITY (MINVALUE -3 START "

@@ -61,9 +61,9 @@ class Relay {
         return batches_.back()->events();
     }
 
-    std::vector<std::string> read_ids() {
+    std::vector<std::string> read_ids(const spi::ReadLimits& limits = kAll) {
         std::vector<std::string> ids;
-        for (const spi::EventView& event : read()) ids.emplace_back(event.id);
+        for (const spi::EventView& event : read(limits)) ids.emplace_back(event.id);
         return ids;
     }
 

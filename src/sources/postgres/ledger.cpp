@@ -253,11 +253,8 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
         for (const std::string& condition : unfinished_conditions(table_)) {
             unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
         }
-        sql += "WHERE " + unfinished + ") AND " + tenants_ + " AND NOT EXISTS (SELECT FROM " +
-               table_.side +
-               "outbox_route_done d WHERE d.source = $1 AND "
-               "d.event_id = " +
-               done_id(table_, table_.quoted("id") + "::text") + " AND d.route IN ($2, '')))";
+        sql += "WHERE " + unfinished + ") AND " + tenants_ + " AND " +
+               not_done(table_, "$1", "$2") + ")";
     }
     Result<Rows> rows = connection.query(sql, Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();

@@ -129,10 +129,7 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
             unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
         }
         sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " + unfinished +
-              ") AND " + tenants + " AND NOT EXISTS (SELECT FROM " + side_ +
-              "outbox_route_done d WHERE d.source = $1 AND "
-              "d.event_id = " +
-              done_id(*table, table->quoted("id") + "::text") + " AND d.route IN ($2, ''))";
+              ") AND " + tenants + " AND " + not_done(*table, "$1", "$2");
     }
     const auto count =
         number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);

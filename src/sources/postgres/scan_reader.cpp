@@ -30,10 +30,7 @@ std::string array_literal(std::span<const std::string> ids) {
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
                        const std::string& route, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
-      not_done_(" AND NOT EXISTS (SELECT FROM " + table_.side +
-                "outbox_route_done d WHERE d.source = " + quote_literal(table.source) +
-                " AND d.event_id = " + done_id(table, table.quoted("id") + "::text") +
-                " AND d.route IN (" + quote_literal(route) + ", ''))"),
+      not_done_(" AND " + not_done(table, quote_literal(table.source), quote_literal(route))),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
       id_type_(table.find("id")->sql_type),
@@ -125,11 +122,23 @@ Status ScanReader::read_some(Connection& connection, const spi::ReadLimits& limi
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     Status status;
+    ahead_.drop_old(rows_);
     at_end_ = rows_.full();
-    while (status.ok() && !at_end_ && out.size() < limits.max_events &&
+    while (status.ok() && (!ahead_.empty() || !at_end_) && out.size() < limits.max_events &&
            (out.size() == events_before || out.bytes() < limits.max_bytes)) {
+        if (!ahead_.empty()) {
+            ahead_.hand_out(limits, out);
+            continue;
+        }
         const Result<Connection*> connection = session_.get();
-        status = connection.ok() ? read_some(**connection, limits, out) : connection.status();
+        if (!connection.ok()) {
+            status = connection.status();
+        } else if (full_) {
+            status = read_some(**connection, sources::ReadAhead::kLimits, ahead_.begin());
+            ahead_.filled();
+        } else {
+            status = read_some(**connection, limits, out);
+        }
     }
     if (!status.ok()) session_.drop();
     // Another reader may have given positions already; the order of a key is the same either way.
@@ -176,6 +185,7 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
 }
 
 void ScanReader::rewind() {
+    ahead_.drop(rows_);
     rows_.rewind();
     full_ = false;
 }

@@ -11,12 +11,13 @@
 #include "sources/postgres/decode.h"
 #include "sources/postgres/session.h"
 #include "sources/postgres/table.h"
+#include "sources/read_ahead.h"
 
 namespace outbox::postgres {
 
 /// Reads a table that has no proving position: each read is one statement over the unfinished
 /// rows but those that are known or that the route has finished, in one snapshot, so that no event
-/// is overtaken by one that was written after it committed.
+/// is overtaken by one that was written after it committed. Behind a full one it reads ahead.
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
@@ -50,6 +51,7 @@ class ScanReader final : public spi::Reader {
     bool cut_ = false;                // it was stopped at max_bytes
     bool full_ = false;
     bool at_end_ = false;
+    sources::ReadAhead ahead_;
 };
 
 }  // namespace outbox::postgres

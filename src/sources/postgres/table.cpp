@@ -313,6 +313,15 @@ std::string done_id(const Table& table, const std::string& raw_id) {
            ") || ':' || octet_length(" + raw_id + ") ELSE " + raw_id + " END";
 }
 
+// OFFSET keeps it a look-up of its own for each row. As a join, planned before the table was ever
+// analyzed, it compared each row with everything that is done.
+std::string not_done(const Table& table, const std::string& source, const std::string& route) {
+    return "NOT EXISTS (SELECT FROM " + table.side +
+           "outbox_route_done d WHERE d.source = " + source +
+           " AND d.event_id = " + table.quoted("id") + "::text AND d.route IN (" + route +
+           ", '') OFFSET 0)";
+}
+
 std::string order_by(const Table& table) {
     if (!table.position.empty()) return "t." + quote_identifier(table.position);
     if (table.created_at.empty()) return table.quoted("id");

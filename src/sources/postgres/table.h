@@ -78,5 +78,8 @@ inline constexpr std::size_t kAllColumns = 18;
 /// literals: the owner's partial index is used only then.
 [[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);
 [[nodiscard]] std::string order_by(const Table& table);
+/// That a route of a source (both SQL) has not finished the row by outbox_route_done.
+[[nodiscard]] std::string not_done(const Table& table, const std::string& source,
+                                   const std::string& route);
 
 }  // namespace outbox::postgres

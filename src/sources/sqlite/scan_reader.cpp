@@ -101,12 +101,21 @@ ScanReader::ScanReader(const Table& table, const std::string& route,
     : table_(table), session_(table_, route), rows_(std::move(positions)) {}
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    if (rows_.full()) return {};
-    Status status = session_.poll([&](Statements& statements, bool& at_end) {
-        Status read = read_rows(statements.rows, limits, out, at_end);
-        if (read.ok() && at_end) rows_.scanned_all();
-        return read;
-    });
+    if (ahead_.drop_old(rows_)) session_.look_again();
+    if (ahead_.empty() && rows_.full()) return {};
+    Status status;
+    if (ahead_.empty()) {
+        status = session_.poll([&](Statements& statements, bool& at_end) {
+            Status read = full_ ? read_rows(statements.rows, sources::ReadAhead::kLimits,
+                                            ahead_.begin(), at_end)
+                                : read_rows(statements.rows, limits, out, at_end);
+            if (read.ok() && at_end) rows_.scanned_all();
+            full_ = read.ok() && !at_end;
+            return read;
+        });
+        ahead_.filled();
+    }
+    ahead_.hand_out(limits, out);
     // Another reader may have given positions already; the order of a key is the same either way.
     std::sort(out.events().begin(), out.events().end(),
               [](const auto& a, const auto& b) { return a.position < b.position; });
@@ -205,6 +214,7 @@ void ScanReader::forget(std::span<const spi::Position> positions) {
 }
 
 void ScanReader::rewind() {
+    ahead_.drop(rows_);
     rows_.rewind();
     session_.look_again();
 }

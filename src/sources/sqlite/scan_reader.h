@@ -6,13 +6,15 @@
 #include <outbox/spi/source.h>
 
 #include "sources/known_rows.h"
+#include "sources/read_ahead.h"
 #include "sources/sqlite/poll_session.h"
 #include "sources/sqlite/table.h"
 
 namespace outbox::sqlite {
 
 /// Reads a table that a team brought along: each read is one statement over the unfinished rows, in
-/// the order in which they were written, stepping over those that are known.
+/// the order in which they were written, stepping over those that are known. Behind a full one it
+/// reads ahead.
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
@@ -40,6 +42,8 @@ class ScanReader final : public spi::Reader {
     const Table table_;
     PollSession<Statements, std::string> session_;
     sources::KnownRows rows_;
+    sources::ReadAhead ahead_;
+    bool full_ = false;  // the last statement returned as much as it might
 };
 
 }  // namespace outbox::sqlite

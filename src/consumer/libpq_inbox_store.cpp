@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "consumer/applying.h"
+
 namespace outbox::consumer {
 namespace {
 
@@ -45,8 +47,12 @@ constexpr const char* kFold =
 constexpr const char* kIsVersioned =
     "SELECT coalesce(has_table_privilege(to_regclass('outbox_migrations'), 'SELECT'), false)";
 
-constexpr const char* kVersion =
-    "SELECT coalesce(max(version), 0)::text FROM outbox_migrations WHERE side = 'consumer'";
+constexpr const char* kClock =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text";
+
+constexpr const char* kClockAndVersion =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, "
+    "coalesce(max(version), 0)::text FROM outbox_migrations WHERE side = 'consumer'";
 
 std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
     more.insert(more.end(), {{"outbox_retries", kFetchRetries, 2},
@@ -111,13 +117,19 @@ Status LibpqInboxStore::connect() {
 }
 
 Status LibpqInboxStore::check_version() {
-    if (!versioned_ || !session_.connected()) return {};
+    if (!session_.connected()) return {};
     const LibpqSession::Use use(session_);
-    const PgResult version(PQexec(connection(), kVersion));
-    if (!succeeded(version.get())) {
-        return pg_error(connection(), version.get(), "reading outbox_migrations");
+    const PgResult found(PQexec(connection(), versioned_ ? kClockAndVersion : kClock));
+    if (!succeeded(found.get())) {
+        return pg_error(connection(), found.get(), "reading outbox_migrations");
     }
-    return check_inbox_version(std::stoll(std::string(cell(version.get(), 0, 0))));
+    clock_ahead_us_ = std::stoll(std::string(cell(found.get(), 0, 0))) - steady_us();
+    if (!versioned_) return {};
+    return check_inbox_version(std::stoll(std::string(cell(found.get(), 0, 1))));
+}
+
+std::int64_t LibpqInboxStore::now_us() const {
+    return steady_us() + clock_ahead_us_;
 }
 
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {

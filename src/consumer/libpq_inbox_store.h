@@ -40,6 +40,9 @@ class LibpqInboxStore : public virtual InboxStore {
     /// Begins a transaction with one statement.
     Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);
 
+    /// The database's clock, which decides what may have been pruned: this machine's may be wrong.
+    [[nodiscard]] std::int64_t now_us() const;
+
     LibpqSession session_;
     const std::string consumer_;
 
@@ -47,7 +50,8 @@ class LibpqInboxStore : public virtual InboxStore {
     Status fold(std::string_view member);
 
     const std::string member_;
-    bool versioned_ = false;  // outbox_migrations is there and may be read
+    bool versioned_ = false;           // outbox_migrations is there and may be read
+    std::int64_t clock_ahead_us_ = 0;  // the database's clock before `steady_us`
 };
 
 }  // namespace outbox::consumer

@@ -61,8 +61,7 @@ class Beginning {
     explicit Beginning(const std::string& consumer) : consumer_(consumer) {}
 
     // Each id once, in one statement; those that may be quarantined before it, each by itself.
-    void enter(std::span<const spi::EventView> messages) {
-        const std::int64_t now_us = wall_clock_us();
+    void enter(std::span<const spi::EventView> messages, std::int64_t now_us) {
         std::vector<std::string_view> ids;
         std::vector<std::optional<std::int64_t>> times;
         for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -158,7 +157,7 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
                                            const OffsetStep* step) {
     if (Status status = connect(); !status.ok()) return status;
     Beginning beginning(consumer_);
-    if (by_id) beginning.enter(messages);
+    if (by_id) beginning.enter(messages, now_us());
     if (step != nullptr) beginning.move(*step);
     auto results = session_.begin_with(beginning.steps(), kEntering);
     if (!results.ok()) return results.status();

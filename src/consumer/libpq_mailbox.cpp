@@ -152,8 +152,7 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
 
 LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {
     const auto time_us = message_time_us(message);
-    Take take{
-        may_be_quarantined(time_us, wall_clock_us()) ? "outbox_take_carefully" : "outbox_take", {}};
+    Take take{may_be_quarantined(time_us, now_us()) ? "outbox_take_carefully" : "outbox_take", {}};
     take.params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
     return take;
 }
@@ -184,12 +183,12 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     std::vector<std::int64_t> positions;
     std::vector<std::optional<std::int64_t>> times;
     std::unordered_map<std::int64_t, std::size_t> index_of;
-    const std::int64_t now_us = wall_clock_us();
+    const std::int64_t now = now_us();
     for (const spi::EventView& message : messages) {
         index_of.emplace(message.position, positions.size());
         positions.push_back(message.position);
         times.push_back(message_time_us(message));
-        if (may_be_quarantined(times.back(), now_us)) {
+        if (may_be_quarantined(times.back(), now)) {
             return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
         }
     }

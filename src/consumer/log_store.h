@@ -18,7 +18,7 @@ struct OffsetStep {
     std::optional<std::int64_t> expected;
     std::int64_t next = 0;
     std::string_view cluster_id;  ///< Whose log it is,
-    std::string_view last_id;     ///< and the record before `next`; empty: it has no id.
+    std::string_view last_id;     ///< and what the record before `next` is called.
 };
 
 /// Where a consumer of a log goes on, as its database has it.

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
 #include <utility>
 
 namespace outbox::consumer {
 namespace {
 
 constexpr std::int64_t kMaxCounted = 100'000;  // waiting messages
-constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
 
 // An event without a key waits alone, so it has a name of its own.
 std::string failing_name(const spi::EventView& event) {
@@ -87,7 +85,7 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     if (Status status = look_around(pass); !status.ok()) return status;
     const bool due = earliest_due_us() <= steady_us();
     if (!due && failing_.size() >= options_.max_failing_keys) return pass;
-    if (!due && !look_again_) {
+    if (!due && !look_again_ && owed_us_ == 0) {
         const Result<bool> news = store_->may_have_news();
         if (!news.ok()) return news.status();
         if (!*news) return pass;
@@ -95,6 +93,12 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     look_again_ = true;
     Look look;
     if (Status status = read(look); !status.ok()) return status;
+    if (batch_.empty() && owed_us_ > 0) {  // nothing fresh is there
+        pass.progress = std::exchange(letters_wait_, false);
+        if (pass.progress) next_look_us_ = 0;
+        owed_us_ = 0;
+        if (Status status = read(look); !status.ok()) return status;
+    }
     const std::int64_t from = std::exchange(from_, 0);
     if (Status status = go_through(batch_, pass); !status.ok()) return status;
     look_again_ = !look.complete;
@@ -106,79 +110,35 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     return pass;
 }
 
-// With too many failing messages only those that are due are read, so that none is added.
-Status MailboxLoop::read(Look& look) {
-    const bool only_due = failing_.size() >= options_.max_failing_keys;
-    const std::int64_t now = steady_us();
-    Choice choice;
-    std::vector<std::int64_t> asked;
-    for (const auto& [name, failing] : failing_) {
-        if (failing.due_us <= now) {
-            if (!only_due || asked.size() < options_.batch_size) asked.push_back(failing.position);
-        } else if (failing.keyed) {
-            choice.without_keys.push_back(name.substr(1));
-        } else {
-            choice.without_positions.push_back(failing.position);
-        }
-    }
-    if (only_due) choice.only = asked;
-    look.chose = only_due || !choice.without_keys.empty() || !choice.without_positions.empty();
-    if (look.chose || now >= next_whole_look_us_) from_ = 0;
-    batch_.clear();
-    const FetchLimits limits{options_.batch_size, kMaxBatchBytes};
-    Status status;
-    if (from_ > 0) {
-        choice.from = from_;
-        status = store_->fetch(choice, limits, batch_);
-        if (status.ok() && batch_.empty()) from_ = choice.from = 0;
-    }
-    if (from_ == 0) {
-        next_whole_look_us_ = now + kKeepUs;
-        status = store_->fetch(choice, limits, batch_);
-    }
-    const bool all_read =
-        batch_.bytes() < kMaxBatchBytes && (only_due || batch_.size() < options_.batch_size);
-    look.complete = all_read && !only_due && from_ == 0;
-    if (status.ok()) forget_missing(asked, all_read);
-    return status;
-}
-
-// Someone else may have removed the row of a message that waited: then it was asked for and is not
-// among what was read.
-void MailboxLoop::forget_missing(const std::vector<std::int64_t>& asked, bool all_read) {
-    if (asked.empty()) return;
-    std::unordered_set<std::int64_t> missing(asked.begin(), asked.end());
-    std::int64_t last = 0;
-    for (const spi::EventView& event : batch_.events()) {
-        missing.erase(event.position);
-        last = event.position;
-    }
-    std::erase_if(failing_, [&](const auto& entry) {
-        const std::int64_t position = entry.second.position;
-        return missing.contains(position) && (all_read || position <= last);
-    });
-}
-
 Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
     const std::span<const spi::EventView> events(batch.events());
     std::size_t singly_until = 0;
     for (std::size_t i = 0; i < events.size(); ++i) {
         if (stop_.requested()) break;
         const spi::EventView& event = events[i];
+        const std::int64_t began = steady_us();
         if (i >= singly_until) {
             const std::size_t together = applicable_together(events.subspan(i));
             if (together > 1) {
                 if (deal_with_all(events.subspan(i, together), pass)) {
+                    charge(false, steady_us() - began);
                     i += together - 1;
                     continue;
                 }
                 singly_until = i + together;
             }
         }
+        if (event.position == 0 && owed_us_ > kMostLettersUs) {
+            letters_wait_ = true;
+            break;
+        }
         if (waits(event)) continue;
+        const bool failed_before = has_failed(event);
         const bool next_alone = options_.transaction_size == 1 || i + 1 < singly_until;
         const bool has_next = i + 1 < events.size() && next_alone;
-        switch (deal_with(event, has_next ? &events[i + 1] : nullptr)) {
+        const Outcome outcome = deal_with(event, has_next ? &events[i + 1] : nullptr);
+        charge(failed_before, steady_us() - began);
+        switch (outcome) {
             case Outcome::kDone:
                 ++pass.done;
                 [[fallthrough]];
@@ -202,6 +162,8 @@ Status MailboxLoop::look_around(Pass& pass) {
     if (now < next_look_us_) return {};
     next_look_us_ = now + kKeepUs;
     if (Status status = store_->check_version(); !status.ok()) return status;
+    letters_wait_ = owed_us_ > 0;
+    if (letters_wait_) return {};
     spi::EventBatch letters;
     if (Status status = store_->fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
         return status;
@@ -216,6 +178,18 @@ bool MailboxLoop::waits(const spi::EventView& event) const {
     if (found == failing_.end()) return false;
     // What lies behind a failing message waits for it, however long ago that one became due.
     return found->second.position != event.position || found->second.due_us > steady_us();
+}
+
+// A letter, or a message of which an attempt has failed.
+bool MailboxLoop::has_failed(const spi::EventView& event) const {
+    return event.position == 0 || (!failing_.empty() && failing_.contains(failing_name(event)));
+}
+
+void MailboxLoop::charge(bool has_failed, std::int64_t took_us) {
+    if (has_failed) failing_us_ = took_us;
+    if (owed_us_ == 0 && !has_failed) return;
+    owed_us_ = has_failed ? owed_us_ + took_us : std::max<std::int64_t>(0, owed_us_ - took_us);
+    if (owed_us_ == 0 && std::exchange(letters_wait_, false)) next_look_us_ = 0;
 }
 
 std::int64_t MailboxLoop::earliest_due_us() const {

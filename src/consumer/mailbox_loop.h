@@ -23,6 +23,8 @@
 
 namespace outbox::consumer {
 
+constexpr std::int64_t kMostLettersUs = 100'000;  // tried again at a time
+
 /// The loop behind `MailboxConsumer`: what is present and due -> transaction -> handler -> commit.
 class MailboxLoop {
   public:
@@ -96,6 +98,10 @@ class MailboxLoop {
     Outcome wait_longer(const spi::EventView& event, std::uint32_t attempts);
 
     [[nodiscard]] bool waits(const spi::EventView& event) const;
+    [[nodiscard]] bool has_failed(const spi::EventView& event) const;
+    void charge(bool has_failed, std::int64_t took_us);
+    [[nodiscard]] std::size_t due_at_once() const;
+    [[nodiscard]] std::int64_t due_until_us(std::int64_t now_us, std::size_t most) const;
     [[nodiscard]] std::int64_t earliest_due_us() const;
 
     void report_figures();
@@ -116,6 +122,11 @@ class MailboxLoop {
     std::int64_t from_ = 0;  // all that stood below was dealt with; only a late commit stands there
     std::int64_t next_whole_look_us_ = 0;
     std::unordered_map<std::string, Failing> failing_;
+    // Time that failing messages and retried letters had more than fresh messages: it is theirs
+    // before another failing one is tried, however long each takes to fail.
+    std::int64_t owed_us_ = 0;
+    bool letters_wait_ = false;    // for that
+    std::int64_t failing_us_ = 0;  // how long the last one took
     std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;
     std::int64_t next_sign_of_life_us_ = 0;

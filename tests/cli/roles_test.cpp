@@ -140,6 +140,13 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     consumer.exec("SELECT idempotency_claim('me', 'k', 'f'), idempotency_prune()");
     consumer.exec("SELECT idempotency_complete('me', 'k', 1, 200)");
     consumer.exec("SELECT inbox_prune('30 days'), saga_prune('30 days')");
+    consumer.exec("BEGIN");
+    EXPECT_TRUE(accept_offset(consumer.handle(), "stock", "t", 0, std::nullopt, 1));
+    EXPECT_TRUE(accept_offset(consumer.handle(), "stock", "t", 0, 1, 2));
+    EXPECT_EQ(next_offset(consumer.handle(), "stock", "t", 0), 2);
+    EXPECT_EQ(accept_sequence(consumer.handle(), "stock", "k", 1).what, SequenceResult::What::kNew);
+    EXPECT_EQ(accept_sequence(consumer.handle(), "stock", "k", 2).what, SequenceResult::What::kNew);
+    consumer.exec("COMMIT");
 
     MailboxOptions options;
     options.consumer = "stock";

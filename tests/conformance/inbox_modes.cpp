@@ -133,6 +133,11 @@ TEST_P(InboxSuite, AMemberThatEndedCountsOnButItsLagDoesNot) {
                        "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
                        "member <> '' AND member <> 'killed'") == "1";
         }));
+        EXPECT_TRUE(eventually(10s, "the killed one is folded", [&] {
+            return value(
+                       "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
+                       "member = 'killed'") == "0";
+        }));
         member.stop();
         running.join();
     }
@@ -339,6 +344,11 @@ TEST_P(InboxSuite, ARepeatFromBeforeTheFloorThatTheInboxStillKnowsIsDropped) {
         put(ancient, "k");
         EXPECT_EQ(member.drain(), 1U);
         EXPECT_EQ(member.counters().repeats, 1U);
+        EXPECT_EQ(member.counters().failed, 0U);
+        db_->exec(backend_->begin());
+        EXPECT_FALSE(
+            db_->accept(options.consumer, ancient, std::chrono::system_clock::now() - 99h));
+        db_->exec("ROLLBACK");
     }
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
     EXPECT_THAT(effects(), ElementsAre(ancient, ancient)) << "once for each consumer";

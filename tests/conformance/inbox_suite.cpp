@@ -454,6 +454,67 @@ TEST_P(InboxSuite, ManyFailingKeysAreBoundedAndAllEndInDeadLetters) {
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "30");
 }
 
+// Failing ones stand before the healthy, are more than are read at a time, and always due.
+TEST_P(InboxSuite, KeysThatFailAgainAndAgainDoNotKeepTheHealthyWaiting) {
+    MailboxOptions options;
+    options.retry_base_ms = options.retry_max_ms = 1;
+    options.batch_size = 10;
+    options.on_report = [](const ConsumerReport&) {};
+    constexpr int kFailing = 30;
+    constexpr int kHealthy = 50;
+    for (int i = 0; i < kFailing; ++i) put("bad-" + std::to_string(i), "bad-" + std::to_string(i));
+    std::map<std::string, int> tried;
+    std::atomic<int> tried_twice = 0;
+    auto member = consumer(
+        [&](InboxBackend::Session& transaction, const Message& message) {
+            if (!message.id.starts_with("bad")) return apply(transaction, message);
+            if (++tried[std::string(message.id)] == 2) ++tried_twice;
+            std::this_thread::sleep_for(2ms);  // takes long to fail
+            throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+        },
+        options);
+    std::thread running([&] { member.run(); });
+    EXPECT_TRUE(
+        eventually(60s, "each fails again and again", [&] { return tried_twice == kFailing; }));
+    for (int i = 0; i < kHealthy; ++i)
+        put("good-" + std::to_string(i), "good-" + std::to_string(i));
+    EXPECT_TRUE(eventually(20s, "the healthy are applied", [&] {
+        return effects().size() == kHealthy;
+    })) << effects().size();
+    member.stop();
+    running.join();
+}
+
+// A letter that is tried again is one that failed, however many there are.
+TEST_P(InboxSuite, LettersThatFailAgainDoNotKeepTheHealthyWaiting) {
+    constexpr int kLetters = 30;
+    for (int i = 0; i < kLetters; ++i) {
+        db_->exec(
+            "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, "
+            "error_code, error, retry_requested_at) VALUES ('default', 'bad-" +
+            std::to_string(i) + "', 't', 1, 'x', 'x', CURRENT_TIMESTAMP)");
+    }
+    put("good", "k");
+    int failures = 0;
+    int before = -1;
+    auto member = consumer([&](InboxBackend::Session& transaction, const Message& message) {
+        if (message.id == "good") {
+            before = failures;
+            return apply(transaction, message);
+        }
+        ++failures;
+        std::this_thread::sleep_for(60ms);  // takes long to fail
+        throw std::runtime_error("no stock");
+    });
+    member.drain();
+    EXPECT_GE(before, 0);
+    EXPECT_LT(before, 10) << "a tenth of a second's worth";
+    EXPECT_EQ(failures, kLetters);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters "
+                    "WHERE retry_requested_at IS NOT NULL"),
+              "0");
+}
+
 TEST_P(InboxSuite, SaysWhichTablesAreMissing) {
     auto member = backend_->consumer_without_tables();
     EXPECT_EQ(code_of([&] { member.run(); }), ErrorCode::kNoSuchTable);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/support/files.h"
@@ -84,6 +88,36 @@ class SqliteDatabase final : public Database {
 };
 
 enum class Backend { kPostgres, kSqlite };
+
+// Has a message applied elsewhere between the transaction of a connection and its next one.
+class AppliedElsewhere {
+  public:
+    AppliedElsewhere(const std::filesystem::path& file, std::string consumer, std::string id)
+        : db_(file), consumer_(std::move(consumer)), id_(std::move(id)) {}
+    // Called in the transaction that is going to fail.
+    void after_this(sqlite3* connection) {
+        sqlite3_trace_v2(
+            connection, SQLITE_TRACE_STMT,
+            [](unsigned, void* self, void*, void* sql) {
+                const std::string_view text(static_cast<const char*>(sql));
+                if (text.starts_with("BEGIN")) static_cast<AppliedElsewhere*>(self)->apply();
+                return 0;
+            },
+            this);
+    }
+    bool done() const { return done_; }
+
+  private:
+    void apply() {
+        if (done_.exchange(true)) return;
+        db_.exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('" + consumer_ + "', '" +
+                 id_ + "')");
+    }
+    Sqlite db_;
+    std::string consumer_;
+    std::string id_;
+    std::atomic<bool> done_ = false;
+};
 
 inline std::unique_ptr<Database> make_database(Backend backend) {
     if (backend == Backend::kPostgres) return std::make_unique<PostgresDatabase>();

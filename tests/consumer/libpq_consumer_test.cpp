@@ -221,21 +221,26 @@ TEST_F(LibpqConsumer, AnIdPrunedDuringATransactionIsNotNewToIt) {
     db_.exec("BEGIN");
     ASSERT_TRUE(accept(db_.handle(), "stock", "old", old));
     db_.exec("COMMIT");
-    for (const char* isolation : {"REPEATABLE READ", "SERIALIZABLE", "READ COMMITTED"}) {
+    const auto try_under = [&](const char* isolation, bool has_floor) {
+        db_.exec("DELETE FROM outbox_inbox_floor");
+        if (has_floor) db_.exec("INSERT INTO outbox_inbox_floor (consumer) VALUES ('stock')");
         Pg reader(url_);
         reader.exec(std::string("BEGIN ISOLATION LEVEL ") + isolation + "; SELECT 1");
         db_.exec("SELECT inbox_prune(interval '3 hours')");
         try {
             accept(reader.handle(), "stock", "old", old);
-            ADD_FAILURE() << "new under " << isolation;
+            ADD_FAILURE() << "new under " << isolation << has_floor;
         } catch (const Error& error) {
             EXPECT_TRUE(error.code() == ErrorCode::kConflict ||
                         error.code() == ErrorCode::kQuarantined)
                 << isolation << ": " << error.what();
         }
         db_.exec(
-            "DELETE FROM outbox_inbox_floor; INSERT INTO outbox_inbox (consumer, message_id, "
-            "message_time) VALUES ('stock', 'old', now() - interval '5 hours')");
+            "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+            "VALUES ('stock', 'old', now() - interval '5 hours')");
+    };
+    for (const char* isolation : {"REPEATABLE READ", "SERIALIZABLE", "READ COMMITTED"}) {
+        for (const bool has_floor : {false, true}) try_under(isolation, has_floor);
     }
 }
 
@@ -549,11 +554,15 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     db_.exec("SET lock_timeout = '10s'");
     EXPECT_EQ(db_.number("SELECT inbox_prune(interval '3 hours')"), 2);
     db_.exec("UPDATE outbox_inbox_floor SET floor = '-infinity'  WHERE consumer = 'default'");
-    other.exec("SELECT FROM outbox_inbox_floor FOR UPDATE");
+    // Messages do not wait for one that has to.
+    other.exec("SELECT FROM outbox_inbox_floor FOR UPDATE; LOCK TABLE outbox_idempotency");
     auto chosen = options();
     chosen.inbox_retention_s = 7'200;
     auto member = libpq_mailbox_consumer(url_, apply, chosen);
     std::thread running([&] { member.run(); });
+    EXPECT_TRUE(eventually(20s, "pruning has to wait", [&] {
+        return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
+    }));
     put("a");
     const bool applied =
         bool(eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
@@ -594,6 +603,35 @@ TEST_F(LibpqConsumer, ANulInTheHeadersOfOneLetterHidesNoOther) {
     paid.event_type = "Paid";
     EXPECT_EQ(letters->count_dead(paid).value_or_throw(), 1);
     EXPECT_EQ(letters->retry_dead(paid).value_or_throw(), 1);
+}
+
+// A message that is young by this machine's clock may be from before the floor by the database's.
+TEST(LibpqConsumerClock, TheDatabasesClockDecidesWhatMayHaveBeenPruned) {
+    const std::string url = shared_postgres().create_database();
+    Pg db(url);
+    db.exec(
+        "CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+        "$$ SELECT pg_catalog.clock_timestamp() + interval '3 hours' $$");
+    const std::string ahead = url + "?options=-c%20search_path%3Dpublic,pg_catalog";
+    migrate(ahead);
+    Pg(ahead).exec(
+        "ALTER FUNCTION inbox_accept SET search_path = public, pg_catalog; "
+        "INSERT INTO outbox_inbox_floor VALUES ('default', clock_timestamp() - interval '2 "
+        "hours')");
+    for (const std::size_t together : {1U, 10U}) {
+        MailboxOptions chosen;
+        chosen.transaction_size = together;
+        for (const char* id : {"pruned", "other"}) {
+            db.exec(std::string("INSERT INTO outbox_mailbox (id, topic, key, headers) VALUES ('") +
+                    id + std::to_string(together) +
+                    "', 't', 'k', json_build_object('occurred_at', to_char(now() AT TIME ZONE "
+                    "'UTC' - interval '5 minutes', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')))");
+        }
+        auto member = libpq_mailbox_consumer(
+            ahead, [](PGconn*, const Message& message) { ADD_FAILURE() << message.id; }, chosen);
+        EXPECT_EQ(member.drain(), 2U);
+        EXPECT_EQ(member.counters().dead, 2U);
+    }
 }
 
 class ConsumerWithItsOwnRole : public LibpqConsumer {

@@ -58,6 +58,27 @@ TEST_F(SqliteConsumer, WaitsForAnotherWriterAndCountsNothing) {
     EXPECT_EQ(member.counters().failed, 0U);
 }
 
+// Somebody else has applied it between the last failure and the burial.
+TEST_F(SqliteConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
+    put("a");
+    put("b");
+    auto once = quick();
+    once.max_attempts = 1;
+    AppliedElsewhere elsewhere(database_.path(), "default", "a");
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3* connection, const Message& message) {
+            if (message.id == "a") elsewhere.after_this(connection);
+            throw std::runtime_error("no stock");
+        },
+        once);
+    EXPECT_EQ(member.drain(), 2U);
+    EXPECT_TRUE(elsewhere.done());
+    EXPECT_EQ(db_.value("SELECT group_concat(message_id) FROM outbox_inbox_dead_letters"), "b");
+    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
+}
+
 TEST_F(SqliteConsumer, AcceptReportsAConflictWhenTheTransactionCannotWrite) {
     Sqlite other(database_.path());
     sqlite3_busy_timeout(other.handle(), 1);

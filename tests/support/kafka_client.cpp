@@ -145,6 +145,27 @@ void delete_topic(const std::string& bootstrap, const std::string& topic) {
     }
 }
 
+void delete_records(const std::string& bootstrap, const std::string& topic, int partition,
+                    long long before) {
+    const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap);
+    const std::unique_ptr<rd_kafka_topic_partition_list_t,
+                          decltype(&rd_kafka_topic_partition_list_destroy)>
+        list(rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy);
+    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset = before;
+    const std::unique_ptr<rd_kafka_DeleteRecords_t, decltype(&rd_kafka_DeleteRecords_destroy)>
+        unwanted(rd_kafka_DeleteRecords_new(list.get()), rd_kafka_DeleteRecords_destroy);
+    const std::unique_ptr<rd_kafka_queue_t, decltype(&rd_kafka_queue_destroy)> queue(
+        rd_kafka_queue_new(client.get()), rd_kafka_queue_destroy);
+    rd_kafka_DeleteRecords_t* deletions[] = {unwanted.get()};
+    rd_kafka_DeleteRecords(client.get(), deletions, 1, nullptr, queue.get());
+    const std::unique_ptr<rd_kafka_event_t, decltype(&rd_kafka_event_destroy)> event(
+        rd_kafka_queue_poll(queue.get(), kCallDeadlineMs), rd_kafka_event_destroy);
+    if (!event) throw std::runtime_error("records of " + topic + ": the broker did not answer");
+    if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        fail("records of " + topic, rd_kafka_event_error(event.get()));
+    }
+}
+
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value) {
     const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap, {{"linger.ms", "0"}});

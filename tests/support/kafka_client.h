@@ -32,6 +32,10 @@ void create_topic(const std::string& bootstrap, const std::string& topic, int pa
 // Removes it. The broker may know it for a moment longer.
 void delete_topic(const std::string& bootstrap, const std::string& topic);
 
+// Removes a partition's records below the offset, as retention does.
+void delete_records(const std::string& bootstrap, const std::string& topic, int partition,
+                    long long before);
+
 // Produces one record and waits for its acknowledgement.
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value);

@@ -33,7 +33,7 @@ struct KafkaConsumerOptions {
     std::size_t workers = 2;  ///< Threads, each with a connection. Records of a key go to one.
     std::size_t transaction_size = 100;  ///< Records in one transaction; see MailboxOptions.
     /// Records taken and not finished; then reading pauses. As many more may wait behind failing
-    /// ones of their keys; then only the partitions that these are of pause.
+    /// ones of their keys; then only the partitions with more than their share of these pause.
     std::size_t max_in_flight = 10'000;
     std::size_t max_in_flight_bytes = std::size_t{16} << 20;
     std::uint32_t max_attempts = 5;
@@ -62,8 +62,8 @@ struct KafkaConsumerOptions {
 /// Records of a key are applied in their order, several keys of a partition at the same time; the
 /// offset committed is that below which all is finished. Failures as `MailboxConsumer`: a key whose
 /// record failed waits, others go on; after `max_attempts`, and at once for a record without an id
-/// or with advice dead_letter, it goes to outbox_inbox_dead_letters. A record without an id has
-/// "topic/partition/offset" for one there.
+/// or with advice dead_letter, it goes to outbox_inbox_dead_letters. A record without an id, or
+/// with one that a database cannot keep, has "topic/partition/offset@milliseconds" for one there.
 ///
 /// Members of a group share the partitions (cooperative rebalancing). A slow handler keeps its
 /// partitions: reading pauses, polling goes on. A partition is handed over when the transactions

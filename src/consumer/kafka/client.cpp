@@ -73,6 +73,10 @@ std::size_t Record::bytes() const {
     return message_->key_len + message_->len;
 }
 
+std::int64_t Record::time_ms() const {
+    return rd_kafka_message_timestamp(message_.get(), nullptr);
+}
+
 std::string_view Record::id() const {
     rd_kafka_headers_t* headers = nullptr;
     if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return {};
@@ -256,6 +260,17 @@ std::optional<Client::Extent> Client::extent_of(const TopicPartition& where) con
         return std::nullopt;
     }
     return Extent{low, high};
+}
+
+std::optional<Client::Extent> Client::ask_extent_of(const TopicPartition& where) const {
+    constexpr int kTimeoutMs = 5'000;
+    Extent extent;
+    if (rd_kafka_query_watermark_offsets(handle_, where.topic.c_str(), where.partition,
+                                         &extent.begin, &extent.end,
+                                         kTimeoutMs) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return std::nullopt;
+    }
+    return extent;
 }
 
 std::optional<ErrorInfo> Client::fatal() const {

@@ -42,6 +42,9 @@ class Record {
     [[nodiscard]] std::string_view payload() const;  ///< Null data: a tombstone.
     [[nodiscard]] std::size_t bytes() const;
 
+    /// As Kafka has it, in milliseconds; -1: not known.
+    [[nodiscard]] std::int64_t time_ms() const;
+
     /// The header `id`; empty where there is none.
     [[nodiscard]] std::string_view id() const;
     /// The other headers as a JSON object of strings.
@@ -103,7 +106,9 @@ class Client {
         std::int64_t begin = 0;
         std::int64_t end = 0;
     };
-    /// Of the partition, as far as it is known from fetching.
+    /// What the partition has now; asks its broker, for up to 5 s.
+    [[nodiscard]] std::optional<Extent> ask_extent_of(const TopicPartition& where) const;
+    /// As of the last fetch; the beginning may be unknown, which is below 0.
     [[nodiscard]] std::optional<Extent> extent_of(const TopicPartition& where) const;
     /// Why this member can never go on (the library's fatal error); none: it can.
     [[nodiscard]] std::optional<ErrorInfo> fatal() const;

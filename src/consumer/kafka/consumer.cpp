@@ -1,17 +1,18 @@
 #include "consumer/kafka/consumer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
 #include <utility>
 
+#include "consumer/kafka/options.h"
 #include "consumer/kafka/worker.h"
 
 namespace outbox {
 
 using consumer::kafka::Client;
 using consumer::kafka::Hub;
+using consumer::kafka::name_of;
 using consumer::kafka::Partition;
 using consumer::kafka::PlacedOffset;
 using consumer::kafka::Record;
@@ -34,82 +35,10 @@ constexpr milliseconds kPlacingInterval{200};
 // round.
 constexpr const char* kMark = "outbox: the offset is in the consumer's database";
 
-ErrorInfo invalid(std::string message) {
-    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
-}
-
-void require(bool condition, const char* message) {
-    if (!condition) throw Error(invalid(message));
-}
-
-KafkaConsumerOptions checked(KafkaConsumerOptions options) {
-    if (options.consumer.empty()) options.consumer = options.group;
-    constexpr std::size_t kMaxNameBytes = 255;
-    require(!options.brokers.empty(), "KafkaConsumerOptions::brokers needs host:port");
-    require(!options.group.empty() && options.group.size() <= kMaxNameBytes,
-            "KafkaConsumerOptions::group needs a name of 1 to 255 bytes");
-    require(options.consumer.size() <= kMaxNameBytes,
-            "KafkaConsumerOptions::consumer needs a name of 1 to 255 bytes");
-    require(!options.topics.empty(), "KafkaConsumerOptions::topics needs a topic");
-    require(options.workers > 0 && options.workers <= 64,
-            "KafkaConsumerOptions::workers must be 1 to 64");
-    require(options.transaction_size > 0 && options.transaction_size <= 10'000,
-            "KafkaConsumerOptions::transaction_size must be 1 to 10000");
-    require(options.max_in_flight > 0 && options.max_in_flight_bytes > 0,
-            "KafkaConsumerOptions: max_in_flight and max_in_flight_bytes must be above 0");
-    require(options.max_attempts > 0, "KafkaConsumerOptions::max_attempts must be at least 1");
-    require(options.retry_base_ms > 0 && options.retry_max_ms >= options.retry_base_ms,
-            "KafkaConsumerOptions: retry_base_ms must be above 0 and not above retry_max_ms");
-    require(
-        options.commit_interval_ms > 0 && options.shutdown_grace_ms >= 0,
-        "KafkaConsumerOptions: commit_interval_ms must be above 0, shutdown_grace_ms not below");
-    require(options.connect_timeout_s > 0,
-            "KafkaConsumerOptions::connect_timeout_s must be above 0");
-    require(
-        options.inbox_retention_s == 0 || options.inbox_retention_s >= consumer::kLeastRetentionS,
-        "KafkaConsumerOptions::inbox_retention_s must be 0 (never) or at least 7200");
-    if (options.mode == KafkaConsumerOptions::Mode::kOffset && !options.exactly_once_wire) {
-        throw Error(
-            ErrorCode::kGuaranteeRefused, Advice::kStop,
-            "Mode::kOffset drops what the broker delivers again, but a relay's repeats have "
-            "other offsets and would be applied twice: use Mode::kInboxAndOffset, or set "
-            "exactly_once_wire where nothing writes an event twice");
-    }
-    return options;
-}
-
-std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& options) {
-    constexpr std::array kOurs{"bootstrap.servers",
-                               "metadata.broker.list",
-                               "group.id",
-                               "enable.auto.commit",
-                               "enable.auto.offset.store",
-                               "auto.commit.enable",
-                               "partition.assignment.strategy",
-                               "isolation.level"};
-    std::map<std::string, std::string> settings{
-        {"auto.offset.reset", "earliest"},
-        // Beside what is in flight; the broker's own limit of a partition's fetch stands. Counted
-        // without what librdkafka keeps for each record, about 500 bytes.
-        {"queued.max.messages.kbytes", "8192"},
-        {"fetch.max.bytes", "4194304"},
-    };
-    for (const auto& [name, value] : options.kafka) {
-        if (std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end()) {
-            throw Error(ErrorCode::kGuaranteeRefused, Advice::kStop,
-                        "kafka." + name +
-                            " cannot be set: exactly once rests on offsets that follow the "
-                            "database's commits in one group; remove it");
-        }
-        settings[name] = value;
-    }
-    settings["bootstrap.servers"] = options.brokers;
-    settings["group.id"] = options.group;
-    settings["enable.auto.commit"] = "false";
-    settings["enable.auto.offset.store"] = "false";
-    settings["partition.assignment.strategy"] = "cooperative-sticky";
-    settings["isolation.level"] = "read_committed";
-    return settings;
+std::string literal(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) out.append(c == '\'' ? "''" : std::string(1, c));
+    return out + "'";
 }
 
 }  // namespace
@@ -117,7 +46,7 @@ std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& optio
 class KafkaConsumer::Impl {
   public:
     Impl(std::string url, consumer::kafka::MakeApplier make_applier, KafkaConsumerOptions options)
-        : settings_(settings_of(options)),
+        : settings_(consumer::kafka::settings_of(options)),
           hub_(std::move(options), std::move(url), std::move(make_applier)),
           inbox_(hub_.make_applier().store) {
         // Settings that librdkafka does not know are an error of the one who made us.
@@ -188,18 +117,23 @@ class KafkaConsumer::Impl {
         return full_;
     }
 
-    // With as many parked as may be in flight the partitions that they are of wait, no other.
+    // With as many parked as may be in flight the partitions that have their share of it or more
+    // wait, no other: so it is less than twice as much at most.
     void pause_where_parked() {
         const auto& options = hub_.options;
         const std::lock_guard lock(hub_.mutex);
-        const bool full = hub_.parked.records >= options.max_in_flight ||
-                          hub_.parked.bytes >= options.max_in_flight_bytes;
-        const bool room = hub_.parked.records <= options.max_in_flight / 2 &&
-                          hub_.parked.bytes <= options.max_in_flight_bytes / 2;
+        const auto reaches = [&](const consumer::kafka::Amount& amount, std::size_t part) {
+            return amount.records > 0 && (amount.records >= options.max_in_flight / part ||
+                                          amount.bytes >= options.max_in_flight_bytes / part);
+        };
+        const bool full = reaches(hub_.parked, 1);
+        const bool half_full = reaches(hub_.parked, 2);
+        const std::size_t partitions = partitions_.size();
         for (const auto& [where, partition] : partitions_) {
             if (partition->held) continue;
-            const bool pause =
-                partition->paused ? partition->parked > 0 && !room : partition->parked > 0 && full;
+            const bool pause = partition->paused
+                                   ? half_full && reaches(partition->parked, 2 * partitions)
+                                   : full && reaches(partition->parked, partitions);
             if (pause == partition->paused) continue;
             partition->paused = pause;
             if (pause) {
@@ -263,6 +197,7 @@ class KafkaConsumer::Impl {
         }
         partition.misplaced = false;
         const consumer::LogPlace& known = **stored;
+        if (partition.cluster_id.empty()) partition.cluster_id = known.cluster_id;
         if (!known.cluster_id.empty() && !partition.cluster_id.empty() &&
             known.cluster_id != partition.cluster_id) {
             return quarantine(partition, *stored,
@@ -288,11 +223,26 @@ class KafkaConsumer::Impl {
         std::string found;
         if (witness && offset == witness->offset) {
             partition.last_read = offset;
-            if (record.id() == witness->id) return false;
-            found = "at offset " + std::to_string(offset) + " it has the record '" +
-                    std::string(record.id()) + "', what was applied there is '" + witness->id + "'";
+            const std::string name = name_of(record);
+            if (name == witness->id) return false;
+            found = "at offset " + std::to_string(offset) + " it has the record '" + name +
+                    "', what was applied there is '" + witness->id + "'";
         } else if (offset < partition.begin || offset <= partition.last_read) {
             found = "it goes on with offset " + std::to_string(offset) + ", below what was applied";
+        } else if (witness) {
+            // What was applied last is gone, as is usual where all was applied; nothing more may
+            // be.
+            const auto extent = client_->ask_extent_of(partition.where);
+            if (!extent) {
+                const std::lock_guard lock(hub_.mutex);
+                partition.mark_misplaced();
+                return false;
+            }
+            if (extent->begin > partition.begin) {
+                found = "it begins with offset " + std::to_string(extent->begin) +
+                        ", what comes next was to be " + std::to_string(partition.begin) +
+                        ": records went by the topic's retention before they were read";
+            }
         }
         partition.last_read = offset;
         if (found.empty()) return true;
@@ -309,6 +259,7 @@ class KafkaConsumer::Impl {
                      const std::string& why) {
         const TopicPartition& where = partition.where;
         const std::string number = std::to_string(where.partition);
+        partition.held_extent = client_->ask_extent_of(where).value_or(Client::Extent{});
         partition.held = true;
         partition.held_at = std::move(known);
         hub_.say(
@@ -319,8 +270,8 @@ class KafkaConsumer::Impl {
              where.topic + "/" + number + " is not read: " + why +
                  ". Was the topic made anew, the cluster exchanged, or a database restored? To "
                  "begin with offset 0 of this log: INSERT INTO outbox_inbox_offsets (consumer, "
-                 "topic, partition, next_offset) VALUES ('" +
-                 hub_.options.consumer + "', '" + where.topic + "', " + number +
+                 "topic, partition, next_offset) VALUES (" +
+                 literal(hub_.options.consumer) + ", " + literal(where.topic) + ", " + number +
                  ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
                  "cluster_id = '', last_id = NULL; reading goes on by itself then"});
         return {.offset = {}, .hold = true};
@@ -337,9 +288,7 @@ class KafkaConsumer::Impl {
             bool misplaced = false;
             {
                 const std::lock_guard lock(hub_.mutex);
-                if (suspect_ && !partition->held) {
-                    partition->misplaced = partition->taken_away = true;
-                }
+                if (suspect_ && !partition->held) partition->mark_misplaced();
                 if (partition->in_transaction > 0) continue;
                 misplaced = partition->misplaced;
             }
@@ -420,8 +369,9 @@ class KafkaConsumer::Impl {
         for (const auto& [where, partition] : partitions_) {
             const auto extent = client_->extent_of(where);
             const auto next = partition->next();
-            if (extent && partition->held) {
-                lag += extent->end - extent->begin;
+            if (partition->held) {
+                const auto& then = partition->held_extent;
+                lag += std::max(then.end, extent ? extent->end : std::int64_t{0}) - then.begin;
             } else if (extent && next) {
                 lag += std::max<std::int64_t>(0, extent->end - *next);
             } else {
@@ -470,7 +420,7 @@ std::int64_t KafkaConsumer::lag() const noexcept {
 KafkaConsumer consumer::kafka::make_consumer(
     const std::string& url, KafkaConsumerOptions options,
     const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for) {
-    options = checked(std::move(options));
+    options = consumer::kafka::checked(std::move(options));
     MakeApplier make_applier = applier_for(options);
     return KafkaConsumer(
         std::make_unique<KafkaConsumer::Impl>(url, std::move(make_applier), std::move(options)));

@@ -62,11 +62,7 @@ struct Hub {
     std::mutex mutex;                 // for all below, partitions and the workers' queues
     std::condition_variable drained;  // a transaction of a partition that is taken away ended
     // Records that may be applied, and those that wait behind a failing one of their key: these
-    // stop, once there are as many, only the partitions that they are of.
-    struct Amount {
-        std::size_t records = 0;
-        std::size_t bytes = 0;
-    };
+    // stop, once there are as many, only the partitions that have more than their share of them.
     Amount in_flight;
     Amount parked;
     std::optional<ErrorInfo> fatal;

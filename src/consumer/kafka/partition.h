@@ -9,6 +9,11 @@
 
 namespace outbox::consumer::kafka {
 
+struct Amount {
+    std::size_t records = 0;
+    std::size_t bytes = 0;
+};
+
 struct Witness {
     std::int64_t offset = 0;
     std::string id;
@@ -29,11 +34,14 @@ class Partition {
     [[nodiscard]] std::optional<std::int64_t> next() const { return next_; }
     [[nodiscard]] std::size_t unfinished() const { return slots_.size(); }
 
+    /// Where it goes on is to be asked anew; what was taken of it is dropped.
+    void mark_misplaced() { misplaced = taken_away = true; }
+
     const TopicPartition where;
     bool taken_away = false;  ///< Queued records of it are dropped.
     std::size_t in_transaction = 0;
-    std::size_t parked = 0;  ///< Records that wait behind a failing one of their key.
-    bool paused = false;     ///< Not read while too many are parked.
+    Amount parked;        ///< What waits behind failing records of its key.
+    bool paused = false;  ///< Not read while too much of it is parked.
 
     // Offset modes.
     std::optional<std::int64_t> expected;  ///< The offset in the database.
@@ -45,6 +53,7 @@ class Partition {
     bool misplaced = false;  ///< Where it goes on is to be asked of the database again.
     bool held = false;       ///< Not read: its log is another than the database knows.
     std::optional<LogPlace> held_at;
+    Client::Extent held_extent;  ///< Of its log, then.
 
   private:
     struct Slot {

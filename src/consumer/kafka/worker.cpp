@@ -11,62 +11,7 @@ namespace {
 
 using What = ConsumerReport::What;
 
-std::string place_of(const Record& record) {
-    return std::string(record.topic()) + "/" + std::to_string(record.partition()) + "/" +
-           std::to_string(record.offset());
-}
-
-// Offsets of a partition go in their order; otherwise those of a key do, and a record without key
-// waits for none.
-std::string lane_of(const Record& record, bool by_offset) {
-    std::string partition = std::string(record.topic()) + "/" + std::to_string(record.partition());
-    if (by_offset) return partition;
-    if (record.key().empty()) return place_of(record);
-    return partition + "=" + std::string(record.key());
-}
-
-// Why a record cannot be told from a repeat of another.
-std::optional<ErrorInfo> id_fault(const Task& task) {
-    const std::string_view id = task.record.id();
-    std::string what;
-    if (id.empty()) {
-        what =
-            "has no header id, so a repeat could not be told from a new one; the relay writes it "
-            "in format raw";
-    } else if (id.size() > kMaxIdBytes) {
-        what = "has a header id of " + std::to_string(id.size()) + " bytes; an id has at most 255";
-    } else {
-        return std::nullopt;
-    }
-    return ErrorInfo{
-        ErrorCode::kInvalidEvent, Advice::kDeadLetter, {}, "the record " + task.place + " " + what};
-}
-
 }  // namespace
-
-Task::Task(Record taken, std::shared_ptr<Partition> from, bool by_offset)
-    : record(std::move(taken)),
-      partition(std::move(from)),
-      number(partition->take(record.offset())),
-      lane(lane_of(record, by_offset)),
-      headers(record.headers_json()),
-      place(place_of(record)),
-      bytes(record.bytes() + headers.size()) {}
-
-spi::EventView Task::event() const {
-    spi::EventView event;
-    event.position = record.offset();
-    event.id = record.id().empty() ? std::string_view(place) : record.id();
-    event.topic = record.topic();
-    event.key = record.key();
-    event.payload = record.payload();
-    event.headers = headers;
-    return event;
-}
-
-Message Task::message() const {
-    return message_of(event(), attempts + 1);
-}
 
 Worker::Worker(Hub& hub, bool keeper)
     : hub_(hub),
@@ -94,7 +39,12 @@ void Worker::push(Task task) {
 void Worker::run() {
     while (!hub_.stop.requested()) {
         std::vector<Task> batch = collect();
-        if (!batch.empty()) apply(std::move(batch));
+        if (!batch.empty()) {
+            const std::int64_t began = steady_us();
+            apply(std::move(batch));
+            const std::int64_t took = steady_us() - began;
+            owed_us_ = is_due_ ? owed_us_ + took : std::max<std::int64_t>(0, owed_us_ - took);
+        }
         if (keeper_) keep();
     }
     janitor_.stop();
@@ -112,9 +62,10 @@ std::vector<Task> Worker::collect() {
     std::vector<Task> batch;
     std::unique_lock lock(hub_.mutex);
     drop_taken_away();
-    // In turns: many failing keys must not keep the others waiting, nor the other way round.
-    due_turn_ = !due_turn_;
-    if (!(due_turn_ && collect_due(batch))) {
+    // Many failing keys must not keep the others waiting, nor the other way round.
+    if (queue_.empty()) owed_us_ = 0;
+    is_due_ = owed_us_ == 0 && collect_due(batch);
+    if (!is_due_) {
         while (!queue_.empty() && batch.size() < hub_.options.transaction_size) {
             Task& task = queue_.front();
             if (const auto held = held_.find(task.lane); held != held_.end()) {
@@ -127,7 +78,7 @@ std::vector<Task> Worker::collect() {
             }
             queue_.pop_front();
         }
-        if (batch.empty()) collect_due(batch);
+        if (batch.empty()) is_due_ = collect_due(batch);
     }
     for (Task& task : batch) ++task.partition->in_transaction;
     if (batch.empty()) wait_for_news(lock);
@@ -137,9 +88,10 @@ std::vector<Task> Worker::collect() {
 // A failing record is tried alone; what waited behind it goes before what came later.
 bool Worker::collect_due(std::vector<Task>& batch) {
     const std::int64_t now = steady_us();
-    const auto due = std::find_if(held_.begin(), held_.end(),
-                                  [&](const auto& entry) { return entry.second.due_us <= now; });
-    if (due == held_.end()) return false;
+    const auto due = std::min_element(
+        held_.begin(), held_.end(),
+        [](const auto& one, const auto& other) { return one.second.due_us < other.second.due_us; });
+    if (due == held_.end() || due->second.due_us > now) return false;
     std::deque<Task> tasks = std::move(due->second.tasks);
     held_.erase(due);
     for (const Task& task : tasks) count_parked(task, false);
@@ -148,6 +100,11 @@ bool Worker::collect_due(std::vector<Task>& batch) {
     queue_.insert(queue_.begin(), std::make_move_iterator(tasks.begin()),
                   std::make_move_iterator(tasks.end()));
     return true;
+}
+
+bool Worker::owes_fresh() const {
+    const std::lock_guard lock(hub_.mutex);
+    return owed_us_ > 0 && !queue_.empty();
 }
 
 void Worker::drop_taken_away() {
@@ -176,15 +133,13 @@ void Worker::park(Held& held, Task task) {
 void Worker::count_parked(const Task& task, bool is_parked) {
     auto& from = is_parked ? hub_.in_flight : hub_.parked;
     auto& to = is_parked ? hub_.parked : hub_.in_flight;
+    Amount& here = task.partition->parked;
     --from.records;
     from.bytes -= task.bytes;
     ++to.records;
     to.bytes += task.bytes;
-    if (is_parked) {
-        ++task.partition->parked;
-    } else {
-        --task.partition->parked;
-    }
+    here.records = is_parked ? here.records + 1 : here.records - 1;
+    here.bytes = is_parked ? here.bytes + task.bytes : here.bytes - task.bytes;
 }
 
 void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
@@ -220,7 +175,7 @@ bool Worker::wait_behind(Task& task) {
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
-        if (hub_.by_id() && id_fault(task)) return false;
+        if (hub_.by_id() && task.id_fault()) return false;
         events.push_back(task.event());
     }
     std::optional<OffsetStep> step;
@@ -279,7 +234,7 @@ void Worker::apply_one(Task task) {
 Worker::Attempt Worker::try_once(Task& task) {
     Attempt attempt;
     if (hub_.by_id()) {
-        if (auto fault = id_fault(task)) {
+        if (auto fault = task.id_fault()) {
             attempt.status = Status(*std::move(fault));
             return attempt;
         }
@@ -389,13 +344,13 @@ std::optional<OffsetStep> Worker::step_after(const Task& task) const {
                       .expected = task.partition->expected,
                       .next = task.record.offset() + 1,
                       .cluster_id = task.partition->cluster_id,
-                      .last_id = task.record.id()};
+                      .last_id = task.name};
 }
 
 // The polling thread asks the database where to go on; what was taken of the partition is dropped.
 void Worker::misplace(const Task& task) {
     const std::lock_guard lock(hub_.mutex);
-    task.partition->misplaced = task.partition->taken_away = true;
+    task.partition->mark_misplaced();
 }
 
 std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) const {
@@ -467,10 +422,20 @@ void Worker::keep() {
 }
 
 void Worker::retry_dead_letters() {
+    constexpr std::int64_t kMostAtOnceUs = 100'000;
+    const std::int64_t began = steady_us();
+    if (owes_fresh()) {
+        next_keep_us_ = began + std::min(owed_us_, kKeepUs);
+        return;
+    }
     spi::EventBatch letters;
     if (!inbox_.fetch_retries(kMaxRetriesAtOnce, letters).ok()) return;
-    for (const spi::EventView& letter : letters.events()) retry_one(letter);
     if (letters.size() == kMaxRetriesAtOnce) next_keep_us_ = 0;
+    for (const spi::EventView& letter : letters.events()) {
+        if (hub_.stop.requested() || (owed_us_ > kMostAtOnceUs && owes_fresh())) break;
+        retry_one(letter);
+        owed_us_ = steady_us() - began;
+    }
 }
 
 void Worker::retry_one(const spi::EventView& letter) {

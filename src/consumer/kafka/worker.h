@@ -11,27 +11,9 @@
 
 #include "consumer/janitor.h"
 #include "consumer/kafka/hub.h"
+#include "consumer/kafka/task.h"
 
 namespace outbox::consumer::kafka {
-
-/// A record on its way through a worker.
-struct Task {
-    Task(Record taken, std::shared_ptr<Partition> from, bool by_offset);
-
-    [[nodiscard]] spi::EventView event() const;
-    [[nodiscard]] Message message() const;
-
-    Record record;
-    std::shared_ptr<Partition> partition;  // shared with the map of assigned partitions
-    std::uint64_t number;                  // in the partition
-    std::string lane;                      // records of one lane are applied in their order
-    std::string headers;
-    std::string place;  // "topic/partition/offset"
-    std::size_t bytes;
-    std::uint32_t attempts = 0;  // those that counted
-    std::uint32_t tries = 0;     // all, for the length of the wait
-    std::uint32_t lost = 0;      // sessions that ended under it
-};
 
 /// Applies records, in transactions of its own connection, on its own thread.
 class Worker {
@@ -65,6 +47,7 @@ class Worker {
     void run();
     std::vector<Task> collect();
     bool collect_due(std::vector<Task>& batch);
+    [[nodiscard]] bool owes_fresh() const;
     void drop_taken_away();
     void park(Held& held, Task task);
     void count_parked(const Task& task, bool is_parked);
@@ -100,7 +83,10 @@ class Worker {
     std::deque<Task> queue_;
     std::unordered_map<std::string, Held> held_;
     std::mt19937_64 random_{std::random_device{}()};
-    bool due_turn_ = false;
+    bool is_due_ = false;  // what was collected last had failed before
+    // Time that failing records had more than fresh ones: it is the fresh ones' before another
+    // failing one is tried, however long each takes to fail.
+    std::int64_t owed_us_ = 0;
     std::uint32_t outages_ = 0;
     std::int64_t next_keep_us_ = 0;
     std::int64_t next_report_us_ = 0;

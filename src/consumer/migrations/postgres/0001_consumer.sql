@@ -52,8 +52,8 @@ CREATE TABLE outbox_inbox_sequences (
 ) WITH (fillfactor = 80);
 
 -- The offset that a consumer applies next in a partition of a log, set in the transaction of the
--- effect; and whose log that is: the Kafka cluster and the id of the record before it ('' for one
--- without an id, NULL where it is not known).
+-- effect; and whose log that is: the Kafka cluster and the id of the record before it (its place and
+-- time for one without an id, NULL where it is not known).
 CREATE TABLE outbox_inbox_offsets (
     consumer    text NOT NULL,
     topic       text NOT NULL,

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <outbox/consumer/kafka.h>
+
+namespace outbox::consumer::kafka {
+
+/// The options with their defaults filled in. Throws `Error` kConfigInvalid or kGuaranteeRefused.
+[[nodiscard]] KafkaConsumerOptions checked(KafkaConsumerOptions options);
+
+/// What librdkafka is given. Throws `Error` kGuaranteeRefused for what may not be set.
+[[nodiscard]] std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& options);
+
+}  // namespace outbox::consumer::kafka

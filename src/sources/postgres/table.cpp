@@ -318,8 +318,8 @@ std::string done_id(const Table& table, const std::string& raw_id) {
 std::string not_done(const Table& table, const std::string& source, const std::string& route) {
     return "NOT EXISTS (SELECT FROM " + table.side +
            "outbox_route_done d WHERE d.source = " + source +
-           " AND d.event_id = " + table.quoted("id") + "::text AND d.route IN (" + route +
-           ", '') OFFSET 0)";
+           " AND d.event_id = " + done_id(table, table.quoted("id") + "::text") +
+           " AND d.route IN (" + route + ", '') OFFSET 0)";
 }
 
 std::string order_by(const Table& table) {

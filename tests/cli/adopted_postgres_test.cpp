@@ -187,7 +187,8 @@ TEST_F(PruningThatFails, ForWantOfTheRightToDeleteIsAWarningWithItsRemedy) {
     insert(1, "o-1");
     exec(
         "UPDATE outbox SET status = 'PUBLISHED', published_at = clock_timestamp() - interval "
-        "'8 days'; DO $$ BEGIN CREATE ROLE prunes_nothing LOGIN; EXCEPTION WHEN duplicate_object "
+        "'8 days'; DO $$ BEGIN CREATE ROLE prunes_nothing LOGIN PASSWORD 'test'; EXCEPTION WHEN "
+        "duplicate_object "
         "THEN END $$");
     const Finished rights =
         outbox_.run({"roles", "--print", "--relay", "prunes_nothing", "--table", "outbox"});

@@ -54,9 +54,7 @@ class GuideWithPassword : public Guide {
         Guide::SetUp();
         url_ = server_.create_database();
         db_.emplace(url_);
-        db_->exec(
-            "CREATE ROLE with_password; CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'o l&d' "
-            "IN ROLE with_password");
+        db_->exec("CREATE ROLE clerk LOGIN SUPERUSER PASSWORD 'o l&d'");
         from_ = "postgresql://clerk@127.0.0.1:" + std::to_string(server_.port()) +
                 url_.substr(url_.rfind('/'));
     }

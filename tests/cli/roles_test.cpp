@@ -26,7 +26,7 @@ class Roles : public testing::Test {
         for (const char* role : {"roles_writer", "roles_relay", "roles_consumer", "roles_operator",
                                  "roles_owner", "roles_mallory"}) {
             admin_.exec(std::string("DO $$ BEGIN CREATE ROLE ") + role +
-                        " LOGIN; EXCEPTION WHEN duplicate_object THEN END $$");
+                        " LOGIN PASSWORD 'test'; EXCEPTION WHEN duplicate_object THEN END $$");
         }
         admin_.exec("GRANT CREATE ON SCHEMA public TO roles_owner, roles_mallory");
     }

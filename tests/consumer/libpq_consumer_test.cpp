@@ -637,7 +637,8 @@ TEST(LibpqConsumerClock, TheDatabasesClockDecidesWhatMayHaveBeenPruned) {
 class ConsumerWithItsOwnRole : public LibpqConsumer {
   protected:
     ConsumerWithItsOwnRole() {
-        db_.exec("CREATE ROLE " + role_ + " LOGIN; GRANT INSERT ON effects TO " + role_);
+        db_.exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'test'; GRANT INSERT ON effects TO " +
+                 role_);
     }
     ~ConsumerWithItsOwnRole() override {
         db_.exec("DROP OWNED BY " + role_ + "; DROP ROLE " + role_);

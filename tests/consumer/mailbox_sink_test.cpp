@@ -254,7 +254,7 @@ TEST(MailboxSinkPostgres, WritesTheTableAgainAfterItWasDropped) {
 TEST(MailboxSinkPostgres, NamesTheGrantOrTheSqlThatAnOperatorHasToRun) {
     PostgresDatabase database;
     Pg pg(database.url());
-    pg.exec("DROP ROLE IF EXISTS mailbox_writer; CREATE ROLE mailbox_writer LOGIN");
+    pg.exec("DROP ROLE IF EXISTS mailbox_writer; CREATE ROLE mailbox_writer LOGIN PASSWORD 'test'");
     const std::string url = "mailbox+" + database.url() + "?user=mailbox_writer";
     const auto sink = make_mailbox_sink(url).value_or_throw();
     const Status missing = sink->check();

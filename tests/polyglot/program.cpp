@@ -64,7 +64,7 @@ ProcessOptions Program::serve(const std::string& database) const {
     return command("serve", {{"DATABASE_URL", database}, {"PORT", "0"}});
 }
 
-Shop::Shop() : url_(shared_postgres().create_database()) {
+Shop::Shop() : url_(shared_postgres().with_password(shared_postgres().create_database())) {
     static int shops = 0;
     topic_ = "order-events-" + std::to_string(++shops);
     create_topic(shared_kafka().bootstrap(), topic_, kPartitions);
@@ -93,7 +93,7 @@ void Shop::migrate(const std::string& url, const std::vector<std::string>& more,
 }
 
 std::string Shop::new_billing() {
-    std::string url = shared_postgres().create_database();
+    std::string url = shared_postgres().with_password(shared_postgres().create_database());
     migrate(url, {"--only", "consumer"}, "billing.sql");
     return url;
 }

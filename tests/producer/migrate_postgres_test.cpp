@@ -96,8 +96,10 @@ class MigrateBesideMallory : public MigratePostgres {
   protected:
     MigrateBesideMallory() {
         db_.exec(
-            "DO $$ BEGIN CREATE ROLE mallory LOGIN; EXCEPTION WHEN duplicate_object THEN END $$;"
-            "DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN END $$;"
+            "DO $$ BEGIN CREATE ROLE mallory LOGIN PASSWORD 'test'; EXCEPTION WHEN "
+            "duplicate_object THEN END $$;"
+            "DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'test'; EXCEPTION WHEN duplicate_object "
+            "THEN END $$;"
             "GRANT CREATE, USAGE ON SCHEMA public TO mallory, app;"
             "CREATE TABLE caught (who text); GRANT INSERT, SELECT ON caught TO PUBLIC");
         as_mallory(
@@ -293,7 +295,7 @@ TEST_F(MigratePostgres, PutsTheTablesIntoTheCurrentSchemaAndPinsTheFunctionsToIt
 
 TEST_F(MigratePostgres, TellsWhichRightIsMissing) {
     db_.exec("DROP ROLE IF EXISTS nobody_special");
-    db_.exec("CREATE ROLE nobody_special LOGIN");
+    db_.exec("CREATE ROLE nobody_special LOGIN PASSWORD 'test'");
     std::string url = url_;
     url.replace(url.find("postgres@"), 9, "nobody_special@");
     const auto error = migrate_error(url);
@@ -329,7 +331,8 @@ TEST_F(MigratePostgres, MakesNoPublicationForAConsumer) {
 
 TEST_F(MigratePostgres, NotesThePublicationThatItMayNotMake) {
     const std::string role = "owner_in_" + db_.value("SELECT current_database()");
-    db_.exec("CREATE ROLE " + role + " LOGIN; GRANT CREATE ON SCHEMA public TO " + role);
+    db_.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'test'; GRANT CREATE ON SCHEMA public TO " +
+             role);
     std::string url = url_;
     url.replace(url.find("postgres@"), 8, role);
     const auto notes = notes_of(url);

@@ -63,9 +63,7 @@ TEST(PostgresErrors, WrongPasswordSaysWhereToPutTheRightOne) {
     const std::string url = shared_postgres().create_database();
     Pg pg(url);
     pg.exec("DROP ROLE IF EXISTS wrong_password_user");
-    pg.exec(
-        "DO $$ BEGIN CREATE ROLE with_password; EXCEPTION WHEN duplicate_object THEN NULL; "
-        "END $$; CREATE ROLE wrong_password_user LOGIN PASSWORD 'right' IN ROLE with_password");
+    pg.exec("CREATE ROLE wrong_password_user LOGIN PASSWORD 'right'");
     const ErrorInfo error = error_of(at(address("wrong_password_user:s3cret", database_of(url))));
     EXPECT_EQ(error.code, ErrorCode::kAuthFailed);
     EXPECT_EQ(error.backend_code, "28P01");
@@ -149,7 +147,7 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
     migrate(url);
     Pg pg(url);
     pg.exec("DROP ROLE IF EXISTS poor_relay");
-    pg.exec("CREATE ROLE poor_relay LOGIN");
+    pg.exec("CREATE ROLE poor_relay LOGIN PASSWORD 'test'");
     auto source =
         value_of(postgres::make_postgres_source(at(address("poor_relay", database_of(url)))));
     EXPECT_THAT(
@@ -191,7 +189,7 @@ TEST(PostgresErrors, SideTablesThatMayNotBeCreatedArePrinted) {
         "CREATE TABLE outbox (id uuid PRIMARY KEY, event_type text, payload text, created_at "
         "timestamptz)");
     pg.exec("DROP ROLE IF EXISTS no_creator");
-    pg.exec("CREATE ROLE no_creator LOGIN");
+    pg.exec("CREATE ROLE no_creator LOGIN PASSWORD 'test'");
     const ErrorInfo error = error_of(at(address("no_creator", database_of(url)), "outbox"));
     EXPECT_EQ(error.code, ErrorCode::kNoRights);
     EXPECT_THAT(error.message, AllOf(HasSubstr("outbox_lease"),

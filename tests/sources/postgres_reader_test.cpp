@@ -217,7 +217,8 @@ TEST_F(NativeTable, GivesTheLeaseAtOnceWhenTheOwnersBackendIsGone) {
 TEST_F(NativeTable, CountsABackendThatMayNotBeSeenAsAlive) {
     pg_.exec("DROP ROLE IF EXISTS blind_relay");
     pg_.exec(
-        "CREATE ROLE blind_relay LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO "
+        "CREATE ROLE blind_relay LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public "
+        "TO "
         "blind_relay");
     Relay relay(config());
     auto blind = config();

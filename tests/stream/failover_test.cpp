@@ -21,7 +21,8 @@ class StreamFailover : public StreamRelay {
         base_backup(primary_, folder_ / "standby");
         configure(folder_ / "standby",
                   "primary_conninfo = 'host=127.0.0.1 port=" + std::to_string(primary_.port()) +
-                      " user=postgres application_name=standby'");
+                      " user=postgres passfile=" + (folder_ / "standby" / "pgpass").string() +
+                      " application_name=standby'");
         touch(folder_ / "standby", "standby.signal");
         standby_.emplace(folder_ / "standby");
         database_ = url_.substr(url_.rfind('/') + 1);

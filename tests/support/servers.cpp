@@ -77,6 +77,14 @@ std::string PostgresServer::url(const std::string& database) const {
     return "postgresql://postgres@127.0.0.1:" + std::to_string(port_) + "/" + database;
 }
 
+std::string PostgresServer::with_password(const std::string& url) const {
+    const std::string passwords = read_file(data() / "pgpass");
+    const std::string of_postgres = passwords.substr(0, passwords.find('\n'));
+    const std::string password = of_postgres.substr(of_postgres.rfind(':') + 1);
+    const auto at = url.find('@');
+    return url.substr(0, at) + ":" + password + url.substr(at);
+}
+
 std::string PostgresServer::create_database() {
     const auto name = "test_" + std::to_string(++databases_);
     Pg admin(url());
@@ -99,6 +107,15 @@ void PostgresServer::start() {
                        .death_signal = SIGQUIT});
     wait_until_ready(*process_, "PostgreSQL", folder_.path(),
                      [&] { return PQping(url().c_str()) == PQPING_OK; });
+    // The same for every server of this machine, and here also when this one is gone.
+    static const TemporaryFolder kept("pgpass");
+    static const bool set = [&] {
+        const std::filesystem::path file = kept / "pgpass";
+        std::filesystem::copy_file(data() / "pgpass", file);
+        std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+        return ::setenv("PGPASSFILE", file.c_str(), 1) == 0;
+    }();
+    if (!set) throw std::runtime_error("PGPASSFILE cannot be set");
 }
 
 void PostgresServer::stop(Stop mode) {

@@ -15,9 +15,9 @@ namespace outbox::test {
 // this process. A server that cannot be started throws std::runtime_error with its log,
 // so that the test fails.
 
-// PostgreSQL, of version POSTGRES_VERSION or 15, with wal_level=logical and durable commits. User
-// postgres needs no password; a role granted to a role `with_password` (create it first) must give
-// its own over TCP.
+// PostgreSQL, of version POSTGRES_VERSION or 15, with wal_level=logical and durable commits. TCP
+// wants passwords: PGPASSFILE, which is set for this process and those it starts, has that of
+// postgres, and "test" for every other role.
 class PostgresServer {
   public:
     enum class Stop { kSmart, kFast, kImmediate, kKill };
@@ -38,6 +38,8 @@ class PostgresServer {
 
     // Makes a new, empty database and returns its URL.
     std::string create_database();
+    // The URL with the password of postgres in it, for clients that read no PGPASSFILE.
+    std::string with_password(const std::string& url) const;
 
     // Ends the server and waits for it. kImmediate and kKill are crashes.
     void stop(Stop mode = Stop::kFast);

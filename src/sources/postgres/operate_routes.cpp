@@ -103,8 +103,9 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 
 Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
                                                     const std::string& route) {
-    const auto table = resolve_table(connection_, config_);
+    auto table = resolve_table(connection_, config_);
     if (!table.ok()) return table.status();
+    table->side = side_;
     Params params;
     params.text(source).text(route);
     std::string tenants = "true";

@@ -5,8 +5,8 @@
 #include <poll.h>
 #include <utility>
 
-#include "core/password_file.h"
 #include "core/sqlstate.h"
+#include "secrets/password_file.h"
 
 namespace outbox::consumer {
 namespace {

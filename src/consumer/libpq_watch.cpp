@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include "consumer/libpq_errors.h"
-#include "core/password_file.h"
 #include "core/sqlstate.h"
+#include "secrets/password_file.h"
 
 namespace outbox::consumer {
 namespace {

@@ -129,4 +129,21 @@ Result<Url> parse_url(std::string_view text) {
     return url;
 }
 
+std::string with_parameter(std::string url, std::string_view name, std::string_view value) {
+    constexpr std::string_view kPlain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    url += url.find('?') == std::string::npos ? "?" : "&";
+    url.append(name).append("=");
+    for (const char c : value) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (kPlain.find(c) != std::string_view::npos) {
+            url += c;
+        } else {
+            url.append("%").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
+        }
+    }
+    return url;
+}
+
 }  // namespace outbox

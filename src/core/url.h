@@ -33,4 +33,8 @@ struct Url {
 /// "a%20b" -> "a b"
 [[nodiscard]] std::string percent_decode(std::string_view text);
 
+/// The URL with a parameter more, percent-encoded.
+[[nodiscard]] std::string with_parameter(std::string url, std::string_view name,
+                                         std::string_view value);
+
 }  // namespace outbox

@@ -4,12 +4,12 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
-#include "core/password_file.h"
 #include "core/schema_objects.h"
 #include "core/url.h"
 #include "producer/libpq_errors.h"
 #include "producer/migration_plan.h"
 #include "producer/uninstall.h"
+#include "secrets/password_file.h"
 
 namespace outbox::producer {
 namespace {

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include "core/password_file.h"
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"

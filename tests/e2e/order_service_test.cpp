@@ -422,11 +422,13 @@ TEST(OrderServiceOnPostgres, WhileTheFirstIsUnderWayARepeatWaitsOrGets409) {
     std::vector<std::future<HttpAnswer>> repeats;
     for (int i = 0; i < 50; ++i) repeats.push_back(std::async(std::launch::async, post));
     EXPECT_EQ(waiting.get("/health").status, 200);
-    // Each looks now and then whether the answer is there, and has no transaction between its looks.
+    // Each looks now and then whether the answer is there, and has no transaction between its
+    // looks.
     EXPECT_TRUE(eventually(10s, "none waits in a transaction", [&] {
-        return observer.number("SELECT count(*) FROM pg_stat_activity WHERE datname = "
-                               "current_database() AND application_name = 'order-service' "
-                               "AND state LIKE 'idle in transaction%'") == 0;
+        return observer.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                   "current_database() AND application_name = 'order-service' "
+                   "AND state LIKE 'idle in transaction%'") == 0;
     }));
     blocker.exec("COMMIT");
     const std::string body = first.get().body;

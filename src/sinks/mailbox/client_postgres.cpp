@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/embedded_sql.h"
-#include "core/password_file.h"
 #include "core/schema_objects.h"
 #include "core/sqlstate.h"
+#include "secrets/password_file.h"
 #include "sinks/mailbox/client.h"
 #include "sinks/mailbox/errors.h"
 

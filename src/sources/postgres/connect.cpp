@@ -3,8 +3,8 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
-#include "core/password_file.h"
 #include "core/url.h"
+#include "secrets/password_file.h"
 #include "sources/postgres/client.h"
 #include "sources/postgres/errors.h"
 

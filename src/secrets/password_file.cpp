@@ -1,9 +1,11 @@
-#include "core/password_file.h"
+#include "secrets/password_file.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/redact.h"
 #include "core/url.h"
@@ -18,43 +20,28 @@ ErrorInfo refused(const std::string& path, const std::string& why) {
     return {ErrorCode::kAuthFailed, Advice::kStop, {}, "password file " + path + ": " + why};
 }
 
+// Looked at through the open file, so that it is the one that is read.
 Result<std::string> read_secret(const std::string& path) {
-    namespace fs = std::filesystem;
-    std::error_code failed;
-    const fs::file_status about = fs::status(path, failed);
-    if (failed) return refused(path, failed.message());
-    if (!fs::is_regular_file(about)) return refused(path, "it is no file");
-    if ((about.permissions() & fs::perms::others_all) != fs::perms::none) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return refused(path, std::strerror(errno));
+    struct stat about{};
+    std::string text(kMaxBytes, '\0');
+    ssize_t size = -1;
+    if (::fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+        size = ::read(file, text.data(), text.size());
+    }
+    ::close(file);
+    if (size < 0) return refused(path, "cannot be read");
+    if ((about.st_mode & S_IRWXO) != 0) {
         return refused(path, "other users may read or change it; chmod o= " + path);
     }
-    std::ifstream file(path, std::ios::binary);
-    std::string text(kMaxBytes, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (!file.eof() && !file) return refused(path, "cannot be read");
-    text.resize(static_cast<std::size_t>(file.gcount()));
+    text.resize(static_cast<std::size_t>(size));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-    if (text.empty()) return refused(path, "it is empty or cannot be read");
+    if (text.empty()) return refused(path, "it is empty");
     return text;
 }
 
 }  // namespace
-
-std::string with_parameter(std::string url, std::string_view name, std::string_view value) {
-    constexpr std::string_view kPlain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    constexpr std::string_view kDigits = "0123456789ABCDEF";
-    url += url.find('?') == std::string::npos ? "?" : "&";
-    url.append(name).append("=");
-    for (const char c : value) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (kPlain.find(c) != std::string_view::npos) {
-            url += c;
-        } else {
-            url.append("%").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
-        }
-    }
-    return url;
-}
 
 Result<std::string> with_password(const std::string& url) {
     const auto query = url.find('?');

@@ -12,8 +12,4 @@ namespace outbox {
 /// is empty or may be read by others, `kConfigInvalid` where the URL has a password, too.
 [[nodiscard]] Result<std::string> with_password(const std::string& url);
 
-/// The URL with a parameter more, percent-encoded.
-[[nodiscard]] std::string with_parameter(std::string url, std::string_view name,
-                                         std::string_view value);
-
 }  // namespace outbox

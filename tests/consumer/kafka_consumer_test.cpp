@@ -969,6 +969,28 @@ TEST_P(KafkaOffsets, ATopicMadeAnewUnderARunningConsumerIsNotTakenForTheOld) {
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 17; }));
 }
 
+// Longer than the old one when reading goes on; the consumer has seen that it was gone.
+TEST_P(KafkaOffsets, ATopicThatWasGoneIsComparedAlsoWhereItIsLongerThanTheOldOne) {
+    write("a", 0, 10);
+    Running member(consumer(apply, by_offset(Mode::kInboxAndOffset)));
+    ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    delete_topic(shared_kafka().bootstrap(), topic_);
+    ASSERT_TRUE(eventually(60s, "it is missed", [&] { return reported(What::kDisconnected) > 0; }));
+    ASSERT_TRUE(eventually(30s, "the topic is there anew", [&] {
+        try {
+            create_topic(shared_kafka().bootstrap(), topic_, 4);
+            return true;
+        } catch (const std::runtime_error&) {
+            return false;  // the former one is not quite gone
+        }
+    }));
+    write("b", 0, 20);
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    EXPECT_EQ(effects(), 10);
+    begin_anew();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 30; }));
+}
+
 TEST_P(KafkaOffsets, TheLogOfAnotherClusterIsNotTakenForOurs) {
     write("a", 0, 10);
     const auto chosen = by_offset(Mode::kOffset);

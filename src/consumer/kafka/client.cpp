@@ -149,7 +149,8 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
 Client::~Client() {
     if (handle_ == nullptr) return;
     close();
-    if (records_ != nullptr) rd_kafka_queue_destroy(records_);
+    let_go_of_queues(std::chrono::steady_clock::time_point::max());
+    if (records_ != nullptr) rd_kafka_queue_destroy(records_);  // and what comes to it from now on
     rd_kafka_destroy(handle_);
 }
 
@@ -189,7 +190,20 @@ void Client::forward(const TopicPartition& where) {
         rd_kafka_queue_get_partition(handle_, where.topic.c_str(), where.partition);
     if (queue == nullptr) return;
     rd_kafka_queue_forward(queue, records_);
-    rd_kafka_queue_destroy(queue);
+    constexpr std::chrono::seconds kSurelyStopped{60};
+    const auto now = std::chrono::steady_clock::now();
+    let_go_of_queues(now - kSurelyStopped);
+    queues_.push_back({now, queue});
+}
+
+// Stopping a partition ends the forwarding, some time later. Of one that is gone with its topic the
+// library forgets the queue then, but not what came to it after that, whose references keep
+// rd_kafka_destroy waiting for ever.
+void Client::let_go_of_queues(std::chrono::steady_clock::time_point until) {
+    for (; !queues_.empty() && queues_.front().since <= until; queues_.pop_front()) {
+        rd_kafka_queue_forward(queues_.front().queue, records_);
+        rd_kafka_queue_destroy(queues_.front().queue);
+    }
 }
 
 void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait, const char* mark) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -119,6 +121,7 @@ class Client {
     explicit Client(GroupEvents events) : events_(std::move(events)) {}
     std::optional<Record> record_of(rd_kafka_message_s* message);
     void forward(const TopicPartition& where);
+    void let_go_of_queues(std::chrono::steady_clock::time_point until);
     void tell(rd_kafka_error_s* failure) const;
     void rebalance(int error, rd_kafka_topic_partition_list_s* list);
     static void on_rebalance(rd_kafka_s* handle, int error, rd_kafka_topic_partition_list_s* list,
@@ -130,6 +133,11 @@ class Client {
     // Records come by a queue of their own, so that they can wait while the group is answered.
     // Pausing the partitions instead costs a second each time.
     rd_kafka_queue_s* records_ = nullptr;
+    struct PartitionQueue {
+        std::chrono::steady_clock::time_point since;
+        rd_kafka_queue_s* queue;
+    };
+    std::deque<PartitionQueue> queues_;  // forwarded to it
     bool closed_ = false;
 };
 

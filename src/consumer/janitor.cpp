@@ -24,6 +24,10 @@ std::optional<ErrorInfo> Janitor::turn() {
 
 void Janitor::stop() {
     stop_.request();
+    {
+        const std::lock_guard lock(mutex_);
+        if (at_work_ != nullptr) at_work_->break_off();
+    }
     if (thread_.joinable()) thread_.join();
 }
 
@@ -41,15 +45,22 @@ void Janitor::run() {
     }
 }
 
-Status Janitor::prune_all() const {
+Status Janitor::prune_all() {
     const auto sql = open_sql(url_, connect_timeout_s_);
     if (!sql.ok()) return sql.status();
-    while (!stop_.requested()) {
+    const auto show = [this](Sql* at_work) {
+        const std::lock_guard lock(mutex_);
+        at_work_ = at_work;
+    };
+    show(sql->get());
+    Status status;
+    while (status.ok() && !stop_.requested()) {
         const auto some = (*sql)->prune(retention_s_, consumer_);
-        if (!some.ok()) return some.status();
-        if (some->messages == 0 && some->keys == 0) break;
+        if (some.ok() && some->messages == 0 && some->keys == 0) break;
+        status = some.status();
     }
-    return {};
+    show(nullptr);
+    return status;
 }
 
 }  // namespace outbox::consumer

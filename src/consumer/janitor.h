@@ -12,6 +12,8 @@
 
 namespace outbox::consumer {
 
+class Sql;
+
 constexpr std::int64_t kLeastRetentionS = 7'200;
 
 /// Removes what one consumer need not remember any more, on a thread and a connection of its own,
@@ -26,12 +28,12 @@ class Janitor {
 
     /// Begins with it, at the first call. An error that has not been told yet.
     std::optional<ErrorInfo> turn();
-    /// Ends it, for ever, after the step in hand.
+    /// Ends it, for ever; a step that waits for somebody's lock is broken off.
     void stop();
 
   private:
     void run();
-    Status prune_all() const;
+    Status prune_all();
 
     const std::string url_;
     const int connect_timeout_s_;
@@ -40,6 +42,7 @@ class Janitor {
     StopSignal stop_;
     std::mutex mutex_;
     std::optional<ErrorInfo> error_;  // not told yet
+    Sql* at_work_ = nullptr;
     std::thread thread_;
 };
 

@@ -49,6 +49,9 @@ class LibpqSession {
         connection_.reset();
     }
 
+    /// From another thread: the statement in hand ends with an error, the session is lost.
+    void break_off() { watch_.break_off(); }
+
     /// To be held while the server is waited for: a server that does not answer is noticed.
     class Use {
       public:

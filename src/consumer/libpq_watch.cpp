@@ -46,6 +46,11 @@ void LibpqWatch::idle() {
     busy_ = false;
 }
 
+void LibpqWatch::break_off() {
+    const std::lock_guard lock(mutex_);
+    if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+}
+
 void LibpqWatch::run() {
     std::unique_lock lock(mutex_);
     while (!stop_) {

@@ -26,6 +26,8 @@ class LibpqWatch {
     /// Somebody waits for the server, or nobody does.
     void busy();
     void idle();
+    /// Whoever waits for the server waits no longer, and the session is lost.
+    void break_off();
 
   private:
     void run();

@@ -100,6 +100,7 @@ class PostgresSql final : public Sql {
         if (!rows.ok()) return rows.status();
         return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
+    void break_off() override { session_.break_off(); }
     Result<PrunedInbox> prunable(std::int64_t retention_s) override {
         const auto rows =
             run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > '-infinity' AND "

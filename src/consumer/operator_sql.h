@@ -43,6 +43,8 @@ class Sql {
     /// ids only its own, no sagas, and keys only where the user may.
     virtual Result<PrunedInbox> prune(std::int64_t retention_s,
                                       const std::string& consumer = {}) = 0;
+    /// From another thread: what runs ends soon, with an error, and no more can be run.
+    virtual void break_off() {}
     /// Counts all that `prune` would remove.
     virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     /// Hands over the rows of a query that changes nothing, one by one.

@@ -572,6 +572,26 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     EXPECT_TRUE(applied);
 }
 
+TEST_F(LibpqConsumer, PruningThatWaitsForALockDoesNotKeepTheConsumerFromStopping) {
+    Pg other(url_);
+    other.exec("BEGIN; LOCK TABLE outbox_idempotency");
+    auto chosen = options();
+    chosen.inbox_retention_s = 7'200;
+    auto member = libpq_mailbox_consumer(url_, apply, chosen);
+    std::atomic<bool> ended = false;
+    std::thread running([&] {
+        member.run();
+        ended = true;
+    });
+    const char* waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    EXPECT_TRUE(eventually(20s, "it waits", [&] { return db_.number(waiting) == 1; }));
+    member.stop();
+    EXPECT_TRUE(eventually(20s, "it stopped", [&] { return ended.load(); }));
+    EXPECT_TRUE(eventually(20s, "no session waits", [&] { return db_.number(waiting) == 0; }));
+    other.exec("COMMIT");
+    running.join();
+}
+
 TEST_F(LibpqConsumer, ADeadLetterThatAnotherMemberHasInHandDelaysNobody) {
     db_.exec(
         "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "

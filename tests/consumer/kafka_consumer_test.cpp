@@ -969,7 +969,8 @@ TEST_P(KafkaOffsets, ATopicMadeAnewUnderARunningConsumerIsNotTakenForTheOld) {
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 17; }));
 }
 
-// Longer than the old one when reading goes on; the consumer has seen that it was gone.
+// Longer than the old one when reading goes on. What librdkafka leaves in the queues of the old
+// partitions must not keep the consumer from being destroyed.
 TEST_P(KafkaOffsets, ATopicThatWasGoneIsComparedAlsoWhereItIsLongerThanTheOldOne) {
     write("a", 0, 10);
     Running member(consumer(apply, by_offset(Mode::kInboxAndOffset)));

@@ -50,6 +50,16 @@ class MailboxSql : public testing::Test {
             "outbox_mailbox WHERE id = '" +
             id + "'");
     }
+    static void apply_letter(Pg& member, const std::string& id) {
+        member.exec(
+            "INSERT INTO effects (id, key) SELECT message_id, key FROM outbox_inbox_dead_letters "
+            "WHERE message_id = '" +
+            id +
+            "'; SELECT outbox_mailbox_done('billing', 'default', -letter) FROM "
+            "outbox_inbox_dead_letters WHERE message_id = '" +
+            id + "'");
+    }
+    void retry() { db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = now()"); }
     void fail(const std::string& id, int most = 5) {
         db_->exec("SELECT outbox_mailbox_failed('billing', 'default', position, 'no stock', " +
                   std::to_string(most) + ") FROM outbox_mailbox WHERE id = '" + id + "'");
@@ -160,11 +170,11 @@ TEST_F(MailboxSql, PoisonWaitsWithItsKeyAndGoesToTheDeadLettersAfterItsTries) {
     member.exec("BEGIN");
     EXPECT_THAT(take(member), ElementsAre("behind", "other"));
     member.exec("ROLLBACK");
-    // Retried by an operator it comes behind what waits, and is applied once.
+    // Retried by an operator it comes behind what was taken, and is applied once.
     db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = now()");
     member.exec("BEGIN");
     EXPECT_THAT(take(member), ElementsAre("behind", "other", "bad"));
-    apply(member, "bad");
+    apply_letter(member, "bad");
     member.exec("COMMIT");
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
     EXPECT_EQ(effects(), "bad");
@@ -187,6 +197,91 @@ TEST_F(MailboxSql, WhatCannotBeKnownAsNewIsQuarantined) {
     member.exec("BEGIN");
     EXPECT_EQ(take(member).size(), 3U) << "an operator knows better";
     member.exec("ROLLBACK");
+}
+
+TEST_F(MailboxSql, ALetterThatIsRetriedIsNotLostToAMemberThatSeesARepeatOfIt) {
+    arrive("bad", "k");
+    fail("bad", 1);
+    arrive("healthy", "h");
+    arrive("bad", "k");  // the relay's repeat
+    retry();
+    Pg one(url_);
+    Pg other(url_);
+    one.exec("BEGIN");
+    EXPECT_THAT(take(one, 1), ElementsAre("healthy", "bad"));
+    other.exec("BEGIN");
+    EXPECT_THAT(take(other), IsEmpty()) << "the repeat is removed, the letter is the other's";
+    other.exec("COMMIT");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
+    apply(one, "healthy");
+    apply_letter(one, "bad");
+    one.exec("COMMIT");
+    EXPECT_EQ(effects(), "healthy bad");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox"), 0);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+}
+
+TEST_F(MailboxSql, ALetterThatFailsAgainIsDeadAgainAndHoldsNothingUp) {
+    arrive("bad", "k");
+    fail("bad", 1);
+    retry();
+    arrive("healthy", "h");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("healthy", "bad"));
+    member.exec("ROLLBACK");
+    EXPECT_EQ(db_->value("SELECT outbox_mailbox_failed('billing', 'default', -letter, 'no stock') "
+                         "FROM outbox_inbox_dead_letters"),
+              "t");
+    EXPECT_EQ(db_->value("SELECT attempts || ' ' || (retry_requested_at IS NULL) FROM "
+                         "outbox_inbox_dead_letters"),
+              "2 true");
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("healthy"));
+    member.exec("ROLLBACK");
+}
+
+TEST_F(MailboxSql, HeadersThatNoTextHoldsConcernTheirOwnMessage) {
+    for (const char* headers : {R"({"a": "x\u0000y"})", R"({"occurred_at": "\ud800"})"}) {
+        db_->exec(
+            "INSERT INTO outbox_mailbox (mailbox, id, topic, headers, payload) VALUES "
+            "('default', md5(random()::text), 'orders', '" +
+            std::string(headers) + "', '{}')");
+    }
+    arrive("healthy", "h");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_EQ(take(member).size(), 3U);
+    member.exec(
+        "SELECT outbox_mailbox_done('billing', 'default', VARIADIC array_agg(position)) FROM "
+        "outbox_mailbox");
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox"), 0);
+}
+
+TEST_F(MailboxSql, WhatWasPrunedMeanwhileIsNotDone) {
+    arrive("018f2d3c-0000-7000-8000-000000000001", "k");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_EQ(take(member).size(), 1U);
+    db_->exec("INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', now())");
+    EXPECT_THROW(apply(member, "018f2d3c-0000-7000-8000-000000000001"), std::runtime_error);
+    member.exec("ROLLBACK");
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), IsEmpty());
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->value("SELECT error_code FROM outbox_inbox_dead_letters"), "OB_QUARANTINED");
+}
+
+TEST_F(MailboxSql, KeysOfOneMailboxAreNotThoseOfAnother) {
+    arrive("here", "eu");
+    arrive("there", "us", "default eu");
+    Pg one(url_);
+    one.exec("BEGIN");
+    EXPECT_EQ(one.query("SELECT id FROM outbox_mailbox_take('billing', 'default eu')").size(), 1U);
+    Pg other(url_);
+    other.exec("BEGIN");
+    EXPECT_THAT(take(other), ElementsAre("here"));
 }
 
 TEST_F(MailboxSql, ReadsTimesAsTheLibraryDoes) {

@@ -105,9 +105,12 @@ class Mailbox:
             if failed is None or connection.broken:
                 raise
             # What came before it in the batch was undone, too, and comes again.
+            # PostgreSQL's text takes neither a NUL nor half a surrogate pair.
+            told = f"{type(error).__name__}: {error}".replace("\0", "?")
+            told = told.encode(errors="replace").decode()
             connection.execute("SELECT outbox_mailbox_failed(%s, %s, %s, %s, %s)",
-                               (self._consumer, self._mailbox, failed.position,
-                                f"{type(error).__name__}: {error}", self._max_attempts))
+                               (self._consumer, self._mailbox, failed.position, told,
+                                self._max_attempts))
             return True
 
     def _take(self, connection, most):

@@ -27,6 +27,7 @@ CREATE TABLE outbox_inbox_dead_letters (
     error              text NOT NULL,
     died_at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     retry_requested_at timestamptz,
+    letter             bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
     PRIMARY KEY (consumer, message_id)
 );
 CREATE INDEX outbox_inbox_dead_letters_retry
@@ -211,7 +212,7 @@ BEGIN
         RETURN (headers ->> 'occurred_at')::timestamptz;
     END IF;
     RETURN NULL;
-EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+EXCEPTION WHEN data_exception THEN  -- a header that is no text of the database's, too
     RETURN NULL;
 END
 $$;
@@ -279,10 +280,12 @@ AS $$
 DECLARE
     salt constant bigint := 'outbox_mailbox'::regclass::oid::bigint;
     name constant text := 'outbox_mailbox ' || outbox_mailbox_take.mailbox;
+    lanes constant text := 'outbox_mailbox_key ' || length(outbox_mailbox_take.mailbox) || ' '
+        || outbox_mailbox_take.mailbox || ' ';
     m record;
-    lane text;
-    mine text[] := '{}';
-    others text[] := '{}';
+    mine bigint[] := '{}';
+    others bigint[] := '{}';
+    letters bigint[];
     places bigint[] := '{}';
     floor_now timestamptz;
     repeats bigint;
@@ -295,48 +298,35 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(name, salt)) THEN
         RETURN;
     END IF;
-    -- What an operator wants tried again comes behind what waits; the row in outbox_mailbox_tries
-    -- says that its age does not matter.
-    WITH back AS (
-        DELETE FROM outbox_inbox_dead_letters d
-        WHERE (d.consumer, d.message_id) IN (
-            SELECT r.consumer, r.message_id FROM outbox_inbox_dead_letters r
-            WHERE r.consumer = outbox_mailbox_take.consumer AND r.retry_requested_at IS NOT NULL
-            ORDER BY r.retry_requested_at LIMIT 100 FOR UPDATE SKIP LOCKED)
-        RETURNING d.message_id, d.topic, d.key, d.headers, d.payload),
-    forgotten AS (
-        DELETE FROM outbox_inbox i USING back
-        WHERE i.consumer = outbox_mailbox_take.consumer AND i.message_id = back.message_id),
-    again AS (
-        INSERT INTO outbox_mailbox (mailbox, id, topic, key, headers, payload)
-        SELECT outbox_mailbox_take.mailbox, message_id, topic, key, headers, payload FROM back
-        ON CONFLICT DO NOTHING RETURNING position)
-    INSERT INTO outbox_mailbox_tries (mailbox, position, attempts)
-    SELECT outbox_mailbox_take.mailbox, position, 0 FROM again;
+    -- What an operator wants tried again stays a letter until it is done; it is given by a negative
+    -- number.
+    SELECT array_agg(r.letter) INTO letters FROM (
+        SELECT d.letter FROM outbox_inbox_dead_letters d
+        WHERE d.consumer = outbox_mailbox_take.consumer AND d.retry_requested_at IS NOT NULL
+        ORDER BY d.retry_requested_at LIMIT greatest(least(max_messages, 1000) / 10, 1)
+        FOR UPDATE SKIP LOCKED) r;
 
-    SELECT f.floor INTO floor_now FROM outbox_inbox_floor f
-    WHERE f.consumer = outbox_mailbox_take.consumer;
     -- Another member's keys are stepped over, 10,000 messages at most.
     FOR m IN
-        SELECT b.position, coalesce(nullif(b.key, ''), chr(1) || b.position) AS lane,
+        SELECT b.position, hashtextextended(
+                   lanes || coalesce(nullif(b.key, ''), chr(1) || b.position), salt) AS lane,
                t.not_before > clock_timestamp() AS waits
         FROM outbox_mailbox b LEFT JOIN outbox_mailbox_tries t
             ON t.mailbox = b.mailbox AND t.position = b.position
         WHERE b.mailbox = outbox_mailbox_take.mailbox ORDER BY b.position LIMIT 10000
     LOOP
         EXIT WHEN cardinality(places) >= least(max_messages, 1000);
-        lane := m.lane;
-        CONTINUE WHEN lane = ANY (others);
+        CONTINUE WHEN m.lane = ANY (others);
         IF m.waits THEN
-            others := others || lane;
+            others := others || m.lane;
             CONTINUE;
         END IF;
-        IF NOT lane = ANY (mine) THEN
-            IF NOT pg_try_advisory_xact_lock(hashtextextended(name || ' ' || lane, salt)) THEN
-                others := others || lane;
+        IF NOT m.lane = ANY (mine) THEN
+            IF NOT pg_try_advisory_xact_lock(m.lane) THEN
+                others := others || m.lane;
                 CONTINUE;
             END IF;
-            mine := mine || lane;
+            mine := mine || m.lane;
         END IF;
         places := places || m.position;
     END LOOP;
@@ -354,14 +344,15 @@ BEGIN
     IF repeats > 0 THEN
         PERFORM outbox_mailbox_count(outbox_mailbox_take.consumer, 0, repeats, 0, 0);
     END IF;
+    -- After the look into the inbox: whoever prunes raises the floor before.
+    SELECT f.floor INTO floor_now FROM outbox_inbox_floor f
+    WHERE f.consumer = outbox_mailbox_take.consumer;
     FOR m IN
         SELECT b.position, outbox_message_time(b.id, b.headers) AS time
         FROM outbox_mailbox b
         WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = ANY (places)
             AND (outbox_message_time(b.id, b.headers) > clock_timestamp() + interval '1 day'
                  OR outbox_message_time(b.id, b.headers) < floor_now)
-            AND NOT EXISTS (SELECT FROM outbox_mailbox_tries t
-                            WHERE t.mailbox = b.mailbox AND t.position = b.position)
     LOOP
         PERFORM outbox_mailbox_bury(outbox_mailbox_take.consumer, outbox_mailbox_take.mailbox,
             m.position, 0, 'OB_QUARANTINED', 'the message is from ' || m.time || ', before the '
@@ -371,6 +362,10 @@ BEGIN
         SELECT b.position, b.id, b.topic, b.key, b.headers, b.payload FROM outbox_mailbox b
         WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = ANY (places)
         ORDER BY b.position;
+    RETURN QUERY
+        SELECT -d.letter, d.message_id, d.topic, d.key, d.headers, d.payload
+        FROM outbox_inbox_dead_letters d WHERE d.letter = ANY (letters)
+        ORDER BY d.retry_requested_at;
 END
 $$;
 
@@ -384,6 +379,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     entered bigint;
+    oldest timestamptz;
+    delivered bigint;
 BEGIN
     WITH gone AS (
         DELETE FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_done.mailbox
@@ -392,12 +389,31 @@ BEGIN
         INSERT INTO outbox_inbox (consumer, message_id, message_time)
         SELECT outbox_mailbox_done.consumer, g.id,
                coalesce(outbox_message_time(g.id, g.headers), '-infinity')
-        FROM gone g ORDER BY g.id ON CONFLICT DO NOTHING RETURNING 1)
-    SELECT count(*) INTO entered FROM entries;
-    IF entered <> cardinality(positions) THEN
+        FROM gone g ORDER BY g.id ON CONFLICT DO NOTHING RETURNING message_time)
+    SELECT count(*), min(message_time) FILTER (WHERE message_time > '-infinity')
+    INTO entered, oldest FROM entries;
+    -- A letter's id is in the inbox since it died, unless it was pruned.
+    WITH letters AS (
+        DELETE FROM outbox_inbox_dead_letters d
+        WHERE d.consumer = outbox_mailbox_done.consumer AND d.retry_requested_at IS NOT NULL
+            AND d.letter = ANY (ARRAY(SELECT -p FROM pg_catalog.unnest(positions) AS p))
+        RETURNING d.message_id, d.headers),
+    again AS (
+        INSERT INTO outbox_inbox (consumer, message_id, message_time)
+        SELECT outbox_mailbox_done.consumer, l.message_id,
+               coalesce(outbox_message_time(l.message_id, l.headers), '-infinity')
+        FROM letters l ON CONFLICT DO NOTHING)
+    SELECT count(*) INTO delivered FROM letters;
+    IF entered + delivered <> cardinality(positions) THEN
         RAISE EXCEPTION 'OB_CONFLICT: a message was applied by somebody else meanwhile, or was '
             'not taken in this transaction' USING ERRCODE = '40001';
     END IF;
+    -- What the inbox knew of it may have been pruned meanwhile.
+    IF oldest < (SELECT f.floor FROM outbox_inbox_floor f
+                 WHERE f.consumer = outbox_mailbox_done.consumer) THEN
+        RAISE EXCEPTION 'OB_CONFLICT: the inbox was pruned meanwhile' USING ERRCODE = '40001';
+    END IF;
+    entered := entered + delivered;
     DELETE FROM outbox_mailbox_tries t WHERE t.mailbox = outbox_mailbox_done.mailbox
         AND t.position = ANY (positions);
     PERFORM outbox_mailbox_count(outbox_mailbox_done.consumer, entered, 0, 0, 0);
@@ -417,6 +433,17 @@ AS $$
 DECLARE
     tries integer;
 BEGIN
+    IF outbox_mailbox_failed.position < 0 THEN
+        UPDATE outbox_inbox_dead_letters d SET attempts = d.attempts + 1,
+            error_code = 'OB_HANDLER_FAILED', error = left(outbox_mailbox_failed.error, 4096),
+            died_at = clock_timestamp(), retry_requested_at = NULL
+        WHERE d.consumer = outbox_mailbox_failed.consumer
+            AND d.letter = -outbox_mailbox_failed.position AND d.retry_requested_at IS NOT NULL;
+        IF FOUND THEN
+            PERFORM outbox_mailbox_count(outbox_mailbox_failed.consumer, 0, 0, 1, 1);
+        END IF;
+        RETURN FOUND;
+    END IF;
     PERFORM FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_failed.mailbox
         AND b.position = outbox_mailbox_failed.position FOR UPDATE;
     IF NOT FOUND THEN

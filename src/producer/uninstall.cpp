@@ -30,6 +30,14 @@ std::string count_block(const Waiting& waiting, const std::string& place, bool m
            sql_literal(" " + std::string(waiting.what)) + "); END IF;\n        END IF;\n";
 }
 
+// What is written but not committed is waited for, and then counted.
+std::string lock_block(const std::string& name, const std::string& place) {
+    const std::string table = place + "." + name;
+    return "        IF pass = 2 AND to_regclass(" + sql_literal(table) +
+           ") IS NOT NULL THEN EXECUTE " +
+           sql_literal("LOCK TABLE " + table + " IN ACCESS EXCLUSIVE MODE") + "; END IF;\n";
+}
+
 }  // namespace
 
 void refuse_uninstall(const std::string& where, const std::string& what) {
@@ -75,6 +83,7 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
                    ") IS NOT NULL THEN EXECUTE " +
                    sql_literal("LOCK TABLE " + name + " IN ACCESS EXCLUSIVE MODE") + "; END IF;\n";
         }
+        sql += lock_block("outbox_dead_letters", place) + lock_block("outbox_lease", place);
         // Rows that every route has finished only wait for their removal.
         const std::string finished =
             " WHERE NOT EXISTS (SELECT FROM " + place +
@@ -98,6 +107,9 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
                    place, false);
     }
     if (consumer) {
+        for (const char* table : {"outbox_mailbox", "outbox_inbox_dead_letters", "outbox_saga"}) {
+            sql += lock_block(table, place);
+        }
         sql +=
             count_block({"outbox_mailbox", "", "messages in mailboxes"}, place, false) +
             count_block({"outbox_inbox_dead_letters", "", "dead letters of consumers"}, place,

@@ -110,6 +110,13 @@ TEST_F(PendingPublishedTable, IsDeadAsLongAsARouteHasADeadLetterAndNoLonger) {
     expect_dead_while_a_route_has_a_dead_letter();
 }
 
+TEST_F(PendingPublishedTable, ARowThatDiesAgainHasItsLastContentInItsLetter) {
+    insert(1, "o-1", "poison");
+    expect_the_last_content_in_the_letter();
+    EXPECT_THAT(arrived("convert_from(payload, 'UTF8')"),
+                ElementsAre("{\"is\": \"poison, corrected\"}"));
+}
+
 TEST_F(PendingPublishedTable, HasItsDeadLettersRetriedByCommand) {
     insert(1, "o-1", "poison");
     expect_retried_by_command(adopted_uuid(1));

@@ -423,6 +423,12 @@ TEST_F(AdoptedSqlite, TableOfNoKnownShapeIsMappedByTheFile) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_F(PendingPublishedSqlite, ARowThatDiesAgainHasItsLastContentInItsLetter) {
+    insert(1, "o-1", "poison");
+    expect_the_last_content_in_the_letter();
+    EXPECT_THAT(arrived(kBody), ElementsAre("{\"is\": \"poison, corrected\"}"));
+}
+
 // What the owner's table says to a row concerns that row.
 TEST_F(PendingPublishedSqlite, RowsThatItsOwnerRefusesToChangeAreOwedTheirMarkAndTheRestGoesOn) {
     exec(

@@ -75,6 +75,20 @@ class AdoptedTable : public testing::Test {
         EXPECT_EQ(result({"dead", "list", "--table", "outbox"}), nlohmann::json::array());
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
+    /// Likewise.
+    void expect_the_last_content_in_the_letter() {
+        Process running = relay("outbox");
+        ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));
+        const std::string died_at = value("SELECT died_at FROM outbox_dead_letters");
+        exec("UPDATE outbox SET status = 'PENDING', payload = '{\"is\": \"poison, corrected\"}'");
+        ASSERT_TRUE(eventually(kDeadline, "it dies again", [&] {
+            return value("SELECT died_at FROM outbox_dead_letters") != died_at;
+        }));
+        heal();
+        EXPECT_EQ(result({"dead", "retry", "--all", "--table", "outbox"})["matched"], 1);
+        ASSERT_TRUE(is("SELECT status FROM outbox", "PUBLISHED"));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
     void expect_retried_by_command(const std::string& id) {
         Process running = relay("outbox");
         ASSERT_TRUE(is("SELECT status FROM outbox", "FAILED"));

@@ -285,6 +285,25 @@ TEST_P(Routes, ChangesThatARelayWouldNotSeeAreRefusedWhileOneRuns) {
     EXPECT_EQ(run_on({"routes", "rename", "near", "x"}).status.code, 0);
 }
 
+TEST_P(Routes, ARelayThatWasStoppedMeanwhileFindsThatTheyChanged) {
+    if (on_sqlite()) GTEST_SKIP() << "a process that stands still keeps the lock of its lease";
+    const std::string near = subscriber("near");
+    Process running = relay({mailbox("near", near), away("far")});
+    emit("01");
+    ASSERT_TRUE(eventually(30s, "it is there", [&] { return received(near) == "01"; }));
+    running.kill(SIGSTOP);
+    ASSERT_TRUE(eventually(60s, "its lease is over", [&] {
+        return run_on({"routes", "rename", "near", "x"}).status.code == 0;
+    }));
+    const std::string epoch = sql("SELECT epoch FROM outbox_lease");
+    running.kill(SIGCONT);
+    emit("02");
+    EXPECT_TRUE(eventually(30s, "it begins anew, as owner of the next epoch", [&] {
+        return sql("SELECT epoch > " + epoch + " FROM outbox_lease") == "t" || !running.running();
+    }));
+    running.stop();
+}
+
 TEST_P(Routes, RetiredAreForgottenAndWhatOnlyTheyHadNotFinishedIsFinished) {
     const std::string near = subscriber("near");
     emit("01");
@@ -378,6 +397,13 @@ TEST_P(Routes, BeginForgetsWhatWasFinishedAndContinueKeepsIt) {
     const Finished kept = run_on({"routes", "continue"});
     EXPECT_EQ(kept.status.code, 0) << kept.err;
     EXPECT_EQ(route("near")["unfinished"], 0);
+    if (!on_sqlite()) {
+        Process running = relay({mailbox("near", near), away("far")});
+        EXPECT_TRUE(eventually(30s, "the ledger knows its table again", [&] {
+            return sql("SELECT count(*) FROM outbox_ledger WHERE life IS NULL") == "0";
+        }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
     const Finished begun = run_on({"routes", "begin"});
     EXPECT_EQ(begun.status.code, 0) << begun.err;
     EXPECT_THAT(begun.out, HasSubstr("1 route had finished is forgotten"));

@@ -105,6 +105,13 @@ TEST_P(Audited, DelayedEventsAreListedCancelledAndDeliveredWhenDue) {
     EXPECT_EQ(running.stop(), kStopped);
 }
 
+TEST_P(Audited, ADelayedEventThatIsNeverDueIsListedToo) {
+    if (GetParam() == std::string("sqlite")) GTEST_SKIP() << "no time there is infinite";
+    delay(kFirst, "o-1", "1 day");
+    sql("UPDATE outbox_scheduled SET available_at = 'infinity'");
+    EXPECT_EQ(result({"scheduled", "list"}).size(), 1U);
+}
+
 TEST_P(Audited, DelayedEventsOfATableOfOnesOwnThereAreNone) {
     sql("CREATE TABLE mine (id bigint PRIMARY KEY, event_type text, payload text, created_at "
         "timestamp)");

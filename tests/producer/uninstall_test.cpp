@@ -1,8 +1,11 @@
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 
 #include <outbox/producer/migrate.h>
 
+#include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/pg.h"
 #include "tests/support/process.h"
@@ -32,19 +35,22 @@ const MigrateOptions kConsumerOnly{.side = MigrationSide::kConsumer, .payload = 
 
 class UninstallPostgres : public testing::Test {
   protected:
-    std::string objects() {
-        return db_.value(
+    std::string objects() { return objects(db_); }
+    static std::string objects(Pg& look) {
+        return look.value(
             "SELECT string_agg(name, ' ' ORDER BY name) FROM (SELECT relname::text AS name FROM "
             "pg_class WHERE relnamespace = 'public'::regnamespace UNION ALL SELECT proname::text "
             "FROM pg_proc WHERE pronamespace = 'public'::regnamespace UNION ALL SELECT "
             "'publication ' || pubname FROM pg_publication) o");
     }
+    // Looks by a connection of its own.
     ErrorInfo refused(const MigrateOptions& options = {}) {
-        const std::string before = objects();
+        Pg look(url_);
+        const std::string before = objects(look);
         const ErrorInfo error = error_of([&] { uninstall(url_, options); });
         EXPECT_EQ(error.code, ErrorCode::kMigrationRefused) << error.message;
         EXPECT_THAT(error.message, HasSubstr("Nothing was changed"));
-        EXPECT_EQ(objects(), before);
+        EXPECT_EQ(objects(look), before);
         return error;
     }
 
@@ -110,6 +116,30 @@ TEST_F(UninstallPostgres, IsRefusedWhileAnythingWaitsAndSaysHowMany) {
     EXPECT_NO_THROW(uninstall(url_, kProducerOnly));
     db_.exec("DELETE FROM outbox_mailbox");
     EXPECT_NO_THROW(uninstall(url_));
+}
+
+TEST_F(UninstallPostgres, WhatIsNotCommittedYetIsWaitedForAndCounted) {
+    migrate(url_);
+    const std::map<std::string, std::string> rows{
+        {"messages in mailboxes",
+         "INSERT INTO outbox_mailbox (mailbox, id, topic, payload) VALUES ('m', 'a', 't', '{}')"},
+        {"dead letters",
+         "INSERT INTO outbox_dead_letters (source, route, id, attempts, "
+         "error_code, error) VALUES ('public.outbox_events', 'r', 'a', 1, 'e', 'e')"},
+        {"dead letters of consumers",
+         "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, "
+         "error_code, error) VALUES ('c', 'a', 't', 1, 'e', 'e')"}};
+    for (const auto& [what, insert] : rows) {
+        Pg writer(url_);
+        writer.exec("BEGIN; " + insert);
+        auto error = std::async(std::launch::async, [&] { return refused(); });
+        ASSERT_TRUE(eventually(std::chrono::seconds(10), "it waits", [&] {
+            return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0;
+        }));
+        writer.exec("COMMIT");
+        EXPECT_THAT(error.get().message, HasSubstr("1 " + what));
+        db_.exec("TRUNCATE outbox_mailbox, outbox_dead_letters, outbox_inbox_dead_letters");
+    }
 }
 
 TEST_F(UninstallPostgres, RowsThatEveryRouteHasFinishedDoNotWait) {

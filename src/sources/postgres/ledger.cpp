@@ -178,7 +178,14 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
                                 Params().text(table_.source));
         return rows.status();
     }
-    if (!other) return {};
+    if (!other) {
+        // `routes continue` leaves open whose it is; an earlier version did not know.
+        return connection
+            .query("UPDATE " + table_.side +
+                       "outbox_ledger SET life = $2 WHERE source = $1 AND life IS NULL",
+                   Params().text(table_.source).text(life))
+            .status();
+    }
     return {ErrorCode::kTableReset, Advice::kStop,
             "table " + table_.sql +
                 " is not the one that the ledger of its routes was kept for (it was replaced, "

@@ -20,6 +20,11 @@ constexpr std::array kLedgers{"outbox_ledger", "outbox_route_done"};
 // nothing is sent again.
 Status LedgerTable::take_over_tenants(Connection& connection, spi::Beginning& out) const {
     const std::string table = table_.schema + "." + table_.name;
+    // Two that begin at once must see each other.
+    const Result<Rows> alone = connection.query(
+        "SELECT pg_advisory_xact_lock(hashtextextended('outbox_tenants ' || $1, 0))",
+        Params().text(table));
+    if (!alone.ok()) return alone.status();
     const std::vector<std::string> ours = tenants_of(table_.source, table);
     const Result<Rows> sources = connection.query(
         "SELECT source FROM " + table_.side +
@@ -88,6 +93,15 @@ Status LedgerTable::take_over_dead(Connection& connection, const std::string& fo
 Status LedgerTable::take_over_ledgers(Connection& connection, const std::string& former) const {
     const std::string side = table_.side;
     const Params params = Params().text(table_.source).text(former);
+    // Bits of another life of the table mean other events. Without them what is there is sent
+    // again.
+    const Result<Rows> others =
+        connection.query("DELETE FROM " + side +
+                             "outbox_ledger WHERE source IN ($1, $2) AND (SELECT count(DISTINCT "
+                             "life) > 1 FROM " +
+                             side + "outbox_ledger WHERE source IN ($1, $2)) AND life <> $3",
+                         Params().text(table_.source).text(former).text(identity_.life()));
+    if (!others.ok()) return others.status();
     for (const std::string& sql :
          {"INSERT INTO " + side +
               "outbox_routes (source, route, destination, since) SELECT $1, route, destination, "
@@ -98,7 +112,7 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
               "life, done FROM " +
               side +
               "outbox_ledger WHERE source = $2 ON CONFLICT (source, route, segment) DO UPDATE SET "
-              "done = l.done | excluded.done",
+              "done = l.done | excluded.done, life = coalesce(l.life, excluded.life)",
           "INSERT INTO " + side +
               "outbox_route_done (source, event_id, route) SELECT $1, event_id, route FROM " +
               side + "outbox_route_done WHERE source = $2 ON CONFLICT DO NOTHING",

@@ -11,7 +11,9 @@ namespace outbox::postgres {
 namespace {
 
 std::string epoch_us(const std::string& column) {
-    return "(extract(epoch FROM " + column + ") * 1000000)::bigint";
+    // From year 1 to 9999: infinite times, too, are shown as something.
+    return "CASE WHEN " + column + " IS NOT NULL THEN (least(greatest(extract(epoch FROM " +
+           column + "), -62135596800), 253402300799) * 1000000)::bigint END";
 }
 
 // Of a dead letter l.

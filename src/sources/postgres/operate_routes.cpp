@@ -52,11 +52,19 @@ Status RouteLedgers::refuse_while_relayed() {
 Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
     if (Status begun = connection_.execute("BEGIN"); !begun.ok()) return begun;
     Result<bool> done = false;
-    if (Status free = refuse_while_relayed(); free.ok()) {
-        done = change();
-    } else {
-        done = free;
+    Status free = refuse_while_relayed();
+    // One whose lease has run out while it was stopped must find that when it goes on.
+    if (free.ok()) {
+        free = connection_
+                   .query(std::string("UPDATE " + side_ +
+                                      "outbox_lease SET epoch = epoch + 1, owner = NULL, "
+                                      "expires_at = NULL, backend_pid = NULL, backend_start = NULL "
+                                      "WHERE owner IS NOT NULL AND ") +
+                              kOfTable,
+                          Params().text(table_))
+                   .status();
     }
+    done = free.ok() ? change() : Result<bool>(free);
     const Status ended = connection_.execute(done.ok() && *done ? "COMMIT" : "ROLLBACK");
     return done.ok() ? ended : done.status();
 }

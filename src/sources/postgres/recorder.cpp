@@ -255,6 +255,12 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
              "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
              "$15, $16, $17, $18, $19, $20) "
              "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+             "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
+             "event_type = excluded.event_type, payload = excluded.payload, "
+             "headers = excluded.headers, metadata = excluded.metadata, "
+             "tenant_id = excluded.tenant_id, schema_id = excluded.schema_id, "
+             "schema_version = excluded.schema_version, occurred_at = excluded.occurred_at, "
+             "topic = excluded.topic, key = excluded.key, routing_key = excluded.routing_key, "
              "attempts = excluded.attempts, error_code = excluded.error_code, "
              "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
          std::move(params)});

@@ -353,6 +353,12 @@ Status SqliteRecorder::add_dead(Database& database,
         "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error, "
         "died_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+        "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
+        "event_type = excluded.event_type, payload = excluded.payload, "
+        "headers = excluded.headers, metadata = excluded.metadata, "
+        "tenant_id = excluded.tenant_id, schema_id = excluded.schema_id, "
+        "schema_version = excluded.schema_version, occurred_at = excluded.occurred_at, "
+        "topic = excluded.topic, key = excluded.key, routing_key = excluded.routing_key, "
         "attempts = excluded.attempts, error_code = excluded.error_code, error = excluded.error, "
         "died_at = excluded.died_at, retry_requested_at = NULL");
     Statement forget(database,

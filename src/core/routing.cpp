@@ -1,7 +1,12 @@
 #include "core/routing.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace outbox::core {
 
@@ -28,6 +33,23 @@ Status invalid_template(std::string_view text, const std::string& what) {
 bool Predicate::matches(const spi::EventView& event) const {
     return lists(aggregate_types, event.aggregate_type) && lists(event_types, event.event_type) &&
            lists(topics, event.topic) && lists(tenants, event.tenant_id);
+}
+
+std::string Predicate::fingerprint() const {
+    std::string all;
+    for (const auto* list : {&aggregate_types, &event_types, &topics, &tenants}) {
+        std::vector<std::string> sorted = *list;
+        std::sort(sorted.begin(), sorted.end());
+        all += std::to_string(sorted.size()) + ':';
+        for (const std::string& one : sorted) all += std::to_string(one.size()) + ':' + one;
+    }
+    const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
+    constexpr int kHexDigits = 16;
+    std::array<char, 2 * kHexDigits + 1> text{};
+    std::snprintf(text.data(), text.size(), "%016llx%016llx",
+                  static_cast<unsigned long long>(hash.high64),
+                  static_cast<unsigned long long>(hash.low64));
+    return text.data();
 }
 
 Status check_topic_name(std::string_view topic) {

@@ -19,6 +19,8 @@ struct Predicate {
     std::vector<std::string> tenants;
 
     [[nodiscard]] bool matches(const spi::EventView& event) const;
+    /// Names what it takes, for ever: equal for equal predicates, and else not.
+    [[nodiscard]] std::string fingerprint() const;
 };
 
 /// Where an event of a route goes: its own topic, else the template, else the fallback.

@@ -22,6 +22,7 @@ void move_to_end(std::vector<T>& to, std::vector<T>& from) {
 
 void Outcomes::append(Outcomes&& more) {
     move_to_end(finished, more.finished);
+    move_to_end(passed, more.passed);
     move_to_end(failed, more.failed);
     move_to_end(dead, more.dead);
     move_to_end(dead_lanes, more.dead_lanes);
@@ -32,6 +33,7 @@ void Outcomes::append(Outcomes&& more) {
 
 void Outcomes::clear() {
     finished.clear();
+    passed.clear();
     failed.clear();
     dead.clear();
     dead_lanes.clear();

@@ -303,6 +303,7 @@ void Pipeline::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int
         }
         if (!orphan || options_.unmatched == Unmatched::kFinish) {
             outcomes_.finished.push_back(event.position);
+            if (routes_.size() > 1) outcomes_.passed.push_back(event.position);
             ++unrecorded_;
             return;
         }

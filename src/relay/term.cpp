@@ -38,7 +38,9 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         *recorder = std::move(*opened);
     }
     std::vector<spi::RouteName> names;
-    for (const RouteSpec& route : deps.routes) names.push_back({route.name, route.former_names});
+    for (const RouteSpec& route : deps.routes) {
+        names.push_back({route.name, route.former_names, route.predicate.fingerprint()});
+    }
     auto begun = term->recorder_->begin(deps.epoch, names);
     if (!begun.ok()) return begun.status();
     for (const std::string& note : begun->notes) {

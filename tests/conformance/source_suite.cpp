@@ -486,6 +486,50 @@ TEST_P(SourceSuite, ANewRouteBeginsWithWhatNotEveryKnownOneHasFinished) {
     EXPECT_TRUE(next.notes.empty());
 }
 
+TEST_P(SourceSuite, WhatARoutePassedOverIsUnfinishedUnderAnotherFilter) {
+    commit({suite_event(1, "a"), suite_event(2, "b"), suite_event(3, "c")});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    using Routes = std::vector<spi::RouteName>;
+    const auto unfinished = [&](const Routes& routes, std::size_t route) {
+        spi::Beginning next = value_of(recorder->begin(epoch, routes));
+        const auto reads = value_of(
+            source_->open_reader(routes[route].name, std::move(next.routes[route].finished)));
+        std::vector<std::string> ids = read_once(*reads);
+        std::sort(ids.begin(), ids.end());
+        return ids;
+    };
+    using Ids = std::vector<std::string>;
+    const Routes before{{"first", {}, "1"}, {"second", {}, "2"}, {"away", {}, "3"}};
+    static_cast<void>(value_of(recorder->begin(epoch, before)));
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, positions_, {positions_[1], positions_[2]}});
+    batch.finished.push_back({1, positions_, {positions_[0], positions_[2]}});
+    require(recorder->record(batch));
+    EXPECT_EQ(unfinished(before, 0), Ids{});
+    EXPECT_EQ(unfinished(before, 1), Ids{});
+
+    // The second took one of those that the first passed over, and nobody the other one.
+    Routes changed = before;
+    changed[2].filter = "4";
+    EXPECT_EQ(unfinished(changed, 0), Ids{suite_id(3)}) << "who answers for it is asked again";
+    EXPECT_EQ(unfinished(changed, 1), Ids{});
+    batch.finished = {{0, {positions_[2]}, {positions_[2]}}};
+    require(recorder->record(batch));
+    EXPECT_EQ(unfinished(changed, 0), Ids{});
+
+    std::swap(changed[0], changed[1]);
+    EXPECT_EQ(unfinished(changed, 0), Ids{suite_id(3)}) << "another is first";
+    EXPECT_EQ(unfinished(changed, 1), Ids{});
+
+    changed[1].filter = "5";
+    EXPECT_EQ(unfinished(changed, 1), (Ids{suite_id(2), suite_id(3)})) << "it may want them now";
+    EXPECT_EQ(unfinished(changed, 1), (Ids{suite_id(2), suite_id(3)})) << "and still does";
+}
+
 TEST_P(SourceSuite, ARouteThatIsGoneIsNotForgottenWhileItHasEventsLeft) {
     commit({suite_event(1), suite_event(2)});
     const std::uint64_t epoch = own_lease();

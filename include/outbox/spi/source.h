@@ -102,6 +102,7 @@ struct DeadLetter {
 struct RouteName {
     std::string name;
     std::vector<std::string> former;
+    std::string filter = {};  ///< Differs from an earlier term's where its filter does.
 };
 
 /// What the database knows of a route when a term begins.
@@ -126,6 +127,9 @@ struct Beginning {
 struct Finished {
     std::size_t route = 0;  ///< Index in what `Recorder::begin` was given.
     std::vector<Position> positions;
+    /// Those of `positions` that the route only passed over: they are unfinished again when filters
+    /// change. Empty where there is no other route.
+    std::vector<Position> passed = {};
 };
 
 /// What one recorder transaction writes: all of it or nothing.
@@ -174,9 +178,12 @@ class Recorder {
     virtual ~Recorder() = default;
 
     /// The first call of a term's first recorder: makes the routes known and returns what the
-    /// last owner left of them. A new route begins with what not every known one has finished. An
-    /// error with advice `kStop` says what has to be settled by a person, such as a ledger that
-    /// speaks of another table, or a route that is known and not named here with events left.
+    /// last owner left of them. A new route begins with what not every known one has finished, and
+    /// one whose filter changed has not finished what it passed over by the old one; nor has the
+    /// first, which answers for events that nobody wants, where any route's filter or the first
+    /// itself is another, unless somebody took the event. An error with advice `kStop` says what
+    /// has to be settled by a person, such as a ledger that speaks of another table, or a route
+    /// that is known and not named here with events left.
     virtual Result<Beginning> begin(std::uint64_t epoch, std::span<const RouteName> routes) = 0;
 
     /// What the destinations of these routes are known to call themselves; empty: not known.

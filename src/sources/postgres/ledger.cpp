@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr const char* kAdd = "outbox_ledger_add";
+constexpr const char* kPass = "outbox_ledger_pass";
 constexpr const char* kSubtract = "outbox_ledger_subtract";
 constexpr const char* kLoad = "outbox_ledger_load";
 constexpr std::size_t kBitsHeader = 4;  // their number, before the bits
@@ -60,6 +62,13 @@ Status LedgerTable::prepare(Connection& connection) const {
             "o.segment = $2 AND o.route = l.route AND position(B'1' IN l.rest) = 0",
         Params().text({}).integer(0).bits(none));
     if (!status.ok()) return status;
+    status = connection.prepare(
+        kPass,
+        "UPDATE " + table_.side +
+            "outbox_ledger SET passed = coalesce(passed | $4, $4) WHERE source = $1 AND route = "
+            "$2 AND segment = $3",
+        Params().text({}).text({}).integer(0).bits(none));
+    if (!status.ok()) return status;
     return connection.prepare(
         kAdd,
         "INSERT INTO " + table_.side +
@@ -74,18 +83,27 @@ Status LedgerTable::prepare(Connection& connection) const {
 void LedgerTable::add(std::span<const std::string> routes, std::span<const spi::Finished> finished,
                       std::vector<Statement>& out) const {
     const std::string life = identity_.life();
-    std::map<std::pair<std::int64_t, std::string>, Params> rows;
+    std::map<std::pair<std::int64_t, std::string>, std::vector<Statement>> rows;
     for (const spi::Finished& one : finished) {
         const std::string& route = routes[one.route];
-        spi::PositionSet set;
-        set.add(one.positions);
-        set.for_each_segment([&](std::int64_t segment, const spi::PositionSet::Bits& bits) {
+        spi::PositionSet done;
+        done.add(one.positions);
+        done.for_each_segment([&](std::int64_t segment, const spi::PositionSet::Bits& bits) {
             Params params;
             params.text(table_.source).text(route).integer(segment).text(life).bits(bits);
-            rows.emplace(std::pair(segment, route), std::move(params));
+            rows[{segment, route}].push_back({{}, std::move(params), kAdd});
+        });
+        spi::PositionSet passed;
+        passed.add(one.passed);
+        passed.for_each_segment([&](std::int64_t segment, const spi::PositionSet::Bits& bits) {
+            Params params;
+            params.text(table_.source).text(route).integer(segment).bits(bits);
+            rows[{segment, route}].push_back({{}, std::move(params), kPass});
         });
     }
-    for (auto& [key, params] : rows) out.push_back({{}, std::move(params), kAdd});
+    for (auto& [key, statements] : rows) {
+        std::move(statements.begin(), statements.end(), std::back_inserter(out));
+    }
 }
 
 void LedgerTable::subtract(std::span<const spi::Position> positions,
@@ -125,6 +143,7 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     if (status.ok()) status = check_life(connection, out);
     if (status.ok()) status = take_over_names(connection, routes, out);
     if (status.ok()) status = settle_gone(connection, routes, out);
+    if (status.ok()) status = take_filters(connection, routes);
     if (status.ok()) status = add_new(connection, routes);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
     if (status.ok()) status = load(connection, routes, out);
@@ -291,6 +310,78 @@ Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::Rou
     return {};
 }
 
+// What a route passed over by another filter is unfinished, as it may want it now. The first route
+// answers for what nobody wants, which other filters or another first route may change; but not for
+// what somebody has taken.
+Status LedgerTable::take_filters(Connection& connection,
+                                 std::span<const spi::RouteName> routes) const {
+    Result<Rows> rows = connection.query(
+        "SELECT route, filter, first FROM " + table_.side + "outbox_routes WHERE source = $1",
+        Params().text(table_.source));
+    if (!rows.ok()) return rows.status();
+    bool others = false;
+    for (std::size_t i = routes.size(); i-- > 0;) {
+        for (int row = 0; row < rows->size(); ++row) {
+            if (rows->text(row, 0) != routes[i].name) continue;
+            const bool first = i == 0;
+            const bool own = rows->text(row, 1) != routes[i].filter;
+            others = others || own || rows->boolean(row, 2) != first;
+            if (!own && !(first && others)) continue;
+            if (Status status = take_back_passed(connection, routes[i].name, own); !status.ok()) {
+                return status;
+            }
+            const Result<Rows> taken = connection.query(
+                "UPDATE " + table_.side +
+                    "outbox_routes SET filter = $3 WHERE source = $1 AND route = $2",
+                Params().text(table_.source).text(routes[i].name).text(routes[i].filter));
+            if (!taken.ok()) return taken.status();
+        }
+    }
+    if (!others) return {};
+    return connection
+        .query("UPDATE " + table_.side + "outbox_routes SET first = route = $2 WHERE source = $1",
+               Params().text(table_.source).text(routes.front().name))
+        .status();
+}
+
+// `all`: what another route has taken, too.
+Status LedgerTable::take_back_passed(Connection& connection, const std::string& route,
+                                     bool all) const {
+    const Params params = Params().text(table_.source).text(route);
+    if (!table_.by_position) {
+        const std::string done = table_.side + "outbox_route_done";
+        return connection
+            .query("DELETE FROM " + done + " d WHERE source = $1 AND route = $2 AND passed" +
+                       (all ? ""
+                            : " AND NOT EXISTS (SELECT FROM " + done +
+                                  " o WHERE o.source = $1 AND o.event_id = d.event_id AND NOT "
+                                  "o.passed)"),
+                   params)
+            .status();
+    }
+    const std::string ledger = table_.side + "outbox_ledger";
+    const std::string none = "B'0'::bit(65536)";
+    const std::string kept =
+        all ? none
+            : "l.passed & coalesce((SELECT bit_or(o.done & ~coalesce(o.passed, " + none +
+                  ")) FROM " + ledger +
+                  " o WHERE o.source = $1 AND o.segment = l.segment AND o.route <> $2), " + none +
+                  ")";
+    const Result<Rows> taken = connection.query(
+        "UPDATE " + ledger +
+            " u SET done = u.done & ~(u.passed & ~k.kept), passed = nullif(k.kept, " + none +
+            ") FROM (SELECT segment, " + kept + " AS kept FROM " + ledger +
+            " l WHERE source = $1 AND route = $2 AND passed IS NOT NULL) k WHERE "
+            "u.source = $1 AND u.route = $2 AND u.segment = k.segment",
+        params);
+    if (!taken.ok()) return taken.status();
+    return connection
+        .query("DELETE FROM " + ledger +
+                   " WHERE source = $1 AND route = $2 AND position(B'1' IN done) = 0",
+               params)
+        .status();
+}
+
 // A new route begins with the events that not every known one has finished.
 Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(connection);
@@ -301,8 +392,13 @@ Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteNa
             continue;
         }
         Result<Rows> rows = connection.query(
-            "INSERT INTO " + table_.side + "outbox_routes (source, route) VALUES ($1, $2)",
-            Params().text(table_.source).text(route.name));
+            "INSERT INTO " + table_.side +
+                "outbox_routes (source, route, filter, first) VALUES ($1, $2, $3, $4 = 1)",
+            Params()
+                .text(table_.source)
+                .text(route.name)
+                .text(route.filter)
+                .integer(&route == routes.data() ? 1 : 0));
         if (!rows.ok()) return rows.status();
         if (known->empty() || !table_.by_position) continue;
         std::vector<std::string> others;

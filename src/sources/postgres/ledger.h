@@ -59,6 +59,8 @@ class LedgerTable {
     Result<bool> has_unfinished(Connection& connection, const std::string& route) const;
     Status settle_gone(Connection& connection, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
+    Status take_filters(Connection& connection, std::span<const spi::RouteName> routes) const;
+    Status take_back_passed(Connection& connection, const std::string& route, bool all) const;
     Status add_new(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status owe_marks(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status load(Connection& connection, std::span<const spi::RouteName> routes,

@@ -104,17 +104,21 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
     if (!others.ok()) return others.status();
     for (const std::string& sql :
          {"INSERT INTO " + side +
-              "outbox_routes (source, route, destination, since) SELECT $1, route, destination, "
-              "since FROM " +
-              side + "outbox_routes WHERE source = $2 ON CONFLICT DO NOTHING",
+              "outbox_routes AS r (source, route, destination, filter, first, since) SELECT $1, "
+              "route, destination, filter, first, since FROM " +
+              side +
+              "outbox_routes WHERE source = $2 ON CONFLICT (source, route) DO UPDATE SET filter = "
+              "CASE WHEN r.filter = excluded.filter THEN r.filter END",
           "INSERT INTO " + side +
-              "outbox_ledger AS l (source, route, segment, life, done) SELECT $1, route, segment, "
-              "life, done FROM " +
+              "outbox_ledger AS l (source, route, segment, life, done, passed) SELECT $1, route, "
+              "segment, life, done, passed FROM " +
               side +
               "outbox_ledger WHERE source = $2 ON CONFLICT (source, route, segment) DO UPDATE SET "
-              "done = l.done | excluded.done, life = coalesce(l.life, excluded.life)",
+              "done = l.done | excluded.done, passed = coalesce(l.passed | excluded.passed, "
+              "l.passed, excluded.passed), life = coalesce(l.life, excluded.life)",
           "INSERT INTO " + side +
-              "outbox_route_done (source, event_id, route) SELECT $1, event_id, route FROM " +
+              "outbox_route_done (source, event_id, route, passed) SELECT $1, event_id, route, "
+              "passed FROM " +
               side + "outbox_route_done WHERE source = $2 ON CONFLICT DO NOTHING",
           "INSERT INTO " + side +
               "outbox_delivery (source, route, event_id, position, key, attempts, "

@@ -407,12 +407,17 @@ Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch
         const std::vector<std::string> ids = keys_of(finished.positions).raw_ids;
         raw_ids.insert(raw_ids.end(), ids.begin(), ids.end());
         if (routes_.size() > 1) {
-            statements.push_back({"INSERT INTO " + table_.side +
-                                      "outbox_route_done (source, event_id, route) SELECT $1, " +
-                                      done_id(table_, "id") +
-                                      ", $2 FROM unnest($3::text[]) AS id "
-                                      "ON CONFLICT DO NOTHING",
-                                  Params().text(table_.source).text(route).texts(ids)});
+            statements.push_back(
+                {"INSERT INTO " + table_.side +
+                     "outbox_route_done (source, event_id, route, passed) SELECT $1, " +
+                     done_id(table_, "id") +
+                     ", $2, id = ANY($4::text[]) FROM unnest($3::text[]) AS id "
+                     "ON CONFLICT DO NOTHING",
+                 Params()
+                     .text(table_.source)
+                     .text(route)
+                     .texts(ids)
+                     .texts(keys_of(finished.passed).raw_ids)});
         }
         if (!has_dead_) continue;
         // A dead row that its owner set back and that is published now has no dead letter any more.

@@ -34,6 +34,7 @@ Result<spi::Beginning> Ledger::begin(Database& database,
     if (status.ok()) status = check_life(database, *known, out);
     if (status.ok()) status = take_over_names(database, routes, out);
     if (status.ok()) status = settle_gone(database, routes, out);
+    if (status.ok()) status = take_filters(database, routes);
     if (status.ok()) status = add_new(database, routes);
     if (status.ok()) known = load_routes(database);
     if (status.ok()) status = known.status();
@@ -126,20 +127,44 @@ Status Ledger::save(Database& database, const std::string& route, std::int64_t s
 }
 
 Status Ledger::add(Database& database, const std::string& route,
-                   std::span<const spi::Position> positions) const {
+                   const spi::Finished& finished) const {
+    Status status = add_bits(database, route, finished.positions,
+                             "INSERT INTO outbox_ledger_segments (source, route, segment, done) "
+                             "VALUES (?1, ?2, ?3, ?4) ON CONFLICT (source, route, segment) DO "
+                             "UPDATE SET done = excluded.done",
+                             "done");
+    if (!status.ok() || finished.passed.empty()) return status;
+    return add_bits(database, route, finished.passed,
+                    "UPDATE outbox_ledger_segments SET passed = ?4 WHERE source = ?1 AND route = "
+                    "?2 AND segment = ?3",
+                    "passed");
+}
+
+// Those that `column` has and `positions`, which `write` then puts there.
+Status Ledger::add_bits(Database& database, const std::string& route,
+                        std::span<const spi::Position> positions, const char* write,
+                        const char* column) const {
     std::map<std::int64_t, spi::PositionSet> segments;
     for (const spi::Position position : positions) {
         segments[spi::PositionSet::segment_of(position)].add(position);
     }
+    Statement row(database, std::string("SELECT ") + column +
+                                " FROM outbox_ledger_segments WHERE source = ? AND route = ? AND "
+                                "segment = ?");
+    Statement update(database, write);
     for (auto& [segment, set] : segments) {
-        Statement row(database,
-                      "SELECT done FROM outbox_ledger_segments WHERE source = ? AND route = ? AND "
-                      "segment = ?");
         row.bind(table_.source).bind(route).bind(segment);
-        if (row.step()) set.add_segment(segment, bits_of(row.text(0)));
+        if (row.step() && !row.text(0).empty()) set.add_segment(segment, bits_of(row.text(0)));
         if (Status status = row.status(); !status.ok()) return status;
         row.reset();
-        if (Status status = save(database, route, segment, set); !status.ok()) return status;
+        Status status;
+        set.for_each_segment([&](std::int64_t, const spi::PositionSet::Bits& bits) {
+            update.bind(table_.source).bind(route).bind(segment);
+            update.bind_blob({reinterpret_cast<const char*>(bits.data()), bits.size()});
+            status = update.run();
+            update.reset();
+        });
+        if (!status.ok()) return status;
     }
     return {};
 }
@@ -286,6 +311,105 @@ Status Ledger::settle_gone(Database& database, std::span<const spi::RouteName> r
     return {};
 }
 
+// What a route passed over by another filter is unfinished, as it may want it now. The first route
+// answers for what nobody wants, which other filters or another first route may change; but not for
+// what somebody has taken.
+Status Ledger::take_filters(Database& database, std::span<const spi::RouteName> routes) const {
+    struct Filter {
+        std::string text;
+        bool first = false;
+    };
+    std::map<std::string, Filter> known;
+    Statement rows(database,
+                   "SELECT route, coalesce(filter, ''), first FROM outbox_routes WHERE source = ?");
+    rows.bind(table_.source);
+    while (rows.step()) known[rows.string(0)] = {rows.string(1), rows.integer(2) != 0};
+    if (Status status = rows.status(); !status.ok()) return status;
+    bool others = false;
+    for (std::size_t i = routes.size(); i-- > 0;) {
+        const auto it = known.find(routes[i].name);
+        if (it == known.end()) continue;
+        const bool first = i == 0;
+        const bool own = it->second.text != routes[i].filter;
+        others = others || own || it->second.first != first;
+        if (!own && !(first && others)) continue;
+        Status status = take_back_passed(database, routes[i].name, own);
+        Statement take(database,
+                       "UPDATE outbox_routes SET filter = ? WHERE source = ? AND route = ?");
+        take.bind(routes[i].filter).bind(table_.source).bind(routes[i].name);
+        if (status.ok()) status = take.run();
+        if (!status.ok()) return status;
+    }
+    if (!others) return {};
+    Statement first(database, "UPDATE outbox_routes SET first = route = ? WHERE source = ?");
+    return first.bind(routes.front().name).bind(table_.source).run();
+}
+
+// `all`: what another route has taken, too.
+Status Ledger::take_back_passed(Database& database, const std::string& route, bool all) const {
+    Statement done(database,
+                   "DELETE FROM outbox_route_done AS d WHERE source = ?1 AND route = ?2 AND "
+                   "passed" +
+                       std::string(all ? ""
+                                       : " AND NOT EXISTS (SELECT 1 FROM outbox_route_done o "
+                                         "WHERE o.source = ?1 AND o.event_id = d.event_id AND NOT "
+                                         "o.passed)"));
+    if (Status status = done.bind(table_.source).bind(route).run(); !status.ok()) return status;
+    Statement rows(database,
+                   "SELECT segment FROM outbox_ledger_segments WHERE source = ? AND route = ? AND "
+                   "passed IS NOT NULL");
+    rows.bind(table_.source).bind(route);
+    std::vector<std::int64_t> segments;
+    while (rows.step()) segments.push_back(rows.integer(0));
+    if (Status status = rows.status(); !status.ok()) return status;
+    rows.reset();
+    for (const std::int64_t segment : segments) {
+        Status status = take_back_segment(database, route, segment, all);
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+Status Ledger::take_back_segment(Database& database, const std::string& route, std::int64_t segment,
+                                 bool all) const {
+    using Bits = spi::PositionSet::Bits;
+    Statement rows(database,
+                   "SELECT route, done, passed FROM outbox_ledger_segments WHERE source = ? AND "
+                   "segment = ?");
+    rows.bind(table_.source).bind(segment);
+    Bits done{};
+    Bits passed{};
+    Bits taken{};  // by others
+    while (rows.step()) {
+        const auto theirs = bits_of(rows.text(1));
+        const std::string_view over = rows.text(2);
+        if (rows.text(0) == route) {
+            std::copy(theirs.begin(), theirs.end(), done.begin());
+            std::copy(over.begin(), over.end(), passed.begin());
+            continue;
+        }
+        for (std::size_t i = 0; i < taken.size(); ++i) {
+            const auto not_taken = over.empty() ? 0U : static_cast<unsigned char>(over[i]);
+            taken[i] |= static_cast<std::uint8_t>(theirs[i] & ~not_taken);
+        }
+    }
+    if (Status status = rows.status(); !status.ok()) return status;
+    rows.reset();
+    for (std::size_t i = 0; i < done.size(); ++i) {
+        const unsigned kept = all ? 0U : passed[i] & taken[i];
+        done[i] = static_cast<std::uint8_t>(done[i] & ~(passed[i] & ~kept));
+        passed[i] = static_cast<std::uint8_t>(kept);
+    }
+    const auto text = [](const Bits& bits) {
+        return std::string_view(reinterpret_cast<const char*>(bits.data()), bits.size());
+    };
+    Statement update(database,
+                     "UPDATE outbox_ledger_segments SET done = ?, passed = ? WHERE source = ? AND "
+                     "route = ? AND segment = ?");
+    update.bind_blob(text(done)).bind_blob(text(passed));
+    return update.bind(table_.source).bind(route).bind(segment).run();
+}
+
 // A new route begins with the events that not every known one has finished.
 Status Ledger::add_new(Database& database, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(database);
@@ -296,8 +420,11 @@ Status Ledger::add_new(Database& database, std::span<const spi::RouteName> route
             continue;
         }
         Statement insert(database,
-                         "INSERT INTO outbox_routes (source, route, since) VALUES (?, ?, ?)");
-        Status status = insert.bind(table_.source).bind(route.name).bind(now_us()).run();
+                         "INSERT INTO outbox_routes (source, route, filter, first, since) VALUES "
+                         "(?, ?, ?, ?, ?)");
+        insert.bind(table_.source).bind(route.name).bind(route.filter);
+        insert.bind(std::int64_t{&route == routes.data()}).bind(now_us());
+        Status status = insert.run();
         if (!status.ok()) return status;
         if (known->empty() || !table_.native) continue;
         auto common = load(database, known->front().name);
@@ -307,7 +434,7 @@ Status Ledger::add_new(Database& database, std::span<const spi::RouteName> route
             if (!other.ok()) return other.status();
             common->keep_common(*other);
         }
-        status = add(database, route.name, common->positions());
+        status = add(database, route.name, {0, common->positions(), {}});
         if (!status.ok()) return status;
     }
     return {};

@@ -26,9 +26,8 @@ class Ledger {
     Status set_destination(Database& database, const std::string& route,
                            const std::string& name) const;
 
-    /// The route has finished these.
-    Status add(Database& database, const std::string& route,
-               std::span<const spi::Position> positions) const;
+    /// The route has finished these, whatever number `finished` gives it.
+    Status add(Database& database, const std::string& route, const spi::Finished& finished) const;
     /// These leave the ledgers of all routes.
     Status subtract(Database& database, std::span<const spi::Position> positions) const;
 
@@ -41,6 +40,9 @@ class Ledger {
     Result<spi::PositionSet> load(Database& database, const std::string& route) const;
     Status save(Database& database, const std::string& route, std::int64_t segment,
                 const spi::PositionSet& set) const;
+    Status add_bits(Database& database, const std::string& route,
+                    std::span<const spi::Position> positions, const char* write,
+                    const char* column) const;
     Status check_life(Database& database, std::span<const Known> known, spi::Beginning& out) const;
     Status rename(Database& database, const std::string& from, const std::string& to) const;
     Status take_over_tenants(Database& database, spi::Beginning& out) const;
@@ -53,6 +55,10 @@ class Ledger {
     Result<bool> has_unfinished(Database& database, const std::string& route) const;
     Status settle_gone(Database& database, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
+    Status take_filters(Database& database, std::span<const spi::RouteName> routes) const;
+    Status take_back_passed(Database& database, const std::string& route, bool all) const;
+    Status take_back_segment(Database& database, const std::string& route, std::int64_t segment,
+                             bool all) const;
     Status add_new(Database& database, std::span<const spi::RouteName> routes) const;
 
     const Table& table_;

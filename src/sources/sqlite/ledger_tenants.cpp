@@ -78,15 +78,31 @@ Status Ledger::take_over_dead(Database& database, const std::string& former,
 
 Status Ledger::take_over_ledgers(Database& database, const std::string& former) const {
     Statement rows(database,
-                   "SELECT route, segment, done FROM outbox_ledger_segments WHERE source = ?");
+                   "SELECT route, segment, done, passed FROM outbox_ledger_segments WHERE source "
+                   "= ?");
     rows.bind(former);
-    std::map<std::string, spi::PositionSet> finished;
-    while (rows.step())
-        finished[rows.string(0)].add_segment(rows.integer(1), bits_of(rows.text(2)));
-    if (Status status = rows.status(); !status.ok()) return status;
-    for (const auto& [route, set] : finished) {
-        if (Status status = add(database, route, set.positions()); !status.ok()) return status;
+    struct Former {
+        spi::PositionSet done;
+        spi::PositionSet passed;
+    };
+    std::map<std::string, Former> finished;
+    while (rows.step()) {
+        Former& route = finished[rows.string(0)];
+        route.done.add_segment(rows.integer(1), bits_of(rows.text(2)));
+        if (!rows.text(3).empty()) route.passed.add_segment(rows.integer(1), bits_of(rows.text(3)));
     }
+    if (Status status = rows.status(); !status.ok()) return status;
+    for (const auto& [route, sets] : finished) {
+        Status status = add(database, route, {0, sets.done.positions(), sets.passed.positions()});
+        if (!status.ok()) return status;
+    }
+    // Where the two had other filters nothing that one of them passed over is finished.
+    Statement filters(
+        database,
+        "UPDATE outbox_routes AS r SET filter = NULL WHERE source = ?1 AND EXISTS "
+        "(SELECT 1 FROM outbox_routes f WHERE f.source = ?2 AND f.route = r.route AND "
+        "f.filter IS NOT r.filter)");
+    if (Status status = filters.bind(table_.source).bind(former).run(); !status.ok()) return status;
     for (const char* table : {"outbox_routes", "outbox_route_done", "outbox_delivery"}) {
         Statement move(database, std::string("UPDATE OR IGNORE ") + table +
                                      " SET source = ? WHERE source = ?");

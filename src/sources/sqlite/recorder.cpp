@@ -137,14 +137,17 @@ Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch)
     for (const spi::Finished& finished : batch.finished) {
         Status status;
         if (positions_ == nullptr) {
-            status = ledger_.add(database, route_name(finished.route), finished.positions);
+            status = ledger_.add(database, route_name(finished.route), finished);
         } else {
+            const std::unordered_set<spi::Position> passed(finished.passed.begin(),
+                                                           finished.passed.end());
             for (const spi::Position position : finished.positions) {
                 const auto id = raw_id(position);
-                if (status.ok() && id) {
-                    status =
-                        end_row(database, route_name(finished.route), *id, dead.contains(position));
-                }
+                if (!status.ok() || !id) continue;
+                const How how = dead.contains(position)     ? How::kDead
+                                : passed.contains(position) ? How::kPassed
+                                                            : How::kTaken;
+                status = end_row(database, route_name(finished.route), *id, how);
             }
         }
         if (!status.ok()) return status;
@@ -155,13 +158,18 @@ Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch)
 // Of a table without positions: the row's end when every route has finished it, else a note that
 // this one has.
 Status SqliteRecorder::end_row(Database& database, const std::string& route,
-                               const std::string& raw_id, bool dead) const {
+                               const std::string& raw_id, How how) const {
     const std::string name = done_name(raw_id);
+    bool dead = how == How::kDead;
     if (routes_.size() > 1) {
         Statement note(database,
-                       "INSERT INTO outbox_route_done (source, event_id, route) VALUES (?, ?, ?) "
-                       "ON CONFLICT DO NOTHING");
-        Status status = note.bind(table_.source).bind(name).bind(route).run();
+                       "INSERT INTO outbox_route_done (source, event_id, route, passed) VALUES "
+                       "(?, ?, ?, ?) ON CONFLICT DO NOTHING");
+        Status status = note.bind(table_.source)
+                            .bind(name)
+                            .bind(route)
+                            .bind(std::int64_t{how == How::kPassed})
+                            .run();
         if (!status.ok()) return status;
         for (const std::string& other : routes_) {
             Statement done(database,
@@ -230,7 +238,9 @@ Status SqliteRecorder::end_left_rows(Database& database) const {
         letter.bind(table_.source).bind(event_id_of(table_, id)).bind(routes_.front());
         const bool dead = letter.step();
         if (status.ok()) status = letter.status();
-        if (status.ok()) status = end_row(database, routes_.front(), id, dead);
+        if (status.ok()) {
+            status = end_row(database, routes_.front(), id, dead ? How::kDead : How::kTaken);
+        }
         if (!status.ok()) return status;
     }
     if (routes_.size() > 1) return {};

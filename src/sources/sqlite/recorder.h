@@ -46,8 +46,9 @@ class SqliteRecorder final : public spi::Recorder {
 
     Status write_batch(Database& database, const spi::RecordBatch& batch) const;
     Status finish(Database& database, const spi::RecordBatch& batch) const;
+    enum class How : std::uint8_t { kTaken, kPassed, kDead };
     Status end_row(Database& database, const std::string& route, const std::string& raw_id,
-                   bool dead) const;
+                   How how) const;
     Status owe(Database& database, const std::string& name) const;
     Status forget_state(Database& database, const spi::RecordBatch& batch) const;
     Status end_left_rows(Database& database) const;

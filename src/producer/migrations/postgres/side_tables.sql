@@ -12,11 +12,14 @@ CREATE TABLE IF NOT EXISTS outbox_lease (
 );
 
 -- The routes that a source has, and what the destination of each calls itself: what the ledger says
--- is finished holds for that one. NULL: whatever is met next.
+-- is finished holds for that one. NULL: whatever is met next. `filter` names what a route takes:
+-- what it passed over by another one is not finished. `first`: it answers for what nobody takes.
 CREATE TABLE IF NOT EXISTS outbox_routes (
     source      text NOT NULL,
     route       text NOT NULL,
     destination text,
+    filter      text,
+    first       boolean NOT NULL DEFAULT false,
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, route)
 );
@@ -35,13 +38,15 @@ $$;
 
 -- What each route has finished and is still in the table, by 65,536 positions: bit n of a segment
 -- stands for position segment * 65536 + n. `life` names the table and its numbering (NULL: of an
--- earlier version); where it names another one, these bits mean other events.
+-- earlier version); where it names another one, these bits mean other events. `passed` are those of
+-- `done` that the route only passed over, as its filter does not want them.
 CREATE TABLE IF NOT EXISTS outbox_ledger (
     source  text NOT NULL,
     route   text NOT NULL,
     segment bigint NOT NULL,
     life    text,
     done    bit(65536) NOT NULL,
+    passed  bit(65536),
     PRIMARY KEY (source, route, segment)
 ) WITH (fillfactor = 50);
 
@@ -65,11 +70,13 @@ END
 $$;
 
 -- Of tables whose rows have no lasting position: what one route has finished while another has not.
--- Route '' stands for all: the row could not be marked then, and is owed its mark.
+-- Route '' stands for all: the row could not be marked then, and is owed its mark. `passed`: the
+-- route only passed it over, as its filter does not want it.
 CREATE TABLE IF NOT EXISTS outbox_route_done (
     source   text NOT NULL,
     event_id text NOT NULL,
     route    text NOT NULL,
+    passed   boolean NOT NULL DEFAULT false,
     PRIMARY KEY (source, event_id, route)
 );
 CREATE INDEX IF NOT EXISTS outbox_route_done_owed ON outbox_route_done (source) WHERE route = '';

@@ -13,30 +13,37 @@ CREATE TABLE IF NOT EXISTS outbox_lease (
 );
 
 -- The routes that a source has, and what the destination of each calls itself: what the ledger says
--- is finished holds for that one. NULL: whatever is met next.
+-- is finished holds for that one. NULL: whatever is met next. `filter` names what a route takes:
+-- what it passed over by another one is not finished. `first`: it answers for what nobody takes.
 CREATE TABLE IF NOT EXISTS outbox_routes (
     source      text NOT NULL,
     route       text NOT NULL,
     destination text,
+    filter      text,
+    first       integer NOT NULL DEFAULT 0,
     since       integer NOT NULL,
     PRIMARY KEY (source, route)
 );
 
 -- What each route has finished and is still in the table, by 65,536 positions: bit n of a segment,
--- the highest of a byte first, stands for position segment * 65536 + n.
+-- the highest of a byte first, stands for position segment * 65536 + n. `passed` are those of `done`
+-- that the route only passed over, as its filter does not want them.
 CREATE TABLE IF NOT EXISTS outbox_ledger_segments (
     source  text NOT NULL,
     route   text NOT NULL,
     segment integer NOT NULL,
     done    blob NOT NULL,
+    passed  blob,
     PRIMARY KEY (source, route, segment)
 );
 
 -- Of tables whose rows have no lasting position: what one route has finished while another has not.
+-- `passed`: the route only passed it over, as its filter does not want it.
 CREATE TABLE IF NOT EXISTS outbox_route_done (
     source   text NOT NULL,
     event_id text NOT NULL,
     route    text NOT NULL,
+    passed   integer NOT NULL DEFAULT 0,
     PRIMARY KEY (source, event_id, route)
 ) WITHOUT ROWID;
 

@@ -200,7 +200,7 @@ TEST_P(SourceSuite, NeverReadsWhatWasRolledBack) {
 }
 
 TEST_P(SourceSuite, NeverReadsWhatASavepointTookBack) {
-    if (!fixture_->traits().savepoints) return;
+    if (!fixture_->traits().savepoints) GTEST_SKIP() << "no savepoints";
     const auto reader = this->reader();
     const auto transaction = fixture_->begin();
     transaction->emit(suite_event(1));
@@ -214,7 +214,7 @@ TEST_P(SourceSuite, NeverReadsWhatASavepointTookBack) {
 }
 
 TEST_P(SourceSuite, ReadsAnEventThatCommitsAfterALaterOneWasRead) {
-    if (!fixture_->traits().concurrent_writers) return;
+    if (!fixture_->traits().concurrent_writers) GTEST_SKIP() << "one writer at a time";
     const auto reader = this->reader();
     const auto late = fixture_->begin();
     late->emit(suite_event(1, "a"));
@@ -226,7 +226,7 @@ TEST_P(SourceSuite, ReadsAnEventThatCommitsAfterALaterOneWasRead) {
 }
 
 TEST_P(SourceSuite, ReadsALateEventBeforeItsSuccessorOfTheSameKey) {
-    if (!fixture_->traits().concurrent_writers) return;
+    if (!fixture_->traits().concurrent_writers) GTEST_SKIP() << "one writer at a time";
     const auto reader = this->reader();
     const auto late = fixture_->begin();
     late->emit(suite_event(1, "a"));
@@ -238,7 +238,8 @@ TEST_P(SourceSuite, ReadsALateEventBeforeItsSuccessorOfTheSameKey) {
 }
 
 TEST_P(SourceSuite, ClosesTheHoleOfARolledBackEvent) {
-    if (!fixture_->traits().concurrent_writers || !source_->stable_positions()) return;
+    if (!fixture_->traits().concurrent_writers || !source_->stable_positions())
+        GTEST_SKIP() << "one writer at a time, or no lasting positions";
     const auto reader = this->reader();
     commit({suite_event(1)});
     {
@@ -257,7 +258,8 @@ TEST_P(SourceSuite, ClosesTheHoleOfARolledBackEvent) {
 }
 
 TEST_P(SourceSuite, ClosesNoHoleThatAnEventMayStillFill) {
-    if (!fixture_->traits().concurrent_writers || !source_->stable_positions()) return;
+    if (!fixture_->traits().concurrent_writers || !source_->stable_positions())
+        GTEST_SKIP() << "one writer at a time, or no lasting positions";
     const auto reader = this->reader();
     commit({suite_event(1)});
     const auto open = fixture_->begin();
@@ -425,7 +427,7 @@ TEST_P(SourceSuite, RemembersFailingEventsUntilTheyArePublished) {
 }
 
 TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
-    if (!source_->stable_positions()) return;
+    if (!source_->stable_positions()) GTEST_SKIP() << "no lasting positions";
     commit({suite_event(1), suite_event(2), suite_event(3), suite_event(4)});
     const auto reader = this->reader();
     ASSERT_EQ(read_ids(*reader, 4).size(), 4U);
@@ -469,7 +471,7 @@ TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
 }
 
 TEST_P(SourceSuite, ANewRouteBeginsWithWhatNotEveryKnownOneHasFinished) {
-    if (!source_->stable_positions()) return;
+    if (!source_->stable_positions()) GTEST_SKIP() << "no lasting positions";
     commit({suite_event(1), suite_event(2), suite_event(3)});
     const auto reader = this->reader();
     ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
@@ -649,7 +651,7 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
 }
 
 TEST_P(SourceSuite, MovesDelayedEventsThatAreDueInOrder) {
-    if (!fixture_->traits().scheduled) return;
+    if (!fixture_->traits().scheduled) GTEST_SKIP() << "no delayed events";
     fixture_->schedule_due(suite_event(1));
     fixture_->schedule_due(suite_event(2));
     fixture_->schedule_due(suite_event(3));
@@ -668,7 +670,7 @@ TEST_P(SourceSuite, MovesDelayedEventsThatAreDueInOrder) {
 }
 
 TEST_P(SourceSuite, ADelayedEventIsNoOlderThanTheTimeSinceItWasDue) {
-    if (!fixture_->traits().scheduled) return;
+    if (!fixture_->traits().scheduled) GTEST_SKIP() << "no delayed events";
     const auto reader = this->reader();
     fixture_->schedule_due(suite_event(1));
     const std::uint64_t epoch = own_lease();
@@ -713,7 +715,7 @@ TEST_P(SourceSuite, GivesTheLeaseToOneOwnerAtATime) {
 }
 
 TEST_P(SourceSuite, GivesTheLeaseOfAGoneOwnerAtOnce) {
-    if (!fixture_->traits().owner_seen_gone) return;
+    if (!fixture_->traits().owner_seen_gone) GTEST_SKIP() << "an owner that is gone is not seen";
     const auto second = lease_store();
     {
         const auto first = lease_store();

@@ -99,7 +99,7 @@ class PipelineTest : public testing::Test {
         route.topics = *core::TopicRule::make("events", {}, "events");
         route.on_dead_letter = on_dead_letter;
         routes_.push_back(std::move(route));
-        options_.retry = {5, 20, 2};
+        options_.retry = retry_;
         options_.max_unrecorded = 100;
         options_.poll_idle_ms = 1;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
@@ -164,6 +164,7 @@ class PipelineTest : public testing::Test {
     RouteStats stats_;
     Notify notify_ = [](const Note&) {};
     RelayOptions options_;
+    core::RetryPolicy retry_{5, 20, 2};
     std::vector<RouteSpec> routes_;
     std::unique_ptr<spi::Reader> reader_;
     std::unique_ptr<Pipeline> pipeline_;
@@ -208,10 +209,12 @@ TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
     options_.batch_size = 10;
     options_.batch_bytes = 5'000;
     options_.max_held_bytes = 10'000;
+    retry_ = {1'000'000, 1'000'000, 2};
     open(sink);
-    for (int turn = 0; turn < 1'000 && failed_.size() < 80; ++turn) step();
+    for (int turn = 0; turn < 400 && failed_.size() < 80; ++turn) step();
     ASSERT_EQ(failed_.size(), 80U);
     destination_->set_paused(true);
+    clock_.now_us += 1'000'000'000;  // all of them are due at once
     step(100);
     EXPECT_GT(stats_.held_bytes.load(), 5'000);
     EXPECT_LT(stats_.held_bytes.load(), 30'000);

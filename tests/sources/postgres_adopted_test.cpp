@@ -276,6 +276,10 @@ TEST_F(PendingPublished, WhatOnlyThisRouteHasFinishedIsPassedOverOnceForManyRead
     ASSERT_TRUE(eventually(std::chrono::seconds(10), "the reader has told what it read",
                            [&] { return Pg(url_).number(read_so_far) > before; }));
     EXPECT_LT(Pg(url_).number(read_so_far) - before, 200'000) << "not for each 500";
+    EXPECT_LT(Pg(url_).number("SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = "
+                              "'outbox_route_done'"),
+              1'000)
+        << "looked up for each row";
 }
 
 class NewSent : public AdoptedTable {

@@ -1,6 +1,7 @@
 #include "sources/postgres/scan_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "sources/postgres/reader.h"
@@ -9,6 +10,12 @@ namespace outbox::postgres {
 namespace {
 
 constexpr const char* kScan = "outbox_scan";
+constexpr const char* kScanBesideMany = "outbox_scan_beside_many";
+// Up to here the server keeps what other routes leave to be passed over in a hash table, for one
+// statement; beyond, it looks each row up.
+constexpr std::int64_t kHashedBytes = std::int64_t{48} << 20;
+constexpr const char* kHashMemory = "SET work_mem = '256MB'";
+constexpr std::chrono::seconds kLookAtDoneEvery{1};
 constexpr std::size_t kCopyFromRows = 100;  // below, a COPY costs more than it saves
 
 std::string array_literal(std::span<const std::string> ids) {
@@ -30,7 +37,7 @@ std::string array_literal(std::span<const std::string> ids) {
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
                        const std::string& route, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
-      not_done_(" AND " + not_done(table, quote_literal(table.source), quote_literal(route))),
+      route_(quote_literal(route)),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
       id_type_(table.find("id")->sql_type),
@@ -43,7 +50,11 @@ ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
 // One branch for each state, so that the owner's partial index serves each; without the rows that
 // the route has finished while another has not. IS NOT TRUE keeps the
 // list of known ids a hash lookup on PostgreSQL 14, where NOT IN is none.
-std::string ScanReader::scan_sql(const std::string& known, const std::string& limit) const {
+std::string ScanReader::scan_sql(const std::string& known, const std::string& limit,
+                                 bool beside_many) const {
+    const std::string source = quote_literal(table_.source);
+    const std::string not_done = beside_many ? postgres::not_done(table_, source, route_)
+                                             : not_among_done(table_, source, route_);
     const std::string order = " ORDER BY " + order_by(table_) + " LIMIT " + limit;
     std::string branches;
     for (const std::string& condition : unfinished_conditions(table_)) {
@@ -52,7 +63,7 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
             "(SELECT t.* FROM " + table_.sql + " t WHERE " + condition +
             (table_.find("id")->not_null ? "" : " AND " + table_.quoted("id") + " IS NOT NULL") +
             " AND " + tenants_ + " AND (" + table_.quoted("id") + " = ANY(" + known +
-            "::" + id_type_ + "[])) IS NOT TRUE" + not_done_ + order + ")";
+            "::" + id_type_ + "[])) IS NOT TRUE AND " + not_done + order + ")";
     }
     return "SELECT " + select_ + " FROM (" + branches + ") t" + order;
 }
@@ -60,17 +71,37 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
 Status ScanReader::prepare(Connection& connection) const {
     // The list of known ids must be a constant when the statement is planned.
     Status status = connection.execute("SET plan_cache_mode = force_custom_plan");
-    if (!status.ok()) return status;
-    return connection.prepare(kScan, scan_sql("$1", "$2"), Params().texts({}).integer(0));
+    if (status.ok()) status = connection.execute(kHashMemory);
+    for (const bool beside_many : {false, true}) {
+        if (!status.ok()) return status;
+        status =
+            connection.prepare(beside_many ? kScanBesideMany : kScan,
+                               scan_sql("$1", "$2", beside_many), Params().texts({}).integer(0));
+    }
+    return status;
+}
+
+Status ScanReader::look_at_done(Connection& connection) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_at_done_ < kLookAtDoneEvery) return {};
+    const Result<Rows> size = connection.query("SELECT pg_relation_size($1::regclass)",
+                                               Params().text(table_.side + "outbox_route_done"));
+    if (!size.ok()) return size.status();
+    looked_at_done_ = now;
+    beside_many_ = size->integer(0, 0) > kHashedBytes;
+    return {};
 }
 
 Status ScanReader::start(Connection& connection, std::size_t limit) {
+    if (Status status = look_at_done(connection); !status.ok()) return status;
     const std::vector<std::string> known = rows_.known_ids();
     if (full_ && limit >= kCopyFromRows) {
-        return connection.start_copy(scan_sql(array_literal(known), std::to_string(limit)));
+        return connection.start_copy(
+            scan_sql(array_literal(known), std::to_string(limit), beside_many_));
     }
     return connection.start_prepared(
-        kScan, Params().texts(known).integer(static_cast<std::int64_t>(limit)));
+        beside_many_ ? kScanBesideMany : kScan,
+        Params().texts(known).integer(static_cast<std::int64_t>(limit)));
 }
 
 Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limits,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,13 +32,15 @@ class ScanReader final : public spi::Reader {
 
   private:
     Status prepare(Connection& connection) const;
-    [[nodiscard]] std::string scan_sql(const std::string& known, const std::string& limit) const;
+    [[nodiscard]] std::string scan_sql(const std::string& known, const std::string& limit,
+                                       bool beside_many) const;
+    Status look_at_done(Connection& connection);
     Status start(Connection& connection, std::size_t limit);
     Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
 
     const Table table_;
-    const std::string not_done_;
+    const std::string route_;  // an SQL literal
     const std::string select_;
     const std::string tenants_;
     const std::string id_type_;
@@ -52,6 +55,8 @@ class ScanReader final : public spi::Reader {
     bool full_ = false;
     bool at_end_ = false;
     sources::ReadAhead ahead_;
+    bool beside_many_ = false;  // rows are done here and not in another route
+    std::chrono::steady_clock::time_point looked_at_done_{};
 };
 
 }  // namespace outbox::postgres

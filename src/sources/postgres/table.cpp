@@ -322,6 +322,14 @@ std::string not_done(const Table& table, const std::string& source, const std::s
            " AND d.route IN (" + route + ", '') OFFSET 0)";
 }
 
+std::string not_among_done(const Table& table, const std::string& source,
+                           const std::string& route) {
+    return "(" + done_id(table, table.quoted("id") + "::text") +
+           ") NOT IN (SELECT d.event_id FROM " + table.side +
+           "outbox_route_done d WHERE d.source = " + source + " AND d.route IN (" + route +
+           ", ''))";
+}
+
 std::string order_by(const Table& table) {
     if (!table.position.empty()) return "t." + quote_identifier(table.position);
     if (table.created_at.empty()) return table.quoted("id");

@@ -81,5 +81,9 @@ inline constexpr std::size_t kAllColumns = 18;
 /// That a route of a source (both SQL) has not finished the row by outbox_route_done.
 [[nodiscard]] std::string not_done(const Table& table, const std::string& source,
                                    const std::string& route);
+/// The same for statements over many rows. The server puts what is done into a hash table, once for
+/// each statement, as long as that fits its work_mem; else it is slow beyond measure.
+[[nodiscard]] std::string not_among_done(const Table& table, const std::string& source,
+                                         const std::string& route);
 
 }  // namespace outbox::postgres

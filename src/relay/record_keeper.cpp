@@ -52,7 +52,7 @@ void RecordKeeper::build_route(std::size_t route) {
     Outcomes& outcomes = taken_[route];
     keep_last_failures(outcomes);
     spi::Finished finished{route, outcomes.finished, std::move(outcomes.passed)};
-    if (!ledgers_.empty()) take_into_ledger(route, finished);
+    if (!ledgers_.empty()) take_into_ledger(route, finished.positions);
     if (!finished.positions.empty()) batch_.finished.push_back(std::move(finished));
     const auto move_all = [](auto& to, auto& from) {
         to.insert(to.end(), std::make_move_iterator(from.begin()),
@@ -82,10 +82,8 @@ void RecordKeeper::settle(std::int64_t dead_id, std::size_t route, bool delivere
 
 // What stands there already needs no second record, and its row is on its way out or waits for
 // another route.
-void RecordKeeper::take_into_ledger(std::size_t route, spi::Finished& finished) {
-    std::erase_if(finished.passed,
-                  [&](Position position) { return ledgers_[route].contains(position); });
-    std::erase_if(finished.positions, [&](Position position) {
+void RecordKeeper::take_into_ledger(std::size_t route, std::vector<Position>& finished) {
+    std::erase_if(finished, [&](Position position) {
         if (!ledgers_[route].add(position)) return true;
         const bool everywhere =
             std::all_of(ledgers_.begin(), ledgers_.end(),

@@ -47,7 +47,7 @@ class RecordKeeper {
     void build_route(std::size_t route);
     void settle(std::int64_t dead_id, std::size_t route, bool delivered);
     static void keep_last_failures(Outcomes& outcomes);
-    void take_into_ledger(std::size_t route, spi::Finished& finished);
+    void take_into_ledger(std::size_t route, std::vector<Position>& finished);
     void answer();
 
     Deps deps_;

@@ -31,13 +31,13 @@ inline void require(const Status& status) {
 // A relay's view of one outbox table: what a process holds, from its start to its end.
 class Relay {
   public:
-    explicit Relay(const postgres::PostgresSourceConfig& config)
+    explicit Relay(const postgres::PostgresSourceConfig& config,
+                   const std::vector<spi::RouteName>& routes = {{"default", {}}})
         : source_(value_of(postgres::make_postgres_source(config))),
           lease_(value_of(source_->open_lease())) {
         batch_.epoch = value_of(lease_->acquire("test", std::chrono::hours(1))).value();
         source_->begin_term();
         recorder_ = value_of(source_->open_recorder());
-        const std::vector<spi::RouteName> routes{{"default", {}}};
         spi::Beginning beginning = value_of(recorder_->begin(batch_.epoch, routes));
         notes_ = std::move(beginning.notes);
         reader_ =

@@ -31,10 +31,34 @@ Status wrong_server(const std::string& answers, const std::string& was) {
 
 }  // namespace
 
+// Those that belong to the table, or that a default of its columns takes numbers from.
+std::string sequences_of(const Table& table) {
+    return "pg_class s WHERE s.relkind = 'S' AND s.oid IN (SELECT objid FROM pg_depend WHERE "
+           "classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = "
+           "to_regclass(" +
+           quote_literal(table.sql) +
+           ") AND deptype IN ('a', 'i') UNION ALL SELECT d.refobjid FROM pg_attrdef a JOIN "
+           "pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid "
+           "= 'pg_class'::regclass WHERE a.adrelid = to_regclass(" +
+           quote_literal(table.sql) + "))";
+}
+
 // A sequence that begins anew gets a new file, and so does one of a table that becomes unlogged, or
 // logged.
 std::string life_of(const Table& table) {
     const std::string name = quote_literal(table.sql);
+    if (!table.by_position) {
+        if (table.uuid_id) return "''";
+        // Nothing tells how such numbers are made: a table that is rewritten may have been emptied.
+        const std::string other =
+            table.integer_id ? "pg_relation_filenode(to_regclass(" + name + "))::text" : "NULL";
+        return "to_regclass(" + name +
+               ")::oid::text || '/' || coalesce((SELECT "
+               "string_agg(pg_relation_filenode(s.oid)::text, ',' ORDER BY s.oid) FROM " +
+               sequences_of(table) + "), " + other +
+               ", '') || '/' || (SELECT relpersistence FROM pg_class WHERE oid = to_regclass(" +
+               name + "))::text";
+    }
     return "to_regclass(" + name +
            ")::oid::text || '/' || pg_relation_filenode("
            "pg_get_serial_sequence(" +
@@ -52,15 +76,19 @@ bool same_life(std::string_view one, std::string_view other) {
            one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
 }
 
-// The sequence's last value needs a right on it that a relay may lack; then it is NULL.
+// The sequence's last value needs a right on it that a relay may lack; then it is NULL. The look at
+// the table itself: whoever would empty it waits for the transaction that has asked this.
 Identity::Identity(const Table& table)
     : table_(table),
-      sequence_(
-          "SELECT " + life_of(table) +
-          ", (SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN "
-          "coalesce(pg_sequence_last_value(s::regclass), 0) END FROM pg_get_serial_sequence(" +
-          quote_literal(table.sql) + ", " + quote_literal(table.position) +
-          ") AS s), pg_current_wal_flush_lsn()") {}
+      sequence_("SELECT " + life_of(table) + ", " +
+                (table.by_position
+                     ? "(SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN "
+                       "coalesce(pg_sequence_last_value(s::regclass), 0) END FROM "
+                       "pg_get_serial_sequence(" +
+                           quote_literal(table.sql) + ", " + quote_literal(table.position) +
+                           ") AS s), pg_current_wal_flush_lsn()"
+                     : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +
+                           table.sql + " WHERE false)")) {}
 
 void Identity::begin_term() {
     const std::scoped_lock lock(mutex_);
@@ -170,6 +198,12 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
     const std::scoped_lock lock(mutex_);
     known_.lsn = std::max(known_.lsn, seen.lsn);
     if (!life_.empty() && !same_life(life, life_)) {
+        if (!table_.by_position) {
+            return {ErrorCode::kServerChanged, Advice::kStop,
+                    "table " + table_.sql +
+                        " was replaced, or got a numbering that begins anew: its rows may be "
+                        "others than those of the same ids before"};
+        }
         const bool same = life.substr(0, life.find('/')) == life_.substr(0, life_.find('/'));
         return reset(table_, same ? "got a numbering that begins anew (TRUNCATE ... RESTART "
                                     "IDENTITY, or a change of its sequence)"

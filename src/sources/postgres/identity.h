@@ -91,8 +91,11 @@ class Identity {
 };
 
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
-/// gives it another value, and VACUUM FULL or a plain TRUNCATE does not.
+/// gives it another value, and VACUUM FULL or a plain TRUNCATE does not (unless nothing else tells
+/// where its numbers come from). Of a table whose ids do not come again it is empty.
 [[nodiscard]] std::string life_of(const Table& table);
+/// SQL behind FROM: the sequences, as s, that a table takes numbers from.
+[[nodiscard]] std::string sequences_of(const Table& table);
 /// Two values of that name the same table and numbering. A change of the table's persistence, which
 /// rewrites both, counts as none.
 [[nodiscard]] bool same_life(std::string_view one, std::string_view other);

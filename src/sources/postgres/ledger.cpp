@@ -145,6 +145,7 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     if (status.ok()) status = settle_gone(connection, routes, out);
     if (status.ok()) status = take_filters(connection, routes);
     if (status.ok()) status = add_new(connection, routes);
+    if (status.ok() && !table_.by_position) status = note_life(connection);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
     if (status.ok()) status = load(connection, routes, out);
     if (!status.ok()) return status;
@@ -166,7 +167,7 @@ Result<std::vector<LedgerTable::Known>> LedgerTable::load_routes(Connection& con
 // numbers go up to less than that, the table began anew; where the table is another and they do
 // not, only a person knows whether it holds the same events.
 Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) const {
-    if (!table_.by_position) return {};
+    if (!table_.by_position) return check_life_of_ids(connection, out);
     const std::string life = identity_.life();
     Result<Rows> rows = connection.query(
         "SELECT DISTINCT life FROM " + table_.side + "outbox_ledger WHERE source = $1",
@@ -195,7 +196,7 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
                             "is sent");
         rows = connection.query("DELETE FROM " + table_.side + "outbox_ledger WHERE source = $1",
                                 Params().text(table_.source));
-        return rows.status();
+        return rows.ok() ? set_aside_ids(connection) : rows.status();
     }
     if (!other) {
         // `routes continue` leaves open whose it is; an earlier version did not know.

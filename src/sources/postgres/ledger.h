@@ -47,6 +47,9 @@ class LedgerTable {
     };
     Result<std::vector<Known>> load_routes(Connection& connection) const;
     Status check_life(Connection& connection, spi::Beginning& out) const;
+    Status check_life_of_ids(Connection& connection, spi::Beginning& out) const;
+    Status set_aside_ids(Connection& connection) const;
+    Status note_life(Connection& connection) const;
     Status take_over_tenants(Connection& connection, spi::Beginning& out) const;
     Status end_former_lease(Connection& connection, const std::string& former) const;
     Status take_over_dead(Connection& connection, const std::string& former,

@@ -104,8 +104,8 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
     if (!others.ok()) return others.status();
     for (const std::string& sql :
          {"INSERT INTO " + side +
-              "outbox_routes AS r (source, route, destination, filter, first, since) SELECT $1, "
-              "route, destination, filter, first, since FROM " +
+              "outbox_routes AS r (source, route, destination, life, filter, first, since) "
+              "SELECT $1, route, destination, life, filter, first, since FROM " +
               side +
               "outbox_routes WHERE source = $2 ON CONFLICT (source, route) DO UPDATE SET filter = "
               "CASE WHEN r.filter = excluded.filter THEN r.filter END",

@@ -269,7 +269,10 @@ Result<std::int64_t> RouteLedgers::keep() {
                                  Params().text(table_));
         if (!kept.ok()) return kept.status();
         routes = *kept;
-        return true;
+        return connection_
+            .query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
+                   Params().text(table_))
+            .ok();
     });
     if (!status.ok()) return status;
     return routes;

@@ -124,7 +124,7 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
                                                std::span<const spi::RouteName> routes) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
-    Status status = table_.by_position ? identity_.check_table(**connection) : Status();
+    Status status = identity_.check_table(**connection);
     if (status.ok()) status = (*connection)->execute("BEGIN");
     if (!status.ok()) return status;
     auto beginning = ledger_.begin(**connection, routes);
@@ -358,6 +358,8 @@ Status PostgresRecorder::write(Connection& connection, const spi::RecordBatch& b
     }
     Status status = connection.run_pipeline(ours);
     if (status.ok() && careful) status = write_owners(connection, batch, writing.owners);
+    // Ids may be those of other rows by now. They stay what they are until this has ended.
+    if (status.ok() && !removals_) status = identity_.check_table(connection);
     if (status.ok() && !removals_) status = end_rows(connection, batch, careful);
     return status.ok() ? fence_.commit(connection, batch.epoch, {}) : status;
 }

@@ -163,6 +163,7 @@ Status PostgresRecorder::end_owed(std::uint64_t epoch) {
     has_dead_ = true;  // as far as is known here
     refusal_.clear();
     Status status = (*connection)->execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
+    if (status.ok()) status = identity_.check_table(**connection);
     std::size_t ended = 0;
     if (status.ok()) {
         const auto marked = mark(**connection, std::move(owed), true);
@@ -185,6 +186,7 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     if (!table_.by_position) {
+        if (Status status = identity_.check_table(**connection); !status.ok()) return status;
         if (Status status = end_owed(epoch); !status.ok()) return status;
         return spi::Position{0};
     }

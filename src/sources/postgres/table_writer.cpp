@@ -148,11 +148,13 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
     const auto [remove, params, prepared] = remove_letters(dead_ids);
     if (!table_.mark || !table_.has("status")) return {remove, params};
     const std::string prefix = quote_literal(table_.id_prefix());
+    // A letter of another life of the table names no row.
+    const std::string of_row = table_.integer_id ? " WHERE id ~ '^-?[0-9]+$'" : "";
     return {"WITH gone AS (" + remove + " RETURNING CASE WHEN starts_with(id, " + prefix +
                 ") THEN substr(id, length(" + prefix + ") + 1) ELSE id END AS id) UPDATE " +
                 table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
                 " WHERE " + table_.quoted("id") + " = ANY(ARRAY(SELECT id::" + id_type(table_) +
-                " FROM gone)) AND " + table_.quoted("status") + " = " +
+                " FROM gone" + of_row + ")) AND " + table_.quoted("status") + " = " +
                 quote_literal(table_.mapping.dead_value) + " AND NOT EXISTS (SELECT FROM " +
                 table_.side +
                 "outbox_dead_letters d WHERE d.source = $1 AND d.dead_id <> ALL($2) AND d.id IN (" +

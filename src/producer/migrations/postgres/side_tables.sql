@@ -12,12 +12,15 @@ CREATE TABLE IF NOT EXISTS outbox_lease (
 );
 
 -- The routes that a source has, and what the destination of each calls itself: what the ledger says
--- is finished holds for that one. NULL: whatever is met next. `filter` names what a route takes:
--- what it passed over by another one is not finished. `first`: it answers for what nobody takes.
+-- is finished holds for that one. NULL: whatever is met next. `life` names the table and the
+-- numbering of its ids, where those could come again (NULL: whatever is met next). `filter` names
+-- what a route takes: what it passed over by another one is not finished. `first`: it answers for
+-- what nobody takes.
 CREATE TABLE IF NOT EXISTS outbox_routes (
     source      text NOT NULL,
     route       text NOT NULL,
     destination text,
+    life        text,
     filter      text,
     first       boolean NOT NULL DEFAULT false,
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -1,5 +1,5 @@
 // A member of a consumer group, as a process that a test can kill.
-// usage: kafka_member BROKERS GROUP TOPIC DATABASE_URL NAME PAUSE_US
+// usage: kafka_member BROKERS GROUP TOPIC DATABASE_URL NAME PAUSE_US [OPTION=VALUE...]
 
 #include <csignal>
 #include <cstdlib>
@@ -60,7 +60,7 @@ outbox::KafkaConsumer consumer(const std::string& url, const std::string& member
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 7) return 2;
+    if (argc < 7) return 2;
     const std::string member = argv[5];
     const auto pause_us = static_cast<useconds_t>(std::atoi(argv[6]));
     outbox::KafkaConsumerOptions options;
@@ -69,6 +69,11 @@ int main(int argc, char** argv) {
     options.topics = {argv[3]};
     options.transaction_size = 20;
     options.kafka = {{"session.timeout.ms", "6000"}, {"heartbeat.interval.ms", "500"}};
+    for (int i = 7; i < argc; ++i) {
+        const std::string option = argv[i];
+        const auto equals = option.find('=');
+        options.kafka[option.substr(0, equals)] = option.substr(equals + 1);
+    }
     options.on_report = [](const outbox::ConsumerReport& report) {
         if (report.error.message.empty()) return;
         std::cerr << outbox::describe(report.error) << std::endl;

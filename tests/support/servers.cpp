@@ -185,6 +185,11 @@ std::string KafkaServer::bootstrap() const {
     return "127.0.0.1:" + std::to_string(port_);
 }
 
+std::string KafkaServer::bootstrap(const std::string& listener) const {
+    return "localhost:" +
+           std::to_string(std::stoi(read_file(folder_ / "server" / (listener + "_port"))));
+}
+
 void KafkaServer::start() {
     if (running()) return;
     process_.emplace(
@@ -193,6 +198,7 @@ void KafkaServer::start() {
                        .environment = {{"KAFKA_AUTO_CREATE_TOPICS",
                                         options_.auto_create_topics ? "true" : "false"},
                                        {"KAFKA_NODE_ID", options_.first == nullptr ? "1" : "2"},
+                                       {"KAFKA_TLS", options_.tls.string()},
                                        {"KAFKA_PROPERTIES", (folder_ / "properties").string()}},
                        .output_folder = folder_.path(),
                        .death_signal = SIGKILL});

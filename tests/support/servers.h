@@ -74,6 +74,9 @@ struct KafkaOptions {
     bool auto_create_topics = true;
     std::string properties;        // more broker settings, one name=value per line
     KafkaServer* first = nullptr;  // the node to join as a second broker; it must outlive this one
+    // With ca.crt, server.pem and expired.pem: listeners with TLS beside the clear one, as
+    // script/servers/kafka says.
+    std::filesystem::path tls;
 };
 
 // Apache Kafka 4.2, one node, 12 partitions by default.
@@ -86,6 +89,8 @@ class KafkaServer {
 
     // 127.0.0.1:PORT; the same after a restart.
     std::string bootstrap() const;
+    // localhost:PORT of a listener with TLS: "tls", "mtls", "expired", "scram" or "oauth".
+    std::string bootstrap(const std::string& listener) const;
 
     // Data survives each of these.
     void stop();   // in order

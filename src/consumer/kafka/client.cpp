@@ -5,6 +5,7 @@
 #include <librdkafka/rdkafka.h>
 #include <nlohmann/json.hpp>
 
+#include "core/kafka_connection.h"
 #include "core/url.h"
 
 namespace outbox::consumer::kafka {
@@ -133,13 +134,19 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                                [](rd_kafka_t* handle, int code, const char* reason, void* opaque) {
                                    Client::on_error(handle, code, reason, opaque);
                                });
+    rd_kafka_conf_set_ssl_cert_verify_cb(
+        conf, [](rd_kafka_t* /*handle*/, const char* /*broker*/, std::int32_t /*id*/, int* fault,
+                 int /*depth*/, const char* /*certificate*/, std::size_t /*bytes*/,
+                 char* /*reason*/, std::size_t /*reason_bytes*/,
+                 void* opaque) { return Client::on_certificate(*fault, opaque); });
     client->handle_ = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
     if (client->handle_ == nullptr) {
         rd_kafka_conf_destroy(conf);
         return ErrorInfo{ErrorCode::kConfigInvalid,
                          Advice::kStop,
                          {},
-                         std::string("making a Kafka consumer: ") + redact(error)};
+                         std::string("making a Kafka consumer: ") + redact(error) +
+                             std::string(kafka_file_remedy(error))};
     }
     rd_kafka_poll_set_consumer(client->handle_);
     client->records_ = rd_kafka_queue_new(client->handle_);
@@ -339,10 +346,24 @@ void Client::tell(rd_kafka_error_s* failure) const {
 
 void Client::on_error(rd_kafka_s* /*handle*/, int error, const char* reason, void* client) {
     const auto code = static_cast<rd_kafka_resp_err_t>(error);
-    const GroupEvents& events = static_cast<Client*>(client)->events_;
+    const Client& self = *static_cast<Client*>(client);
+    const GroupEvents& events = self.events_;
     if (!events.trouble) return;
-    events.trouble({ErrorCode::kSinkUnavailable, Advice::kRetryDestination, rd_kafka_err2name(code),
-                    "Kafka: " + redact(reason)});
+    const std::string_view name = rd_kafka_err2name(code);
+    const KafkaRefusal refusal =
+        explain_kafka(name, reason, self.certificate_error_.load(), rd_kafka_version());
+    const ErrorCode ours = name == "_AUTHENTICATION" ? ErrorCode::kAuthFailed
+                           : name == "_SSL"          ? ErrorCode::kConnectFailed
+                                                     : ErrorCode::kSinkUnavailable;
+    events.trouble(
+        {ours, Advice::kRetryDestination, std::string(name),
+         "Kafka: " + redact(refusal.text) + (refusal.remedy.empty() ? "" : "; " + refusal.remedy)});
+}
+
+// Changes nothing: what OpenSSL refuses stays refused.
+int Client::on_certificate(int error, void* client) {
+    static_cast<Client*>(client)->certificate_error_.store(error);
+    return error == 0 ? 1 : 0;
 }
 
 }  // namespace outbox::consumer::kafka

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -128,7 +129,12 @@ class Client {
                              void* client);
     static void on_error(rd_kafka_s* handle, int error, const char* reason, void* client);
 
+    static int on_certificate(int error, void* client);
+
     GroupEvents events_;
+    // What OpenSSL says of the last certificate that a broker showed (X509_V_ERR_*), or 0. Written
+    // by librdkafka's threads.
+    std::atomic<int> certificate_error_{0};
     rd_kafka_s* handle_ = nullptr;
     // Records come by a queue of their own, so that they can wait while the group is answered.
     // Pausing the partitions instead costs a second each time.

@@ -345,7 +345,8 @@ class KafkaConsumer::Impl {
         const std::string text = describe(error);
         // What answers again may be another log of the same name.
         suspect_ = suspect_ || error.code == ErrorCode::kTopicUnknown ||
-                   error.code == ErrorCode::kSinkUnavailable;
+                   error.code == ErrorCode::kSinkUnavailable ||
+                   error.code == ErrorCode::kConnectFailed || error.code == ErrorCode::kAuthFailed;
         if (text == std::exchange(last_trouble_, text)) return;
         hub_.say(What::kDisconnected, error);
     }

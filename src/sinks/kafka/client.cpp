@@ -6,6 +6,7 @@
 #include <cstring>
 #include <librdkafka/rdkafka.h>
 
+#include "core/kafka_connection.h"
 #include "sinks/kafka/config.h"
 
 namespace outbox::sinks::kafka {
@@ -41,6 +42,14 @@ Fault fault_of(rd_kafka_resp_err_t error, const char* text = nullptr) {
 
 void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
               const char* /*text*/) {}
+
+// Changes nothing: what OpenSSL refuses stays refused.
+int note_certificate(rd_kafka_t* /*handle*/, const char* /*broker*/, std::int32_t /*broker_id*/,
+                     int* error, int /*depth*/, const char* /*certificate*/, std::size_t /*bytes*/,
+                     char* /*reason*/, std::size_t /*reason_bytes*/, void* noted) {
+    static_cast<std::atomic<int>*>(noted)->store(*error);
+    return *error == 0 ? 1 : 0;
+}
 
 Status set(rd_kafka_conf_t* conf, const std::string& name, const std::string& value) {
     char error[kErrorBytes] = "";
@@ -124,16 +133,23 @@ void Events::clear() {
 Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::string>& settings) {
     auto conf = configure(settings);
     if (!conf.ok()) return conf.error();
+    CertificateError certificate_error(new std::atomic<int>(0));
+    rd_kafka_conf_set_opaque(conf->get(), certificate_error.get());
+    rd_kafka_conf_set_ssl_cert_verify_cb(conf->get(), note_certificate);
     char error[kErrorBytes] = "";
     rd_kafka_t* handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf->get(), error, sizeof error);
     if (handle == nullptr) {
-        return invalid(std::string("librdkafka refuses its configuration: ") + error);
+        return invalid(std::string("librdkafka refuses its configuration: ") + error +
+                       std::string(kafka_file_remedy(error)));
     }
     static_cast<void>(conf->release());  // the producer owns it now
-    return std::unique_ptr<Client>(new Client(handle));
+    return std::unique_ptr<Client>(new Client(handle, std::move(certificate_error)));
 }
 
-Client::Client(rd_kafka_s* handle) : handle_(handle), queue_(rd_kafka_queue_get_main(handle)) {}
+Client::Client(rd_kafka_s* handle, CertificateError certificate_error)
+    : certificate_error_(std::move(certificate_error)),
+      handle_(handle),
+      queue_(rd_kafka_queue_get_main(handle)) {}
 
 Client::~Client() {
     for (Topic topic : topics_) rd_kafka_topic_destroy(topic);
@@ -285,7 +301,10 @@ void Client::take_error(rd_kafka_op_s* event, Events& events) {
         const auto cause = rd_kafka_fatal_error(handle_, text, sizeof text);
         events.fatal = fault_of(cause, text);
     } else {
-        events.connection = fault_of(code, rd_kafka_event_error_string(event));
+        Fault fault = fault_of(code, rd_kafka_event_error_string(event));
+        KafkaRefusal refusal =
+            explain_kafka(fault.name, fault.text, certificate_error_->load(), rd_kafka_version());
+        events.connection = {fault.name, std::move(refusal.text), std::move(refusal.remedy)};
     }
 }
 

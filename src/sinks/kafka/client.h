@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -91,12 +92,16 @@ class Client {
     std::string cluster_id(std::chrono::milliseconds timeout);
 
   private:
-    explicit Client(rd_kafka_s* handle);
+    // What OpenSSL says of the last certificate that a broker showed (X509_V_ERR_*), or 0. Written
+    // by librdkafka's threads, which live as long as the handle.
+    using CertificateError = std::unique_ptr<std::atomic<int>>;
+    Client(rd_kafka_s* handle, CertificateError certificate_error);
     void take_event(rd_kafka_op_s* event, Events& events);
     void take_outcomes(rd_kafka_op_s* event, Events& events);
     void take_error(rd_kafka_op_s* event, Events& events);
     void take_description(rd_kafka_op_s* event, Events& events);
 
+    CertificateError certificate_error_;
     rd_kafka_s* handle_;
     rd_kafka_queue_s* queue_;
     std::vector<Topic> topics_;

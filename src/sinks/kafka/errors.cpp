@@ -18,7 +18,9 @@ struct Row {
 constexpr std::string_view kTooLarge =
     "raise the topic's max.message.bytes, or publish a reference to the data (claim check)";
 constexpr std::string_view kCreateTopic = "create the topic, or allow the broker to";
-constexpr std::string_view kReach = "check that the broker runs and that host and port are right";
+constexpr std::string_view kReach =
+    "check that the broker runs, that host and port are right, and that kafka.security.protocol "
+    "is that of the port";
 constexpr std::string_view kCredentials =
     "check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and "
     "kafka.sasl.password";
@@ -97,7 +99,8 @@ const Row& row_of(std::string_view name) {
 ErrorInfo to_error(const Fault& fault, std::string_view what) {
     const Row& row = row_of(fault.name);
     return {row.code, row.advice, fault.name,
-            std::string(what) + ": " + fault.text + "; " + std::string(row.remedy)};
+            std::string(what) + ": " + fault.text + "; " +
+                (fault.remedy.empty() ? std::string(row.remedy) : fault.remedy)};
 }
 
 Scope scope_of(const Fault& fault) {

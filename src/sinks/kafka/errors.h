@@ -12,6 +12,7 @@ namespace outbox::sinks::kafka {
 struct Fault {
     std::string name;  ///< "MSG_SIZE_TOO_LARGE"; names of local errors begin with "_".
     std::string text;
+    std::string remedy = {};  ///< Better than the table's; empty: the table's.
 };
 
 /// The one table from librdkafka's errors to ours. `what` says what failed ("topic orders").

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace outbox {
+
+/// A connection to Kafka that was not made: what happened, and what to do about it.
+struct KafkaRefusal {
+    std::string text;
+    std::string remedy;  ///< Empty: nothing is known beyond the error's name.
+};
+
+/// Says in our words what librdkafka's do not. `name`, `text`: its error. `certificate_error`: what
+/// OpenSSL said of the broker's certificate (X509_V_ERR_*), or 0; librdkafka calls each of them a
+/// missing CA. `version`: librdkafka's, as `rd_kafka_version()` gives it.
+[[nodiscard]] KafkaRefusal explain_kafka(std::string_view name, std::string_view text,
+                                         int certificate_error, int version);
+
+/// What to do where librdkafka refuses its options: it names the option and no file.
+[[nodiscard]] std::string_view kafka_file_remedy(std::string_view text);
+
+}  // namespace outbox

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/sqlstate.h"
+#include "core/transport.h"
 #include "secrets/password_file.h"
 
 namespace outbox::consumer {
@@ -116,6 +117,9 @@ Status LibpqSession::open() {
     ErrorInfo error =
         pg_error(sqlstate_in(message), message, "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
+    if (const auto remedy = certificate_remedy(message); !remedy.empty()) {
+        error.message += "; " + std::string(remedy);
+    }
     return error;
 }
 

@@ -48,4 +48,20 @@ std::string postgres_transport(const Url& url, std::string_view sslmode_default)
            "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
 }
 
+std::string_view certificate_remedy(std::string_view message) {
+    const auto says = [&](std::string_view part) {
+        return message.find(part) != std::string_view::npos;
+    };
+    if (says("does not match host name")) {
+        return "use a host name that stands in the server's certificate; hostaddr=ADDRESS says "
+               "where it is";
+    }
+    if (says("certificate verify failed")) {
+        return "the server's certificate is of another CA than sslrootcert, or has expired: see "
+               "openssl s_client -starttls postgres";
+    }
+    if (says("root certificate file")) return "name the file of the server's CA: sslrootcert=FILE";
+    return {};
+}
+
 }  // namespace outbox

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "core/transport.h"
 #include "core/url.h"
 
 namespace outbox::producer {
@@ -96,8 +97,10 @@ ErrorInfo connect_error(PGconn* connection, const std::string& url) {
         return {ErrorCode::kNoSuchDatabase, Advice::kStop, "",
                 where + "; create it, or correct the URL"};
     }
+    std::string_view remedy = certificate_remedy(reason);
+    if (remedy.empty()) remedy = "check that the server runs and that host and port are right";
     return {ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
-            where + "; check that the server runs and that host and port are right"};
+            where + "; " + std::string(remedy)};
 }
 
 }  // namespace outbox::producer

@@ -3,9 +3,9 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdexcept>
 
 #include "tests/cli/outbox_binary.h"
+#include "tests/support/certificates.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 
@@ -21,15 +21,13 @@ class Transport : public testing::Test {
   protected:
     // A CA, and what it has signed: one certificate for the server, one for the role `app`.
     void SetUp() override {
-        sign("server", "localhost", "subjectAltName=DNS:localhost");
-        sign("app", "app", "extendedKeyUsage=clientAuth");
+        keys_.sign("server", "localhost", "subjectAltName=DNS:localhost");
+        keys_.sign("expired", "localhost", "subjectAltName=DNS:localhost", -1);
+        keys_.sign("app", "app", "extendedKeyUsage=clientAuth");
         server_.stop();
         const auto data = server_.data();
-        for (const char* name : {"ca.crt", "server.crt", "server.key"}) {
-            std::filesystem::copy(keys_ / name, data / name);
-            must({"chown", "--reference", (data / "PG_VERSION").string(), (data / name).string()});
-            must({"chmod", "600", (data / name).string()});
-        }
+        install("ca.crt", "ca.crt");
+        use_certificate("server");
         std::ofstream(data / "postgresql.conf", std::ios::app)
             << "ssl = on\nssl_ca_file = 'ca.crt'\nlisten_addresses = 'localhost'\n";
         const std::string rules = read_file(data / "pg_hba.conf");
@@ -46,26 +44,22 @@ class Transport : public testing::Test {
         Pg(admin).exec("GRANT SELECT ON ALL TABLES IN SCHEMA public TO app, scram");
     }
 
-    void must(std::vector<std::string> command) {
-        const Finished ended =
-            test::run({.command = std::move(command), .working_folder = keys_.path()});
-        if (ended.status.code != 0) throw std::runtime_error(ended.err);
+    // Into the data folder of the server, which does not run.
+    void install(const std::string& name, const std::string& as) {
+        const auto data = server_.data();
+        const auto file = data / as;
+        std::filesystem::copy(keys_.file(name), file,
+                              std::filesystem::copy_options::overwrite_existing);
+        ASSERT_EQ(
+            test::run({{"chown", "--reference", (data / "PG_VERSION").string(), file}}).status.code,
+            0);
+        std::filesystem::permissions(
+            file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     }
-    void make_ca(const std::string& name) {
-        must({"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-              "-nodes", "-days", "2", "-subj", "/CN=" + name, "-keyout", name + ".key", "-out",
-              name + ".crt"});
+    void use_certificate(const std::string& name) {
+        install(name + ".crt", "server.crt");
+        install(name + ".key", "server.key");
     }
-    void sign(const std::string& name, const std::string& subject, const std::string& extension) {
-        if (!std::filesystem::exists(keys_ / "ca.crt")) make_ca("ca");
-        must({"openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-              "-subj", "/CN=" + subject, "-keyout", name + ".key", "-out", name + ".csr"});
-        std::ofstream(keys_ / (name + ".ext")) << extension << "\n";
-        must({"openssl", "x509", "-req", "-in", name + ".csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-              "-CAcreateserial", "-days", "2", "-extfile", name + ".ext", "-out", name + ".crt"});
-    }
-    std::string key(const std::string& name) const { return (keys_ / name).string(); }
-
     std::string url(const std::string& user, const std::string& parameters) const {
         return "postgresql://" + user + ":p-" + user +
                "@localhost:" + std::to_string(server_.port()) + "/" + name_ + "?" + parameters;
@@ -74,28 +68,57 @@ class Transport : public testing::Test {
         return outbox_.run({command}, {{"OUTBOX_DB", db}});
     }
 
-    TemporaryFolder keys_{"keys"};
+    Certificates keys_;
     PostgresServer server_;
     std::string name_;  // of the database
     OutboxBinary outbox_;
 };
 
 TEST_F(Transport, VerifyFullWithScramAndWithAClientCertificate) {
-    const std::string verified = "sslmode=verify-full&sslrootcert=" + key("ca.crt");
+    const std::string verified = "sslmode=verify-full&sslrootcert=" + keys_.file("ca.crt");
     const Finished scram = run("status", url("scram", verified));
     EXPECT_EQ(scram.status.code, 0) << scram.err;
-    const std::string own = "&sslcert=" + key("app.crt") + "&sslkey=" + key("app.key");
+    const std::string own =
+        "&sslcert=" + keys_.file("app.crt") + "&sslkey=" + keys_.file("app.key");
     const Finished both = run("status", url("app", verified + own));
     EXPECT_EQ(both.status.code, 0) << both.err;
     EXPECT_NE(run("status", url("app", verified)).status.code, 0) << "without its certificate";
     EXPECT_NE(run("status", url("scram", "sslmode=disable")).status.code, 0);
 
-    make_ca("other");
-    const Finished wrong =
-        run("status", url("scram", "sslmode=verify-full&sslrootcert=" + key("other.crt")));
-    EXPECT_NE(wrong.status.code, 0);
-    EXPECT_THAT(wrong.err, HasSubstr("certificate verify failed"));
-    EXPECT_THAT(wrong.err, Not(HasSubstr("p-scram")));
+    const std::string local = "sqlite://" + outbox_.file("shop.db").string();
+    ASSERT_EQ(run("migrate", local).status.code, 0);
+    const auto expect_refused = [&](const std::string& url, const std::string& why) {
+        for (const char* command : {"status", "migrate"}) {
+            const Finished refused = run(command, url);
+            EXPECT_EQ(refused.status.code, 3) << refused.err;
+            EXPECT_THAT(refused.err, HasSubstr(why));
+            EXPECT_THAT(refused.err, HasSubstr("OB_CONNECT_FAILED"));
+            EXPECT_THAT(refused.err, Not(HasSubstr("p-scram")));
+        }
+        const Finished mailbox =
+            outbox_.run({"relay", "--check", "--connect-timeout-s", "5"},
+                        {{"OUTBOX_FROM", local}, {"OUTBOX_TO", "mailbox+" + url}});
+        EXPECT_EQ(mailbox.status.code, 1) << mailbox.err;
+        EXPECT_THAT(mailbox.out, HasSubstr(why));
+    };
+    keys_.make_ca("other");
+    expect_refused(url("scram", "sslmode=verify-full&sslrootcert=" + keys_.file("other.crt")),
+                   "another CA than sslrootcert, or has expired");
+    std::string elsewhere = url("scram", verified);
+    elsewhere.replace(elsewhere.find("localhost"), 9, "127.0.0.1");
+    expect_refused(elsewhere, "does not match host name");
+
+    const Finished wrong = outbox_.run(
+        {"status"},
+        {{"OUTBOX_DB", "postgresql://scram:no@localhost:" + std::to_string(server_.port()) + "/" +
+                           name_ + "?" + verified}});
+    EXPECT_EQ(wrong.status.code, 3);
+    EXPECT_THAT(wrong.err, HasSubstr("OB_AUTH_FAILED"));
+
+    server_.stop();
+    use_certificate("expired");
+    server_.start();
+    expect_refused(url("scram", verified), "or has expired");
 }
 
 TEST(TransportWarning, NamesEachRemoteWayInClearOrUnverified) {

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <string>
 
+#include "core/transport.h"
 #include "core/url.h"
 
 namespace outbox::mailbox {
@@ -65,6 +66,10 @@ ErrorInfo make(ErrorCode code, Advice advice, std::string backend_code, std::str
 
 ErrorInfo postgres_error(std::string_view sqlstate, std::string_view message) {
     if (sqlstate.empty()) {
+        const std::string_view certificate = certificate_remedy(message);
+        if (!certificate.empty()) {
+            return make(ErrorCode::kConnectFailed, kDestination, {}, message, certificate);
+        }
         return make(ErrorCode::kSinkUnavailable, kDestination, {}, message,
                     "the mailbox's database is out of reach; the connection is made again");
     }

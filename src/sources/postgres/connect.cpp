@@ -3,6 +3,7 @@
 #include <libpq-fe.h>
 #include <poll.h>
 
+#include "core/transport.h"
 #include "core/url.h"
 #include "secrets/password_file.h"
 #include "sources/postgres/client.h"
@@ -89,11 +90,13 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     }
     const std::string reason =
         timed_out ? "no answer within " + std::to_string(timeout_s) + " s" : redacted_line(message);
+    std::string_view remedy = certificate_remedy(message);
+    if (remedy.empty()) remedy = "check host and port of the URL and that the server runs";
     return {ErrorCode::kConnectFailed,
             Advice::kRetryDestination,
             {},
-            "cannot connect to PostgreSQL at " + context.host + ": " + reason +
-                "; check host and port of the URL and that the server runs"};
+            "cannot connect to PostgreSQL at " + context.host + ": " + reason + "; " +
+                std::string(remedy)};
 }
 
 Status check_url(const std::string& url) {

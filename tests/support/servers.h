@@ -76,7 +76,7 @@ struct KafkaOptions {
     KafkaServer* first = nullptr;  // the node to join as a second broker; it must outlive this one
     // With ca.crt, server.pem and expired.pem: listeners with TLS beside the clear one, as
     // script/servers/kafka says.
-    std::filesystem::path tls;
+    std::filesystem::path tls = {};
 };
 
 // Apache Kafka 4.2, one node, 12 partitions by default.

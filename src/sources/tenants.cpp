@@ -5,16 +5,32 @@
 
 namespace outbox::sources {
 
+// table[/tenant,...], with a backslash before a comma that belongs to a tenant.
+std::string source_name(std::string table, std::vector<std::string> tenants) {
+    std::sort(tenants.begin(), tenants.end());
+    for (const std::string& tenant : tenants) {
+        table += &tenant == tenants.data() ? '/' : ',';
+        for (const char c : tenant) {
+            if (c == ',' || c == '\\') table += '\\';
+            table += c;
+        }
+    }
+    return table;
+}
+
 std::vector<std::string> tenants_of(std::string_view source, std::string_view table) {
     std::vector<std::string> out;
     if (source.size() <= table.size()) return out;
-    std::string_view rest = source.substr(table.size() + 1);
-    while (true) {
-        const std::size_t end = rest.find(',');
-        out.emplace_back(rest.substr(0, end));
-        if (end == std::string_view::npos) return out;
-        rest.remove_prefix(end + 1);
+    out.emplace_back();
+    for (std::size_t i = table.size() + 1; i < source.size(); ++i) {
+        if (source[i] == ',') {
+            out.emplace_back();
+            continue;
+        }
+        if (source[i] == '\\' && i + 1 < source.size()) ++i;
+        out.back() += source[i];
     }
+    return out;
 }
 
 bool overlap(const std::vector<std::string>& one, const std::vector<std::string>& other) {

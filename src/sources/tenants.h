@@ -9,7 +9,10 @@
 
 namespace outbox::sources {
 
-/// The tenants that a source of `table` serves, by its name (table[/tenant,...]); none: all.
+/// The name of the source of `table` that serves these tenants; none: all.
+[[nodiscard]] std::string source_name(std::string table, std::vector<std::string> tenants);
+
+/// The tenants that a source of `table` serves, by its name; none: all.
 [[nodiscard]] std::vector<std::string> tenants_of(std::string_view source, std::string_view table);
 
 /// Whether some tenant is served by both.

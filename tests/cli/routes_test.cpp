@@ -405,6 +405,44 @@ TEST_P(Routes, OneOfMoreTenantsKnowsWhatOneOfFewerHasFinished) {
     EXPECT_EQ(received(near), "03");
 }
 
+TEST_P(Routes, OneTakenOutWhileTheTenantsAreSplitIsMissed) {
+    const std::string near = subscriber("near");
+    emit("01");
+    {
+        Process running = relay({away("near"), away("far")});
+        ASSERT_TRUE(eventually(30s, "the routes are known", [&] {
+            return route("near")["unfinished"] == 1 && route("far")["unfinished"] == 1;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    const Finished refused = run_on_relay({mailbox("near", near)}, {"--tenant", "default"});
+    EXPECT_NE(refused.status.code, 0);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("OB_ROUTE_GONE"), HasSubstr("'far'")));
+    EXPECT_EQ(received(near), "");
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 0);
+    Process running = relay({mailbox("near", near)}, {"--tenant", "default"});
+    ASSERT_TRUE(eventually(30s, "it is delivered", [&] { return received(near) == "01"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Routes, OfATenantWithACommaAreNotThoseOfTwoTenants) {
+    const std::string near = subscriber("near");
+    for (const std::string payload : {"01", "02", "03"}) {
+        const std::string tenant = payload == "01" ? "a,b" : payload == "02" ? "a" : "b";
+        sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+            id(payload) + "', 'orders', 'k', 'Made', '1', '" + tenant + "')");
+    }
+    const auto deliver = [&](const std::vector<std::string>& tenants, const std::string& all) {
+        Process running = relay({mailbox("near", near)}, tenants);
+        EXPECT_TRUE(eventually(30s, "they come", [&] { return received(near) == all; }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    };
+    deliver({"--tenant", "a,b"}, "01");
+    deliver({"--tenant", "a", "--tenant", "b"}, "01 02 03");
+    EXPECT_EQ(sql("SELECT count(DISTINCT source) FROM outbox_routes"), "2");
+    EXPECT_EQ(sql("SELECT count(DISTINCT source) FROM outbox_lease"), "2");
+}
+
 TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {
     const std::string bare = database("bare");
     if (on_sqlite()) sql(bare, "PRAGMA user_version = 1");  // makes the file

@@ -55,6 +55,7 @@ class LedgerTable {
     Status end_former_lease(Connection& connection, const std::string& former) const;
     Status take_over_dead(Connection& connection, const std::string& former,
                           const std::vector<std::string>& ours, std::int64_t& count) const;
+    Status inherit_routes(Connection& connection, const std::string& former) const;
     Status take_over_ledgers(Connection& connection, const std::string& former) const;
     Status refuse_open_events(Connection& connection, const std::string& former) const;
     Status take_over_names(Connection& connection, std::span<const spi::RouteName> routes,

@@ -35,6 +35,8 @@ Status LedgerTable::take_over_tenants(Connection& connection, spi::Beginning& ou
             "'/')) ORDER BY 1",
         Params().text(table_.source).text(table));
     if (!sources.ok()) return sources.status();
+    const auto known = load_routes(connection);
+    if (!known.ok()) return known.status();
     for (int row = 0; row < sources->size(); ++row) {
         const std::string former = sources->string(row, 0);
         const std::vector<std::string> theirs = tenants_of(former, table);
@@ -47,12 +49,24 @@ Status LedgerTable::take_over_tenants(Connection& connection, spi::Beginning& ou
             status = all ? take_over_ledgers(connection, former)
                          : refuse_open_events(connection, former);
         }
+        if (status.ok() && !all && known->empty()) status = inherit_routes(connection, former);
         if (!status.ok()) return status;
         if (all || dead > 0) {
             out.notes.push_back(sources::tenants_taken_over(table_.source, former, dead));
         }
     }
     return {};
+}
+
+// None of them has finished anything of ours; one that is not configured any more is to be missed.
+Status LedgerTable::inherit_routes(Connection& connection, const std::string& former) const {
+    return connection
+        .query("INSERT INTO " + table_.side +
+                   "outbox_routes (source, route, destination, life, since) SELECT $1, route, "
+                   "destination, life, since FROM " +
+                   table_.side + "outbox_routes WHERE source = $2 ON CONFLICT DO NOTHING",
+               Params().text(table_.source).text(former))
+        .status();
 }
 
 // It has ended, or this fails; and what it may still write is refused from now on.

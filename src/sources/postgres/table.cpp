@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "sources/tenants.h"
+
 namespace outbox::postgres {
 namespace {
 
@@ -204,15 +206,10 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     static_cast<TableLayout&>(table) = std::move(*layout);
     if (Status status = check_types(table); !status.ok()) return status;
     settle_order(table);
-    table.source = table.schema + "." + table.name;
-    std::vector<std::string> tenants = config.tenants;
-    std::sort(tenants.begin(), tenants.end());
-    if (!tenants.empty() && !table.has("tenant_id")) {
+    table.source = sources::source_name(table.schema + "." + table.name, config.tenants);
+    if (!config.tenants.empty() && !table.has("tenant_id")) {
         return shape_error("table " + table.sql +
                            " has no tenant column; run without --tenant or map tenant_id");
-    }
-    for (const std::string& tenant : tenants) {
-        table.source += (&tenant == tenants.data() ? "/" : ",") + tenant;
     }
     if (table.native && table.name == "outbox_events") {
         Result<Rows> rows =

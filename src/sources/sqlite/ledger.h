@@ -48,6 +48,7 @@ class Ledger {
     Status take_over_tenants(Database& database, spi::Beginning& out) const;
     Status end_former_lease(Database& database, const std::string& former) const;
     Status take_over_dead(Database& database, const std::string& former, std::int64_t& count) const;
+    Status inherit_routes(Database& database, const std::string& former) const;
     Status take_over_ledgers(Database& database, const std::string& former) const;
     Status refuse_open_events(Database& database, const std::string& former) const;
     Status take_over_names(Database& database, std::span<const spi::RouteName> routes,

@@ -20,6 +20,8 @@ Status Ledger::take_over_tenants(Database& database, spi::Beginning& out) const 
     std::vector<std::string> formers;
     while (rows.step()) formers.push_back(rows.string(0));
     if (Status status = rows.status(); !status.ok()) return status;
+    const auto known = load_routes(database);
+    if (!known.ok()) return known.status();
     for (const std::string& former : formers) {
         const std::vector<std::string> theirs = sources::tenants_of(former, table_.name);
         if (!sources::overlap(table_.tenants, theirs)) continue;
@@ -31,12 +33,21 @@ Status Ledger::take_over_tenants(Database& database, spi::Beginning& out) const 
             status =
                 all ? take_over_ledgers(database, former) : refuse_open_events(database, former);
         }
+        if (status.ok() && !all && known->empty()) status = inherit_routes(database, former);
         if (!status.ok()) return status;
         if (all || dead > 0) {
             out.notes.push_back(sources::tenants_taken_over(table_.source, former, dead));
         }
     }
     return {};
+}
+
+// None of them has finished anything of ours; one that is not configured any more is to be missed.
+Status Ledger::inherit_routes(Database& database, const std::string& former) const {
+    Statement copy(database,
+                   "INSERT INTO outbox_routes (source, route, destination, since) SELECT ?, route, "
+                   "destination, since FROM outbox_routes WHERE source = ? ON CONFLICT DO NOTHING");
+    return copy.bind(table_.source).bind(former).run();
 }
 
 // It has ended, or this fails; and what it may still write is refused from now on.

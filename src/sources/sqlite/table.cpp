@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/url.h"
+#include "sources/tenants.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -114,13 +115,10 @@ Result<Table> name_table(const SqliteSourceConfig& config) {
     table.path = *std::move(path);
     table.name = config.table;
     table.sql = quote_identifier(config.table);
-    table.source = config.table;
+    table.source = sources::source_name(config.table, config.tenants);
     table.tenants = config.tenants;
     table.default_tenant = config.default_tenant;
     std::sort(table.tenants.begin(), table.tenants.end());
-    for (std::size_t i = 0; i < table.tenants.size(); ++i) {
-        table.source += (i == 0 ? "/" : ",") + table.tenants[i];
-    }
     table.busy_timeout_ms = config.busy_timeout_ms;
     return table;
 }

@@ -1,8 +1,9 @@
-"""Checks that the code in docs/languages/*.md is that of the programs which the tests run.
+"""Checks that the code in docs/languages/*.md and clients/*/README.md is that which the tests run.
 
 usage: language_pages.py ROOT
 Every block whose language is not sh must stand, line by line, in a file of
-examples/polyglot/<page>; each program has its page, and each page shows the three parts.
+examples/polyglot/<page> or clients/<language>/tests; each program has its page, and each page
+shows every part.
 """
 
 import pathlib
@@ -11,7 +12,8 @@ import sys
 import textwrap
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PARTS = ("INSERT INTO outbox_events", "outbox_emit(", "inbox_accept(", "idempotency_claim(")
+PARTS = ("INSERT INTO outbox_events", "outbox_emit(", "inbox_accept(",
+         "idempotency_claim(")
 
 
 def lines_of(text):
@@ -25,15 +27,15 @@ def stands_in(block, text):
                for i in range(len(lines) - size + 1))
 
 
-def faults_of(page, folder):
+def faults_of(page, folder, parts=PARTS):
     blocks = [code for language, code in BLOCK.findall(page.read_text()) if language != "sh"]
     files = [f.read_text() for f in sorted(folder.rglob("*")) if f.is_file()]
     for block in blocks:
         if not any(stands_in(block, text) for text in files):
-            yield f"{page.name}: no program of {folder.name} has this code:\n{block}"
-    for part in PARTS:
+            yield f"{page}: nothing in {folder} has this code:\n{block}"
+    for part in parts:
         if not any(part in block for block in blocks):
-            yield f"{page.name}: shows no code with {part}...)"
+            yield f"{page}: shows no code with {part}...)"
 
 
 def main():
@@ -43,6 +45,8 @@ def main():
     faults = [f"{name} has a page or a program, but not both" for name in pages.keys() ^ folders.keys()]
     for name in sorted(pages.keys() & folders.keys()):
         faults += faults_of(pages[name], folders[name])
+    for client in sorted((root / "clients").iterdir()):
+        faults += faults_of(client / "README.md", client / "tests", ("outbox",))
     for fault in faults:
         print(fault)
     return 1 if faults or not pages else 0

@@ -103,6 +103,50 @@ class Client(unittest.TestCase):
             thread.join()
         self.assertEqual(sorted(self.effects()), expected)
 
+    def test_the_readme(self):
+        url = URL
+        self.db.execute("CREATE TABLE IF NOT EXISTS orders (id text)")
+        self.db.execute("CREATE TABLE IF NOT EXISTS invoices (order_id text)")
+        with psycopg.connect(url) as connection:  # one transaction
+            connection.execute("INSERT INTO orders (id) VALUES ('o-1')")
+            outbox_client.emit(connection, aggregate_type="Order", aggregate_id="o-1",
+                               event_type="OrderPlaced", payload={"order_id": "o-1"})
+        # What a relay does.
+        self.db.execute("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) SELECT id, "
+                        "'order-events', aggregate_id, '{}', convert_to(payload::text, 'UTF8') "
+                        "FROM outbox_events")
+
+        def bill(connection, message):  # in the transaction that takes the message
+            connection.execute("INSERT INTO invoices (order_id) VALUES (%s)",
+                               (message.json()["order_id"],))
+
+        mailbox = outbox_client.Mailbox(url, consumer="billing")
+
+        def run():
+            mailbox.run(bill)  # until stop(), from another thread or a signal handler
+
+        running = threading.Thread(target=run)
+        running.start()
+        while self.value("SELECT count(*) FROM outbox_mailbox"):
+            pass
+        mailbox.stop()
+        running.join()
+        self.assertEqual(self.value("SELECT string_agg(order_id, ' ') FROM invoices"), "o-1")
+
+        def answer(caller, key, fingerprint):
+            with psycopg.connect(url) as connection:
+                claim = outbox_client.claim_key(connection, caller, key, fingerprint)
+                if claim.state == "repeat":
+                    return claim.status, claim.body
+                if claim.state != "new":
+                    return (409 if claim.state == "running" else 422), b""
+                body = b"placed\n"  # the request's work, in the same transaction
+                outbox_client.complete_key(connection, caller, key, claim, 201, {}, body)
+                return 201, body
+
+        for _ in range(2):
+            self.assertEqual(answer("alice", "readme", "x"), (201, b"placed\n"))
+
     def test_a_request_that_comes_again_gets_its_first_answer(self):
         def answer(fingerprint):
             with psycopg.connect(URL) as connection:

@@ -1,0 +1,3 @@
+module outbox/clients/go
+
+go 1.19

@@ -12,8 +12,8 @@ import sys
 import textwrap
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PARTS = ("INSERT INTO outbox_events", "outbox_emit(", "inbox_accept(",
-         "idempotency_claim(")
+PARTS = ("INSERT INTO outbox_events", "outbox_emit(", "inbox_accept(", "outbox_mailbox_take(",
+         "outbox_mailbox_done(", "outbox_mailbox_failed(", "idempotency_claim(")
 
 
 def lines_of(text):

@@ -60,6 +60,10 @@ ProcessOptions Program::consume(const std::string& database, const std::string& 
                                {"KAFKA_GROUP", group}});
 }
 
+ProcessOptions Program::receive(const std::string& database) const {
+    return command("receive", {{"DATABASE_URL", database}});
+}
+
 ProcessOptions Program::serve(const std::string& database) const {
     return command("serve", {{"DATABASE_URL", database}, {"PORT", "0"}});
 }

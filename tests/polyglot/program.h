@@ -25,6 +25,9 @@ class Program {
     ProcessOptions consume(const std::string& database, const std::string& topic,
                            const std::string& group) const;
 
+    // Bills what comes into the mailbox of `database`.
+    ProcessOptions receive(const std::string& database) const;
+
     ProcessOptions serve(const std::string& database) const;
 
   private:

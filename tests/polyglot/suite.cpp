@@ -91,6 +91,57 @@ TEST_P(Polyglot, WhatFailsLeavesNeitherOrderNorEvent) {
     EXPECT_EQ(shop->events_of(order("good")).size(), 1U);
 }
 
+TEST_P(Polyglot, BillsAMailboxOnceInOrderAndGoesOnBesideWhatFails) {
+    const std::string billing = shop->new_billing();
+    Pg database(billing);
+    database.exec("ALTER TABLE invoices ADD CHECK (cents < 1000)");
+    const auto arrive = [&](const std::string& id, const std::string& key,
+                            const std::string& payload) {
+        database.exec("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES ('" +
+                      id + "', 'order-events', '" + key + "', '{}', convert_to('" + payload +
+                      "', 'UTF8'))");
+    };
+    const auto placed = [&](const std::string& key, int version, int cents) {
+        return R"({"order_id": ")" + key + R"(", "version": )" + std::to_string(version) +
+               R"(, "cents": )" + std::to_string(cents) + "}";
+    };
+    const std::string keys[] = {order("1"), order("2"), order("no-json"), order("refused")};
+    constexpr int kEach = 10;
+    arrive("no-json", keys[2], "no json");
+    arrive("refused", keys[3], placed(keys[3], 1, 5000));
+    for (int version = 1; version <= kEach; ++version) {
+        for (const std::string& key : keys) {
+            arrive(key + std::to_string(version), key, placed(key, version, version));
+        }
+    }
+    Process program(program_->receive(billing));
+    const auto billed = [&](int orders) {
+        return database.number("SELECT count(*) FROM invoices WHERE version = 10 AND cents = 55") ==
+               orders;
+    };
+    ASSERT_TRUE(eventually(kDeadline, "those beside it are billed", [&] { return billed(2); }))
+        << program.stderr_text();
+    EXPECT_EQ(database.number("SELECT count(*) FROM invoices"), 2) << "none behind what fails";
+    // The relay's repeat of one that is done.
+    arrive(keys[0] + "1", keys[0], placed(keys[0], 1, 1));
+    ASSERT_TRUE(eventually(kDeadline, "it is given up and its key goes on", [&] {
+        database.exec("UPDATE outbox_mailbox_tries SET not_before = '-infinity'");
+        return billed(4);
+    })) << program.stderr_text();
+    ASSERT_TRUE(eventually(kDeadline, "nothing is left", [&] {
+        return database.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    EXPECT_TRUE(ends_in_order(program)) << program.stderr_text();
+    EXPECT_EQ(database.value("SELECT string_agg(message_id || ' ' || attempts, ', ' ORDER BY "
+                             "message_id) FROM outbox_inbox_dead_letters"),
+              "no-json 5, refused 5");
+    EXPECT_EQ(database.number("SELECT count(*) FROM outbox_inbox_dead_letters WHERE error = ''"),
+              0);
+    for (const std::string& key : keys) {
+        EXPECT_EQ(told(program, prefix_).applied[key], one_to(kEach)) << key;
+    }
+}
+
 TEST_P(Polyglot, AppliesEachEventOnceHoweverOftenItComes) {
     constexpr int kEach = 10;
     place(order_lines(prefix_, 2, kEach));

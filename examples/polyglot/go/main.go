@@ -1,6 +1,6 @@
 // Orders and their billing, in Go; the folder above says what the commands do.
 //
-// usage: orders emit|consume|serve
+// usage: orders emit|consume|receive|serve
 package main
 
 import (
@@ -15,9 +15,10 @@ import (
 type command func(ctx context.Context) error
 
 func main() {
-	commands := map[string]command{"emit": emit, "consume": consume, "serve": serve}
+	commands := map[string]command{"emit": emit, "consume": consume, "receive": receive,
+		"serve": serve}
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: orders emit|consume|serve")
+		fmt.Fprintln(os.Stderr, "usage: orders emit|consume|receive|serve")
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)

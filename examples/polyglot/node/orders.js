@@ -1,10 +1,11 @@
 // Orders and their billing, in Node; the folder above says what the commands do.
 //
-// usage: orders.js emit|consume|serve
+// usage: orders.js emit|consume|receive|serve
 
 import { createHash } from "node:crypto";
 import http from "node:http";
 import readline from "node:readline";
+import { setTimeout } from "node:timers/promises";
 import { Kafka, logLevel } from "kafkajs";
 import pg from "pg";
 
@@ -113,6 +114,53 @@ async function consume() {
   });
 }
 
+/** Takes and applies in one transaction; false where nothing was there. */
+async function billFromMailbox(connection) {
+  let position;
+  const billed = [];
+  try {
+    await transaction(connection, async () => {
+      const { rows } = await connection.query(
+        "SELECT position, payload FROM outbox_mailbox_take('billing', 'default', 100)",
+      );
+      for (const message of rows) {
+        ({ position } = message); // a bigint, which pg gives as text
+        const event = JSON.parse(message.payload);
+        await connection.query(
+          `INSERT INTO invoices (order_id, version, cents) VALUES ($1, $2, $3)
+           ON CONFLICT (order_id) DO UPDATE SET version = excluded.version,
+               cents = invoices.cents + excluded.cents`,
+          [event.order_id, event.version, event.cents],
+        );
+        await connection.query("SELECT outbox_mailbox_done('billing', 'default', $1)", [position]);
+        billed.push(event);
+      }
+    });
+  } catch (error) {
+    if (error.code === "40001" || error.code === "40P01") return true; // nothing happened; again
+    if (position === undefined) throw error;
+    // All of it was rolled back; the others come again at once, this one and its key later.
+    await connection.query("SELECT outbox_mailbox_failed('billing', 'default', $1, $2)", [
+      position, error.message,
+    ]);
+    console.error("failed", position, error.message);
+    return true;
+  }
+  for (const event of billed) console.log("applied", event.order_id, event.version);
+  return billed.length > 0;
+}
+
+async function receive() {
+  let stopped = false;
+  process.once("SIGTERM", () => (stopped = true));
+  const connection = new pg.Client(DATABASE_URL);
+  await connection.connect();
+  while (!stopped) {
+    if (!(await billFromMailbox(connection))) await setTimeout(100);
+  }
+  await connection.end();
+}
+
 class BadRequest extends Error {}
 
 function parseOrder(body) {
@@ -197,9 +245,9 @@ function serve() {
   process.once("SIGTERM", () => server.close(() => pool.end()));
 }
 
-const commands = { emit, consume, serve };
+const commands = { emit, consume, receive, serve };
 if (!commands[process.argv[2]]) {
-  console.error("usage: orders.js emit|consume|serve");
+  console.error("usage: orders.js emit|consume|receive|serve");
   process.exit(2);
 }
 await commands[process.argv[2]]();

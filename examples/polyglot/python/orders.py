@@ -1,6 +1,6 @@
 """Orders and their billing, in Python; the folder above says what the commands do.
 
-usage: orders.py emit|consume|serve
+usage: orders.py emit|consume|receive|serve
 """
 
 import contextlib
@@ -94,6 +94,50 @@ def consume():
     return 0
 
 
+def bill_from_mailbox(connection):
+    """Takes and applies in one transaction; False where nothing was there."""
+    position, billed = None, []
+    try:
+        with connection.transaction():
+            messages = connection.execute(
+                "SELECT position, payload FROM outbox_mailbox_take('billing', 'default', 100)"
+            ).fetchall()
+            for position, payload in messages:
+                event = json.loads(payload)
+                connection.execute(
+                    "INSERT INTO invoices (order_id, version, cents) VALUES (%s, %s, %s) "
+                    "ON CONFLICT (order_id) DO UPDATE SET version = excluded.version, "
+                    "cents = invoices.cents + excluded.cents",
+                    (event["order_id"], event["version"], event["cents"]),
+                )
+                connection.execute(
+                    "SELECT outbox_mailbox_done('billing', 'default', %s)", (position,)
+                )
+                billed.append(event)
+    except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+        return True  # nothing happened; again
+    except Exception as error:
+        if position is None or connection.broken:
+            raise
+        # All of it was rolled back; the others come again at once, this one and its key later.
+        connection.execute(
+            "SELECT outbox_mailbox_failed('billing', 'default', %s, %s)", (position, repr(error))
+        )
+        print("failed", position, repr(error), file=sys.stderr)
+        return True
+    for event in billed:
+        print("applied", event["order_id"], event["version"], flush=True)
+    return bool(messages)
+
+
+def receive():
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        while not stopping.is_set():
+            if not bill_from_mailbox(connection):
+                stopping.wait(0.1)
+    return 0
+
+
 def parse_order(body):
     order = json.loads(body)
     if not (isinstance(order, dict) and type(order.get("order_id")) is str
@@ -170,14 +214,14 @@ def serve():
 
 
 def stop(_signal, _frame):
-    """`consume` ends between two messages, `serve` at once: what is not committed rolls back."""
+    """`consume` and `receive` end in order, `serve` at once: what is not committed rolls back."""
     stopping.set()
-    if sys.argv[1] != "consume":
+    if sys.argv[1] not in ("consume", "receive"):
         sys.exit(0)
 
 
 if __name__ == "__main__":
-    commands = {"emit": emit, "consume": consume, "serve": serve}
+    commands = {"emit": emit, "consume": consume, "receive": receive, "serve": serve}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     signal.signal(signal.SIGTERM, stop)

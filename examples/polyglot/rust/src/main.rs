@@ -1,9 +1,10 @@
 //! Orders and their billing, in Rust; the folder above says what the commands do.
 //!
-//! usage: orders emit|consume|serve
+//! usage: orders emit|consume|receive|serve
 
 mod consume;
 mod emit;
+mod receive;
 mod serve;
 
 use std::error::Error;
@@ -27,7 +28,8 @@ async fn main() -> Result<(), Failure> {
     match std::env::args().nth(1).as_deref() {
         Some("emit") => emit::run().await,
         Some("consume") => consume::run().await,
+        Some("receive") => receive::run().await,
         Some("serve") => serve::run().await,
-        _ => Err("usage: orders emit|consume|serve".into()),
+        _ => Err("usage: orders emit|consume|receive|serve".into()),
     }
 }

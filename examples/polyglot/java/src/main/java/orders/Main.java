@@ -6,9 +6,10 @@ public final class Main {
         switch (arguments.length == 1 ? arguments[0] : "") {
             case "emit" -> System.exit(Emit.run());
             case "consume" -> Consume.run();
+            case "receive" -> Receive.run();
             case "serve" -> Serve.run();
             default -> {
-                System.err.println("usage: orders emit|consume|serve");
+                System.err.println("usage: orders emit|consume|receive|serve");
                 System.exit(2);
             }
         }

@@ -44,6 +44,8 @@ type Mailbox struct {
 
 const afterOutage = time.Second
 
+var errIncomplete = errors.New("outbox: a Mailbox needs DB and Consumer, and a handler")
+
 // Run takes and applies until the context is done, and then returns nil. It waits out an outage of
 // the database, and returns the errors that only a person can mend: a missing right or function, a
 // wrong password.
@@ -70,6 +72,9 @@ func (m *Mailbox) Run(ctx context.Context, handler Handler) error {
 // its message tried again later, its key waiting; what came before it in the batch comes again. Once
 // the context is done nothing more is applied, and what is under way counts as no failure.
 func (m *Mailbox) Turn(ctx context.Context, handler Handler) (bool, error) {
+	if m.DB == nil || m.Consumer == "" || handler == nil {
+		return false, errIncomplete
+	}
 	// One session, so that an outage is not taken for the message's fault.
 	session, err := m.DB.Conn(ctx)
 	if err != nil {
@@ -191,7 +196,7 @@ func again(err error) bool {
 func passes(err error) bool {
 	state := stateOf(err)
 	if state == "" {
-		return !strings.Contains(err.Error(), "sql: database is closed")
+		return err != errIncomplete && !strings.Contains(err.Error(), "sql: database is closed")
 	}
 	for _, class := range []string{"08", "25006", "40", "53", "55", "57", "58"} {
 		if strings.HasPrefix(state, class) {

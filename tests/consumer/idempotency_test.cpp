@@ -565,6 +565,13 @@ TEST_P(IdempotencyOnPostgres, AClaimOfAnOpenTransactionIsRunningForOthersWithout
     EXPECT_EQ(work(*other, request()).what, What::kFirst);
 }
 
+TEST_P(IdempotencyOnPostgres, AClaimWithoutAScopeOrAKeyIsNotRunningForEver) {
+    for (const char* arguments : {"NULL, 'k', 'f'", "'alice', NULL, 'f'", "'alice', 'k', NULL"}) {
+        EXPECT_ANY_THROW(db_->exec(std::string("SELECT idempotency_claim(") + arguments + ")"))
+            << arguments;
+    }
+}
+
 TEST_P(IdempotencyOnPostgres, AClaimDiesWithItsSession) {
     auto doomed = connect();
     doomed->begin();

@@ -314,6 +314,23 @@ TEST_F(MailboxSql, MisuseIsRefused) {
     EXPECT_EQ(effects(), "");
 }
 
+TEST_F(MailboxSql, ATakeThatCouldNeverGiveAnythingIsRefused) {
+    for (const char* arguments : {"'billing', 'default', 0", "'billing', 'default', -1",
+                                  "'billing', NULL, 1", "NULL, 'default', 1", "'', 'default', 1"}) {
+        EXPECT_THROW(db_->exec(std::string("SELECT outbox_mailbox_take(") + arguments + ")"),
+                     std::runtime_error)
+            << arguments;
+    }
+}
+
+TEST_F(MailboxSql, AFailureWithoutATextIsAFailure) {
+    arrive("a", "k");
+    EXPECT_EQ(db_->value("SELECT outbox_mailbox_failed('billing', 'default', position, NULL, 1) "
+                         "FROM outbox_mailbox"),
+              "t");
+    EXPECT_EQ(db_->value("SELECT error FROM outbox_inbox_dead_letters"), "");
+}
+
 TEST_F(MailboxSql, WaitsWhileAConsumerOfTheLibraryHoldsTheMailbox) {
     MailboxOptions options;
     options.consumer = "billing";

@@ -301,6 +301,19 @@ func TestWhatOnlyAPersonCanMendEndsRun(t *testing.T) {
 	}
 }
 
+func TestAMailboxThatIsNotWholeIsSaidAtOnce(t *testing.T) {
+	db := open(t)
+	for _, mailbox := range []outbox.Mailbox{{}, {DB: db}, {Consumer: "billing"}} {
+		if err := mailbox.Run(ctx, apply); err == nil || !strings.Contains(err.Error(), "needs") {
+			t.Errorf("%v", err)
+		}
+	}
+	mailbox := outbox.Mailbox{DB: db, Consumer: "billing", Batch: -1}
+	if err := mailbox.Run(ctx, apply); err == nil {
+		t.Error("a batch of -1 was taken")
+	}
+}
+
 func TestARequestThatComesAgainGetsItsFirstAnswer(t *testing.T) {
 	db := open(t)
 	answer := func(fingerprint string) (claim outbox.Claim) {

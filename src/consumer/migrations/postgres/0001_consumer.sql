@@ -294,6 +294,12 @@ BEGIN
         RAISE EXCEPTION 'outbox_mailbox_take wants READ COMMITTED, not %',
             current_setting('transaction_isolation') USING ERRCODE = '25001';
     END IF;
+    -- Each of these would give nothing, for ever.
+    IF coalesce(outbox_mailbox_take.consumer, '') = '' OR outbox_mailbox_take.mailbox IS NULL
+            OR max_messages < 1 THEN
+        RAISE EXCEPTION 'outbox_mailbox_take wants the consumer''s name, a mailbox, and at least 1 '
+            'message' USING ERRCODE = '22023';
+    END IF;
     -- A MailboxConsumer of the library holds the whole mailbox.
     IF NOT pg_try_advisory_xact_lock_shared(hashtextextended(name, salt)) THEN
         RETURN;
@@ -433,9 +439,10 @@ AS $$
 DECLARE
     tries integer;
 BEGIN
+    outbox_mailbox_failed.error := coalesce(left(outbox_mailbox_failed.error, 4096), '');
     IF outbox_mailbox_failed.position < 0 THEN
         UPDATE outbox_inbox_dead_letters d SET attempts = d.attempts + 1,
-            error_code = 'OB_HANDLER_FAILED', error = left(outbox_mailbox_failed.error, 4096),
+            error_code = 'OB_HANDLER_FAILED', error = outbox_mailbox_failed.error,
             died_at = clock_timestamp(), retry_requested_at = NULL
         WHERE d.consumer = outbox_mailbox_failed.consumer
             AND d.letter = -outbox_mailbox_failed.position AND d.retry_requested_at IS NOT NULL;
@@ -451,7 +458,7 @@ BEGIN
     END IF;
     INSERT INTO outbox_mailbox_tries AS t (mailbox, position, attempts, not_before, error)
     VALUES (outbox_mailbox_failed.mailbox, outbox_mailbox_failed.position, 1,
-            clock_timestamp() + interval '1 second', left(outbox_mailbox_failed.error, 4096))
+            clock_timestamp() + interval '1 second', outbox_mailbox_failed.error)
     ON CONFLICT (mailbox, position) DO UPDATE SET attempts = t.attempts + 1,
         not_before = clock_timestamp() + least(60, 2 ^ t.attempts) * interval '1 second',
         error = excluded.error
@@ -462,7 +469,7 @@ BEGIN
     END IF;
     PERFORM outbox_mailbox_bury(outbox_mailbox_failed.consumer, outbox_mailbox_failed.mailbox,
         outbox_mailbox_failed.position, tries, 'OB_HANDLER_FAILED',
-        left(outbox_mailbox_failed.error, 4096));
+        outbox_mailbox_failed.error);
     RETURN true;
 END
 $$;
@@ -503,6 +510,12 @@ AS $$
 DECLARE
     known outbox_idempotency%ROWTYPE;
 BEGIN
+    -- It would be 'running' for ever.
+    IF idempotency_claim.scope IS NULL OR idempotency_claim.key IS NULL
+            OR idempotency_claim.fingerprint IS NULL THEN
+        RAISE EXCEPTION 'idempotency_claim wants a scope, a key and a fingerprint'
+            USING ERRCODE = '22004';
+    END IF;
     IF pg_try_advisory_xact_lock(
             hashtextextended(idempotency_claim.scope || E'\x1f' || idempotency_claim.key,
                              'outbox_idempotency'::regclass::oid::bigint)) THEN

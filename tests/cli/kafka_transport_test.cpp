@@ -304,6 +304,14 @@ TEST_F(KafkaTransport, ScramWithALibraryThatIsTooOld) {
                    "take SCRAM only from librdkafka 2.6.1 on");
 }
 
+TEST_F(KafkaTransport, TokensOfAProviderWithALibraryThatHasNoHttpAreRefusedByName) {
+    configure(example("broker.example:9096", "oauth"));
+    const Finished checked = check();
+    if (checked.status.code == 1) GTEST_SKIP() << "this one has HTTP, and finds no login.example";
+    EXPECT_EQ(checked.status.code, 2);
+    EXPECT_THAT(checked.err, HasSubstr("not supported in this build: OAuth/OIDC depends on"));
+}
+
 TEST_F(KafkaTransport, AFileThatIsNotThere) {
     const Options options = with(trusted(), {{"ssl.ca.location", "/nowhere/ca.crt"}});
     configure(toml_of(broker->bootstrap("tls"), options));

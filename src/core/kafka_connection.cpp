@@ -55,8 +55,11 @@ KafkaRefusal explain_kafka(std::string_view name, std::string_view text, int cer
     return {std::string(text), {}};
 }
 
-std::string_view kafka_file_remedy(std::string_view text) {
-    if (!text.starts_with("ssl.")) return {};
+std::string_view kafka_options_remedy(std::string_view text) {
+    if (contains(text, "sasl.kerberos")) {
+        return "; set kafka.sasl.mechanism (without it, it is Kerberos)";
+    }
+    if (!text.starts_with("ssl.") && !contains(text, "Private key")) return {};
     return "; check that the files of kafka.ssl.* exist, that this user may read them, and that "
            "key and certificate belong together";
 }

@@ -17,7 +17,7 @@ struct KafkaRefusal {
 [[nodiscard]] KafkaRefusal explain_kafka(std::string_view name, std::string_view text,
                                          int certificate_error, int version);
 
-/// What to do where librdkafka refuses its options: it names the option and no file.
-[[nodiscard]] std::string_view kafka_file_remedy(std::string_view text);
+/// What to do where librdkafka refuses its options, in words that do not lead there; may be empty.
+[[nodiscard]] std::string_view kafka_options_remedy(std::string_view text);
 
 }  // namespace outbox

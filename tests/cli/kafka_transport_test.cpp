@@ -312,6 +312,40 @@ TEST_F(KafkaTransport, TokensOfAProviderWithALibraryThatHasNoHttpAreRefusedByNam
     EXPECT_THAT(checked.err, HasSubstr("not supported in this build: OAuth/OIDC depends on"));
 }
 
+TEST_F(KafkaTransport, OptionsMayBeNamedAsTheErrorsNameThem) {
+    Options options;
+    for (const auto& [name, value] : trusted()) options["kafka." + name] = value;
+    configure(toml_of(broker->bootstrap("tls"), options));
+    EXPECT_EQ(check().status.code, 0);
+    emit("prefixed");
+    Process leader = relay();
+    Process billing = member(broker->bootstrap("tls"), options);
+    EXPECT_TRUE(eventually(kDeadline, "it is received",
+                           [&] { return received().find("prefixed") != std::string::npos; }))
+        << leader.stderr_text() << billing.stderr_text();
+    EXPECT_EQ(billing.stop(), kStopped);
+    EXPECT_EQ(leader.stop(), kStopped);
+    options["kafka.group.id"] = "other";
+    Process refused = member(broker->bootstrap("tls"), options);
+    EXPECT_EQ(refused.wait(kDeadline), (ExitStatus{1, 0}));
+    EXPECT_THAT(refused.stderr_text(), HasSubstr("kafka.group.id cannot be set"));
+}
+
+TEST_F(KafkaTransport, WhatIsMissingIsNamed) {
+    const auto said = [&](const Options& more) {
+        configure(toml_of(broker->bootstrap("tls"), with(trusted(), more)));
+        const Finished checked = check();
+        EXPECT_EQ(checked.status.code, 2) << checked.out;
+        return checked.err;
+    };
+    EXPECT_THAT(said({{"security.protocol", "sasl_ssl"},
+                      {"sasl.username", "relay"},
+                      {"sasl.password", "s3cret"}}),
+                HasSubstr("set kafka.sasl.mechanism"));
+    EXPECT_THAT(said({{"ssl.key.location", keys->file("relay.key")}}),
+                HasSubstr("key and certificate belong together"));
+}
+
 TEST_F(KafkaTransport, AFileThatIsNotThere) {
     const Options options = with(trusted(), {{"ssl.ca.location", "/nowhere/ca.crt"}});
     configure(toml_of(broker->bootstrap("tls"), options));

@@ -146,7 +146,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                          Advice::kStop,
                          {},
                          std::string("making a Kafka consumer: ") + redact(error) +
-                             std::string(kafka_file_remedy(error))};
+                             std::string(kafka_options_remedy(error))};
     }
     rd_kafka_poll_set_consumer(client->handle_);
     client->records_ = rd_kafka_queue_new(client->handle_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include <outbox/error.h>
@@ -57,6 +58,7 @@ KafkaConsumerOptions checked(KafkaConsumerOptions options) {
 }
 
 std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& options) {
+    constexpr std::string_view kPrefix = "kafka.";
     constexpr std::array kOurs{"bootstrap.servers",
                                "metadata.broker.list",
                                "group.id",
@@ -72,7 +74,9 @@ std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& optio
         {"queued.max.messages.kbytes", "8192"},
         {"fetch.max.bytes", "4194304"},
     };
-    for (const auto& [name, value] : options.kafka) {
+    for (const auto& [given, value] : options.kafka) {
+        // As our errors write it, too.
+        const std::string name = given.substr(given.starts_with(kPrefix) ? kPrefix.size() : 0);
         if (std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end()) {
             throw Error(ErrorCode::kGuaranteeRefused, Advice::kStop,
                         "kafka." + name +

@@ -140,7 +140,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
     rd_kafka_t* handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf->get(), error, sizeof error);
     if (handle == nullptr) {
         return invalid(std::string("librdkafka refuses its configuration: ") + error +
-                       std::string(kafka_file_remedy(error)));
+                       std::string(kafka_options_remedy(error)));
     }
     static_cast<void>(conf->release());  // the producer owns it now
     return std::unique_ptr<Client>(new Client(handle, std::move(certificate_error)));

@@ -61,7 +61,8 @@ ErrorInfo invalid(std::string message) {
 }
 
 Status add_option(std::string_view name, const std::string& value, KafkaConfig& config) {
-    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    // Under [route.kafka], too, as our errors write it.
+    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     for (const RefusedOption& refused : kRefused) {
         if (refused.name != name) continue;
         return ErrorInfo{ErrorCode::kGuaranteeRefused,

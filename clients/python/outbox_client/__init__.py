@@ -5,6 +5,7 @@ The functions are made by `outbox migrate`. Nothing here keeps state of its own.
 
 import dataclasses
 import json
+import logging
 import threading
 import typing
 
@@ -12,6 +13,7 @@ import psycopg
 from psycopg import pq
 
 __version__ = "0.1.0"
+_log = logging.getLogger("outbox_client")
 __all__ = ["Claim", "Mailbox", "Message", "claim_key", "complete_key", "emit"]
 
 
@@ -74,14 +76,15 @@ class Mailbox:
         self._stop.set()
 
     def run(self, handler):
-        """Until `stop`. Reconnects when the database was away."""
+        """Until `stop`. Reconnects when the database was away, and logs a warning of it."""
         while not self._stop.is_set():
             try:
                 with psycopg.connect(self._url, autocommit=True) as connection:
                     while not self._stop.is_set():
                         if not self.turn(connection, handler):
                             self._stop.wait(self._idle_s)
-            except psycopg.OperationalError:
+            except psycopg.OperationalError as error:
+                _log.warning("the database is out of reach: %s", error)
                 self._stop.wait(max(self._idle_s, 1.0))
 
     def turn(self, connection, handler):
@@ -108,6 +111,7 @@ class Mailbox:
             # PostgreSQL's text takes neither a NUL nor half a surrogate pair.
             told = f"{type(error).__name__}: {error}".replace("\0", "?")
             told = told.encode(errors="replace").decode()
+            _log.warning("message %s failed: %s", failed.id, told)
             connection.execute("SELECT outbox_mailbox_failed(%s, %s, %s, %s, %s)",
                                (self._consumer, self._mailbox, failed.position, told,
                                 self._max_attempts))

@@ -17,7 +17,7 @@ class Client(unittest.TestCase):
         self.addCleanup(self.db.close)
         self.db.execute("CREATE TABLE IF NOT EXISTS effects (n serial, id text)")
         self.db.execute("TRUNCATE outbox_events, outbox_mailbox, outbox_mailbox_tries, "
-                        "outbox_inbox, outbox_inbox_dead_letters, effects")
+                        "outbox_inbox, outbox_inbox_dead_letters, outbox_idempotency, effects")
 
     def value(self, sql):
         return self.db.execute(sql).fetchone()[0]
@@ -72,7 +72,8 @@ class Client(unittest.TestCase):
             self.apply(connection, message)
 
         mailbox = Mailbox(URL, "billing", max_attempts=2)
-        self.assertTrue(mailbox.turn(self.db, handler))
+        with self.assertLogs("outbox_client", "WARNING"):
+            self.assertTrue(mailbox.turn(self.db, handler))
         self.assertTrue(mailbox.turn(self.db, handler))
         self.assertEqual(self.effects(), ["other"])
         self.db.execute("UPDATE outbox_mailbox_tries SET not_before = '-infinity'")
@@ -103,10 +104,22 @@ class Client(unittest.TestCase):
             thread.join()
         self.assertEqual(sorted(self.effects()), expected)
 
+    def test_a_database_that_does_not_answer_is_said(self):
+        mailbox = Mailbox("postgresql://nobody@127.0.0.1:1/x", "billing", idle_s=0.01)
+        with self.assertLogs("outbox_client", "WARNING") as logs:
+            running = threading.Thread(target=mailbox.run, args=(self.apply,))
+            running.start()
+            while not logs.output:
+                pass
+            mailbox.stop()
+            running.join()
+        self.assertIn("out of reach", logs.output[0])
+
     def test_the_readme(self):
         url = URL
         self.db.execute("CREATE TABLE IF NOT EXISTS orders (id text)")
         self.db.execute("CREATE TABLE IF NOT EXISTS invoices (order_id text)")
+        self.db.execute("TRUNCATE orders, invoices")
         with psycopg.connect(url) as connection:  # one transaction
             connection.execute("INSERT INTO orders (id) VALUES ('o-1')")
             outbox_client.emit(connection, aggregate_type="Order", aggregate_id="o-1",

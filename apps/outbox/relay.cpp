@@ -126,6 +126,28 @@ Status check_sinks(const RelayConfig& config) {
     return {};
 }
 
+// What the next start would say of routes and ledgers.
+Result<spi::Beginning> preview(spi::Source& source, const RelayConfig& config) {
+    const auto routes = routes_of(config, source.table_name());
+    if (!routes.ok()) return routes.status();
+    std::vector<spi::RouteName> names;
+    for (const relay::RouteSpec& route : *routes) {
+        names.push_back({route.name, route.former_names, route.predicate.fingerprint()});
+    }
+    return source.preview(names);
+}
+
+// That the route leads to what its ledger holds for.
+Status check_destination(const runtime::RouteConfig& route, const std::string& known,
+                         int timeout_s) {
+    if (known.empty()) return {};
+    const auto sink = make_sink(route, timeout_s);
+    if (!sink.ok()) return sink.status();
+    const auto met = (*sink)->destination();
+    if (!met.ok()) return met.status();
+    return *met == known ? Status() : Status(spi::destination_changed(route.name, known, *met));
+}
+
 int print_findings(spi::Source& source, const RelayConfig& config) {
     bool problem = false;
     const auto say = [&](bool bad, const std::string& text) {
@@ -138,8 +160,17 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
     if (!findings.ok()) return report(findings.error());
     say(false, "source " + source.table_name());
     for (const spi::Finding& finding : *findings) say(finding.problem, finding.text);
-    for (const runtime::RouteConfig& route : config.routes) {
-        const Status status = check_sink(route, timeout_of(config));
+    const auto beginning = preview(source, config);
+    if (!beginning.ok()) say(true, "ledger: " + describe(beginning.error()));
+    for (std::size_t i = 0; beginning.ok() && i < beginning->notes.size(); ++i) {
+        say(false, "at the start: " + beginning->notes[i]);
+    }
+    for (std::size_t i = 0; i < config.routes.size(); ++i) {
+        const runtime::RouteConfig& route = config.routes[i];
+        Status status = check_sink(route, timeout_of(config));
+        if (status.ok() && beginning.ok()) {
+            status = check_destination(route, beginning->routes[i].destination, timeout_of(config));
+        }
         const std::string name = "route " + route.name + " to " + redact(route.to);
         say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
     }
@@ -244,8 +275,16 @@ using Again = std::function<Result<runtime::Invocation>()>;
 std::optional<Setup> reload(const Again& again) {
     const auto invocation = again();
     auto setup = invocation.ok() ? set_up(*invocation) : Result<Setup>(invocation.error());
-    if (setup.ok()) return std::move(*setup);
-    runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(setup.error())}});
+    Status status = setup.status();
+    if (setup.ok()) {
+        // Others a start would settle, or they pass: this one is for a person.
+        const auto beginning = preview(*setup->source, setup->config);
+        if (beginning.ok() || beginning.error().code != ErrorCode::kRouteGone) {
+            return std::move(*setup);
+        }
+        status = beginning.status();
+    }
+    runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(status.error())}});
     return std::nullopt;
 }
 

@@ -43,6 +43,12 @@ std::string quoted_table(const std::string& name) {
     return quoted(name.substr(0, dot)) + "." + quoted(name.substr(dot + 1));
 }
 
+std::string literal(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+    return out + "'";
+}
+
 void print_adopted(const RoleKind& kind, const std::string& role, const std::string& table) {
     const std::string_view rights = kind.option == "relay"      ? "SELECT, UPDATE, DELETE"
                                     : kind.option == "operator" ? "SELECT, DELETE"
@@ -79,6 +85,15 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
         std::cout << "-- Has the relay notice a database that was set back:\nGRANT SELECT ON "
                      "SEQUENCE outbox_events_position_seq TO "
                   << role << ";\n";
+    }
+    if (!adopted.empty()) {
+        std::cout
+            << "-- Likewise, where it is read by an identity column:\nDO $$ DECLARE s regclass; "
+               "BEGIN\n    FOR s IN SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = "
+               "d.objid\n        WHERE c.relkind = 'S' AND d.deptype = 'i' AND d.refobjid = "
+            << literal(quoted_table(adopted))
+            << "::regclass\n    LOOP EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %s', s, "
+            << literal(role) << "); END LOOP;\nEND $$;\n";
     }
     std::cout
         << "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "

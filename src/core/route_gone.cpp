@@ -20,4 +20,15 @@ ErrorInfo route_gone(const std::string& route, const std::string& destination,
                 route + "' --db URL"};
 }
 
+ErrorInfo destination_changed(const std::string& route, const std::string& was,
+                              const std::string& is) {
+    return {ErrorCode::kDestinationChanged,
+            Advice::kRetryDestination,
+            {},
+            "route '" + route + "' led to " + was + " and now leads to " + is +
+                ", which has not got what was sent there; if it is to go on there: outbox routes "
+                "accept " +
+                route + "; if it is another route: give it a name of its own, --to NAME=URL"};
+}
+
 }  // namespace outbox::spi

@@ -369,16 +369,7 @@ bool Pipeline::identified() {
         outcomes_.destination = std::move(*met);
     } else if (*met != destination_) {
         circuit_.failed(0, deps_.clock.boot_us(), random_());
-        const ErrorInfo error{ErrorCode::kDestinationChanged,
-                              Advice::kRetryDestination,
-                              {},
-                              "route '" + route_.name + "' led to " + destination_ +
-                                  " and now leads to " + *met +
-                                  ", which has not got what was sent there; if it is to go on "
-                                  "there: outbox routes accept " +
-                                  route_.name +
-                                  "; if it is another route: give it a name of its own, --to "
-                                  "NAME=URL"};
+        const ErrorInfo error = spi::destination_changed(route_.name, destination_, *met);
         deps_.stats.error(error);
         if (refused_destination_ != *met) {
             deps_.notify({Note::Level::kError,

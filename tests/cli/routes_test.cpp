@@ -443,6 +443,72 @@ TEST_P(Routes, OfATenantWithACommaAreNotThoseOfTwoTenants) {
     EXPECT_EQ(sql("SELECT count(DISTINCT source) FROM outbox_lease"), "2");
 }
 
+TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {
+    const std::string near = subscriber("near");
+    const std::string other = subscriber("other");
+    emit("01");
+    let_one_die("near", near, "02");
+    {
+        Process running = relay({mailbox("near", near), away("far")});
+        ASSERT_TRUE(eventually(30s, "the far route lags", [&] {
+            return !route("far").is_null() && route("near")["unfinished"] == 0;
+        }));
+        emit("03");
+        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+            return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 1;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    const auto check = [&](const std::vector<std::string>& destinations) {
+        std::vector<std::string> arguments{"relay", "--check", "--from", url_};
+        for (const std::string& to : destinations) arguments.insert(arguments.end(), {"--to", to});
+        return outbox_.run(arguments);
+    };
+    const std::string before =
+        sql("SELECT source || route || coalesce(destination, '') FROM outbox_routes ORDER BY 1");
+    const Finished gone = check({mailbox("near", near)});
+    EXPECT_EQ(gone.status.code, 1);
+    EXPECT_THAT(gone.out, AllOf(HasSubstr("problem"), HasSubstr("OB_ROUTE_GONE"),
+                                HasSubstr("outbox routes retire 'far'")));
+    const Finished elsewhere = check({mailbox("near", other), mailbox("far", other)});
+    EXPECT_EQ(elsewhere.status.code, 1);
+    EXPECT_THAT(elsewhere.out,
+                AllOf(HasSubstr("OB_DESTINATION_CHANGED"), HasSubstr("outbox routes accept near")));
+    const Finished good = check({mailbox("near", near), mailbox("far", other)});
+    EXPECT_EQ(good.status.code, 0) << good.out;
+    EXPECT_EQ(
+        sql("SELECT source || route || coalesce(destination, '') FROM outbox_routes ORDER BY 1"),
+        before);
+}
+
+TEST_P(Routes, AFileWithoutARouteThatHasEventsLeftIsRefusedByARunningRelay) {
+    const std::string near = subscriber("near");
+    const auto write = [&](const std::string& more) {
+        return outbox_
+            .write("outbox.toml", "[source]\nurl = \"" + url_ +
+                                      "\"\n[[route]]\nname = \"near\"\nto = \"mailbox+" + near +
+                                      "\"\n" + more)
+            .string();
+    };
+    const std::string nowhere = away("far");
+    const std::string file = write("[[route]]\nname = \"far\"\nto = \"" +
+                                   nowhere.substr(nowhere.find('=') + 1) + "\"\n");
+    emit("01");
+    Process running = outbox_.start_relay({"--config", file, "--admin", "off"});
+    ASSERT_TRUE(eventually(30s, "it comes", [&] { return received(near) == "01"; }));
+    write("");
+    running.kill(SIGHUP);
+    ASSERT_TRUE(eventually(30s, "the file is refused", [&] {
+        const std::string said = running.stderr_text();
+        return said.find("event=reload_refused") != std::string::npos &&
+               said.find("outbox routes retire 'far'") != std::string::npos;
+    }));
+    emit("02");
+    EXPECT_TRUE(eventually(30s, "it goes on", [&] { return received(near) == "01 02"; }));
+    EXPECT_EQ(route("far")["unfinished"], 2);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {
     const std::string bare = database("bare");
     if (on_sqlite()) sql(bare, "PRAGMA user_version = 1");  // makes the file

@@ -123,6 +123,10 @@ struct Beginning {
 [[nodiscard]] ErrorInfo route_gone(const std::string& route, const std::string& destination,
                                    std::span<const std::string> configured);
 
+/// The error of a route whose destination calls itself otherwise than the ledger says.
+[[nodiscard]] ErrorInfo destination_changed(const std::string& route, const std::string& was,
+                                            const std::string& is);
+
 /// What a route has finished: acknowledged, not wanted by it, or dead.
 struct Finished {
     std::size_t route = 0;  ///< Index in what `Recorder::begin` was given.
@@ -312,6 +316,11 @@ class Source {
     /// received them, or an older state restored; those that this process published and removed
     /// last. To be asked when a term begins; tells of each change once.
     virtual Result<std::vector<Ghost>> ghosts() { return std::vector<Ghost>{}; }
+
+    /// What `Recorder::begin` would return now, whoever has the lease. Writes nothing.
+    virtual Result<Beginning> preview(std::span<const RouteName> routes) {
+        return Beginning{std::vector<RouteBeginning>(routes.size()), {}};
+    }
 
     /// What a relay would meet here: rights, columns, indexes, order promised or not.
     virtual Result<std::vector<Finding>> check() = 0;

@@ -20,6 +20,22 @@ ErrorInfo foreign_owner(const std::string& what) {
                 "make the outbox's tables name it: --owner ROLE; else have it dropped"};
 }
 
+// Why a time tells less than in which order rows were written.
+std::string weakness_of_time(const Column& time) {
+    if (time.type == "date") return "it is kept to a day";
+    constexpr int kDigits = 6;
+    if (time.time_digits < kDigits) {
+        return "it is kept to " + std::to_string(time.time_digits) + " digits of a second";
+    }
+    for (const char* start :
+         {"now()", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "transaction_timestamp()"}) {
+        if (time.by_default.find(start) != std::string::npos) {
+            return "it is by default when the transaction began";
+        }
+    }
+    return {};
+}
+
 void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
     const std::string shape = table.native           ? "the table of outbox migrate"
                               : table.preset.empty() ? "mapped by [source.table]"
@@ -37,6 +53,9 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
               "ids: a row whose " + quote_identifier(table.column("id")) +
                   " is NULL is passed over, as nothing names it: ALTER TABLE " + table.sql +
                   " ALTER COLUMN " + quote_identifier(table.column("id")) + " SET NOT NULL");
+    }
+    if (std::string repeated = repeated_ids(table); !repeated.empty()) {
+        found(findings, true, std::move(repeated));
     }
     if (table.by_position) {
         found(findings, false,
@@ -68,6 +87,15 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
               "; the table has no identity column, so the order inside one transaction is not "
               "promised, nor between transactions that overlap. To have it: " +
               remedy);
+    if (const std::string weak = weakness_of_time(table.catalog.at(table.created_at));
+        !weak.empty()) {
+        found(findings, false,
+              "order: warning: " + quote_identifier(table.created_at) + ": " + weak +
+                  ", so that the events of one key may be sent in another order than they were "
+                  "written in, even where their writers serialise (promise 2 of "
+                  "docs/guarantees.md does not hold). Write clock_timestamp() into a timestamptz, "
+                  "or have the number above");
+    }
 }
 
 // With sequential scans and sorts switched off the plan still holds one only where no index serves.
@@ -119,6 +147,45 @@ Status tell_rights(Connection& connection, const std::string& table, const std::
     return {};
 }
 
+// Without it nothing tells a table that began anew from one whose highest rows were removed.
+Status tell_sequence_right(Connection& connection, const Table& table,
+                           std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT s FROM pg_get_serial_sequence($1, $2) AS s WHERE NOT has_sequence_privilege(s, "
+        "'SELECT')",
+        Params().text(table.sql).text(table.position));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    found(findings, true,
+          "rights: user " + connection.user() + " lacks SELECT on the sequence of " + table.sql +
+              ". GRANT SELECT ON SEQUENCE " + rows->string(0, 0) + " TO " +
+              quote_identifier(connection.user()));
+    return {};
+}
+
+// An event that a policy hides is lost on us without a word, or never marked.
+Status tell_row_security(Connection& connection, const Table& table,
+                         std::vector<spi::Finding>& findings) {
+    const std::vector<std::string> needed{"r", table.mark ? "w" : "d"};
+    const Result<Rows> rows = connection.query(
+        "WITH p AS (SELECT polcmd, polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS all "
+        "FROM pg_policy WHERE polrelid = $1::text::regclass AND EXISTS (SELECT FROM "
+        "unnest(polroles) r WHERE r = 0 OR pg_has_role(r, 'USAGE'))) SELECT FROM "
+        "unnest($2::text[]) "
+        "AS needed WHERE row_security_active($1::text::regclass) AND (NOT EXISTS (SELECT FROM p "
+        "WHERE polcmd IN (needed::\"char\", '*') AND polpermissive AND p.all) OR EXISTS (SELECT "
+        "FROM p WHERE polcmd IN (needed::\"char\", '*') AND NOT polpermissive AND NOT p.all))",
+        Params().text(table.sql).texts(needed));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    const std::string user = quote_identifier(connection.user());
+    found(findings, true,
+          "rights: row security of " + table.sql + " may hide events from user " +
+              connection.user() + ", or keep it from ending them. CREATE POLICY outbox_relay ON " +
+              table.sql + " TO " + user +
+              " USING (true), with no restrictive policy beside it; or ALTER ROLE " + user +
+              " BYPASSRLS");
+    return {};
+}
+
 Status tell_all_rights(Connection& connection, const Table& table,
                        std::vector<spi::Finding>& findings) {
     const std::size_t before = findings.size();
@@ -127,6 +194,8 @@ Status tell_all_rights(Connection& connection, const Table& table,
                                 : table.mark        ? "SELECT, UPDATE"
                                                     : "SELECT, DELETE",
                                 findings);
+    if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
+    if (status.ok()) status = tell_row_security(connection, table, findings);
     if (status.ok() && table.has_scheduled) {
         status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
                              "SELECT, DELETE", findings);

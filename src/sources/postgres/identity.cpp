@@ -254,10 +254,9 @@ Result<spi::Position> Identity::last_position(Connection& connection) {
     Result<Rows> rows = connection.query(sequence_);
     if (!rows.ok()) return rows.status();
     if (rows->text(0, 1).data() != nullptr) return rows->integer(0, 1);
-    rows = connection.query("SELECT coalesce(max(" + quote_identifier(table_.position) +
-                            "), 0) FROM " + table_.sql);
-    if (!rows.ok()) return rows.status();
-    return rows->integer(0, 0);
+    return ErrorInfo{ErrorCode::kNoRights, Advice::kStop, "42501",
+                     "user " + connection.user() + " may not ask the sequence of " + table_.sql +
+                         " how far it is: GRANT SELECT ON SEQUENCE; relay --check names it"};
 }
 
 std::string Identity::life() const {

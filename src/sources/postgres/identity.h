@@ -58,8 +58,7 @@ class Identity {
 
     /// Where the log ended when the server was asked last.
     [[nodiscard]] Lsn log_end() const { return known().lsn; }
-    /// The last position that was given, as far as a role may know it that may not read the
-    /// sequence: then the highest one that is in the table.
+    /// The last position that was given. `kNoRights` for a role that may not read the sequence.
     Result<spi::Position> last_position(Connection& connection);
 
     /// What `life_of` says where the term's positions mean the term's events.

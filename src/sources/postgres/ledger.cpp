@@ -149,6 +149,9 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
     if (status.ok()) status = load(connection, routes, out);
     if (!status.ok()) return status;
+    if (std::string repeated = repeated_ids(table_); !repeated.empty()) {
+        out.notes.push_back(std::move(repeated));
+    }
     return out;
 }
 

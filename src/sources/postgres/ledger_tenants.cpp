@@ -98,7 +98,8 @@ Status LedgerTable::take_over_dead(Connection& connection, const std::string& fo
             "outbox_dead_letters d SET source = $1 WHERE source = $2 AND ($3::text[] = '{}' OR "
             "coalesce(tenant_id, $4) = ANY($3::text[])) AND NOT EXISTS (SELECT FROM " +
             table_.side +
-            "outbox_dead_letters o WHERE o.source = $1 AND o.route = d.route AND o.id = d.id)",
+            "outbox_dead_letters o WHERE o.source = $1 AND o.route = d.route AND o.id = d.id AND "
+            "coalesce(o.position, 0) = coalesce(d.position, 0))",
         Params().text(table_.source).text(former).texts(ours).text(default_tenant_));
     if (moved.ok()) count = moved->affected();
     return moved.status();

@@ -254,7 +254,7 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
              "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
              "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
              "$15, $16, $17, $18, $19, $20) "
-             "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+             "ON CONFLICT (source, route, id, coalesce(position, 0)) DO UPDATE SET "
              "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
              "event_type = excluded.event_type, payload = excluded.payload, "
              "headers = excluded.headers, metadata = excluded.metadata, "

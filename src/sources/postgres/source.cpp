@@ -6,6 +6,7 @@
 #include "sources/postgres/check.h"
 #include "sources/postgres/ghosts.h"
 #include "sources/postgres/lease.h"
+#include "sources/postgres/ledger.h"
 #include "sources/postgres/reader.h"
 #include "sources/postgres/recorder.h"
 #include "sources/postgres/scan_reader.h"
@@ -66,6 +67,24 @@ class PostgresSource final : public spi::Source {
 
     Result<std::vector<spi::Ghost>> ghosts() override {
         return find_ghosts(config_, table_, identity_);
+    }
+
+    // The same as at a start, in a transaction that is rolled back.
+    Result<spi::Beginning> preview(std::span<const spi::RouteName> routes) override {
+        Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
+        if (!connection.ok()) return connection.status();
+        const Result<SideTables> side =
+            look_for_side_tables(*connection, quote_identifier(table_.schema));
+        if (!side.ok()) return side.status();
+        if (!side->missing.empty()) return Source::preview(routes);
+        Identity identity(table_);
+        LedgerTable ledger(table_, identity, tenant_condition(table_, config_),
+                           config_.default_tenant);
+        Status status = connection->execute("BEGIN; SET LOCAL lock_timeout = '2s'");
+        if (status.ok()) status = identity.check_table(*connection);
+        if (status.ok()) status = ledger.prepare(*connection);
+        if (!status.ok()) return status;
+        return ledger.begin(*connection, routes);
     }
 
     Result<std::vector<spi::Finding>> check() override {

@@ -60,7 +60,9 @@ Status load_columns(Connection& connection, Table& table) {
         "CASE WHEN b.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 "
         "THEN a.atttypmod - 4 ELSE 0 END, format_type(b.oid, NULL), "
         "b.typnamespace <> 'pg_catalog'::regnamespace AND b.typtype <> 'e', "
-        "coalesce(s.seqmin, 0) "
+        "coalesce(s.seqmin, 0), CASE WHEN b.typname IN ('timestamptz', 'timestamp') AND "
+        "a.atttypmod >= 0 THEN a.atttypmod ELSE 6 END, (SELECT pg_get_expr(adbin, adrelid) FROM "
+        "pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum) "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
         "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
@@ -82,6 +84,8 @@ Status load_columns(Connection& connection, Table& table) {
         column.sql_type = rows->string(row, 7);
         foreign_types |= rows->boolean(row, 8);
         column.sequence_min = rows->integer(row, 9);
+        column.time_digits = static_cast<int>(rows->integer(row, 10));
+        column.by_default = rows->string(row, 11);
         table.catalog.emplace(rows->string(row, 0), column);
     }
     const Result<Rows> triggers = connection.query(
@@ -94,6 +98,19 @@ Status load_columns(Connection& connection, Table& table) {
     table.path = "pg_catalog";
     for (const std::string& schema : connection.schemas()) table.path += ", " + schema;
     table.path += ", pg_temp";
+    return {};
+}
+
+// A partitioned table can have such an index by its partition key alone.
+Status load_uniqueness(Connection& connection, Table& table) {
+    const Result<Rows> rows = connection.query(
+        "SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND "
+        "a.attnum = i.indkey[0] WHERE i.indrelid = $1::text::regclass AND i.indisunique AND "
+        "i.indisvalid AND i.indpred IS NULL AND i.indnkeyatts = 1 AND a.attname "
+        "= $2)",
+        Params().text(table.sql).text(table.column("id")));
+    if (!rows.ok()) return rows.status();
+    table.unique_id = table.partitioned || rows->boolean(0, 0);
     return {};
 }
 
@@ -206,6 +223,7 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     static_cast<TableLayout&>(table) = std::move(*layout);
     if (Status status = check_types(table); !status.ok()) return status;
     settle_order(table);
+    if (Status status = load_uniqueness(connection, table); !status.ok()) return status;
     table.source = sources::source_name(table.schema + "." + table.name, config.tenants);
     if (!config.tenants.empty() && !table.has("tenant_id")) {
         return shape_error("table " + table.sql +
@@ -219,6 +237,15 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
         table.has_scheduled = rows->boolean(0, 0);
     }
     return table;
+}
+
+std::string repeated_ids(const Table& table) {
+    if (table.by_position || table.unique_id) return {};
+    const std::string id = quote_identifier(table.column("id"));
+    return "ids: no unique index on " + id + " of " + table.sql +
+           ", so that two rows of one id are one event: one is sent, and both are finished. CREATE "
+           "UNIQUE INDEX CONCURRENTLY ON " +
+           table.sql + " (" + id + ")";
 }
 
 std::string tenant_condition(const Table& table, const PostgresSourceConfig& config) {

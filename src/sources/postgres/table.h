@@ -22,7 +22,9 @@ struct Column {
     std::int64_t sequence_cache = 0;  ///< Of the identity's sequence; 0: no identity.
     std::int64_t sequence_step = 0;
     std::int64_t sequence_min = 0;
-    int max_length = 0;  ///< varchar(n): n; else 0.
+    int max_length = 0;      ///< varchar(n): n; else 0.
+    int time_digits = 6;     ///< Of a second, where it is a time.
+    std::string by_default;  ///< SQL; or empty.
 };
 
 /// How an outbox table is read and written: the configuration resolved against the catalog.
@@ -48,6 +50,7 @@ struct Table : TableLayout {
     std::string position;  ///< Identity or other integer column that gives the order; or empty.
     bool uuid_id = false;
     bool integer_id = false;
+    bool unique_id = false;  ///< By an index, or as far as one can be made.
 
     [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"
     [[nodiscard]] const Column* find(const std::string& field) const;
@@ -62,6 +65,9 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
 /// Number of columns that `select_list` gives.
 inline constexpr std::size_t kBaseColumns = 15;
 inline constexpr std::size_t kAllColumns = 18;
+
+/// What is said where an adopted table's ids are not unique; empty: they are.
+[[nodiscard]] std::string repeated_ids(const Table& table);
 
 /// The SQL of a table's rows, aliased t. Rows of other tenants come with a null id.
 [[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);

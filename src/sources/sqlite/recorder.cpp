@@ -362,7 +362,7 @@ Status SqliteRecorder::add_dead(Database& database,
         "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error, "
         "died_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (source, route, id) DO UPDATE SET position = excluded.position, "
+        "ON CONFLICT (source, route, id, coalesce(position, 0)) DO UPDATE SET "
         "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
         "event_type = excluded.event_type, payload = excluded.payload, "
         "headers = excluded.headers, metadata = excluded.metadata, "

@@ -5,6 +5,7 @@
 #include "core/embedded_sql.h"
 #include "sources/sqlite/client.h"
 #include "sources/sqlite/lease.h"
+#include "sources/sqlite/ledger.h"
 #include "sources/sqlite/reader.h"
 #include "sources/sqlite/recorder.h"
 #include "sources/sqlite/scan_reader.h"
@@ -65,6 +66,18 @@ class SqliteSource final : public spi::Source {
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<SqliteLease>(table_));
+    }
+
+    // The same as at a start, in a transaction that is rolled back.
+    Result<spi::Beginning> preview(std::span<const spi::RouteName> routes) override {
+        auto database = Database::open(table_.path, table_.busy_timeout_ms);
+        if (!database.ok()) return database.error();
+        const auto side = look_for_side_tables(**database);
+        if (!side.ok()) return side.status();
+        if (!side->complete) return Source::preview(routes);
+        WriteTransaction write(**database);
+        if (Status status = write.begin(); !status.ok()) return status;
+        return Ledger(table_).begin(**database, routes);
     }
 
     Result<std::vector<spi::Finding>> check() override {

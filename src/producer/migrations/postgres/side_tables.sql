@@ -133,8 +133,9 @@ BEGIN
     END IF;
 END
 $$;
+-- Two events may have one id.
 CREATE UNIQUE INDEX IF NOT EXISTS outbox_dead_letters_event
-    ON outbox_dead_letters (source, route, id);
+    ON outbox_dead_letters (source, route, id, coalesce(position, 0));
 CREATE INDEX IF NOT EXISTS outbox_dead_letters_retry
     ON outbox_dead_letters (source, route, dead_id) WHERE retry_requested_at IS NOT NULL;
 

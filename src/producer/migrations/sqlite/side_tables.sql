@@ -88,8 +88,9 @@ CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     died_at            integer NOT NULL,
     retry_requested_at integer
 );
+-- Two events may have one id.
 CREATE UNIQUE INDEX IF NOT EXISTS outbox_dead_letters_event
-    ON outbox_dead_letters (source, route, id);
+    ON outbox_dead_letters (source, route, id, coalesce(position, 0));
 CREATE INDEX IF NOT EXISTS outbox_dead_letters_retry
     ON outbox_dead_letters (source, route, dead_id) WHERE retry_requested_at IS NOT NULL;
 

@@ -1,9 +1,8 @@
 #include "core/routing.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdio>
+#include <cstdint>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -44,12 +43,11 @@ std::string Predicate::fingerprint() const {
         for (const std::string& one : sorted) all += std::to_string(one.size()) + ':' + one;
     }
     const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-    constexpr int kHexDigits = 16;
-    std::array<char, 2 * kHexDigits + 1> text{};
-    std::snprintf(text.data(), text.size(), "%016llx%016llx",
-                  static_cast<unsigned long long>(hash.high64),
-                  static_cast<unsigned long long>(hash.low64));
-    return text.data();
+    std::string text;
+    for (const std::uint64_t half : {hash.high64, hash.low64}) {
+        for (int bits = 60; bits >= 0; bits -= 4) text += "0123456789abcdef"[half >> bits & 0xFU];
+    }
+    return text;
 }
 
 Status check_topic_name(std::string_view topic) {

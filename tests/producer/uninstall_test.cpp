@@ -248,7 +248,8 @@ TEST_F(UninstallSqlite, IsRefusedWhileAnythingWaitsAndSaysHowMany) {
     // Position 1 and 2 are finished by the only route.
     db().exec(
         "DELETE FROM outbox_scheduled; INSERT INTO outbox_routes (source, route, since) VALUES "
-        "('outbox_events', 'a', 0); INSERT INTO outbox_ledger_segments VALUES ('outbox_events', "
+        "('outbox_events', 'a', 0); INSERT INTO outbox_ledger_segments (source, route, segment, "
+        "done) VALUES ('outbox_events', "
         "'a', 0, CAST(x'60' || zeroblob(8191) AS blob))");
     EXPECT_NO_THROW(uninstall(url_, kProducerOnly));
     EXPECT_THAT(refused().message, HasSubstr("has: 1 messages in mailboxes."));

@@ -397,6 +397,65 @@ TEST_F(SqliteSource, RefusesToMarkWhereNothingCouldBeMarked) {
     EXPECT_THAT(error.message, HasSubstr("use after_publish = delete"));
 }
 
+TEST_F(SqliteSource, NumbersThatComeAgainInAnAdoptedTableAreNewEvents) {
+    db_.exec(
+        "CREATE TABLE \"OutboxMessages\" (\"Id\" integer PRIMARY KEY, \"EventType\" text, "
+        "\"Payload\" text, \"CreatedAt\" text, \"Processed\" integer DEFAULT 0)");
+    const auto insert = [&](const std::string& content, int count) {
+        for (int i = 0; i < count; ++i) {
+            db_.exec(
+                "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', '" +
+                content + "')");
+        }
+    };
+    const auto open_adopted = [&] {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.table = "OutboxMessages";
+        return value_of(sqlite::make_sqlite_source(config));
+    };
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"far", {}}};
+    insert("old", 3);
+    {
+        const auto source = open_adopted();
+        const auto lease = value_of(source->open_lease());
+        const auto recorder = value_of(source->open_recorder());
+        spi::RecordBatch batch;
+        batch.epoch = value_of(lease->acquire("test", 600s)).value();
+        static_cast<void>(value_of(recorder->begin(batch.epoch, routes)));
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch events;
+        ASSERT_EQ(read(*reader, events).size(), 3U);
+        batch.finished.push_back({0, {}});
+        for (const auto& event : events.events()) {
+            batch.finished[0].positions.push_back(event.position);
+        }
+        spi::DeadLetter letter;
+        letter.route = "far";
+        letter.position = events.events()[0].position;
+        letter.event.add_copy(events.events()[0]);
+        batch.dead.push_back(std::move(letter));
+        ASSERT_TRUE(recorder->record(batch).ok());
+        ASSERT_TRUE(lease->release(batch.epoch).ok());
+    }
+    for (const bool anew : {false, true}) {
+        if (anew) db_.exec("DELETE FROM \"OutboxMessages\"");
+        if (anew) insert("new", 2);
+        const auto source = open_adopted();
+        const auto lease = value_of(source->open_lease());
+        const auto recorder = value_of(source->open_recorder());
+        const auto epoch = value_of(lease->acquire("test", 600s)).value();
+        EXPECT_EQ(value_of(recorder->begin(epoch, routes)).notes.size(), anew ? 1U : 0U);
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch events;
+        EXPECT_EQ(read(*reader, events).size(), anew ? 2U : 0U);
+        EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters WHERE id LIKE '%:1" +
+                             std::string(anew ? "~1" : "") + "'"),
+                  1);
+        ASSERT_TRUE(lease->release(epoch).ok());
+    }
+}
+
 class SqliteOperations : public SqliteSource {
   protected:
     SqliteOperations() {

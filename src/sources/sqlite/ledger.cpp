@@ -197,7 +197,7 @@ Status Ledger::subtract(Database& database, std::span<const spi::Position> posit
 // anew.
 Status Ledger::check_life(Database& database, std::span<const Known> known,
                           spi::Beginning& out) const {
-    if (!table_.native) return {};
+    if (!table_.native) return check_life_of_ids(database, out);
     spi::Position top = 0;
     for (const Known& route : known) {
         const auto finished = load(database, route.name);
@@ -216,6 +216,35 @@ Status Ledger::check_life(Database& database, std::span<const Known> known,
                         "sent");
     Statement forget(database, "DELETE FROM outbox_ledger_segments WHERE source = ?");
     return forget.bind(table_.source).run();
+}
+
+// A row that waits for another route is there until all have finished it. Where one is not, SQLite
+// may have given its number, and those of others, to new rows.
+Status Ledger::check_life_of_ids(Database& database, spi::Beginning& out) const {
+    if (!table_.integer_id) return {};
+    Statement gone(database,
+                   "SELECT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source = ? AND "
+                   "d.event_id LIKE 'i%' AND NOT EXISTS (SELECT 1 FROM " +
+                       table_.sql + " t WHERE " + table_.quoted("id") +
+                       " = CAST(substr(d.event_id, 2) AS integer)))");
+    gone.bind(table_.source);
+    const bool anew = gone.step() && gone.integer(0) != 0;
+    if (Status status = gone.status(); !status.ok()) return status;
+    if (!anew) return {};
+    for (const char* table : {"outbox_route_done", "outbox_delivery"}) {
+        Statement forget(database, "DELETE FROM " + std::string(table) + " WHERE source = ?");
+        if (Status status = forget.bind(table_.source).run(); !status.ok()) return status;
+    }
+    out.notes.push_back("rows of table " + table_.name +
+                        " are gone that waited for a route, and their ids may be given once more; "
+                        "what was known by them is set aside, and all that it holds unfinished is "
+                        "sent. Consumers that remember ids of old events take new ones of the same "
+                        "id for repeats");
+    // An old event's letter stays, under an id that no row has.
+    Statement keep(database,
+                   "UPDATE outbox_dead_letters SET id = id || '~' || dead_id WHERE source = ? AND "
+                   "id NOT LIKE '%~' || dead_id");
+    return keep.bind(table_.source).run();
 }
 
 Status Ledger::rename(Database& database, const std::string& from, const std::string& to) const {

@@ -44,6 +44,7 @@ class Ledger {
                     std::span<const spi::Position> positions, const char* write,
                     const char* column) const;
     Status check_life(Database& database, std::span<const Known> known, spi::Beginning& out) const;
+    Status check_life_of_ids(Database& database, spi::Beginning& out) const;
     Status rename(Database& database, const std::string& from, const std::string& to) const;
     Status take_over_tenants(Database& database, spi::Beginning& out) const;
     Status end_former_lease(Database& database, const std::string& former) const;

@@ -992,6 +992,55 @@ TEST_P(KafkaOffsets, ATopicThatWasGoneIsComparedAlsoWhereItIsLongerThanTheOldOne
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 30; }));
 }
 
+// No fetch was under way while it was gone, so that none was refused: the slow handler's records
+// wait in a full queue.
+TEST_P(KafkaOffsets, ATopicMadeAnewBetweenTwoFetchesIsNotTakenForTheOld) {
+    topic_ += "-one";
+    create_topic(shared_kafka().bootstrap(), topic_, 1);
+    auto chosen = by_offset(Mode::kInboxAndOffset);
+    chosen.kafka = {{"topic.metadata.refresh.interval.ms", "600000"}, {"queued.min.messages", "1"}};
+    chosen.max_in_flight = chosen.transaction_size = 1;
+    std::atomic<bool> entered = false;
+    std::atomic<bool> open = false;
+    write("a", 0, 10);
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id == "a9") {
+                entered = true;
+                EXPECT_TRUE(eventually(90s, "it may go on", [&] { return open.load(); }));
+            }
+            apply(transaction, message);
+        },
+        chosen));
+    EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return entered.load(); }));
+    write("a", 10, 11);
+    KafkaReader reader(shared_kafka().bootstrap(), topic_);
+    EXPECT_EQ(reader.read(11, 30s).size(), 11U);
+    recreate_topic(1);
+    write("b", 0, 20);
+    open = true;
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; })) << effects();
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'b%'"), 0);
+    begin_anew();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] {
+        return db_->number("SELECT count(*) FROM effects WHERE id LIKE 'b%'") == 20;
+    }));
+}
+
+// As long as the old one, so that nothing of it is ever read: it is looked at all the same.
+TEST_P(KafkaOffsets, ATopicMadeAnewAsLongAsTheOldOneIsNoticed) {
+    write("a", 0, 10);
+    auto chosen = by_offset(Mode::kInboxAndOffset);
+    chosen.kafka = {{"topic.metadata.refresh.interval.ms", "600000"}};
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
+    recreate_topic();
+    write("b", 0, 10);
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    begin_anew();
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 20; }));
+}
+
 TEST_P(KafkaOffsets, TheLogOfAnotherClusterIsNotTakenForOurs) {
     write("a", 0, 10);
     const auto chosen = by_offset(Mode::kOffset);

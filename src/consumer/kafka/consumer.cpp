@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "consumer/kafka/options.h"
+#include "consumer/kafka/rereader.h"
 #include "consumer/kafka/worker.h"
 
 namespace outbox {
@@ -16,9 +17,11 @@ using consumer::kafka::name_of;
 using consumer::kafka::Partition;
 using consumer::kafka::PlacedOffset;
 using consumer::kafka::Record;
+using consumer::kafka::Rereader;
 using consumer::kafka::Start;
 using consumer::kafka::Task;
 using consumer::kafka::TopicPartition;
+using consumer::kafka::Witness;
 using consumer::kafka::Worker;
 using What = ConsumerReport::What;
 using std::chrono::milliseconds;
@@ -30,16 +33,13 @@ constexpr int kPollMs = 50;
 constexpr int kFullMs = 2;
 constexpr milliseconds kLagInterval{1'000};
 constexpr milliseconds kPlacingInterval{200};
+constexpr milliseconds kProofTimeout{2'000};
+constexpr milliseconds kProofInterval{30'000};
+constexpr std::size_t kMostProvedAtOnce = 1'000;
 
 // With the offsets that an offset mode commits: they follow the database's, not the other way
 // round.
 constexpr const char* kMark = "outbox: the offset is in the consumer's database";
-
-std::string literal(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) out.append(c == '\'' ? "''" : std::string(1, c));
-    return out + "'";
-}
 
 }  // namespace
 
@@ -48,7 +48,8 @@ class KafkaConsumer::Impl {
     Impl(std::string url, consumer::kafka::MakeApplier make_applier, KafkaConsumerOptions options)
         : settings_(consumer::kafka::settings_of(options)),
           hub_(std::move(options), std::move(url), std::move(make_applier)),
-          inbox_(hub_.make_applier().store) {
+          inbox_(hub_.make_applier().store),
+          rereader_(settings_) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }
@@ -90,7 +91,11 @@ class KafkaConsumer::Impl {
         const bool full = is_full();
         std::optional<Record> record = client_->serve(full ? kFullMs : 0);
         if (!record && !full) record = client_->poll(kPollMs);
-        if (record) dispatch(*std::move(record));
+        if (record && hub_.by_offset()) {
+            dispatch_proved(*std::move(record));
+        } else if (record) {
+            dispatch(*std::move(record));
+        }
         if (hub_.by_offset()) place_again();
         pause_where_parked();
         const auto now = steady_clock::now();
@@ -145,7 +150,7 @@ class KafkaConsumer::Impl {
     }
 
     void dispatch(Record record) {
-        const auto found = partitions_.find({std::string(record.topic()), record.partition()});
+        const auto found = partitions_.find(where_is(record));
         if (found == partitions_.end()) return;
         if (hub_.by_offset() && !is_next(*found->second, record)) return;
         const std::lock_guard lock(hub_.mutex);
@@ -206,13 +211,83 @@ class KafkaConsumer::Impl {
         }
         partition.expected = partition.begin = known.next;
         if (!known.last_id || known.next == 0) return {.offset = known.next, .hold = false};
-        partition.witness = {known.next - 1, *known.last_id};
+        partition.witness = partition.proof = {known.next - 1, *known.last_id};
         return {.offset = known.next - 1, .hold = false};
     }
 
     Start later(const ErrorInfo& error) {
         trouble(error);
         return {.offset = {}, .hold = true};
+    }
+
+    static TopicPartition where_is(const Record& record) {
+        return {std::string(record.topic()), record.partition()};
+    }
+
+    // A topic that is made anew has the name, the partitions and the offsets of the old one, and a
+    // fetch does not tell them apart. But the old one never comes back: where the record before
+    // those that came is still what it was after they came, they are of its log.
+    void dispatch_proved(Record first) {
+        std::size_t room = 0;
+        {
+            const std::lock_guard lock(hub_.mutex);
+            const auto most = hub_.options.max_in_flight;
+            room = std::min(kMostProvedAtOnce, most - std::min(most, hub_.in_flight.records));
+        }
+        std::vector<Record> came;
+        std::map<TopicPartition, Witness> proofs;
+        std::size_t bytes = 0;
+        for (std::optional<Record> next = std::move(first); next;
+             next = came.size() < room && bytes < hub_.options.max_in_flight_bytes
+                        ? client_->poll(0)
+                        : std::nullopt) {
+            const auto found = partitions_.find(where_is(*next));
+            if (found != partitions_.end() && !found->second->held) {
+                proofs.try_emplace(found->first, found->second->proof.value_or(
+                                                     Witness{next->offset(), name_of(*next)}));
+            }
+            bytes += next->bytes();
+            came.push_back(*std::move(next));
+        }
+        prove(proofs, true);
+        for (Record& record : came) dispatch(std::move(record));
+    }
+
+    // `needed`: a partition whose proof cannot be had now is read again later.
+    void prove(const std::map<TopicPartition, Witness>& proofs, bool needed) {
+        if (proofs.empty()) return;
+        std::map<TopicPartition, std::int64_t> places;
+        for (const auto& [where, proof] : proofs) places[where] = proof.offset;
+        const auto found = rereader_.read(places, kProofTimeout);
+        for (const auto& [where, proof] : proofs) {
+            Partition& partition = *partitions_.at(where);
+            const auto answer = found.find(where);
+            if (answer == found.end()) {
+                if (!needed) continue;
+                const std::lock_guard lock(hub_.mutex);
+                partition.mark_misplaced();
+            } else if (answer->second && answer->second->offset == proof.offset) {
+                if (answer->second->id != proof.id) {
+                    stop_reading(partition, other_than(proof, answer->second->id));
+                }
+            } else if (const auto extent = client_->ask_extent_of(where);
+                       extent && extent->end <= proof.offset) {
+                stop_reading(partition, "it ends with offset " + std::to_string(extent->end) +
+                                            ", below what was applied");
+            }
+        }
+    }
+
+    static std::string other_than(const Witness& known, const std::string& found) {
+        return "at offset " + std::to_string(known.offset) + " it has the record '" + found +
+               "', what was applied there is '" + known.id + "'";
+    }
+
+    // What is in a worker's hands is of the log before: it fails or is applied there.
+    void stop_reading(Partition& partition, const std::string& why) {
+        client_->hold(partition.where);
+        const auto stored = inbox_->place(partition.where.topic, partition.where.partition);
+        quarantine(partition, stored.ok() ? *stored : consumer::LogPlace{-1, {}, {}}, why);
     }
 
     // Whether a record is of the log that the place belongs to, and not the witness.
@@ -225,8 +300,7 @@ class KafkaConsumer::Impl {
             partition.last_read = offset;
             const std::string name = name_of(record);
             if (name == witness->id) return false;
-            found = "at offset " + std::to_string(offset) + " it has the record '" + name +
-                    "', what was applied there is '" + witness->id + "'";
+            found = other_than(*witness, name);
         } else if (offset < partition.begin || offset <= partition.last_read) {
             found = "it goes on with offset " + std::to_string(offset) + ", below what was applied";
         } else if (witness) {
@@ -245,11 +319,11 @@ class KafkaConsumer::Impl {
             }
         }
         partition.last_read = offset;
-        if (found.empty()) return true;
-        // What is in a worker's hands is of the log before: it fails or is applied there.
-        client_->hold(partition.where);
-        const auto stored = inbox_->place(partition.where.topic, partition.where.partition);
-        quarantine(partition, stored.ok() ? *stored : consumer::LogPlace{-1, {}, {}}, found);
+        if (found.empty()) {
+            partition.proof = {offset, name_of(record)};
+            return true;
+        }
+        stop_reading(partition, found);
         return false;
     }
 
@@ -269,11 +343,9 @@ class KafkaConsumer::Impl {
              {},
              where.topic + "/" + number + " is not read: " + why +
                  ". Was the topic made anew, the cluster exchanged, or a database restored? To "
-                 "begin with offset 0 of this log: INSERT INTO outbox_inbox_offsets (consumer, "
-                 "topic, partition, next_offset) VALUES (" +
-                 literal(hub_.options.consumer) + ", " + literal(where.topic) + ", " + number +
-                 ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
-                 "cluster_id = '', last_id = NULL; reading goes on by itself then"});
+                 "begin with offset 0 of this log: " +
+                 consumer::kafka::begin_at_zero_sql(hub_.options.consumer, where) +
+                 "; reading goes on by itself then"});
         return {.offset = {}, .hold = true};
     }
 
@@ -288,7 +360,6 @@ class KafkaConsumer::Impl {
             bool misplaced = false;
             {
                 const std::lock_guard lock(hub_.mutex);
-                if (suspect_ && !partition->held) partition->mark_misplaced();
                 if (partition->in_transaction > 0) continue;
                 misplaced = partition->misplaced;
             }
@@ -302,7 +373,14 @@ class KafkaConsumer::Impl {
             client_->restart(where, start);
             partition = std::move(fresh);
         }
-        suspect_ = false;
+        if (now >= next_proof_) {
+            next_proof_ = now + kProofInterval;
+            std::map<TopicPartition, Witness> proofs;
+            for (const auto& [where, partition] : partitions_) {
+                if (partition->proof && !partition->held) proofs.emplace(where, *partition->proof);
+            }
+            prove(proofs, false);
+        }
     }
 
     bool has_changed(const Partition& partition) {
@@ -343,10 +421,6 @@ class KafkaConsumer::Impl {
     void trouble(const ErrorInfo& error) {
         if (error.advice == Advice::kStop) return hub_.fail(error);
         const std::string text = describe(error);
-        // What answers again may be another log of the same name.
-        suspect_ = suspect_ || error.code == ErrorCode::kTopicUnknown ||
-                   error.code == ErrorCode::kSinkUnavailable ||
-                   error.code == ErrorCode::kConnectFailed || error.code == ErrorCode::kAuthFailed;
         if (text == std::exchange(last_trouble_, text)) return;
         hub_.say(What::kDisconnected, error);
     }
@@ -385,11 +459,12 @@ class KafkaConsumer::Impl {
     std::map<std::string, std::string> settings_;
     Hub hub_;
     std::unique_ptr<consumer::LogStore> inbox_;  // the polling thread's, for offsets
+    Rereader rereader_;
     std::vector<std::unique_ptr<Worker>> workers_;
     Partitions partitions_;
     std::unique_ptr<Client> client_;
     bool full_ = false;
-    bool suspect_ = false;  // of all partitions: the brokers were away
+    steady_clock::time_point next_proof_;
     steady_clock::time_point next_placing_;
     steady_clock::time_point next_look_;
     std::string last_trouble_;

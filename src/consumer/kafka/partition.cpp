@@ -1,6 +1,23 @@
 #include "consumer/kafka/partition.h"
 
 namespace outbox::consumer::kafka {
+namespace {
+
+std::string literal(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) out.append(c == '\'' ? "''" : std::string(1, c));
+    return out + "'";
+}
+
+}  // namespace
+
+std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where) {
+    return "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) VALUES (" +
+           literal(consumer) + ", " + literal(where.topic) + ", " +
+           std::to_string(where.partition) +
+           ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
+           "cluster_id = '', last_id = NULL";
+}
 
 std::uint64_t Partition::take(std::int64_t offset) {
     slots_.push_back({offset, false});

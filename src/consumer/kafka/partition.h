@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 
 #include "consumer/kafka/client.h"
 #include "consumer/log_store.h"
@@ -18,6 +19,9 @@ struct Witness {
     std::int64_t offset = 0;
     std::string id;
 };
+
+/// What has a consumer begin with the first record of a partition.
+std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where);
 
 /// What is under way in one assigned partition. Guarded by the consumer's mutex.
 class Partition {
@@ -50,6 +54,8 @@ class Partition {
     /// The record before `begin`, to be met first: so the log is known to be the same.
     std::optional<Witness> witness;
     std::int64_t last_read = -1;
+    /// The last record that is known to be of the log; it has to be there still when more came.
+    std::optional<Witness> proof;
     bool misplaced = false;  ///< Where it goes on is to be asked of the database again.
     bool held = false;       ///< Not read: its log is another than the database knows.
     std::optional<LogPlace> held_at;

@@ -135,7 +135,7 @@ Status Housekeeper::redeliver(std::int64_t now_us) {
 void Housekeeper::offer(std::size_t route, spi::DeadLetter&& letter,
                         std::vector<Feedback>& feedback) {
     std::vector<std::size_t> takers;
-    if (is_unmatched(letter) && !letter.event.empty()) {
+    if (letter.unmatched && !letter.event.empty()) {
         for (std::size_t to = 0; to < routes_.size(); ++to) {
             if (routes_[to].predicate.matches(letter.event.events()[0])) takers.push_back(to);
         }
@@ -152,6 +152,7 @@ void Housekeeper::offer(std::size_t route, spi::DeadLetter&& letter,
         copy.attempts = letter.attempts;
         copy.error_code = letter.error_code;
         copy.error = letter.error;
+        copy.unmatched = letter.unmatched;
         copy.event.add_copy(letter.event.events()[0]);
         feedback[to].redeliver.push_back(std::move(copy));
     }

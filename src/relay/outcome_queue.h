@@ -46,12 +46,6 @@ struct Outcomes {
     void clear();
 };
 
-/// How the error of a dead letter begins that no route took: `route` is only where it is kept.
-inline constexpr std::string_view kNoRouteTook = "no route took this event";
-[[nodiscard]] inline bool is_unmatched(const spi::DeadLetter& letter) {
-    return letter.error.starts_with(kNoRouteTook);
-}
-
 /// What the recorder and the housekeeper tell a route.
 struct Feedback {
     std::vector<Position> recorded;         ///< `finished` positions that are now on disk.

@@ -339,7 +339,7 @@ void Pipeline::admit_redelivery(spi::DeadLetter&& letter) {
     redelivering_.insert(letter.dead_id);
     Redelivery& redelivery = redeliveries_[letter.dead_id];
     redelivery.attempts_before = letter.attempts;
-    redelivery.unmatched = is_unmatched(letter);
+    redelivery.unmatched = letter.unmatched;
     const std::uint32_t batch_id = open_batch();
     Held& held = *batches_[batch_id];
     held.batch = std::move(letter.event);

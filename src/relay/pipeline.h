@@ -63,6 +63,8 @@ class Pipeline {
     [[nodiscard]] bool drained() const { return lanes_.in_flight() == 0; }
 
   private:
+    static constexpr std::string_view kNoRouteTook = "no route took this event";
+
     // A destination, or a part of one, is asked at least this often whether it is back.
     static constexpr std::int64_t kCircuitMaxMs = 5'000;
 

@@ -178,12 +178,14 @@ void Pipeline::give_up(core::SlotId slot, const ErrorInfo& error) {
     letter.attempts = work.attempts + 1;
     letter.error_code = error_code_name(error.code);
     letter.error = detail_of(error);
+    letter.unmatched = !route_.predicate.matches(event);
     letter.event.add_copy(event);
     // Counts until it is on disk, so that no more is read than memory may hold.
     dying_bytes_.push_back(letter.event.bytes());
     held_bytes_ += dying_bytes_.back();
     const core::LaneKey key = lanes_.key(slot);
-    if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty()) {
+    if (route_.on_dead_letter == OnDeadLetter::kBlockKey && !event.order_key().empty() &&
+        !letter.unmatched) {
         if (blocked_keys_.insert(key).second) lanes_.hold_key(key);
         dying_keys_.insert(key);
     }
@@ -204,7 +206,7 @@ void Pipeline::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool
         const std::uint32_t attempts = redelivery.attempts_before + work.attempts + 1;
         note_dead(event_of(slot), attempts, error);
         std::string detail = detail_of(error);
-        if (redelivery.unmatched && !detail.starts_with(kNoRouteTook)) {
+        if (redelivery.unmatched && route_.predicate.matches(event_of(slot))) {
             detail = std::string(kNoRouteTook) + "; by route " + route_.name + ": " + detail;
         }
         redeliveries_.erase(dead_id);

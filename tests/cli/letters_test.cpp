@@ -98,6 +98,17 @@ TEST_P(Letters, OfAnEventThatNoRouteTakesGoToEachThatIsAddedWhenTheyAreRetried) 
     EXPECT_EQ(second.stop(), kStopped);
 }
 
+TEST_P(Letters, OfAnEventThatNoRouteTakesBlockNoKey) {
+    emit("Odd");
+    for (const int count : {1, 2}) {
+        Process blocking = relay({{"a", "Even"}}, "", "on_dead_letter = \"block_key\"");
+        ASSERT_TRUE(eventually_letters(1));
+        emit("Even");
+        EXPECT_TRUE(eventually(30s, "its key goes on", [&] { return received("a") == count; }));
+        EXPECT_EQ(blocking.stop(), kStopped);
+    }
+}
+
 TEST_P(Letters, ThatAnAddedRouteRefusesStayAndGoThereOnceMore) {
     emit("Odd", "elsewhere");
     Process first = relay({{"a", "Even"}});

@@ -94,7 +94,8 @@ struct DeadLetter {
     std::uint32_t attempts = 0;
     std::string error_code;
     std::string error;
-    EventBatch event;  ///< Holds exactly one event.
+    bool unmatched = false;  ///< No route took it, and `route` only keeps it: it blocks no key.
+    EventBatch event;        ///< Holds exactly one event.
 };
 
 /// A route that a term serves: its stable name, and names that it may have had in side tables of

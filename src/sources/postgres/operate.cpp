@@ -345,7 +345,7 @@ class PostgresOperations final : public Operations {
                            "outbox_dead_letters SET error = 'rerouted from ' || route || ': ' || "
                            "error, route = " +
                            to +
-                           ", retry_requested_at = coalesce(retry_requested_at, "
+                           ", unmatched = false, retry_requested_at = coalesce(retry_requested_at, "
                            "clock_timestamp())" +
                            query.where(),
                        query, "dead retry --to " + route, describe(filter));

@@ -246,14 +246,15 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
                                                      : std::optional(event.occurred_at_us));
     params.text_or_null(event.topic).text_or_null(event.key).text_or_null(event.routing_key);
     params.integer(dead.attempts).text(dead.error_code).text(error);
+    params.integer(dead.unmatched ? 1 : 0);
     out.ours.push_back(
         {"INSERT INTO " + table_.side +
              "outbox_dead_letters (source, route, position, id, aggregate_type, "
              "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
-             "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error) "
-             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+             "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error, "
+             "unmatched) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
              "timestamptz '1970-01-01 00:00:00+00' + $14 * interval '1 microsecond', "
-             "$15, $16, $17, $18, $19, $20) "
+             "$15, $16, $17, $18, $19, $20, $21 = 1) "
              "ON CONFLICT (source, route, id, coalesce(position, 0)) DO UPDATE SET "
              "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
              "event_type = excluded.event_type, payload = excluded.payload, "
@@ -262,7 +263,8 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
              "schema_version = excluded.schema_version, occurred_at = excluded.occurred_at, "
              "topic = excluded.topic, key = excluded.key, routing_key = excluded.routing_key, "
              "attempts = excluded.attempts, error_code = excluded.error_code, "
-             "error = excluded.error, died_at = clock_timestamp(), retry_requested_at = NULL",
+             "error = excluded.error, unmatched = excluded.unmatched, "
+             "died_at = clock_timestamp(), retry_requested_at = NULL",
          std::move(params)});
     out.ours.push_back({"DELETE FROM " + table_.side +
                             "outbox_delivery WHERE source = $1 AND route = $2 "

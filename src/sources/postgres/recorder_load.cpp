@@ -58,7 +58,8 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
         "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
         "metadata, tenant_id, schema_id, schema_version, "
         "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
-        "error_code, error FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY dead_id ROWS "
+        "error_code, error, unmatched FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY "
+        "dead_id ROWS "
         "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM " +
             table_.side +
             "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT "
@@ -85,6 +86,7 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
         letter.attempts = static_cast<std::uint32_t>(rows->integer(row, 16));
         letter.error_code = rows->string(row, 17);
         letter.error = rows->string(row, 18);
+        letter.unmatched = rows->boolean(row, 19);
         spi::EventView event;
         event.position = letter.position;
         event.id = copy(2);
@@ -112,7 +114,8 @@ Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_vi
     Result<Rows> rows = query(
         "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM " + table_.side +
             "outbox_dead_letters "
-            "WHERE source = $1 AND route = $2 AND coalesce(nullif(key, ''), aggregate_id) <> ''",
+            "WHERE source = $1 AND route = $2 AND NOT unmatched AND coalesce(nullif(key, ''), "
+            "aggregate_id) <> ''",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
     std::vector<std::string> keys;

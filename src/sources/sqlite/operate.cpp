@@ -331,7 +331,7 @@ class SqliteOperations final : public Operations {
         return carry_out(transaction, ids, "dead retry --to " + route, describe(filter), [&] {
             Statement update(*database_,
                              "UPDATE outbox_dead_letters SET error = 'rerouted from ' || route || "
-                             "': ' || error, route = ?7, retry_requested_at = "
+                             "': ' || error, route = ?7, unmatched = 0, retry_requested_at = "
                              "coalesce(retry_requested_at, ?8)" +
                                  where_dead(filter));
             return bind(update, filter).bind(route).bind(now_us()).run();

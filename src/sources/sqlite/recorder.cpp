@@ -361,7 +361,9 @@ Status SqliteRecorder::add_dead(Database& database,
         "INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_type, "
         "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error, "
-        "died_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "unmatched, died_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+        "?, "
+        "?) "
         "ON CONFLICT (source, route, id, coalesce(position, 0)) DO UPDATE SET "
         "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
         "event_type = excluded.event_type, payload = excluded.payload, "
@@ -370,7 +372,7 @@ Status SqliteRecorder::add_dead(Database& database,
         "schema_version = excluded.schema_version, occurred_at = excluded.occurred_at, "
         "topic = excluded.topic, key = excluded.key, routing_key = excluded.routing_key, "
         "attempts = excluded.attempts, error_code = excluded.error_code, error = excluded.error, "
-        "died_at = excluded.died_at, retry_requested_at = NULL");
+        "unmatched = excluded.unmatched, died_at = excluded.died_at, retry_requested_at = NULL");
     Statement forget(database,
                      "DELETE FROM outbox_delivery WHERE source = ? AND route = ? AND event_id = ?");
     for (const spi::DeadLetter& letter : dead) {
@@ -385,6 +387,7 @@ Status SqliteRecorder::add_dead(Database& database,
         insert.bind(event.occurred_at_us).bind(event.topic).bind(event.key);
         insert.bind(event.routing_key).bind(static_cast<std::int64_t>(letter.attempts));
         insert.bind(letter.error_code).bind(to_storable_text(letter.error, kMaxErrorBytes));
+        insert.bind(std::int64_t{letter.unmatched});
         Status status = insert.bind(now_us()).run();
         if (status.ok()) {
             status = forget.bind(table_.source).bind(letter.route).bind(event.id).run();

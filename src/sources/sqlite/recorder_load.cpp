@@ -41,12 +41,13 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
                                                                        std::size_t limit) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    Statement rows(**database,
-                   "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, "
-                   "payload, headers, metadata, tenant_id, schema_id, schema_version, occurred_at, "
-                   "topic, key, routing_key, attempts, error_code, error FROM outbox_dead_letters "
-                   "WHERE source = ? AND route = ? AND retry_requested_at IS NOT NULL AND "
-                   "dead_id > ? ORDER BY dead_id LIMIT ?");
+    Statement rows(
+        **database,
+        "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, "
+        "payload, headers, metadata, tenant_id, schema_id, schema_version, occurred_at, "
+        "topic, key, routing_key, attempts, error_code, error, unmatched FROM "
+        "outbox_dead_letters WHERE source = ? AND route = ? AND retry_requested_at IS NOT NULL AND "
+        "dead_id > ? ORDER BY dead_id LIMIT ?");
     rows.bind(table_.source).bind(route).bind(after_dead_id);
     rows.bind(static_cast<std::int64_t>(limit));
     std::vector<spi::DeadLetter> letters;
@@ -63,6 +64,7 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
         letter.attempts = static_cast<std::uint32_t>(rows.integer(16));
         letter.error_code = rows.string(17);
         letter.error = rows.string(18);
+        letter.unmatched = rows.integer(19) != 0;
         spi::EventView event;
         event.position = letter.position;
         event.id = copy(2);
@@ -92,7 +94,7 @@ Result<std::vector<std::string>> SqliteRecorder::load_dead_keys(std::string_view
     if (!database.ok()) return database.status();
     Statement rows(**database,
                    "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM "
-                   "outbox_dead_letters WHERE source = ? AND route = ? AND "
+                   "outbox_dead_letters WHERE source = ? AND route = ? AND NOT unmatched AND "
                    "coalesce(nullif(key, ''), aggregate_id) <> ''");
     rows.bind(table_.source).bind(route);
     std::vector<std::string> keys;

@@ -122,6 +122,7 @@ CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     attempts           integer NOT NULL,
     error_code         text NOT NULL,
     error              text NOT NULL,
+    unmatched          boolean NOT NULL DEFAULT false,  -- no route took it; `route` only keeps it
     died_at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     retry_requested_at timestamptz
 );

@@ -85,6 +85,7 @@ CREATE TABLE IF NOT EXISTS outbox_dead_letters (
     attempts           integer NOT NULL,
     error_code         text NOT NULL,
     error              text NOT NULL,
+    unmatched          integer NOT NULL DEFAULT 0,  -- no route took it; `route` only keeps it
     died_at            integer NOT NULL,
     retry_requested_at integer
 );

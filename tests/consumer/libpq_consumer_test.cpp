@@ -687,6 +687,19 @@ class ConsumerWithItsOwnRole : public LibpqConsumer {
         }
         return {ErrorCode::kInternal, Advice::kStop, {}, "nothing was thrown"};
     }
+    // Of a run that ends by itself.
+    static ErrorInfo error_of_run(MailboxConsumer consumer) {
+        ErrorInfo error;
+        std::atomic<bool> ended = false;
+        std::thread running([&] {
+            error = error_of([&] { consumer.run(); });
+            ended = true;
+        });
+        EXPECT_TRUE(eventually(20s, "the run ends", [&] { return ended.load(); }));
+        consumer.stop();
+        running.join();
+        return error;
+    }
     void put_old(const std::string& id) {
         db_.exec("INSERT INTO outbox_mailbox (id, topic, key, headers) VALUES ('" + id +
                  "', 't', 'k', json_build_object('occurred_at', to_char(now() AT TIME ZONE 'UTC' - "
@@ -717,7 +730,7 @@ TEST_F(ConsumerWithItsOwnRole, AppliesWhatIsOldWithTheRightsThatThePageLists) {
 }
 
 TEST_F(ConsumerWithItsOwnRole, NamesEveryGrantThatIsMissingAtTheStart) {
-    const ErrorInfo error = error_of([&] { member().run(); });
+    const ErrorInfo error = error_of_run(member());
     EXPECT_EQ(error.code, ErrorCode::kNoRights);
     EXPECT_EQ(error.advice, Advice::kStop);
     for (const char* grant : {"GRANT SELECT, DELETE ON outbox_mailbox TO consumer_",
@@ -727,7 +740,7 @@ TEST_F(ConsumerWithItsOwnRole, NamesEveryGrantThatIsMissingAtTheStart) {
     }
     grant_what_the_page_lists();
     db_.exec("REVOKE UPDATE ON outbox_inbox_floor FROM " + role_);
-    const ErrorInfo one = error_of([&] { member().run(); });
+    const ErrorInfo one = error_of_run(member());
     EXPECT_THAT(one.message, testing::EndsWith("consumer needs; GRANT SELECT, INSERT, UPDATE ON "
                                                "outbox_inbox_floor TO " +
                                                role_));

@@ -1,7 +1,7 @@
 # cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
 # Writes the SQL files under src/*/migrations/ into a C++ table, sorted by path, each with its
-# SHA-256. {{side_tables}}, {{mailbox}} and {{event_checks}} in a file stand for
-# the file of that name beside it.
+# SHA-256. {{side_tables}}, {{mailbox}}, {{event_checks}} and {{audit}} in a file stand for
+# the file of that name beside it, or beside the consumer's.
 
 file(GLOB files "${ROOT}/*/migrations/postgres/*.sql" "${ROOT}/*/migrations/sqlite/*.sql")
 list(SORT files)
@@ -9,9 +9,14 @@ set(rows "")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
     get_filename_component(folder "${file}" DIRECTORY)
-    foreach(part side_tables mailbox event_checks)
+    foreach(part side_tables mailbox event_checks audit)
         if(text MATCHES "{{${part}}}")
-            file(READ "${folder}/${part}.sql" part_text)
+            set(part_file "${folder}/${part}.sql")
+            if(NOT EXISTS "${part_file}")
+                get_filename_component(database "${folder}" NAME)
+                set(part_file "${ROOT}/consumer/migrations/${database}/${part}.sql")
+            endif()
+            file(READ "${part_file}" part_text)
             string(REPLACE "{{${part}}}" "${part_text}" text "${text}")
         endif()
     endforeach()

@@ -145,7 +145,7 @@ Result<Letters> letters_of(const runtime::Invocation& invocation) {
     Letters letters;
     if (invocation.options.given("consumer")) {
         auto consumer = consumer::open_operations(
-            config->url, static_cast<int>(config->connect_timeout.count()));
+            config->url, static_cast<int>(config->connect_timeout.count()), os_user());
         if (!consumer.ok()) return consumer.error();
         letters.consumer = std::move(*consumer);
         letters.dead = letters.consumer->dead_letters(invocation.options.text("consumer"));

@@ -202,9 +202,6 @@ SourceResult make_source(const SourceConfig& config) {
     return (*entry)->make(config);
 }
 
-namespace {
-
-// As the audit shows it; the number where it has no name.
 std::string os_user() {
     constexpr std::size_t kBytes = 16'384;
     std::vector<char> buffer(kBytes);
@@ -213,8 +210,6 @@ std::string os_user() {
     getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
     return found != nullptr ? found->pw_name : std::to_string(getuid());
 }
-
-}  // namespace
 
 OperationsResult open_operations(const SourceConfig& config, const std::string& table) {
     const auto entry = find(kSources, config.url, "source");

@@ -18,6 +18,9 @@ void tell_secret_options();
 /// kConfigInvalid for a scheme that there is not, kUnsupported for one that this build left out.
 Result<std::unique_ptr<spi::Source>> make_source(const runtime::SourceConfig& config);
 
+/// Who runs this, as the audit shows it: a name, or the number of who has none.
+std::string os_user();
+
 /// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
 Result<std::unique_ptr<Operations>> open_operations(const runtime::SourceConfig& config,
                                                     const std::string& table);

@@ -28,7 +28,8 @@ std::string bytes_of(std::string_view hex) {
 /// Dead letters of one consumer.
 class InboxDeadLetters final : public DeadLetters {
   public:
-    InboxDeadLetters(Sql& sql, std::string consumer) : sql_(sql), consumer_(std::move(consumer)) {}
+    InboxDeadLetters(Sql& sql, std::string consumer, std::string os_user)
+        : sql_(sql), consumer_(std::move(consumer)), os_user_(std::move(os_user)) {}
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
@@ -77,10 +78,10 @@ class InboxDeadLetters final : public DeadLetters {
     }
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         return change("UPDATE outbox_inbox_dead_letters SET retry_requested_at = " + sql_.now(),
-                      filter);
+                      "dead retry", filter);
     }
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        return change("DELETE FROM outbox_inbox_dead_letters", filter);
+        return change("DELETE FROM outbox_inbox_dead_letters", "dead discard", filter);
     }
 
   private:
@@ -100,22 +101,22 @@ class InboxDeadLetters final : public DeadLetters {
         where.equals(sql_.event_type(), filter.event_type);
         return where;
     }
-    Result<std::int64_t> change(const std::string& what, const DeadFilter& filter) {
+    Result<std::int64_t> change(const std::string& what, const std::string& action,
+                                const DeadFilter& filter) {
         if (Status status = check(filter); !status.ok()) return status;
-        const Where where = where_of(filter);
-        std::int64_t changed = 0;
-        const auto rows = sql_.run(what + where.sql(), where.parameters(), &changed);
-        if (!rows.ok()) return rows.status();
-        return changed;
+        return sql_.change_letters(what, where_of(filter),
+                                   {os_user_, "consumer " + consumer_, action, describe(filter)});
     }
 
     Sql& sql_;
     std::string consumer_;
+    std::string os_user_;
 };
 
 class InboxOperations final : public ConsumerOperations {
   public:
-    explicit InboxOperations(std::unique_ptr<Sql> sql) : sql_(std::move(sql)) {}
+    InboxOperations(std::unique_ptr<Sql> sql, std::string os_user)
+        : sql_(std::move(sql)), os_user_(std::move(os_user)) {}
 
     Result<bool> has_tables() override {
         const auto rows = sql_->run(sql_->table_count("outbox_inbox"), {});
@@ -179,7 +180,7 @@ class InboxOperations final : public ConsumerOperations {
     }
 
     std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) override {
-        return std::make_unique<InboxDeadLetters>(*sql_, consumer);
+        return std::make_unique<InboxDeadLetters>(*sql_, consumer, os_user_);
     }
 
     Status dead_ids(const std::function<void(std::string_view)>& take) override {
@@ -199,15 +200,17 @@ class InboxOperations final : public ConsumerOperations {
 
   private:
     std::unique_ptr<Sql> sql_;
+    std::string os_user_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<ConsumerOperations>> open_operations(const std::string& url,
-                                                            int connect_timeout_s) {
+                                                            int connect_timeout_s,
+                                                            const std::string& os_user) {
     auto sql = open_sql(url, connect_timeout_s);
     if (!sql.ok()) return sql.status();
-    return std::unique_ptr<ConsumerOperations>(new InboxOperations(std::move(*sql)));
+    return std::unique_ptr<ConsumerOperations>(new InboxOperations(std::move(*sql), os_user));
 }
 
 }  // namespace outbox::consumer

@@ -7,8 +7,10 @@
 
 namespace outbox::consumer {
 
-/// Connects to the database of a consumer. Errors as `Operations` of a source.
+/// Connects to the database of a consumer. What is done to dead letters is also written into
+/// outbox_audit, in the same transaction, as done by `os_user`. Errors as `Operations` of a source.
 Result<std::unique_ptr<ConsumerOperations>> open_operations(const std::string& url,
-                                                            int connect_timeout_s);
+                                                            int connect_timeout_s,
+                                                            const std::string& os_user = {});
 
 }  // namespace outbox::consumer

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kReading = "reading the consumer's tables";
 constexpr std::int64_t kPruneRows = 10'000;
 constexpr std::int64_t kMicroseconds = 1'000'000;
+constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 
 class PostgresSql final : public Sql {
   public:
@@ -40,6 +41,23 @@ class PostgresSql final : public Sql {
             rows.push_back(cells_of(result.get(), row));
         }
         return rows;
+    }
+
+    // One statement: what is done, and the line that says so.
+    Result<std::int64_t> change_letters(const std::string& change, Where where,
+                                        const Audit& audit) override {
+        const std::string condition = where.sql();
+        const std::string line = where.add(audit.os_user) + ", " + where.add(audit.source) + ", " +
+                                 where.add(audit.action) + ", " + where.add(audit.detail);
+        const auto rows =
+            run("WITH changed AS (" + change + condition +
+                    " RETURNING message_id) INSERT INTO outbox_audit (os_user, "
+                    "source, action, detail, events, event_ids) SELECT " +
+                    line + ", count(*), (array_agg(message_id))[1:" + std::to_string(kAuditedIds) +
+                    "] FROM changed HAVING count(*) > 0 RETURNING events",
+                where.parameters(), nullptr);
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? std::int64_t{0} : number((*rows)[0][0]);
     }
 
     // Row by row: a table of effects may be larger than memory.
@@ -155,6 +173,15 @@ class SqliteSql final : public Sql {
             return error.info();
         }
     }
+    Result<std::int64_t> change_letters(const std::string& change, Where where,
+                                        const Audit& audit) override {
+        Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
+        if (!status.ok()) return status;
+        const auto count = change_audited(change, where, audit);
+        status = run(count.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
+        if (count.ok() && !status.ok()) return status;
+        return count;
+    }
     [[nodiscard]] std::string microseconds(const std::string& column) const override {
         return "max(" + column + ", 0)";
     }
@@ -268,6 +295,29 @@ class SqliteSql final : public Sql {
         }
         return cells;
     }
+    Result<std::int64_t> change_audited(const std::string& change, const Where& where,
+                                        const Audit& audit) {
+        const auto ids = run("SELECT count(*), json_group_array(message_id) FILTER (WHERE n <= " +
+                                 std::to_string(kAuditedIds) +
+                                 ") FROM (SELECT message_id, row_number() OVER () AS n FROM "
+                                 "outbox_inbox_dead_letters" +
+                                 where.sql() + ")",
+                             where.parameters(), nullptr);
+        if (!ids.ok()) return ids.status();
+        const std::int64_t count = number((*ids)[0][0]);
+        if (count == 0) return count;
+        auto done =
+            run("INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
+                "event_ids) VALUES (" +
+                    now() + ", $1, $2, $3, $4, $5 + 0, $6)",
+                {audit.os_user, audit.source, audit.action, audit.detail, std::to_string(count),
+                 (*ids)[0][1].value_or("[]")},
+                nullptr);
+        if (done.ok()) done = run(change + where.sql(), where.parameters(), nullptr);
+        if (!done.ok()) return done.status();
+        return count;
+    }
+
     explicit SqliteSql(sqlite3* database) : database_(database) {}
     SqliteConnection database_;
 };

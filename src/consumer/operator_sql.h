@@ -13,6 +13,8 @@ namespace outbox::consumer {
 
 /// One connection that runs SQL with text parameters and gives text; and what its SQL says
 /// differently. Parameters are $1, $2, ... in the order of their first use.
+class Where;
+
 class Sql {
   public:
     using Row = std::vector<std::optional<std::string>>;
@@ -26,6 +28,16 @@ class Sql {
     /// `changed`: how many rows a change touched.
     virtual Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
                              std::int64_t* changed = nullptr) = 0;
+    struct Audit {
+        std::string os_user;
+        std::string source;
+        std::string action;
+        std::string detail;
+    };
+    /// Changes dead letters of consumers ("DELETE FROM outbox_inbox_dead_letters") and writes down
+    /// what was done, where it was to any. How many.
+    virtual Result<std::int64_t> change_letters(const std::string& change, Where where,
+                                                const Audit& audit) = 0;
     /// A time column in microseconds since the Unix epoch.
     [[nodiscard]] virtual std::string microseconds(const std::string& column) const = 0;
     [[nodiscard]] virtual std::string now() const = 0;
@@ -65,9 +77,10 @@ class Where {
     [[nodiscard]] const std::string& sql() const { return sql_; }
     [[nodiscard]] const std::vector<std::string>& parameters() const { return parameters_; }
 
-  private:
+    /// A parameter of its own, for another part of the statement.
     std::string add(const std::string& value);
 
+  private:
     std::string sql_ = " WHERE true";
     std::vector<std::string> parameters_;
 };

@@ -182,7 +182,10 @@ class PostgresTarget final : public MigrationTarget {
         std::vector<std::string> names;
         for (const SchemaObject& object : schema_objects()) {
             const bool of_side = wanted.empty() || object.side == wanted;
-            if (!object.side.empty() && of_side && exists(object)) names.emplace_back(object.name);
+            const bool shared = object.side.empty() && object.name != "outbox_migrations";
+            if ((shared || (!object.side.empty() && of_side)) && exists(object)) {
+                names.emplace_back(object.name);
+            }
         }
         query(postgres_uninstall_body(place_.schema, place_.quoted_schema, side));
         // Somebody else's table of that name stays.

@@ -65,6 +65,8 @@ void make_private_file(const std::string& path) {
     if (file >= 0) ::close(file);
 }
 
+constexpr std::string_view kAudit = "outbox_audit";
+
 struct MadeObject {
     std::string kind;  ///< "TABLE" or "VIEW".
     std::string name;
@@ -104,6 +106,7 @@ std::string drops(std::string_view side, bool with_events) {
     std::string tables;
     for (const MadeObject& object : made_by(side)) {
         if (object.name == "outbox_events" && !with_events) continue;
+        if (object.name == kAudit) continue;  // of both sides: with the last one
         (object.kind == "VIEW" ? views : tables) +=
             "DROP " + object.kind + " IF EXISTS " + object.name + ";\n";
     }
@@ -210,6 +213,10 @@ class SqliteTarget final : public MigrationTarget {
             }
             for (const MadeObject& object : made_by(side)) {
                 if (!exists(object.name) || (object.name == "outbox_events" && !mine)) continue;
+                if (object.name == kAudit && !names.empty() &&
+                    std::find(names.begin(), names.end(), object.name) != names.end()) {
+                    continue;
+                }
                 names.push_back(object.name);
             }
             sql += drops(side, mine);
@@ -224,6 +231,8 @@ class SqliteTarget final : public MigrationTarget {
                 execute("DROP TABLE outbox_migrations");
             }
         }
+        if (!exists("outbox_migrations")) execute("DROP TABLE IF EXISTS outbox_audit");
+        std::erase_if(names, [&](const std::string& name) { return exists(name); });
         commit();
         return names;
     }
@@ -315,7 +324,10 @@ std::string sqlite_uninstall_sql(const MigrateOptions& options) {
         sides += (sides.empty() ? "" : ", ") + sql_literal(side);
     }
     return sql + drop + "DELETE FROM outbox_migrations WHERE side IN (" + sides + ");\n" +
-           (options.side == MigrationSide::kBoth ? "DROP TABLE outbox_migrations;\n" : "") +
+           (options.side == MigrationSide::kBoth
+                ? "DROP TABLE outbox_migrations;\nDROP TABLE IF EXISTS "
+                  "outbox_audit;\n"
+                : "") +
            "COMMIT;\n";
 }
 

@@ -144,7 +144,12 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
                                  : "'consumer'") +
            ");\n        IF NOT EXISTS (SELECT FROM " + place +
            ".outbox_migrations) THEN\n            DROP TABLE " + place +
-           ".outbox_migrations;\n        END IF;\n    END IF;\nEND\n$uninstall$;\n";
+           ".outbox_migrations;\n        END IF;\n    END IF;\n"
+           "    -- Both sides write into it.\n    IF to_regclass(" +
+           sql_literal(place + ".outbox_migrations") +
+           ") IS NULL THEN\n        DROP TABLE IF EXISTS " + place +
+           ".outbox_audit;\n        DROP FUNCTION IF EXISTS " + place +
+           ".outbox_refuse_change();\n    END IF;\nEND\n$uninstall$;\n";
 }
 
 }  // namespace outbox::producer

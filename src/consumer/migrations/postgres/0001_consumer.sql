@@ -3,6 +3,8 @@
 
 {{mailbox}}
 
+{{audit}}
+
 -- Ids that a consumer has dealt with (applied, or moved to its dead letters), written in the
 -- transaction of the effect. message_time is the event's own time, the same on each repeat.
 CREATE TABLE outbox_inbox (

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kFetchRetries =
     "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
     "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
-    "ORDER BY retry_requested_at LIMIT $2::bigint";
+    "AND (mailbox IS NULL OR mailbox = $3) ORDER BY retry_requested_at LIMIT $2::bigint";
 
 constexpr const char* kTakeRetry =
     "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
@@ -55,7 +55,7 @@ constexpr const char* kClockAndVersion =
     "coalesce(max(version), 0)::text FROM outbox_migrations WHERE side = 'consumer'";
 
 std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
-    more.insert(more.end(), {{"outbox_retries", kFetchRetries, 2},
+    more.insert(more.end(), {{"outbox_retries", kFetchRetries, 3},
                              {"outbox_take_retry", kTakeRetry, 2},
                              {"outbox_bury_again", kBuryAgain, 5},
                              {"outbox_report", kReport, 7},
@@ -134,7 +134,7 @@ std::int64_t LibpqInboxStore::now_us() const {
 
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
-    params.text(consumer_).number(static_cast<std::int64_t>(limit));
+    params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
     const Result<PgResult> rows =
         session_.execute("outbox_retries", params, "reading dead letters");
     if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);

@@ -32,6 +32,10 @@ class LibpqInboxStore : public virtual InboxStore {
     Status retire() override { return fold(member_); }
 
   protected:
+    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
+    /// none.
+    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
+
     /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
     LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
                     std::vector<LibpqSession::Statement> more,

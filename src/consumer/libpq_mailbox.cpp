@@ -72,12 +72,12 @@ constexpr const char* kBury =
     "                          '-infinity') FROM gone "
     "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1), "
     "buried AS (INSERT INTO outbox_inbox_dead_letters "
-    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "  SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7 FROM gone "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox) "
+    "  SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7, $1 FROM gone "
     "  WHERE EXISTS (SELECT FROM seen) "
     "  ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
     "    error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
-    "    retry_requested_at = NULL RETURNING 1) "
+    "    retry_requested_at = NULL, mailbox = excluded.mailbox RETURNING 1) "
     "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM buried)";
 
 constexpr const char* kTaking = "taking a message";

@@ -25,6 +25,9 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
     Turn commit_and_begin(const spi::EventView& next) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial) override;
 
+  protected:
+    [[nodiscard]] std::string_view letters_of() const override { return mailbox_; }
+
   private:
     /// How one message is taken.
     struct Take {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr const char* kFetchRetries =
     "SELECT 0, message_id, topic, key, headers, payload FROM outbox_inbox_dead_letters "
-    "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL ORDER BY retry_requested_at LIMIT ?2";
+    "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL AND (mailbox IS NULL OR mailbox = ?3) "
+    "ORDER BY retry_requested_at LIMIT ?2";
 
 constexpr const char* kTakeRetry =
     "DELETE FROM outbox_inbox_dead_letters "
@@ -95,7 +96,7 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Run rows(session_, kFetchRetries);
-    rows.text(consumer_).number(static_cast<std::int64_t>(limit));
+    rows.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
     rows.append_messages(SIZE_MAX, out);
     return rows.failed() ? Status(session_.error("reading dead letters")) : Status();
 }

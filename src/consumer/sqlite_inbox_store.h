@@ -25,6 +25,10 @@ class SqliteInboxStore : public virtual InboxStore {
     Status retire() override { return fold(member_); }
 
   protected:
+    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
+    /// none.
+    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
+
     using Run = SqliteSession::Run;
 
     /// `more`: the statements of the one.

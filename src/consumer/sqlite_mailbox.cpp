@@ -38,12 +38,12 @@ constexpr const char* kTake = "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND
 
 constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
-    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6 FROM outbox_mailbox "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox) "
+    "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6, mailbox FROM outbox_mailbox "
     "WHERE mailbox = ?2 AND position = ?3 "
     "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
-    "  retry_requested_at = NULL";
+    "  retry_requested_at = NULL, mailbox = excluded.mailbox";
 
 void append_json_string(std::string& out, std::string_view text) {
     constexpr std::string_view kHex = "0123456789abcdef";

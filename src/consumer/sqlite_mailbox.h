@@ -28,6 +28,9 @@ class SqliteMailbox final : public MailboxStore, public SqliteInboxStore {
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial) override;
 
+  protected:
+    [[nodiscard]] std::string_view letters_of() const override { return mailbox_; }
+
   private:
     void release();
     Status take(const spi::EventView& message, Taken& taken);

@@ -174,8 +174,58 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     operate({"dead", "show", "b", "--consumer", "stock"});
     operate({"dead", "retry", "b", "--consumer", "stock"});
     operate({"dead", "discard", "b", "--consumer", "stock"});
+    EXPECT_EQ(admin_.value("SELECT string_agg(concat_ws(' ', role, source, action, detail, events, "
+                           "event_ids), '; ' ORDER BY audit_id) FROM outbox_audit"),
+              "roles_operator consumer stock dead retry ids 1 1 {b}; "
+              "roles_operator consumer stock dead discard ids 1 1 {b}");
     operate({"prune"});
     operate({"saga", "list"});
+}
+
+TEST_F(Roles, AMailboxIsTakenBySqlWithTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--only", "consumer", "--db", as("owner")}).status.code, 0);
+    grant({"--only", "consumer"});
+    const std::string old = "018f2d3c-0000-7000-8000-000000000001";  // of 2024
+    Pg(as("relay"))
+        .exec(
+            "INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES "
+            "('repeat', 'orders', 'r', '{}', '1'), ('good', 'orders', 'k', '{}', '2'), ('" +
+            old + "', 'orders', 'o', '{}', '3'), ('bad', 'orders', 'b', '{}', '4')");
+    admin_.exec("INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('stock', now())");
+    // Figures of a session that is gone.
+    admin_.exec(
+        "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, "
+        "updated_at) VALUES ('stock', 'sql/0', 1, 0, 0, 0, '2024-01-01')");
+    Pg consumer(as("consumer"));
+    consumer.exec("SELECT inbox_accept('stock', 'repeat')");
+    const std::string take = "SELECT string_agg(id, ' ') FROM outbox_mailbox_take('stock')";
+    const auto done = [](const std::string& id) {
+        return "SELECT outbox_mailbox_done('stock', 'default', position) FROM outbox_mailbox "
+               "WHERE id = '" +
+               id + "'";
+    };
+    consumer.exec("BEGIN");
+    EXPECT_EQ(consumer.value(take), "good bad");
+    consumer.exec(done("good") + "; COMMIT");
+    consumer.exec(
+        "SELECT outbox_mailbox_failed('stock', 'default', position, 'no stock', 1) "
+        "FROM outbox_mailbox WHERE id = 'bad'");
+    operate({"dead", "retry", "--all", "--consumer", "stock"});
+    consumer.exec("BEGIN");
+    EXPECT_EQ(consumer.value(take), old + " bad");
+    const auto of_letter = [](const std::string& call, const std::string& id) {
+        return "SELECT outbox_mailbox_" + call +
+               " FROM outbox_inbox_dead_letters WHERE "
+               "message_id = '" +
+               id + "'";
+    };
+    consumer.exec(of_letter("done('stock', 'default', -letter)", "bad") + "; COMMIT");
+    consumer.exec(of_letter("failed('stock', 'default', -letter, 'no')", old));
+    EXPECT_EQ(admin_.value("SELECT concat_ws(' ', sum(applied), sum(repeats), sum(failed), "
+                           "sum(dead)) FROM outbox_inbox_stats"),
+              "3 1 2 3");
+    operate({"dead", "discard", "--all", "--consumer", "stock"});
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_audit"), 2);
 }
 
 TEST_F(Roles, WhoLeadsSagasAndWhoMendsThemHaveTheRightsThatArePrinted) {

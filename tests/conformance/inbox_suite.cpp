@@ -515,6 +515,28 @@ TEST_P(InboxSuite, LettersThatFailAgainDoNotKeepTheHealthyWaiting) {
               "0");
 }
 
+TEST_P(InboxSuite, ALetterIsRetriedInTheMailboxThatItCameFrom) {
+    put("bad", "k");
+    MailboxOptions options;
+    options.max_attempts = 1;
+    bool healed = false;
+    const auto handler = [&](InboxBackend::Session& transaction, const Message& message) {
+        if (!healed) throw std::runtime_error("no stock");
+        apply(transaction, message);
+    };
+    consumer(handler, options).drain();
+    EXPECT_EQ(value("SELECT mailbox FROM outbox_inbox_dead_letters"), "default");
+    healed = true;
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = CURRENT_TIMESTAMP");
+    auto elsewhere = options;
+    elsewhere.mailbox = "elsewhere";
+    consumer(handler, elsewhere).drain();
+    EXPECT_EQ(value("SELECT count(*) FROM effects"), "0");
+    consumer(handler, options).drain();
+    EXPECT_EQ(value("SELECT count(*) FROM effects"), "1");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+}
+
 TEST_P(InboxSuite, SaysWhichTablesAreMissing) {
     auto member = backend_->consumer_without_tables();
     EXPECT_EQ(code_of([&] { member.run(); }), ErrorCode::kNoSuchTable);

@@ -274,7 +274,7 @@ TEST_F(MailboxSql, WhatWasPrunedMeanwhileIsNotDone) {
 }
 
 TEST_F(MailboxSql, KeysOfOneMailboxAreNotThoseOfAnother) {
-    arrive("here", "eu");
+    arrive("here", "eu us");
     arrive("there", "us", "default eu");
     Pg one(url_);
     one.exec("BEGIN");
@@ -282,6 +282,147 @@ TEST_F(MailboxSql, KeysOfOneMailboxAreNotThoseOfAnother) {
     Pg other(url_);
     other.exec("BEGIN");
     EXPECT_THAT(take(other), ElementsAre("here"));
+    // Nor is a key in hand the lock of a mailbox.
+    arrive("elsewhere", "k", "default eu us");
+    EXPECT_EQ(one.query("SELECT id FROM outbox_mailbox_take('billing', 'default eu us')").size(),
+              1U);
+}
+
+// Which are no lane of their own together.
+TEST_F(MailboxSql, MessagesWithoutAKeyWaitForNone) {
+    arrive("n1", "");
+    arrive("n2", "");
+    Pg one(url_);
+    Pg other(url_);
+    one.exec("BEGIN");
+    other.exec("BEGIN");
+    EXPECT_THAT(take(one, 1), ElementsAre("n1"));
+    EXPECT_THAT(take(other), ElementsAre("n2"));
+    fail("n2");
+    other.exec("ROLLBACK; BEGIN");
+    EXPECT_THAT(take(other), IsEmpty());
+}
+
+TEST_F(MailboxSql, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
+    arrive("a", "k");
+    db_->exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('billing', 'a')");
+    fail("a", 1);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox"), 0);
+}
+
+// Its id is known until it is pruned, and again when it is done.
+TEST_F(MailboxSql, ALetterThatIsDoneIsKnownThoughItsIdWasPruned) {
+    arrive("bad", "k");
+    fail("bad", 1);
+    db_->exec("DELETE FROM outbox_inbox");
+    retry();
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("bad"));
+    apply_letter(member, "bad");
+    member.exec("COMMIT");
+    arrive("bad", "k");  // the relay's repeat
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), IsEmpty());
+    member.exec("COMMIT");
+    EXPECT_EQ(effects(), "bad");
+}
+
+// What no index of the inbox takes would stop its key for good.
+TEST_F(MailboxSql, AnIdThatTheInboxCannotKeepDoesNotArrive) {
+    arrive(std::string(255, 'i'), "k");
+    EXPECT_THROW(arrive(std::string(256, 'i'), "k"), std::runtime_error);
+}
+
+TEST_F(MailboxSql, ALetterIsRetriedInTheMailboxThatItCameFrom) {
+    arrive("bad", "k", "orders");
+    db_->exec(
+        "SELECT outbox_mailbox_failed('billing', 'orders', position, 'no stock', 1) FROM "
+        "outbox_mailbox");
+    retry();
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), IsEmpty());
+    const std::string letter = member.value("SELECT -letter FROM outbox_inbox_dead_letters");
+    EXPECT_THROW(member.exec("SELECT outbox_mailbox_done('billing', 'default', " + letter + ")"),
+                 std::runtime_error);
+    member.exec("ROLLBACK");
+    EXPECT_EQ(
+        member.value("SELECT outbox_mailbox_failed('billing', 'default', " + letter + ", 'x')"),
+        "f");
+    member.exec("BEGIN");
+    EXPECT_EQ(member.query("SELECT FROM outbox_mailbox_take('billing', 'orders')").size(), 1U);
+    member.exec("SELECT outbox_mailbox_done('billing', 'orders', " + letter + "); COMMIT");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+}
+
+TEST_F(MailboxSql, NothingIsKeptOfTriesWhoseMessageWentAnotherWay) {
+    arrive("taken by the library", "a");
+    arrive("applied elsewhere", "b");
+    fail("taken by the library");
+    fail("applied elsewhere");
+    db_->exec("DELETE FROM outbox_mailbox WHERE id = 'taken by the library'");
+    db_->exec(
+        "INSERT INTO outbox_inbox (consumer, message_id) VALUES ('billing', 'applied elsewhere')");
+    end_waits();
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), IsEmpty());
+    member.exec("COMMIT");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox_tries"), 1);
+    arrive("bad", "c");
+    fail("bad");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox_tries"), 1);
+}
+
+TEST_F(MailboxSql, WhatIsDoneAfterAllIsNoFailure) {
+    arrive("a", "k");
+    fail("a");
+    end_waits();
+    const std::string failed = "SELECT outbox_mailbox_failed('billing', 'default', " +
+                               db_->value("SELECT position FROM outbox_mailbox") + ", 'late')";
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre("a"));
+    apply(member, "a");
+    std::string late;
+    std::jthread other([&] { late = Pg(url_).value(failed); });
+    EXPECT_TRUE(eventually(20s, "it waits for the one that has it", [&] {
+        return db_->number("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0;
+    }));
+    member.exec("COMMIT");
+    other.join();
+    EXPECT_EQ(late, "f");
+    EXPECT_EQ(db_->value(failed), "f");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_mailbox_tries"), 0);
+    EXPECT_EQ(effects(), "a");
+}
+
+TEST_F(MailboxSql, FiguresOfSessionsThatAreGoneAreKeptTogether) {
+    const auto apply_one = [&](const std::string& id) {
+        arrive(id, "k");
+        Pg member(url_);
+        member.exec("BEGIN");
+        EXPECT_THAT(take(member), ElementsAre(id));
+        apply(member, id);
+        member.exec("COMMIT");
+    };
+    for (const char* id : {"a", "b", "c"}) apply_one(id);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_stats"), 3);
+    db_->exec("UPDATE outbox_inbox_stats SET updated_at = updated_at - interval '1 hour'");
+    // One of them is not gone: it has only had nothing to do, and is at it again.
+    Pg busy(url_);
+    busy.exec(
+        "BEGIN; UPDATE outbox_inbox_stats SET applied = applied WHERE member = "
+        "(SELECT min(member) FROM outbox_inbox_stats)");
+    apply_one("d");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_stats"), 3);
+    EXPECT_EQ(db_->number("SELECT sum(applied) FROM outbox_inbox_stats"), 4);
+    busy.exec("ROLLBACK");
+    apply_one("e");
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_stats WHERE member <> ''"), 2);
+    EXPECT_EQ(db_->number("SELECT sum(applied) FROM outbox_inbox_stats"), 5);
 }
 
 TEST_F(MailboxSql, ReadsTimesAsTheLibraryDoes) {
@@ -334,8 +475,12 @@ TEST_F(MailboxSql, AFailureWithoutATextIsAFailure) {
 TEST_F(MailboxSql, WaitsWhileAConsumerOfTheLibraryHoldsTheMailbox) {
     MailboxOptions options;
     options.consumer = "billing";
-    auto library =
-        libpq_mailbox_consumer(url_, LibpqHandler([](PGconn*, const Message&) {}), options);
+    arrive("waits", "k");
+    auto library = libpq_mailbox_consumer(
+        url_, LibpqHandler([](PGconn*, const Message&) {
+            throw Error(ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "mail is down");
+        }),
+        options);
     std::jthread thread([&] { static_cast<void>(library.run()); });
     ASSERT_TRUE(eventually(30s, "it holds the mailbox", [&] {
         return db_->number(

@@ -16,7 +16,7 @@ CREATE TABLE outbox_inbox (
 );
 
 -- Messages whose handler failed for good, whole. Setting retry_requested_at has the consumer try
--- the message once more.
+-- the message once more: the one of the mailbox that it came from, where it came from one.
 CREATE TABLE outbox_inbox_dead_letters (
     consumer           text NOT NULL,
     message_id         text NOT NULL,
@@ -30,6 +30,7 @@ CREATE TABLE outbox_inbox_dead_letters (
     died_at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     retry_requested_at timestamptz,
     letter             bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    mailbox            text,
     PRIMARY KEY (consumer, message_id)
 );
 CREATE INDEX outbox_inbox_dead_letters_retry
@@ -219,18 +220,47 @@ EXCEPTION WHEN data_exception THEN  -- a header that is no text of the database'
 END
 $$;
 
--- What a consumer counts of itself, one row for each of its sessions.
+-- What a consumer counts of itself, one row for each of its sessions. A session that is new keeps
+-- those that have said nothing for five minutes together under no name, and waits for nobody.
 CREATE FUNCTION outbox_mailbox_count(consumer text, applied bigint, repeats bigint, failed bigint,
                                      dead bigint)
 RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 AS $$
+#variable_conflict use_variable
+BEGIN
+    UPDATE outbox_inbox_stats s SET applied = s.applied + outbox_mailbox_count.applied,
+        repeats = s.repeats + outbox_mailbox_count.repeats,
+        failed = s.failed + outbox_mailbox_count.failed,
+        dead = s.dead + outbox_mailbox_count.dead, updated_at = clock_timestamp()
+    WHERE s.consumer = outbox_mailbox_count.consumer AND s.member = 'sql/' || pg_backend_pid();
+    IF FOUND THEN
+        RETURN;
+    END IF;
     INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead)
-    VALUES (consumer, 'sql/' || pg_backend_pid(), applied, repeats, failed, dead)
-    ON CONFLICT (consumer, member) DO UPDATE SET applied = s.applied + excluded.applied,
-        repeats = s.repeats + excluded.repeats, failed = s.failed + excluded.failed,
-        dead = s.dead + excluded.dead, updated_at = clock_timestamp()
+    VALUES (consumer, 'sql/' || pg_backend_pid(), applied, repeats, failed, dead);
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox_inbox_stats '
+            || outbox_mailbox_count.consumer, 'outbox_inbox_stats'::regclass::oid::bigint)) THEN
+        RETURN;
+    END IF;
+    WITH silent AS (
+        SELECT s.member FROM outbox_inbox_stats s
+        WHERE s.consumer = outbox_mailbox_count.consumer AND s.member LIKE 'sql/%'
+            AND s.updated_at < clock_timestamp() - interval '5 minutes'
+        FOR UPDATE SKIP LOCKED),
+    gone AS (
+        DELETE FROM outbox_inbox_stats s USING silent
+        WHERE s.consumer = outbox_mailbox_count.consumer AND s.member = silent.member
+        RETURNING s.applied, s.repeats, s.failed, s.dead)
+    INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead)
+    SELECT outbox_mailbox_count.consumer, '', sum(g.applied), sum(g.repeats), sum(g.failed),
+        sum(g.dead) FROM gone g HAVING count(*) > 0
+    ON CONFLICT ON CONSTRAINT outbox_inbox_stats_pkey DO UPDATE SET
+        applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats,
+        failed = s.failed + excluded.failed, dead = s.dead + excluded.dead,
+        updated_at = clock_timestamp();
+END
 $$;
 
 -- Moves a message to the consumer's dead letters; nothing where somebody has applied it.
@@ -258,12 +288,13 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, key, headers, payload,
-        attempts, error_code, error)
+        attempts, error_code, error, mailbox)
     VALUES (outbox_mailbox_bury.consumer, m.id, m.topic, m.key, m.headers, m.payload,
-        outbox_mailbox_bury.attempts, outbox_mailbox_bury.error_code, outbox_mailbox_bury.error)
+        outbox_mailbox_bury.attempts, outbox_mailbox_bury.error_code, outbox_mailbox_bury.error,
+        m.mailbox)
     ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts,
         error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at,
-        retry_requested_at = NULL;
+        retry_requested_at = NULL, mailbox = excluded.mailbox;
     PERFORM outbox_mailbox_count(outbox_mailbox_bury.consumer, 0, 0, 0, 1);
 END
 $$;
@@ -311,6 +342,7 @@ BEGIN
     SELECT array_agg(r.letter) INTO letters FROM (
         SELECT d.letter FROM outbox_inbox_dead_letters d
         WHERE d.consumer = outbox_mailbox_take.consumer AND d.retry_requested_at IS NOT NULL
+            AND (d.mailbox IS NULL OR d.mailbox = outbox_mailbox_take.mailbox)
         ORDER BY d.retry_requested_at LIMIT greatest(least(max_messages, 1000) / 10, 1)
         FOR UPDATE SKIP LOCKED) r;
 
@@ -347,7 +379,10 @@ BEGIN
     gone AS (
         DELETE FROM outbox_mailbox b USING known
         WHERE b.mailbox = outbox_mailbox_take.mailbox AND b.position = known.position
-        RETURNING 1)
+        RETURNING b.position),
+    tries AS (
+        DELETE FROM outbox_mailbox_tries t USING gone
+        WHERE t.mailbox = outbox_mailbox_take.mailbox AND t.position = gone.position)
     SELECT count(*) INTO repeats FROM gone;
     IF repeats > 0 THEN
         PERFORM outbox_mailbox_count(outbox_mailbox_take.consumer, 0, repeats, 0, 0);
@@ -404,6 +439,7 @@ BEGIN
     WITH letters AS (
         DELETE FROM outbox_inbox_dead_letters d
         WHERE d.consumer = outbox_mailbox_done.consumer AND d.retry_requested_at IS NOT NULL
+            AND (d.mailbox IS NULL OR d.mailbox = outbox_mailbox_done.mailbox)
             AND d.letter = ANY (ARRAY(SELECT -p FROM pg_catalog.unnest(positions) AS p))
         RETURNING d.message_id, d.headers),
     again AS (
@@ -447,7 +483,8 @@ BEGIN
             error_code = 'OB_HANDLER_FAILED', error = outbox_mailbox_failed.error,
             died_at = clock_timestamp(), retry_requested_at = NULL
         WHERE d.consumer = outbox_mailbox_failed.consumer
-            AND d.letter = -outbox_mailbox_failed.position AND d.retry_requested_at IS NOT NULL;
+            AND d.letter = -outbox_mailbox_failed.position AND d.retry_requested_at IS NOT NULL
+            AND (d.mailbox IS NULL OR d.mailbox = outbox_mailbox_failed.mailbox);
         IF FOUND THEN
             PERFORM outbox_mailbox_count(outbox_mailbox_failed.consumer, 0, 0, 1, 1);
         END IF;
@@ -466,6 +503,15 @@ BEGIN
         error = excluded.error
     RETURNING t.attempts INTO tries;
     PERFORM outbox_mailbox_count(outbox_mailbox_failed.consumer, 0, 0, 1, 0);
+    -- Of messages that somebody took by another way nothing is kept.
+    IF tries = 1 THEN
+        DELETE FROM outbox_mailbox_tries t USING (
+            SELECT o.mailbox, o.position FROM outbox_mailbox_tries o
+            WHERE NOT EXISTS (SELECT FROM outbox_mailbox b
+                              WHERE b.mailbox = o.mailbox AND b.position = o.position)
+            LIMIT 1000 FOR UPDATE OF o SKIP LOCKED) gone
+        WHERE t.mailbox = gone.mailbox AND t.position = gone.position;
+    END IF;
     IF tries < max_attempts THEN
         RETURN false;
     END IF;
@@ -521,10 +567,13 @@ BEGIN
     IF pg_try_advisory_xact_lock(
             hashtextextended(idempotency_claim.scope || E'\x1f' || idempotency_claim.key,
                              'outbox_idempotency'::regclass::oid::bigint)) THEN
+        -- Not even tried beside a row: the insert would wait for who changes that.
         INSERT INTO outbox_idempotency (scope, key, fingerprint, lease_until, expires_at)
-        VALUES (idempotency_claim.scope, idempotency_claim.key, idempotency_claim.fingerprint,
-                clock_timestamp() + idempotency_claim.lease,
-                clock_timestamp() + greatest(idempotency_claim.retention, idempotency_claim.lease))
+        SELECT idempotency_claim.scope, idempotency_claim.key, idempotency_claim.fingerprint,
+               clock_timestamp() + idempotency_claim.lease,
+               clock_timestamp() + greatest(idempotency_claim.retention, idempotency_claim.lease)
+        WHERE NOT EXISTS (SELECT FROM outbox_idempotency i
+                          WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key)
         ON CONFLICT (scope, key) DO NOTHING;
         IF FOUND THEN
             idempotency_claim.state := 'new';
@@ -541,10 +590,14 @@ BEGIN
             created_at = clock_timestamp(),
             expires_at = clock_timestamp()
                 + greatest(idempotency_claim.retention, idempotency_claim.lease)
-        WHERE i.scope = idempotency_claim.scope AND i.key = idempotency_claim.key
-            AND (i.expires_at <= clock_timestamp()
-                OR (i.status IS NULL AND i.lease_until <= clock_timestamp()
-                    AND i.fingerprint = idempotency_claim.fingerprint))
+        FROM (SELECT f.scope, f.key FROM outbox_idempotency f
+              WHERE f.scope = idempotency_claim.scope AND f.key = idempotency_claim.key
+                  AND (f.expires_at <= clock_timestamp()
+                      OR (f.status IS NULL AND f.lease_until <= clock_timestamp()
+                          AND f.fingerprint = idempotency_claim.fingerprint))
+              -- Its late owner may be about to commit an answer: then it is running.
+              FOR UPDATE SKIP LOCKED) free
+        WHERE i.scope = free.scope AND i.key = free.key
         RETURNING i.attempt INTO idempotency_claim.attempt;
         IF FOUND THEN
             idempotency_claim.state := 'new';
@@ -584,13 +637,29 @@ LANGUAGE plpgsql VOLATILE
 SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
+DECLARE
+    cleaned boolean := false;
 BEGIN
     -- A backslash may hide a letter of a name. Few answers pay for the long way.
     IF headers::text ~* 'set-cookie|authorization|\\' THEN
-        idempotency_complete.headers := (
-            SELECT pg_catalog.json_object_agg(h.key, h.value)
-            FROM json_each(idempotency_complete.headers) h
-            WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
+        -- No text holds a NUL or half of a surrogate pair, and no header either: '?' for those, not
+        -- an error that would leave the work undone and the key claimed.
+        LOOP
+            BEGIN
+                idempotency_complete.headers := (
+                    SELECT pg_catalog.json_object_agg(h.key, h.value)
+                    FROM json_each(idempotency_complete.headers) h
+                    WHERE lower(h.key) NOT IN ('set-cookie', 'authorization'));
+                EXIT;
+            EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
+                IF cleaned THEN
+                    RAISE;
+                END IF;
+                cleaned := true;
+                idempotency_complete.headers := regexp_replace(headers::text,
+                    '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1?', 'g')::json;
+            END;
+        END LOOP;
     END IF;
     UPDATE outbox_idempotency i
     SET status = idempotency_complete.status, headers = idempotency_complete.headers,

@@ -4,7 +4,7 @@
 CREATE TABLE IF NOT EXISTS outbox_mailbox (
     position    bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),
     mailbox     text NOT NULL DEFAULT 'default',
-    id          text NOT NULL CHECK (id <> ''),
+    id          text NOT NULL CHECK (id <> '' AND octet_length(id) <= 255),
     topic       text NOT NULL,
     key         text,
     headers     json CHECK (json_typeof(headers) = 'object'),

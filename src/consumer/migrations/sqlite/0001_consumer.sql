@@ -18,7 +18,7 @@ CREATE TABLE outbox_inbox (
 ) WITHOUT ROWID;
 
 -- Messages whose handler failed for good, whole. Setting retry_requested_at has the consumer try
--- the message once more.
+-- the message once more: the one of the mailbox that it came from, where it came from one.
 CREATE TABLE outbox_inbox_dead_letters (
     consumer           text NOT NULL,
     message_id         text NOT NULL,
@@ -32,6 +32,7 @@ CREATE TABLE outbox_inbox_dead_letters (
     died_at            integer NOT NULL
         DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)),
     retry_requested_at integer,
+    mailbox            text,
     PRIMARY KEY (consumer, message_id)
 );
 CREATE INDEX outbox_inbox_dead_letters_retry

@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS outbox_mailbox (
     position    INTEGER PRIMARY KEY AUTOINCREMENT,
     mailbox     text NOT NULL DEFAULT 'default',
-    id          text NOT NULL CHECK (id <> ''),
+    id          text NOT NULL CHECK (id <> '' AND length(CAST(id AS blob)) <= 255),
     topic       text NOT NULL,
     key         text,
     headers     text CHECK (headers IS NULL

@@ -77,7 +77,7 @@ Status Housekeeper::turn() {
     if (now_us >= next_look_us_) {
         next_look_us_ = now_us + kLookEveryUs;
         if (Status status = tell_destinations(); !status.ok()) return status;
-        if (Status status = save_figures(now_us); !status.ok()) return status;
+        if (Status status = save_figures(now_us, false); !status.ok()) return status;
     }
     if (now_us >= next_stats_us_) {
         next_stats_us_ = now_us + kStatsEveryUs;
@@ -207,7 +207,7 @@ void Housekeeper::prune(std::int64_t now_us) {
          {{"error", error}, {"consequence", "published rows older than the retention stay"}}});
 }
 
-Status Housekeeper::save_figures(std::int64_t now_us) {
+Status Housekeeper::save_figures(std::int64_t now_us, bool last) {
     std::vector<spi::RouteFigures> figures;
     const double seconds = static_cast<double>(now_us - last_figures_us_) / 1e6;
     std::vector<Told> telling = told_;
@@ -217,7 +217,7 @@ Status Housekeeper::save_figures(std::int64_t now_us) {
         const std::uint64_t published = stats.published.load(std::memory_order_relaxed);
         const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
         const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
-        const double rate = static_cast<double>(published - told.published) / seconds;
+        const double rate = last ? 0 : static_cast<double>(published - told.published) / seconds;
         const std::uint64_t errors = stats.error_count();
         spi::ReadPath path = stats.path();
         if (dead == told.dead && circuit == told.circuit && rate == told.rate &&

@@ -37,6 +37,8 @@ class Housekeeper {
 
     /// Does what is due.
     Status turn();
+    /// Writes down what routes did since the last look: nothing follows.
+    Status tell_last() { return save_figures(deps_.clock.boot_us(), true); }
 
     /// The database's figures as last read, at most a few seconds old. Any thread.
     [[nodiscard]] spi::Recorder::Stats figures() const;
@@ -47,7 +49,7 @@ class Housekeeper {
     void offer(std::size_t route, spi::DeadLetter&& letter, std::vector<Feedback>& feedback);
     Status redeliver(std::int64_t now_us);
     Status tell_destinations();
-    Status save_figures(std::int64_t now_us);
+    Status save_figures(std::int64_t now_us, bool last);
     Status look_at_figures();
     void prune(std::int64_t now_us);
 

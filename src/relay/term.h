@@ -90,6 +90,7 @@ class Term {
     std::thread recorder_thread_;
     std::thread remover_thread_;
     std::thread housekeeper_thread_;
+    bool housekept_ = false;  // the last turn of it went well; the thread's until it ended
     std::atomic<bool> over_{false};
     std::atomic<bool> draining_{false};
     std::atomic<std::int64_t> drain_until_us_{0};

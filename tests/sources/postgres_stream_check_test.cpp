@@ -17,7 +17,8 @@ class StreamRights : public Stream {
         pg_.exec("DROP PUBLICATION outbox");
         role_ = "relay_" + std::to_string(roles++);
         pg_.exec("DROP ROLE IF EXISTS " + role_ + "; CREATE ROLE " + role_ +
-                 " LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_);
+                 " LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_ +
+                 "; GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO " + role_);
     }
     postgres::PostgresSourceConfig config_of_role(postgres::Mode mode) const {
         postgres::PostgresSourceConfig out = config();

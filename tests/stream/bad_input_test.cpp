@@ -36,8 +36,8 @@ class StreamBadInput : public StreamRelay {
     void restrict_relay() {
         role_ = "relay_of_" + url_.substr(url_.rfind('/') + 1);
         owner_->exec("CREATE ROLE " + role_ +
-                     " LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public TO " +
-                     role_);
+                     " LOGIN PASSWORD 'test'; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO " +
+                     role_ + "; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_);
         url_.replace(url_.find("postgres@"), 8, role_);
     }
     Finished refused() {

@@ -14,7 +14,7 @@
 namespace outbox::sqlite {
 namespace {
 
-// The side tables that are missing; `none`: not one is there.
+// The side tables that are missing; `none`: not one is there that consumers have not, too.
 struct SideTables {
     bool complete = false;
     bool none = false;
@@ -22,13 +22,15 @@ struct SideTables {
 
 Result<SideTables> look_for_side_tables(Database& database) {
     Statement count(database,
-                    "SELECT count(*) FROM sqlite_master WHERE name IN ('outbox_lease', "
+                    "SELECT count(*), coalesce(sum(name <> 'outbox_audit'), 0) FROM sqlite_master "
+                    "WHERE name IN ('outbox_lease', "
                     "'outbox_routes', 'outbox_ledger_segments', 'outbox_route_done', "
                     "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats', "
                     "'outbox_standbys', 'outbox_audit')");
-    const std::int64_t found = count.step() ? count.integer(0) : 0;
+    const bool row = count.step();
+    const SideTables tables{row && count.integer(0) == 9, !row || count.integer(1) == 0};
     if (Status status = count.status(); !status.ok()) return status;
-    return SideTables{found == 9, found == 0};
+    return tables;
 }
 
 Status require_known_version(Database& database, const Table& table) {

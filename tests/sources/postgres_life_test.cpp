@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <outbox/producer/migrate.h>
-
 #include "tests/sources/postgres_support.h"
 #include "tests/support/adopted_tables.h"
 #include "tests/support/pg.h"
@@ -207,85 +205,6 @@ TEST_F(NumbersThatComeAgain, AreNoneWhereTheTableWasOnlyRewritten) {
     Relay next(config(), kRoutes);
     EXPECT_THAT(next.notes(), IsEmpty());
     EXPECT_THAT(next.read(), IsEmpty());
-}
-
-class PositionsThatComeAgain : public testing::Test {
-  protected:
-    void SetUp() override { migrate(url_); }
-    postgres::PostgresSourceConfig config() const {
-        postgres::PostgresSourceConfig config;
-        config.url = url_;
-        config.mode = postgres::Mode::kPolling;
-        return config;
-    }
-    void insert(const std::string& content, int count) {
-        pg_.exec("INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '\"" + content +
-                 "\"' FROM generate_series(1, " + std::to_string(count) + ")");
-    }
-    void set_back_to(int position) {
-        pg_.exec("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), " +
-                 std::to_string(position) + ")");
-    }
-    // The route "default" has finished all, and "far" lags.
-    void finish_here() {
-        Relay relay(config(), kRoutes);
-        spi::RecordBatch batch = relay.fresh();
-        batch.finished.push_back({0, {}});
-        for (const auto& event : relay.read()) {
-            batch.finished[0].positions.push_back(event.position);
-        }
-        require(relay.recorder().record(batch));
-    }
-    static std::vector<spi::Position> positions(const std::vector<spi::EventView>& events) {
-        std::vector<spi::Position> out;
-        for (const auto& event : events) out.push_back(event.position);
-        return out;
-    }
-    static inline const std::vector<spi::RouteName> kRoutes{{"default", {}}, {"far", {}}};
-    std::string url_ = shared_postgres().create_database();
-    Pg pg_{url_};
-};
-
-TEST_F(PositionsThatComeAgain, WrittenPastTheOldTopWhileNoRelayRanAreNewEvents) {
-    insert("old", 8);
-    finish_here();
-    pg_.exec("DELETE FROM outbox_events WHERE position > 4");
-    set_back_to(4);
-    insert("new", 6);
-    Relay next(config(), kRoutes);
-    ASSERT_EQ(next.notes().size(), 1U);
-    EXPECT_THAT(next.notes()[0], HasSubstr("4 rows"));
-    EXPECT_THAT(positions(next.read()), ElementsAre(5, 6, 7, 8, 9, 10));
-    next.end();
-    // Their old places are free for good.
-    Relay third(config(), kRoutes);
-    EXPECT_THAT(third.notes(), IsEmpty());
-    EXPECT_THAT(positions(third.read()), ElementsAre(5, 6, 7, 8, 9, 10));
-}
-
-TEST_F(PositionsThatComeAgain, WrittenPastTheOldTopUnderARelayAreReadByTheNext) {
-    insert("old", 8);
-    {
-        Relay relay(config());
-        relay.publish(positions(relay.read()));
-        ASSERT_EQ(relay.remove(), 0U);
-        set_back_to(2);
-        insert("new", 10);
-        relay.read();
-    }
-    Relay next(config());
-    EXPECT_EQ(next.read().size(), 10U);
-}
-
-TEST_F(PositionsThatComeAgain, AreNoneInATableThatWasOnlyRewritten) {
-    insert("old", 8);
-    finish_here();
-    insert("more", 3);
-    pg_.exec("VACUUM FULL outbox_events");
-    pg_.exec("VACUUM FREEZE outbox_events");
-    Relay next(config(), kRoutes);
-    EXPECT_THAT(next.notes(), IsEmpty());
-    EXPECT_THAT(positions(next.read()), ElementsAre(9, 10, 11));
 }
 
 }  // namespace

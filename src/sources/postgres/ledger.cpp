@@ -202,7 +202,6 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
         return rows.ok() ? set_aside_ids(connection) : rows.status();
     }
     if (!other) {
-        if (Status status = reopen_rewritten(connection, top, out); !status.ok()) return status;
         // `routes continue` leaves open whose it is; an earlier version did not know.
         return connection
             .query("UPDATE " + table_.side +

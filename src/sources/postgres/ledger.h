@@ -48,7 +48,6 @@ class LedgerTable {
     Result<std::vector<Known>> load_routes(Connection& connection) const;
     Status check_life(Connection& connection, spi::Beginning& out) const;
     Status check_life_of_ids(Connection& connection, spi::Beginning& out) const;
-    Status reopen_rewritten(Connection& connection, spi::Position top, spi::Beginning& out) const;
     Status set_aside_ids(Connection& connection) const;
     Status note_life(Connection& connection) const;
     Status take_over_tenants(Connection& connection, spi::Beginning& out) const;

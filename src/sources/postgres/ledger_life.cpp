@@ -36,40 +36,6 @@ Status LedgerTable::check_life_of_ids(Connection& connection, spi::Beginning& ou
     return set_aside_ids(connection);
 }
 
-// A sequence that was set back and has passed its old top again leaves no trace of its own. But a
-// row is finished after its transaction has ended: one whose transaction is younger than the last
-// write to its segment of the ledger is not the one that was finished there. Numbers that come
-// again come up to the top, so that the look ends where there are no such rows.
-Status LedgerTable::reopen_rewritten(Connection& connection, spi::Position top,
-                                     spi::Beginning& out) const {
-    constexpr std::int64_t kPage = 10'000;
-    const std::string position = quote_identifier(table_.position);
-    const std::string rows_below = "SELECT " + position + " AS position, xmin AS writer FROM " +
-                                   table_.sql + " WHERE " + position + " < $2 ORDER BY " +
-                                   position + " DESC LIMIT " + std::to_string(kPage);
-    std::vector<spi::Position> found;
-    for (spi::Position below = top + 1;;) {
-        Result<Rows> rows = connection.query(
-            "WITH t AS MATERIALIZED (" + rows_below +
-                "), young AS (SELECT DISTINCT t.position FROM t JOIN " + table_.side +
-                "outbox_ledger l ON l.source = $1 AND l.segment = t.position / 65536 WHERE "
-                "age(t.writer) < age(l.xmin) AND get_bit(l.done, (t.position % 65536)::integer) = "
-                "1) SELECT (SELECT min(position) FROM t), position FROM young",
-            Params().text(table_.source).integer(below));
-        if (!rows.ok()) return rows.status();
-        if (rows->empty()) break;
-        for (int row = 0; row < rows->size(); ++row) found.push_back(rows->integer(row, 1));
-        below = rows->integer(0, 0);
-    }
-    if (found.empty()) return {};
-    out.notes.push_back("table " + table_.sql + " has " + std::to_string(found.size()) +
-                        " rows where others were finished before (its sequence was set back, or "
-                        "the rows were changed); they are sent");
-    std::vector<Statement> statements;
-    subtract(found, statements);
-    return connection.run_pipeline(statements);
-}
-
 // An old event's letter stays, under an id that no row has.
 Status LedgerTable::set_aside_ids(Connection& connection) const {
     if (table_.uuid_id) return {};

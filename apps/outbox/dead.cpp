@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::size_t kExported = 100;  // letters at a time
+constexpr std::size_t kMostLetters = 1'000'000'000;
 constexpr std::size_t kShowLimit = 1'000;  // of one event: at most one for each route
 
 DeadFilter filter_of(const runtime::Invocation& invocation) {
@@ -252,6 +256,9 @@ Result<std::string> read_all(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return usage("--payload-file: cannot read " + path);
     text << file.rdbuf();
+    if (text.bad() || std::filesystem::is_directory(path)) {
+        return usage("--payload-file: cannot read " + path);
+    }
     return text.str();
 }
 
@@ -384,27 +391,53 @@ int run_dead_show(const runtime::Invocation& invocation) {
     return runtime::kExitOk;
 }
 
+namespace {
+
+void print_exported(const DeadInfo& dead) {
+    ordered_json line = json_of(dead, true);
+    // Exactly as it is, whatever a number in it looks like.
+    if (!dead.payload_is_null && is_utf8(dead.payload)) line["payload"] = dead.payload;
+    if (!dead.payload_is_null && !is_utf8(dead.payload)) {
+        line.erase("payload");
+        line["payload_base64"] = base64(dead.payload);
+    }
+    std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+}
+
+// Those of a consumer have no number to go on from: their ids are asked first, then some at a time.
+int export_of_consumer(DeadLetters& letters, const DeadFilter& filter) {
+    const auto all = letters.dead(filter, 0, kMostLetters, false);
+    if (!all.ok()) return report(all.error());
+    std::vector<std::string> ids;
+    for (const DeadInfo& dead : *all) ids.push_back(dead.id);
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (std::size_t at = 0; at < ids.size() && std::cout; at += kExported) {
+        DeadFilter some = filter;
+        some.ids.assign(
+            ids.begin() + static_cast<std::ptrdiff_t>(at),
+            ids.begin() + static_cast<std::ptrdiff_t>(std::min(at + kExported, ids.size())));
+        const auto page = letters.dead(some, 0, kMostLetters, true);
+        if (!page.ok()) return report(page.error());
+        for (const DeadInfo& dead : *page) print_exported(dead);
+    }
+    return runtime::kExitOk;
+}
+
+}  // namespace
+
 int run_dead_export(const runtime::Invocation& invocation) {
-    constexpr std::size_t kPage = 100;
     auto operations = letters_of(invocation);
     if (!operations.ok()) return report(operations.error());
     const DeadFilter filter = filter_of(invocation);
+    if (operations->consumer) return export_of_consumer(**operations, filter);
     std::int64_t after = 0;
     while (std::cout) {
-        const auto letters = (*operations)->dead(filter, after, kPage, true);
+        const auto letters = (*operations)->dead(filter, after, kExported, true);
         if (!letters.ok()) return report(letters.error());
-        for (const DeadInfo& dead : *letters) {
-            ordered_json line = json_of(dead, true);
-            // Exactly as it is, whatever a number in it looks like.
-            if (!dead.payload_is_null && is_utf8(dead.payload)) line["payload"] = dead.payload;
-            if (!dead.payload_is_null && !is_utf8(dead.payload)) {
-                line.erase("payload");
-                line["payload_base64"] = base64(dead.payload);
-            }
-            std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
-            after = dead.dead_id;
-        }
-        if (letters->size() < kPage) break;
+        for (const DeadInfo& dead : *letters) print_exported(dead);
+        if (letters->size() < kExported) break;
+        after = letters->back().dead_id;
     }
     return runtime::kExitOk;
 }

@@ -273,7 +273,10 @@ void Pipeline::admit(std::uint32_t batch_id, std::int64_t now_us) {
     note_size(held.batch);
     ++held.live;  // keeps the batch while it is walked
     const auto count = static_cast<std::uint32_t>(held.batch.size());
-    for (std::uint32_t index = 0; index < count; ++index) admit_event(batch_id, index, now_us);
+    // Nothing is sent behind an event that ends the route.
+    for (std::uint32_t index = 0; index < count && fatal_.ok(); ++index) {
+        admit_event(batch_id, index, now_us);
+    }
     let_go(batch_id, 1);
 }
 

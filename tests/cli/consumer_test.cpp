@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/adapters/sqlite_consumer.h>
@@ -128,6 +130,17 @@ TEST_P(ConsumerCommands, DeadLettersOfAConsumerAreListedShownRetriedAndDiscarded
     broken = false;
     ASSERT_TRUE(eventually(30s, "the retried one is applied", [&] { return member.drain() == 1; }));
     EXPECT_EQ(result({"dead", "list", "--consumer", "stock"}).size(), 0U);
+}
+
+TEST_P(ConsumerCommands, ManyDeadLettersAreExportedOnceEach) {
+    for (int i = 0; i < 101; ++i) bury("id-" + std::to_string(i), "{}", "1");
+    const std::string exported = text({"dead", "export", "--consumer", "stock"});
+    std::set<std::string> ids;
+    std::istringstream lines(exported);
+    std::size_t count = 0;
+    for (std::string line; std::getline(lines, line); ++count) ids.insert(json::parse(line)["id"]);
+    EXPECT_EQ(count, 101U);
+    EXPECT_EQ(ids.size(), 101U);
 }
 
 TEST_P(ConsumerCommands, AFilterThatNoDeadLetterHereCanMatchIsRefusedAndNotLeftOut) {

@@ -141,6 +141,18 @@ TEST_P(Letters, ThatAnOperatorGivesToARouteGoThereWhateverItTakes) {
     EXPECT_EQ(first.stop(), kStopped);
 }
 
+TEST_P(Letters, NothingBehindAnUnmatchedEventIsSentWhereItStops) {
+    emit("Odd");
+    for (int i = 0; i < 5; ++i) emit("Even");
+    for (int start = 0; start < 2; ++start) {
+        Process stopping = relay({{"a", "Even"}}, "unmatched = \"stop\"");
+        const auto ended = stopping.wait(30s);
+        ASSERT_TRUE(ended.has_value());
+        EXPECT_EQ(ended->code, 2);
+        EXPECT_EQ(received("a"), 0);
+    }
+}
+
 TEST_P(Letters, AreNotMadeWhereAnUnmatchedEventIsFinished) {
     emit("Odd");
     emit("Even");

@@ -532,6 +532,25 @@ TEST_P(SourceSuite, WhatARoutePassedOverIsUnfinishedUnderAnotherFilter) {
     EXPECT_EQ(unfinished(changed, 1), (Ids{suite_id(2), suite_id(3)})) << "and still does";
 }
 
+TEST_P(SourceSuite, WhatARouteTookIsNotAskedForAgainWhenItGoes) {
+    commit({suite_event(1), suite_event(2)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 2).size(), 2U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    const std::vector<spi::RouteName> all{{"goes", {}, "1"}, {"stays", {}, "2"}, {"away", {}, "3"}};
+    static_cast<void>(value_of(recorder->begin(epoch, all)));
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, positions_, {positions_[1]}});
+    batch.finished.push_back({1, positions_, {positions_[0]}});
+    require(recorder->record(batch));
+    const std::vector<spi::RouteName> left{all[1], all[2]};
+    spi::Beginning next = value_of(recorder->begin(epoch, left));
+    const auto reads = value_of(source_->open_reader("stays", std::move(next.routes[0].finished)));
+    EXPECT_TRUE(read_once(*reads).empty());
+}
+
 TEST_P(SourceSuite, ARouteThatIsGoneIsNotForgottenWhileItHasEventsLeft) {
     commit({suite_event(1), suite_event(2)});
     const std::uint64_t epoch = own_lease();

@@ -146,6 +146,7 @@ def claim_key(connection, scope, key, fingerprint):
 
 
 def complete_key(connection, scope, key, claim, status, headers, body):
-    """Stores the answer, in the same transaction."""
-    connection.execute("SELECT idempotency_complete(%s, %s, %s, %s, %s, %s)",
+    """Stores the answer, in the same transaction. Raises where the claim is another's by now: the
+    transaction is to be rolled back then, as the other one does the work."""
+    connection.execute("SELECT idempotency_complete(%s, %s, %s, %s, %s, %s, must_hold => true)",
                        (scope, key, claim.attempt, status, json.dumps(headers), body))

@@ -142,8 +142,9 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     Status status = take_over_tenants(connection, out);
     if (status.ok()) status = check_life(connection, out);
     if (status.ok()) status = take_over_names(connection, routes, out);
-    if (status.ok()) status = settle_gone(connection, routes, out);
+    // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(connection, routes);
+    if (status.ok()) status = settle_gone(connection, routes, out);
     if (status.ok()) status = add_new(connection, routes);
     if (status.ok() && !table_.by_position) status = note_life(connection);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);

@@ -123,7 +123,7 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
               "SELECT $1, route, destination, life, filter, first, since FROM " +
               side +
               "outbox_routes WHERE source = $2 ON CONFLICT (source, route) DO UPDATE SET filter = "
-              "CASE WHEN r.filter = excluded.filter THEN r.filter END",
+              "CASE WHEN r.filter = excluded.filter AND r.first = excluded.first THEN r.filter END",
           "INSERT INTO " + side +
               "outbox_ledger AS l (source, route, segment, life, done, passed) SELECT $1, route, "
               "segment, life, done, passed FROM " +

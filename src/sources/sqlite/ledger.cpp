@@ -33,8 +33,9 @@ Result<spi::Beginning> Ledger::begin(Database& database,
     status = known.status();
     if (status.ok()) status = check_life(database, *known, out);
     if (status.ok()) status = take_over_names(database, routes, out);
-    if (status.ok()) status = settle_gone(database, routes, out);
+    // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(database, routes);
+    if (status.ok()) status = settle_gone(database, routes, out);
     if (status.ok()) status = add_new(database, routes);
     if (status.ok()) known = load_routes(database);
     if (status.ok()) status = known.status();

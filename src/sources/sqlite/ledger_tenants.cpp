@@ -112,7 +112,7 @@ Status Ledger::take_over_ledgers(Database& database, const std::string& former) 
         database,
         "UPDATE outbox_routes AS r SET filter = NULL WHERE source = ?1 AND EXISTS "
         "(SELECT 1 FROM outbox_routes f WHERE f.source = ?2 AND f.route = r.route AND "
-        "f.filter IS NOT r.filter)");
+        "(f.filter IS NOT r.filter OR f.first <> r.first))");
     if (Status status = filters.bind(table_.source).bind(former).run(); !status.ok()) return status;
     for (const char* table : {"outbox_routes", "outbox_route_done", "outbox_delivery"}) {
         Statement move(database, std::string("UPDATE OR IGNORE ") + table +

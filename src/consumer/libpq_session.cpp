@@ -33,7 +33,7 @@ bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
 // libpq's message quotes the URL, its password included: only what stands before is passed on.
 void check_postgres_url(const std::string& url) {
     char* message = nullptr;
-    PQconninfoOption* parsed = PQconninfoParse(url.c_str(), &message);
+    PQconninfoOption* parsed = PQconninfoParse(without_password_file(url).c_str(), &message);
     if (parsed != nullptr) {
         PQconninfoFree(parsed);
         return;

@@ -22,7 +22,7 @@ ErrorInfo refused(const std::string& path, const std::string& why) {
 
 // Looked at through the open file, so that it is the one that is read.
 Result<std::string> read_secret(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return refused(path, std::strerror(errno));
     struct stat about{};
     std::string text(kMaxBytes, '\0');
@@ -38,16 +38,15 @@ Result<std::string> read_secret(const std::string& path) {
     text.resize(static_cast<std::size_t>(size));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
     if (text.empty()) return refused(path, "it is empty");
+    if (text.find('\0') != std::string::npos) return refused(path, "it has a NUL byte");
     return text;
 }
 
-}  // namespace
-
-Result<std::string> with_password(const std::string& url) {
+// The URL without the parameter, whose value goes to `path`.
+std::string take_parameter(const std::string& url, std::string& path) {
     const auto query = url.find('?');
     if (query == std::string::npos) return url;
     std::string rest = url.substr(0, query);
-    std::string path;
     for (std::size_t at = query + 1; at <= url.size();) {
         const std::size_t end = std::min(url.find('&', at), url.size());
         const std::string part = url.substr(at, end - at);
@@ -58,6 +57,19 @@ Result<std::string> with_password(const std::string& url) {
         }
         at = end + 1;
     }
+    return rest;
+}
+
+}  // namespace
+
+std::string without_password_file(const std::string& url) {
+    std::string path;
+    return take_parameter(url, path);
+}
+
+Result<std::string> with_password(const std::string& url) {
+    std::string path;
+    std::string rest = take_parameter(url, path);
     if (path.empty()) return url;
     const auto parsed = parse_url(rest);
     if (!parsed.ok()) return parsed.status();

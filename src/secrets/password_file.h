@@ -11,5 +11,7 @@ namespace outbox {
 /// The password is remembered by the redactor. Errors: `kAuthFailed` where the file cannot be read,
 /// is empty or may be read by others, `kConfigInvalid` where the URL has a password, too.
 [[nodiscard]] Result<std::string> with_password(const std::string& url);
+/// The URL as libpq takes it, for a look at its form alone: nothing is read.
+[[nodiscard]] std::string without_password_file(const std::string& url);
 
 }  // namespace outbox

@@ -365,7 +365,8 @@ std::unique_ptr<Client> make_postgres_client(const MailboxConfig& config) {
 
 Status check_postgres_url(const MailboxConfig& config) {
     char* message = nullptr;
-    PQconninfoOption* options = PQconninfoParse(config.target.c_str(), &message);
+    PQconninfoOption* options =
+        PQconninfoParse(without_password_file(config.target).c_str(), &message);
     if (options != nullptr) {
         PQconninfoFree(options);
         return {};

@@ -177,7 +177,7 @@ class SqliteSql final : public Sql {
                                         const Audit& audit) override {
         Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
         if (!status.ok()) return status;
-        const auto count = change_audited(change, where, audit);
+        auto count = change_audited(change, where, audit);
         status = run(count.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
         if (count.ok() && !status.ok()) return status;
         return count;

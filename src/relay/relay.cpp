@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kTermLook{20};
 constexpr std::int64_t kLostLeaseGraceMs = 200;
 constexpr std::int64_t kMaxOpenWaitMs = 5'000;
+// A term that takes longer to begin does not keep others from trying.
+constexpr std::int64_t kMaxOpeningUs = 600'000'000;
 
 void sleep_ms(const std::stop_token& stop, std::int64_t ms) {
     constexpr std::int64_t kSliceMs = 20;
@@ -72,13 +74,41 @@ Status Relay::run(const std::stop_token& stop) {
     return {};
 }
 
+bool Relay::keep_lease() {
+    const auto renewed = lease_.keep();
+    if (!renewed.ok()) {
+        database_away(renewed.error());
+        return lease_view_.valid(clock_.boot_us());
+    }
+    // That the lease can be had says nothing of the rest, until a term has begun.
+    if (*renewed && lease_.answered() && leading_.load(std::memory_order_relaxed)) database_back();
+    return *renewed;
+}
+
+// What the last owner left may take longer to read than the lease lasts.
+std::jthread Relay::keep_lease_meanwhile() {
+    return std::jthread([this](const std::stop_token& begun) {
+        const std::int64_t until_us = clock_.boot_us() + kMaxOpeningUs;
+        while (!begun.stop_requested() && clock_.boot_us() < until_us && keep_lease()) {
+            loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
+            std::this_thread::sleep_for(kTermLook);
+        }
+    });
+}
+
 Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
+    std::jthread keeping = keep_lease_meanwhile();
+    const auto begun = [&keeping] {
+        keeping.request_stop();
+        keeping.join();
+    };
     std::vector<RouteStats*> stats;
     stats.reserve(stats_.size());
     for (const auto& one : stats_) stats.push_back(one.get());
     auto opened =
         Term::open({source_, routes_, stats, options_, clock_, lease_view_, notify_, epoch});
     if (!opened.ok()) {
+        begun();
         lease_.release();
         if (opened.error().code == ErrorCode::kLeaseLost) {
             notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
@@ -102,21 +132,14 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     database_back();
     Term& term = **opened;
     tell_ghosts(epoch);
+    begun();
     epoch_.store(epoch, std::memory_order_relaxed);
     leading_.store(true, std::memory_order_relaxed);
     term.start();
     bool kept = true;
     while (kept && !stop.stop_requested() && !term.over()) {
-        const std::int64_t now_us = clock_.boot_us();
-        loop_us_.store(now_us, std::memory_order_relaxed);
-        const auto renewed = lease_.keep();
-        if (renewed.ok()) {
-            kept = *renewed;
-            if (kept && lease_.answered()) database_back();
-        } else {
-            database_away(renewed.error());
-            kept = lease_view_.valid(clock_.boot_us());
-        }
+        loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
+        kept = keep_lease();
         {
             const std::scoped_lock lock(mutex_);
             figures_ = term.figures();

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -51,6 +52,10 @@ class Relay {
 
   private:
     Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
+    /// Renews the lease when due. False: it is lost.
+    bool keep_lease();
+    /// A thread that does so while a term begins; nobody else may until it is joined.
+    std::jthread keep_lease_meanwhile();
     void tell_ghosts(std::uint64_t epoch);
     /// Nobody else held the lease since this relay's last term.
     [[nodiscard]] bool follows_own(std::uint64_t epoch) const {

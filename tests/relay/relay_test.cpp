@@ -56,6 +56,9 @@ class Running {
   public:
     Running(Table& table, const std::vector<std::shared_ptr<Destination>>& destinations,
             const std::string& owner)
+        : Running(table, destinations, quick_options(owner)) {}
+    Running(Table& table, const std::vector<std::shared_ptr<Destination>>& destinations,
+            const RelayOptions& options)
         : source_(table.connect()) {
         std::vector<RouteSpec> routes;
         for (const auto& destination : destinations) {
@@ -68,7 +71,7 @@ class Running {
             };
             routes.push_back(std::move(route));
         }
-        relay_ = std::make_unique<Relay>(*source_, std::move(routes), quick_options(owner), clock_,
+        relay_ = std::make_unique<Relay>(*source_, std::move(routes), options, clock_,
                                          [this](const Note& note) { keep(note); });
         thread_ =
             std::jthread([this](const std::stop_token& stop) { result_ = relay_->run(stop); });
@@ -249,6 +252,29 @@ TEST_F(RelayTest, ADatabaseThatGivesTheLeaseAloneIsAwayUntilATermBegins) {
     EXPECT_TRUE(running.relay().health().database);
     EXPECT_EQ(running.said("database_back").size(), 1U);
     EXPECT_TRUE(running.stop().ok());
+}
+
+TEST_F(RelayTest, AStartThatTakesLongerThanTheLeaseKeepsIt) {
+    table_.set_slow_start(true);
+    insert(10);
+    RelayOptions options = quick_options("a");
+    options.lease_ttl_ms = 1'000;
+    options.lease_margin_ms = 100;
+    options.lease_renew_ms = 50;
+    Running first(table_, {destination_}, options);
+    ASSERT_TRUE(eventually(kDeadline, "a has the lease", [&] { return table_.owner() == "a"; }));
+    options.owner = "b";
+    Running second(table_, {destination_}, options);
+    // Fifty of these are longer than the lease.
+    ASSERT_TRUE(eventually(kDeadline, "it is renewed",
+                           [&] { return table_.renewals() >= 50 || table_.epoch() > 1; }));
+    EXPECT_EQ(table_.epoch(), 1U);
+    EXPECT_FALSE(first.relay().health().leading);
+    table_.set_slow_start(false);
+    EXPECT_TRUE(eventually(kDeadline, "it works", [&] { return table_.unfinished() == 0; }));
+    EXPECT_TRUE(first.stop().ok());
+    EXPECT_TRUE(second.stop().ok());
+    EXPECT_EQ(destination_->records().size(), 10U);
 }
 
 TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 namespace outbox::test {
@@ -220,6 +221,7 @@ class TableLease final : public spi::LeaseStore {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
         if (epoch != table_.epoch_ || table_.owner_.empty()) return false;
+        ++table_.renewals_;
         table_.lease_until_ = std::chrono::steady_clock::now() + ttl;
         return true;
     }
@@ -245,6 +247,7 @@ class TableSource final : public spi::Source {
             std::make_unique<TableReader>(table_, std::move(finished)));
     }
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
+        while (table_.slow_start_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         return std::unique_ptr<spi::Recorder>(std::make_unique<TableRecorder>(table_));
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {

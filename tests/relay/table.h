@@ -33,6 +33,10 @@ class Table {
     /// The lease can be had, and nothing else: as with a full disk, or a role at its limit of
     /// connections.
     void set_lease_only(bool lease_only) { lease_only_ = lease_only; }
+    /// Terms do not get further than their beginning until this is taken back.
+    void set_slow_start(bool slow_start) { slow_start_ = slow_start; }
+    /// How often an owner has renewed the lease.
+    [[nodiscard]] int renewals() const { return renewals_; }
     /// The lease's holder is forgotten, as if its backend were gone.
     void drop_lease();
     /// The same, and another relay had a term since.
@@ -60,6 +64,8 @@ class Table {
     mutable std::mutex mutex_;
     std::atomic<bool> away_{false};
     std::atomic<bool> lease_only_{false};
+    std::atomic<bool> slow_start_{false};
+    std::atomic<int> renewals_{0};
     spi::Position last_position_ = 0;
     std::map<spi::Position, Row> rows_;
     std::vector<std::string> routes_;

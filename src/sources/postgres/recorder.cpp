@@ -568,7 +568,7 @@ Result<std::size_t> PostgresRecorder::move_some(std::uint64_t epoch, std::size_t
 Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
     std::size_t count = 0;
     for (int tries = 0; tries < kMaxParts; ++tries) {
-        const auto moved = move_some(epoch, 1);
+        auto moved = move_some(epoch, 1);
         if (moved.ok()) {
             if (*moved == 0) break;
             ++count;

@@ -53,7 +53,7 @@ TEST_P(Routes, AcceptLetsARunningRelayGoOnAtAnotherDestination) {
     {
         Process running = relay({mailbox("billing", first)});
         ASSERT_TRUE(eventually(30s, "the destination is known", [&] {
-            return route("billing")["unfinished"] == 0 && route("billing")["destination"] != json();
+            return route("billing")["unfinished"] == 0 && !route("billing")["destination"].empty();
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
@@ -388,7 +388,7 @@ TEST_P(Routes, OneOfMoreTenantsKnowsWhatOneOfFewerHasFinished) {
     sql(near, "DELETE FROM outbox_mailbox");  // what is sent again is seen
     emit("03");
     Process running = relay({mailbox("near", near), away("far")});
-    ASSERT_TRUE(eventually(30s, "the new event comes", [&] { return received(near) != ""; }));
+    ASSERT_TRUE(eventually(30s, "the new event comes", [&] { return !received(near).empty(); }));
     EXPECT_EQ(received(near), "03");
     EXPECT_EQ(route("near")["unfinished"], 0);
     // Fewer again: its ledgers would speak of tenants that are not served.

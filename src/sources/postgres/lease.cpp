@@ -101,7 +101,7 @@ Status PostgresLease::release(std::uint64_t epoch) {
 Status PostgresLease::stand_by(const std::string& owner, std::span<const std::string> routes) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
-    const Status old =
+    Status old =
         (*connection)
             ->query("DELETE FROM " + side_ +
                         "outbox_standbys WHERE source = $1 AND (owner = $2 AND $3::boolean OR "

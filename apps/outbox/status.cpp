@@ -34,8 +34,8 @@ struct Report {
 
 // Whether the database has a consumer's tables.
 Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report) {
-    const auto operations =
-        consumer::open_operations(config.url, static_cast<int>(config.connect_timeout.count()));
+    const auto operations = consumer::open_operations(
+        config.url, static_cast<int>(config.connect_timeout.count()), config.owners);
     if (!operations.ok()) return operations.error();
     auto there = (*operations)->has_tables();
     if (!there.ok() || !*there) return there;
@@ -50,8 +50,8 @@ Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report)
 
 // Nothing where the database has no table of sagas.
 Status read_sagas(const runtime::SourceConfig& config, Report& report) {
-    auto operations =
-        saga::SagaOperations::open(config.url, static_cast<int>(config.connect_timeout.count()));
+    auto operations = saga::SagaOperations::open(
+        config.url, static_cast<int>(config.connect_timeout.count()), {config.owners});
     if (!operations.ok()) return operations.status();
     const auto there = operations->has_table();
     if (!there.ok() || !*there) return there.status();
@@ -73,7 +73,8 @@ Result<Report> read_report(const runtime::SourceConfig& config, bool table_named
         if (Status status = read_sagas(config, report); !status.ok()) consumes = status;
     }
     if (!source.ok()) {
-        if (!consumes.ok() || !*consumes) return source.status();
+        if (!consumes.ok()) return consumes.status();
+        if (!*consumes) return source.status();
         report.has_source = false;
         return report;
     }

@@ -138,7 +138,8 @@ Result<Effects> open_effects(const runtime::Invocation& invocation) {
     effects.url = invocation.options.text("effect-db");
     effects.query = invocation.options.text("effect-query");
     auto opened = consumer::open_operations(
-        effects.url, static_cast<int>(invocation.options.integer("connect-timeout-s")));
+        effects.url, static_cast<int>(invocation.options.integer("connect-timeout-s")),
+        invocation.options.list("owner"));
     if (!opened.ok()) return opened.error();
     effects.database = std::move(*opened);
     return effects;

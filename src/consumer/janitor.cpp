@@ -46,7 +46,7 @@ void Janitor::run() {
 }
 
 Status Janitor::prune_all() {
-    const auto sql = open_sql(url_, connect_timeout_s_);
+    const auto sql = open_sql(url_, connect_timeout_s_, std::nullopt);
     if (!sql.ok()) return sql.status();
     const auto show = [this](Sql* at_work) {
         const std::lock_guard lock(mutex_);

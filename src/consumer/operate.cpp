@@ -187,7 +187,7 @@ class InboxOperations final : public ConsumerOperations {
         const auto there = sql_->run(sql_->table_count("outbox_inbox_dead_letters"), {});
         if (!there.ok()) return there.status();
         if (number((*there)[0][0]) == 0) return {};
-        return sql_->read("SELECT message_id FROM outbox_inbox_dead_letters",
+        return sql_->read(sql_->own("SELECT message_id FROM outbox_inbox_dead_letters"),
                           [&](ConsumerOperations::Cells cells) {
                               take(cells[0].value_or(""));
                               return Status();
@@ -207,8 +207,9 @@ class InboxOperations final : public ConsumerOperations {
 
 Result<std::unique_ptr<ConsumerOperations>> open_operations(const std::string& url,
                                                             int connect_timeout_s,
+                                                            std::vector<std::string> owners,
                                                             const std::string& os_user) {
-    auto sql = open_sql(url, connect_timeout_s);
+    auto sql = open_sql(url, connect_timeout_s, Trust{std::move(owners)});
     if (!sql.ok()) return sql.status();
     return std::unique_ptr<ConsumerOperations>(new InboxOperations(std::move(*sql), os_user));
 }

@@ -1,11 +1,14 @@
 #include "consumer/operator_sql.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "consumer/janitor.h"
 #include "consumer/libpq_session.h"
 #include "consumer/message_time.h"
 #include "consumer/sqlite_use.h"
+#include "core/schema_objects.h"
 #include "core/url.h"
 
 namespace outbox::consumer {
@@ -18,18 +21,27 @@ constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 
 class PostgresSql final : public Sql {
   public:
-    static Result<std::unique_ptr<Sql>> open(const std::string& url, int connect_timeout_s) {
+    static Result<std::unique_ptr<Sql>> open(const std::string& url, int connect_timeout_s,
+                                             const std::optional<Trust>& trust) {
         auto sql = std::unique_ptr<PostgresSql>(new PostgresSql(url, connect_timeout_s));
-        if (Status status = sql->session_.connect(); !status.ok()) return status;
+        Status status = sql->session_.connect();
+        if (status.ok()) status = sql->find_place();
+        if (status.ok() && trust) status = sql->require_owners(*trust);
+        if (!status.ok()) return status;
         return std::unique_ptr<Sql>(std::move(sql));
     }
 
     Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
                      std::int64_t* changed) override {
+        return run_as_is(own(sql), parameters, changed);
+    }
+    Result<Rows> run_as_is(const std::string& statement,
+                           const std::vector<std::string>& parameters = {},
+                           std::int64_t* changed = nullptr) {
         std::vector<const char*> values;
         for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
         const LibpqSession::Use use(session_);
-        const PgResult result(PQexecParams(session_.connection(), sql.c_str(),
+        const PgResult result(PQexecParams(session_.connection(), statement.c_str(),
                                            static_cast<int>(values.size()), nullptr, values.data(),
                                            nullptr, nullptr, 0));
         if (!succeeded(result.get())) {
@@ -66,6 +78,8 @@ class PostgresSql final : public Sql {
         PGconn* connection = session_.connection();
         Status status = run("BEGIN READ ONLY", {}, nullptr).status();
         if (!status.ok()) return status;
+        status = run("SELECT set_config('search_path', $1, true)", {path_}, nullptr).status();
+        if (!status.ok()) return status;
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
             return pg_error(connection, nullptr, kReading);
         }
@@ -84,6 +98,20 @@ class PostgresSql final : public Sql {
                ") * 1000000 ELSE 0 END)::bigint";
     }
     [[nodiscard]] std::string now() const override { return "clock_timestamp()"; }
+    [[nodiscard]] std::string own(const std::string& sql) const override {
+        std::string out;
+        for (std::size_t at = 0; at < sql.size();) {
+            std::size_t end = at;
+            while (end < sql.size() && is_name(sql[end])) ++end;
+            if (is_ours(std::string_view(sql).substr(at, end - at))) {
+                out += at > 0 && sql[at - 1] == '\'' ? doubled(schema_) : schema_;
+            }
+            end = std::max(end, at + 1);
+            out.append(sql, at, end - at);
+            at = end;
+        }
+        return out;
+    }
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(to_regclass('" + table + "'))";
     }
@@ -145,7 +173,68 @@ class PostgresSql final : public Sql {
     }
     PostgresSql(const std::string& url, int connect_timeout_s)
         : session_(url, connect_timeout_s, {}, {}) {}
+
+    static bool is_name(char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    }
+    static bool is_ours(std::string_view word) {
+        const auto objects = schema_objects();
+        return std::any_of(objects.begin(), objects.end(),
+                           [&](const SchemaObject& object) { return object.name == word; });
+    }
+    static std::string doubled(const std::string& text) {
+        std::string out;
+        for (const char c : text) out.append(c == '\'' ? 2 : 1, c);
+        return out;
+    }
+
+    // Where the consumer's tables are; from here on what others made there stands in for nothing
+    // of the server. Triggers that users put on the tables may need the role's path.
+    Status find_place() {
+        auto rows = run_as_is(
+            "SELECT n.nspname, pg_catalog.quote_ident(n.nspname), "
+            "pg_catalog.current_setting('search_path') FROM pg_catalog.pg_namespace n "
+            "WHERE n.oid OPERATOR(pg_catalog.=) coalesce((SELECT c.relnamespace FROM "
+            "pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) coalesce("
+            "pg_catalog.to_regclass('outbox_inbox'), pg_catalog.to_regclass('outbox_saga'))), "
+            "(SELECT s.oid FROM pg_catalog.pg_namespace s WHERE s.nspname "
+            "OPERATOR(pg_catalog.=) pg_catalog.current_schema()))");
+        if (!rows.ok()) return rows.status();
+        if (rows->empty()) {
+            return {ErrorCode::kNoRights, Advice::kStop,
+                    "this database has no current schema: create one that is on the search_path "
+                    "of the user, or name it with --schema",
+                    "3F000"};
+        }
+        place_ = (*rows)[0][0].value_or("");
+        schema_ = (*rows)[0][1].value_or("") + ".";
+        path_ = (*rows)[0][2].value_or("");
+        rows = run_as_is(
+            "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', "
+            "false)");
+        if (!rows.ok()) return rows.status();
+        return run("SELECT set_config('search_path', 'pg_catalog, ' || $1, false) WHERE EXISTS ("
+                   "SELECT FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p "
+                   "ON p.oid = t.tgfoid WHERE NOT t.tgisinternal AND c.relnamespace = (SELECT oid "
+                   "FROM pg_namespace WHERE nspname = $2) AND c.relname LIKE 'outbox\\_%' AND "
+                   "p.proname NOT LIKE 'outbox\\_%')",
+                   {path_, place_}, nullptr)
+            .status();
+    }
+
+    // Who owns a table, view or function has it run code with the rights of whoever uses it.
+    Status require_owners(const Trust& trust) {
+        const auto names = objects_of_side(trust.with_events ? "" : "consumer");
+        const auto rows =
+            run_as_is(foreign_objects_sql(place_, names, TrustedOwners{trust.owners, true}));
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? Status() : foreign_owner((*rows)[0][0].value_or(""));
+    }
+
     LibpqSession session_;
+    std::string place_;   // the schema of the tables
+    std::string schema_;  // quoted, with the dot behind it
+    std::string path_;    // the role's own
 };
 
 class SqliteSql final : public Sql {
@@ -344,11 +433,12 @@ std::int64_t number(const std::optional<std::string>& cell) {
     return cell && !cell->empty() ? std::stoll(*cell) : 0;
 }
 
-Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s) {
+Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s,
+                                      const std::optional<Trust>& trust) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     return parsed->scheme == "sqlite" ? SqliteSql::open(parsed->path, connect_timeout_s)
-                                      : PostgresSql::open(url, connect_timeout_s);
+                                      : PostgresSql::open(url, connect_timeout_s, trust);
 }
 
 }  // namespace outbox::consumer

@@ -41,6 +41,8 @@ class Sql {
     /// A time column in microseconds since the Unix epoch.
     [[nodiscard]] virtual std::string microseconds(const std::string& column) const = 0;
     [[nodiscard]] virtual std::string now() const = 0;
+    /// The statement with our tables named so that no search_path finds others. `run` does it.
+    [[nodiscard]] virtual std::string own(const std::string& sql) const { return sql; }
     /// A query that counts the tables of this name.
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
     /// The column `payload` in hexadecimal digits.
@@ -59,7 +61,8 @@ class Sql {
     virtual void break_off() {}
     /// Counts all that `prune` would remove.
     virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
-    /// Hands over the rows of a query that changes nothing, one by one.
+    /// Hands over the rows of a query that changes nothing, one by one. It is the user's: run as
+    /// it stands, with the search_path of the role.
     virtual Status read(const std::string& query,
                         const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
 };
@@ -88,7 +91,15 @@ class Where {
 /// An integer cell; 0 for NULL and for an empty text.
 [[nodiscard]] std::int64_t number(const std::optional<std::string>& cell);
 
-/// Connects to the database of a consumer. Errors as `Operations` of a source.
-Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s);
+/// Whose objects an operator's command may use.
+struct Trust {
+    std::vector<std::string> owners;  ///< Besides the roles that every command trusts.
+    bool with_events = false;         ///< It writes events, too.
+};
+
+/// Connects to the database of a consumer. Errors as `Operations` of a source; without `trust`
+/// nobody is asked whose the tables are: a consumer uses what it was given.
+Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s,
+                                      const std::optional<Trust>& trust);
 
 }  // namespace outbox::consumer

@@ -149,6 +149,13 @@ std::string foreign_objects_sql(std::string_view schema, std::span<const std::st
            mine + ") ORDER BY 1";
 }
 
+ErrorInfo foreign_owner(const std::string& what) {
+    return {ErrorCode::kNoRights, Advice::kStop, std::string(kForeignOwnerState),
+            what +
+                ", who could have it run anything with the rights of this role. If that role may "
+                "make the outbox's tables name it: --owner ROLE; else have it dropped"};
+}
+
 std::string owner_guard_sql(std::string_view schema, std::span<const std::string_view> names,
                             const TrustedOwners& trusted) {
     const std::string body =

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/result.h>
+
 namespace outbox {
 
 /// A table, view or function that `outbox migrate` makes in PostgreSQL, and the rights that each
@@ -51,5 +53,8 @@ struct TrustedOwners {
                                           const TrustedOwners& trusted);
 
 inline constexpr std::string_view kForeignOwnerState = "OB003";
+
+/// The refusal of a command that takes --owner, for a row of that SELECT.
+[[nodiscard]] ErrorInfo foreign_owner(const std::string& what);
 
 }  // namespace outbox

@@ -208,7 +208,7 @@ constexpr std::array kOptions{
                .file_key = "source.owner",
                .value = "ROLE",
                .repeatable = true,
-               .commands = kRelay | kMigrate | kOperate | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "

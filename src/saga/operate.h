@@ -40,7 +40,9 @@ struct SagaInfo {
 /// it. Used by one thread; calls block on the database.
 class SagaOperations {
   public:
-    static Result<SagaOperations> open(const std::string& url, int connect_timeout_s);
+    /// `trust`: whose tables they may be.
+    static Result<SagaOperations> open(const std::string& url, int connect_timeout_s,
+                                       const consumer::Trust& trust);
 
     /// False: `migrate` has not made the table here.
     Result<bool> has_table();

@@ -51,8 +51,7 @@ class Roles : public testing::Test {
     }
     // Runs a command as the operator, who is told whose tables they are.
     void operate(std::vector<std::string> words) {
-        words.insert(words.end(), {"--db", as("operator")});
-        if (words[0] != "saga") words.insert(words.end(), {"--owner", "roles_owner"});
+        words.insert(words.end(), {"--db", as("operator"), "--owner", "roles_owner"});
         const Finished ended = run(words);
         EXPECT_EQ(ended.status.code, 0)
             << words[0] << " " << words[1] << ": " << ended.out << ended.err;
@@ -236,11 +235,20 @@ TEST_F(Roles, WhoLeadsSagasAndWhoMendsThemHaveTheRightsThatArePrinted) {
             "INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, "
             "timer) VALUES ('s1', 'order', 1, 'running', '[]', '{}', 'sagas', 'sagas', 0)");
     Pg(as("consumer")).exec("UPDATE outbox_saga SET timer = 1; DELETE FROM outbox_saga_steps");
+    // A trigger of the owner, which relies on the search path of whoever updates.
+    Pg(as("owner"))
+        .exec(
+            "CREATE TABLE noted (id text); GRANT INSERT ON noted TO roles_operator;"
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "INSERT INTO noted VALUES (NEW.saga_id); RETURN NEW; END $$;"
+            "CREATE TRIGGER note AFTER UPDATE ON outbox_saga FOR EACH ROW EXECUTE FUNCTION "
+            "note()");
     operate({"saga", "list"});
     operate({"saga", "show", "s1"});
     operate({"saga", "resume", "s1", "--dry-run"});
     operate({"saga", "resume", "s1"});
     EXPECT_EQ(admin_.value("SELECT requested FROM outbox_saga"), "resume");
+    EXPECT_EQ(admin_.value("SELECT id FROM noted"), "s1");
 }
 
 TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
@@ -348,6 +356,85 @@ TEST_F(BesideMallory, AMailboxOfAnotherRoleIsRefusedWithItsOwner) {
     EXPECT_THAT(check.out, AllOf(HasSubstr("table outbox_mailbox belongs to role roles_mallory"),
                                  HasSubstr("?owner=ROLE")));
     EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0);
+}
+
+TEST_F(BesideMallory, TablesOfAConsumerOfAnotherRoleAreRefusedWithTheirOwner) {
+    ASSERT_EQ(run({"migrate", "--only", "consumer", "--db", as("mallory")}).status.code, 0);
+    Pg(as("mallory"))
+        .exec(
+            "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, headers, "
+            "payload, attempts, error_code, error) VALUES ('c', 'a', 't', '{}', '', 1, 'E', 'e');"
+            "CREATE TRIGGER t BEFORE UPDATE OR DELETE ON outbox_inbox_dead_letters FOR EACH ROW "
+            "EXECUTE FUNCTION caught();"
+            "CREATE FUNCTION spy(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN INSERT INTO "
+            "public.caught VALUES (current_user); RETURN $1; END $$;"
+            "CREATE OR REPLACE FUNCTION inbox_prune(retention interval, max_rows integer DEFAULT "
+            "10000, consumer text DEFAULT NULL) RETURNS bigint LANGUAGE sql AS "
+            "$$ SELECT public.spy('')::bigint $$;"
+            "ALTER TABLE outbox_saga RENAME TO sagas; CREATE VIEW outbox_saga AS SELECT saga_id, "
+            "spy(name) AS name, version, state, steps, data, topic, timer, cause, trouble, "
+            "requested, due_at, started_at, updated_at, finished_at FROM sagas;"
+            "INSERT INTO sagas (saga_id, name, version, state, steps, data, topic, leader, timer) "
+            "VALUES ('s1', 'order', 1, 'running', '[]', '{}', 'sagas', 'sagas', 0)");
+    const std::string journal = outbox_
+                                    .write("journal", R"({"id":"1","key":"k","n":1,"applied":true})"
+                                                      "\n")
+                                    .string();
+    const std::vector<std::vector<std::string>> commands{
+        {"status"},
+        {"prune"},
+        {"prune", "--dry-run"},
+        {"dead", "list", "--consumer", "c"},
+        {"dead", "retry", "a", "--consumer", "c"},
+        {"dead", "discard", "a", "--consumer", "c"},
+        {"saga", "list"},
+        {"saga", "show", "s1"},
+        {"saga", "resume", "s1"},
+        {"verify", "--produced", journal, "--effect-query", "SELECT '1'", "--effect-db"}};
+    for (std::vector<std::string> command : commands) {
+        const std::string name = testing::PrintToString(command);
+        if (command[0] != "verify") command.emplace_back("--db");
+        command.push_back(url_);
+        const Finished ended = run(command);
+        EXPECT_EQ(ended.status.code, 4) << name << ended.out << ended.err;
+        EXPECT_THAT(ended.err,
+                    AllOf(HasSubstr("belongs to role roles_mallory"), HasSubstr("--owner ROLE")))
+            << name;
+        EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0) << name;
+    }
+    // Who is named may own them; who they belong to uses its own.
+    EXPECT_EQ(run({"saga", "list", "--db", url_, "--owner", "roles_mallory"}).status.code, 0);
+    EXPECT_GT(admin_.number("SELECT count(*) FROM caught"), 0);
+    EXPECT_EQ(run({"dead", "list", "--consumer", "c", "--db", as("mallory")}).status.code, 0);
+}
+
+TEST_F(BesideMallory, FunctionsOfTheSchemaAreNotTakenForTheServersOwnInAConsumersDatabase) {
+    ASSERT_EQ(run({"migrate", "--db", url_}).status.code, 0);
+    admin_.exec(
+        "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, "
+        "updated_at) VALUES ('c', 'm', 1, 0, 0, 0, now());"
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, headers, "
+        "payload, attempts, error_code, error) VALUES ('c', 'a', 't', '{}', '', 1, 'E', 'e')");
+    Pg(as("mallory"))
+        .exec(
+            "CREATE FUNCTION spy() RETURNS void LANGUAGE sql AS $$ INSERT INTO public.caught "
+            "SELECT current_user WHERE current_user <> 'roles_mallory' $$;"
+            "CREATE FUNCTION times(numeric, integer) RETURNS numeric LANGUAGE sql AS "
+            "$$ SELECT spy(); SELECT $1 $$;"
+            "CREATE OPERATOR * (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = times)");
+    const std::vector<std::vector<std::string>> commands{
+        {"status"},
+        {"prune"},
+        {"dead", "list", "--consumer", "c"},
+        {"dead", "retry", "--all", "--consumer", "c"},
+        {"saga", "list"}};
+    for (std::vector<std::string> command : commands) {
+        const std::string name = testing::PrintToString(command);
+        command.insert(command.end(), {"--db", url_});
+        const Finished ended = run(command);
+        EXPECT_EQ(ended.status.code, 0) << name << ended.err;
+        EXPECT_EQ(admin_.number("SELECT count(*) FROM caught"), 0) << name;
+    }
 }
 
 TEST_F(BesideMallory, FunctionsOfTheSchemaAreNotTakenForTheServersOwn) {

@@ -13,13 +13,6 @@ void found(std::vector<spi::Finding>& findings, bool problem, std::string text) 
     findings.push_back({problem, std::move(text)});
 }
 
-ErrorInfo foreign_owner(const std::string& what) {
-    return {ErrorCode::kNoRights, Advice::kStop, std::string(kForeignOwnerState),
-            what +
-                ", who could have it run anything with the rights of this role. If that role may "
-                "make the outbox's tables name it: --owner ROLE; else have it dropped"};
-}
-
 // Why a time tells less than in which order rows were written.
 std::string weakness_of_time(const Column& time) {
     if (time.type == "date") return "it is kept to a day";

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <libpq-events.h>
 #include <poll.h>
+#include <tuple>
 #include <utility>
 
 #include "core/sqlstate.h"
 #include "core/transport.h"
+#include "core/url.h"
 #include "secrets/password_file.h"
 
 namespace outbox::consumer {
@@ -32,6 +34,10 @@ bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
 
 // libpq's message quotes the URL, its password included: only what stands before is passed on.
 void check_postgres_url(const std::string& url) {
+    // libpq ends the password at the first "@", and would show the rest as a host.
+    if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
+        std::ignore = parse_url(url).value_or_throw();
+    }
     char* message = nullptr;
     PQconninfoOption* parsed = PQconninfoParse(without_password_file(url).c_str(), &message);
     if (parsed != nullptr) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kMask = "***";
 constexpr std::size_t kMinRemembered = 4;
+constexpr std::string_view kFileName = "password_file";  // of our own: names one, holds none
 constexpr std::array<std::string_view, 8> kParts{"password", "passwd",     "passphrase",  "secret",
                                                  "token",    "credential", "private_key", "scram_"};
 
@@ -160,6 +161,7 @@ void add_secret_options(std::span<const std::string_view> parts) {
 bool is_secret_option(std::string_view name) {
     std::string lower(name);
     for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (lower == kFileName) return false;
     Known& all = known();
     const Lock lock(all.busy);
     return std::any_of(all.parts.begin(), all.parts.end(), [&](const std::string& part) {
@@ -208,6 +210,12 @@ std::string redact(std::string_view text) {
     std::vector<Region> found = find_secrets(text, false);
     find_remembered(text, found);
     return mask(text, std::move(found));
+}
+
+std::string redacted_url(std::string_view url) {
+    std::vector<Region> found = find_secrets(url, true);
+    find_remembered(url, found);
+    return mask(url, std::move(found));
 }
 
 std::string redacted_line(std::string_view text) {

@@ -30,6 +30,10 @@ void forget_secrets();
 /// a client library prints it through this.
 [[nodiscard]] std::string redact(std::string_view text);
 
+/// The same of a text that is one URL or connection string, however malformed: blanks do not end
+/// what is secret in it.
+[[nodiscard]] std::string redacted_url(std::string_view url);
+
 /// What a client library says, in one line: redacted, white space between words a single blank.
 [[nodiscard]] std::string redacted_line(std::string_view text);
 

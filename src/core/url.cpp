@@ -66,7 +66,9 @@ bool is_authority(std::string_view text) {
 }
 
 // What was cut from a password at "/", "?" or "@" must not go on as something that may be shown.
-bool is_whole(const Url& url, std::string_view rest) {
+// Who is given the URL as it stands may cut at the first "@".
+bool is_whole(const Url& url, std::string_view user_info, std::string_view rest) {
+    if (user_info.find('@') != std::string_view::npos) return false;
     const auto is_cut = [](const auto& item) { return item.first.find('@') != std::string::npos; };
     return is_authority(url.authority) &&
            (url.authority.empty() || rest.find('@') == std::string_view::npos) &&
@@ -101,7 +103,7 @@ Result<Url> parse_url(std::string_view text) {
     const auto colon = text.find(':');
     if (colon == std::string_view::npos || !is_scheme(text.substr(0, colon))) {
         return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                         "'" + redact(text) +
+                         "'" + redacted_url(text) +
                              "' is not a URL: write scheme://host:port/path, for example "
                              "postgresql://user@localhost/shop or kafka://localhost:9092"};
     }
@@ -116,13 +118,17 @@ Result<Url> parse_url(std::string_view text) {
     if (rest.starts_with("//")) {
         rest.remove_prefix(2);
         const auto slash = rest.find('/');
-        parse_authority(rest.substr(0, slash), url);
+        const std::string_view authority = rest.substr(0, slash);
+        parse_authority(authority, url);
+        const auto at = authority.rfind('@');
+        const std::string_view user_info =
+            at == std::string_view::npos ? std::string_view() : authority.substr(0, at);
         rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash);
-        if (!is_whole(url, rest)) {
+        if (!is_whole(url, user_info, rest)) {
             return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                             "'" + redact(text) +
+                             "'" + redacted_url(text) +
                                  "' is not a URL: percent-encode the characters / ? # @ : and % of "
-                                 "user and password, and give the port as a number"};
+                                 "user and password (@ is %40), and give the port as a number"};
         }
     }
     url.path = percent_decode(rest);

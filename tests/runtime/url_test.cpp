@@ -86,13 +86,18 @@ TEST(Redact, HidesWhatWasRememberedWhereverItStands) {
 }
 
 TEST(Url, RefusesWhatWouldCutAPassword) {
-    for (const char* text : {"postgresql://app:p/w@db/shop", "postgresql://app:1/w@db/shop",
-                             "postgresql://app:1?w@db/shop", "kafka://app:p?w@h:9092"}) {
+    for (const char* text :
+         {"postgresql://app:p/w@db/shop", "postgresql://app:1/w@db/shop",
+          "postgresql://app:1?w@db/shop", "kafka://app:p?w@h:9092", "postgresql://app:p@w@db/shop",
+          "mailbox+postgresql://app:pw@@db/shop", "kafka://app:p@w@h:9092",
+          "postgresql://app:p b@w@db/shop", "postgresql://app:p c/w@db"}) {
         const auto url = parse_url(text);
         ASSERT_FALSE(url.ok()) << text;
         EXPECT_NE(url.error().message.find("percent-encode"), std::string::npos);
         EXPECT_EQ(url.error().message.find("w@"), std::string::npos) << url.error().message;
+        EXPECT_EQ(url.error().message.find(":p"), std::string::npos) << url.error().message;
     }
+    EXPECT_FALSE(parse_url("postgresql://al@ice@db/shop").ok());
     for (const char* text : {"postgresql://a:b@[::1]:5432,h2:5433/x?options=a@b", "sqlite:///a@b",
                              "kafka://a:1,b:2", "postgresql://app:p%2Fw@db/shop"}) {
         EXPECT_TRUE(parse_url(text).ok()) << text;
@@ -106,6 +111,15 @@ TEST(Redact, LeavesTextWithoutSecretsAlone) {
         EXPECT_FALSE(holds_secret(text));
     }
     EXPECT_TRUE(holds_secret("postgresql://a:b@c/d"));
+}
+
+TEST(Redact, TakesTheNameOfAPasswordFileForNoSecret) {
+    for (const char* text : {"postgresql://app@db/shop?password_file=/run/secrets/pw",
+                             "mailbox+postgresql://app@db/shop?mailbox=a&password_file=/pw"}) {
+        EXPECT_EQ(redact(text), text);
+        EXPECT_FALSE(holds_secret(text)) << text;
+    }
+    EXPECT_TRUE(holds_secret("postgresql://app@db/shop?password_file=/pw&password=s3cret"));
 }
 
 TEST(Redact, SurvivesEveryPrefixOfASecretText) {

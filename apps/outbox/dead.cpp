@@ -134,7 +134,7 @@ ErrorInfo no_relay_here(const runtime::SourceConfig& config, const ErrorInfo& er
     std::string names;
     if (consumers.ok()) {
         for (const ConsumerInfo& consumer : *consumers) {
-            names += (names.empty() ? "; there are: " : ", ") + consumer.name;
+            names += (names.empty() ? "; there are: " : ", ") + to_printable(consumer.name);
         }
     }
     return {error.code, error.advice, error.backend_code,
@@ -222,7 +222,8 @@ Status check_routes(Operations& operations, const DeadFilter& filter, const std:
     if (!gone.ok()) return gone.status();
     if (gone->empty()) return {};
     std::string names;
-    for (const std::string& name : *gone) names += (names.empty() ? "'" : ", '") + name + "'";
+    for (const std::string& name : *gone)
+        names += (names.empty() ? "'" : ", '") + to_printable(name) + "'";
     return fail(
         "nothing was asked for: the table has no route " + names +
         " any more, so that these dead letters would wait for ever. Give them another, --to "

@@ -139,11 +139,20 @@ std::string shortened(std::string_view text, std::size_t max_columns) {
     return line.substr(0, end) + "…";
 }
 
+std::string indented(std::string_view text, std::size_t columns) {
+    std::string out;
+    for (const char c : to_printable(text, true)) {
+        out += c;
+        if (c == '\n') out.append(columns, ' ');
+    }
+    return out;
+}
+
 void print_field(std::string_view name, const std::string& text, std::optional<Colour> colour) {
     if (text.empty()) return;
     std::string label(name);
     label.resize(16, ' ');
-    const std::string safe = to_printable(text, true);
+    const std::string safe = indented(text, label.size());
     std::cout << label << (colour ? coloured(*colour, safe) : safe) << "\n";
 }
 

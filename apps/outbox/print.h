@@ -46,8 +46,11 @@ enum class Colour : std::uint8_t { kRed, kYellow, kGreen, kBold };
 /// At most `max_columns` characters, "…" for the rest; on one line.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t max_columns);
 
-/// A line of a record that is shown whole; nothing where `text` is empty. Control characters are
-/// shown as "?", but for line breaks and tabs.
+/// Control characters are shown as "?", but for tabs and line breaks, behind which the text goes on
+/// `columns` to the right: nothing in it can pass for a line of ours.
+[[nodiscard]] std::string indented(std::string_view text, std::size_t columns);
+
+/// A line of a record that is shown whole; nothing where `text` is empty.
 void print_field(std::string_view name, const std::string& text,
                  std::optional<Colour> colour = std::nullopt);
 
@@ -57,6 +60,8 @@ void print_rest(std::size_t shown, std::int64_t total);
 [[nodiscard]] nlohmann::ordered_json text_or_null(const std::string& text);
 /// JSON text as JSON; a string where it is none, or is nested very deeply.
 [[nodiscard]] nlohmann::ordered_json json_or_text(const std::string& text);
+/// JSON text on one line, every value as it is written; quoted where it is none.
+[[nodiscard]] std::string json_as_written(const std::string& text);
 /// Bytes that are no UTF-8 are replaced.
 void print_json(const nlohmann::ordered_json& value);
 

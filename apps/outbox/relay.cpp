@@ -152,9 +152,10 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
     bool problem = false;
     const auto say = [&](bool bad, const std::string& text) {
         problem |= bad;
-        std::cout << (bad ? coloured(Colour::kRed, "problem  ")
+        constexpr std::string_view kProblem = "problem  ";
+        std::cout << (bad ? coloured(Colour::kRed, kProblem)
                           : coloured(Colour::kGreen, "ok       "))
-                  << to_printable(redact(text), true) << "\n";
+                  << indented(redact(text), kProblem.size()) << "\n";
     };
     const auto findings = source.check();
     if (!findings.ok()) return report(findings.error());

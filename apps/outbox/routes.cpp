@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -113,7 +114,8 @@ std::string known_routes(std::span<const LedgerRoute> routes) {
     std::string names;
     std::string last;
     for (const LedgerRoute& route : routes) {  // by name
-        if (route.name != last) names += (names.empty() ? "'" : ", '") + route.name + "'";
+        if (route.name != last)
+            names += (names.empty() ? "'" : ", '") + to_printable(route.name) + "'";
         last = route.name;
     }
     return names.empty() ? "it has none: a relay makes its routes known when it starts"

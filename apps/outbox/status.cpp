@@ -266,9 +266,10 @@ void print_routes(const Report& report) {
     columns.print(std::cout);
     for (const RouteInfo& route : report.routes) {
         if (route.retired) {
-            std::cout << "route " << route.name
-                      << " is retired; its dead letters: outbox dead retry --route " << route.name
-                      << " --to ROUTE, or outbox dead discard --route " << route.name << "\n";
+            const std::string name = to_printable(route.name);
+            std::cout << "route " << name
+                      << " is retired; its dead letters: outbox dead retry --route " << name
+                      << " --to ROUTE, or outbox dead discard --route " << name << "\n";
             continue;
         }
         if (route.path_reason.empty()) continue;

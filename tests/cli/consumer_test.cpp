@@ -196,7 +196,15 @@ TEST_P(ConsumerCommands, WhatASenderWroteIsShownAndNotObeyed) {
         EXPECT_LT(out.size(), 1'000'000U);
     }
     EXPECT_THAT(text({"dead", "show", "id" + escape + csi, "--consumer", "stock"}),
-                HasSubstr("line\n\ttab?[2J?2J"));
+                HasSubstr("line\n                \ttab?[2J?2J"));
+    // A line that looks like one of ours stands where none of ours begins.
+    const std::string forged = "state           retrying";
+    bury("two\n" + forged, R"({"type":"a\n)" + forged + "\"}", "1\n" + forged);
+    for (const char* command : {"list", "show"}) {
+        std::vector<std::string> arguments{"dead", command, "--consumer", "stock"};
+        if (arguments[1] == "show") arguments.push_back("two\n" + forged);
+        EXPECT_THAT(text(arguments), Not(HasSubstr("\n" + forged)));
+    }
     // The same value, nothing is lost in it.
     EXPECT_EQ(result({"dead", "show", "id" + escape + csi, "--consumer", "stock"})[0]["id"],
               "id" + escape + csi);

@@ -1,4 +1,5 @@
 #include <array>
+#include <chrono>
 #include <fcntl.h>
 #include <sstream>
 #include <string>
@@ -15,7 +16,6 @@
 namespace outbox::producer {
 namespace {
 
-constexpr int kBusyTimeoutMs = 10'000;
 constexpr const char* kWriteAheadLog = "PRAGMA journal_mode = WAL;\n";
 
 constexpr const char* kNowMicroseconds =
@@ -142,14 +142,16 @@ constexpr std::array kWaiting{
 
 class SqliteTarget final : public MigrationTarget {
   public:
-    explicit SqliteTarget(const std::string& path) : where_("Database " + path) {
+    SqliteTarget(const std::string& path, std::chrono::seconds busy_timeout)
+        : where_("Database " + path) {
         make_private_file(path);
         sqlite3* opened = nullptr;
         const int result = sqlite3_open_v2(path.c_str(), &opened,
                                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
         database_.reset(opened);
         if (result != SQLITE_OK) throw Error(sqlite_error(opened, "cannot open " + path));
-        sqlite3_busy_timeout(opened, kBusyTimeoutMs);
+        sqlite3_busy_timeout(opened,
+                             static_cast<int>(std::chrono::milliseconds(busy_timeout).count()));
     }
 
     [[nodiscard]] std::string_view database() const override { return "sqlite"; }
@@ -290,7 +292,7 @@ MigrateOptions with_one_json(MigrateOptions options) {
 }  // namespace
 
 std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options) {
-    SqliteTarget target(path);
+    SqliteTarget target(path, options.connect_timeout);
     return run_migrations(target, with_one_json(options));
 }
 
@@ -299,7 +301,7 @@ std::vector<std::string> uninstall_sqlite(const std::string& path, const Migrate
         throw Error(ErrorCode::kNoSuchDatabase, Advice::kStop,
                     "There is no database " + path + ".");
     }
-    SqliteTarget target(path);
+    SqliteTarget target(path, options.connect_timeout);
     target.begin_alone();
     const auto known = embedded_migrations("sqlite", options.side);
     static_cast<void>(next_migration(known, target.recorded(), target.where()));

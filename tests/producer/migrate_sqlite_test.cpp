@@ -62,6 +62,22 @@ TEST_F(MigrateSqlite, RunsAtTheSameTimeWaitForEachOther) {
               static_cast<long long>(applied[0] + applied[1] + applied[2] + applied[3]));
 }
 
+TEST_F(MigrateSqlite, WaitsForAnotherWriterAsLongAsItIsTold) {
+    migrate(url_);
+    Sqlite other(path_);
+    other.exec("BEGIN IMMEDIATE");
+    MigrateOptions patient;
+    patient.connect_timeout = std::chrono::seconds(120);
+    MigrateOptions impatient;
+    impatient.connect_timeout = std::chrono::seconds(1);
+    ErrorInfo waited;
+    std::thread patiently([&] { waited = migrate_error(patient); });
+    EXPECT_THAT(migrate_error(impatient).message, HasSubstr("locked"));
+    other.exec("COMMIT");
+    patiently.join();
+    EXPECT_EQ(waited.message, "migrate did not fail");
+}
+
 TEST_F(MigrateSqlite, RefusesNewerAndChangedDatabases) {
     migrate(url_);
     Sqlite db(path_);

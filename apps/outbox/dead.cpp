@@ -46,6 +46,12 @@ std::string state_of(const DeadInfo& dead) {
     return dead.retry_requested_at_us != 0 ? "retrying" : "dead";
 }
 
+void add_schema(const DeadInfo& dead, ordered_json& out) {
+    out["routing_key"] = text_or_null(dead.routing_key);
+    out["schema_id"] = text_or_null(dead.schema_id);
+    out["schema_version"] = text_or_null(dead.schema_version);
+}
+
 ordered_json json_of(const DeadInfo& dead, bool whole) {
     ordered_json out{{"id", dead.id},
                      {"dead_id", dead.dead_id},
@@ -65,9 +71,7 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
                      {"retry_requested_at", text_or_null(time_text(dead.retry_requested_at_us))},
                      {"state", state_of(dead)}};
     if (!whole) return out;
-    out["routing_key"] = text_or_null(dead.routing_key);
-    out["schema_id"] = text_or_null(dead.schema_id);
-    out["schema_version"] = text_or_null(dead.schema_version);
+    add_schema(dead, out);
     out["headers"] = dead.headers.empty() ? ordered_json() : json_or_text(dead.headers);
     out["metadata"] = dead.metadata.empty() ? ordered_json() : json_or_text(dead.metadata);
     out["payload"] = dead.payload_is_null ? ordered_json() : json_or_text(dead.payload);
@@ -395,15 +399,25 @@ int run_dead_show(const runtime::Invocation& invocation) {
 
 namespace {
 
+// Exactly as it is, whatever a number in it looks like: what is read and printed again is rounded.
 void print_exported(const DeadInfo& dead) {
-    ordered_json line = json_of(dead, true);
-    // Exactly as it is, whatever a number in it looks like.
-    if (!dead.payload_is_null && is_utf8(dead.payload)) line["payload"] = dead.payload;
-    if (!dead.payload_is_null && !is_utf8(dead.payload)) {
-        line.erase("payload");
-        line["payload_base64"] = base64(dead.payload);
+    ordered_json line = json_of(dead, false);
+    add_schema(dead, line);
+    std::string text = line.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    text.pop_back();
+    const auto add = [&](const char* name, const std::string& json) {
+        text.append(",\"").append(name).append("\":").append(json);
+    };
+    add("headers", dead.headers.empty() ? "null" : json_as_written(dead.headers));
+    add("metadata", dead.metadata.empty() ? "null" : json_as_written(dead.metadata));
+    if (dead.payload_is_null) {
+        add("payload", "null");
+    } else if (is_utf8(dead.payload)) {
+        add("payload", ordered_json(dead.payload).dump());
+    } else {
+        add("payload_base64", ordered_json(base64(dead.payload)).dump());
     }
-    std::cout << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+    std::cout << printable_json(text) << "}\n";
 }
 
 // Those of a consumer have no number to go on from: their ids are asked first, then some at a time.

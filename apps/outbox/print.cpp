@@ -172,6 +172,22 @@ ordered_json json_or_text(const std::string& text) {
     return parsed.is_discarded() ? ordered_json(text) : parsed;
 }
 
+std::string json_as_written(const std::string& text) {
+    if (is_nested_too_deeply(text) || !ordered_json::accept(text)) {
+        return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    }
+    std::string out;
+    bool in_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '"') in_string = !in_string;
+        const bool blank = text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r';
+        if (!in_string && blank) continue;
+        out += text[i];
+        if (in_string && text[i] == '\\') out += text[++i];
+    }
+    return out;
+}
+
 void print_json(const ordered_json& value) {
     std::cout << printable_json(value.dump(2, ' ', false, ordered_json::error_handler_t::replace))
               << "\n";

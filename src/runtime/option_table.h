@@ -69,6 +69,7 @@ struct OptionSpec {
     std::string_view choices = {};  ///< For kChoice: "a|b|c".
     std::string_view value = {};    ///< The value's name in --help.
     bool repeatable = false;
+    bool may_be_empty = false;   ///< A text: empty says something, too.
     bool argument_only = false;  ///< Not from the environment: it belongs to one call.
     std::uint32_t commands = 0;  ///< Of `Command`.
     std::string_view group = {};

@@ -118,7 +118,9 @@ Status check_value(const OptionSpec& spec, const std::string& text, std::string_
             return check_destination(text, where);
         case OptionType::kText:
         case OptionType::kPath:
-            if (text.empty()) return config_error(where, "must not be empty");
+            if (text.empty() && !spec.may_be_empty) {
+                return config_error(where, "must not be empty");
+            }
             return {};
     }
     return {};

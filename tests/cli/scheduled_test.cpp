@@ -158,6 +158,29 @@ TEST_P(Audited, ADeadLetterIsEditedAndDeliveredAsItIsThen) {
     EXPECT_EQ(running.stop(), kStopped);
 }
 
+TEST_P(Audited, AnEmptyTopicOrKeyTakesADeadLettersOwnAway) {
+    let_one_die(kFirst);
+    EXPECT_EQ(result({"dead", "show", kFirst})[0]["key"], "k");
+    const Finished done = run_on({"dead", "edit", kFirst, "--topic", "", "--key", ""});
+    EXPECT_EQ(done.status.code, 0) << done.err;
+    const json shown = result({"dead", "show", kFirst})[0];
+    EXPECT_TRUE(shown["topic"].is_null()) << shown;
+    EXPECT_TRUE(shown["key"].is_null()) << shown;
+    EXPECT_EQ(run_on({"dead", "retry", "--key", ""}).status.code, 2);
+}
+
+TEST_P(Audited, ExportedHeadersAreAsTheyAreWritten) {
+    let_one_die(kFirst);
+    sql("UPDATE outbox_dead_letters SET headers = '{\"n\": 12345678901234567890.10, \"one\": "
+        "\"a, \\\" b\"}'");
+    const Finished all = run_on({"dead", "export"});
+    ASSERT_EQ(all.status.code, 0) << all.err;
+    EXPECT_THAT(
+        all.out,
+        HasSubstr(R"("headers":{"n":12345678901234567890.10,"one":"a, \" b"},"metadata":)"));
+    EXPECT_TRUE(json::accept(all.out)) << all.out;
+}
+
 TEST_P(Audited, DeadLettersAreExportedWholeAndExactly) {
     let_one_die(kFirst);
     let_one_die(kSecond);

@@ -34,6 +34,13 @@ bool Predicate::matches(const spi::EventView& event) const {
            lists(topics, event.topic) && lists(tenants, event.tenant_id);
 }
 
+// They come with an empty one. So the fingerprint changes just where the meaning does.
+void Predicate::set_default_tenant(std::string_view tenant) {
+    if (tenants.empty()) return;
+    std::erase(tenants, "");
+    if (lists(tenants, tenant)) tenants.emplace_back();
+}
+
 std::string Predicate::fingerprint() const {
     std::string all;
     for (const auto* list : {&aggregate_types, &event_types, &topics, &tenants}) {

@@ -19,6 +19,8 @@ struct Predicate {
     std::vector<std::string> tenants;
 
     [[nodiscard]] bool matches(const spi::EventView& event) const;
+    /// From now on events without a tenant belong to this one.
+    void set_default_tenant(std::string_view tenant);
     /// Names what it takes, for ever: equal for equal predicates, and else not.
     [[nodiscard]] std::string fingerprint() const;
 };

@@ -322,6 +322,9 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     auto routes = make_routes(invocation);
     if (!routes.ok()) return routes.error();
     config.routes = std::move(*routes);
+    for (RouteConfig& route : config.routes) {
+        route.predicate.set_default_tenant(config.source.default_tenant);
+    }
     auto admin = parse_admin(options.text("admin"), options.where("admin"));
     if (!admin.ok()) return admin.error();
     config.admin = std::move(*admin);

@@ -60,6 +60,26 @@ TEST_P(RouteFilters, WidenedBringWhatTheRoutePassedOver) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_P(RouteFilters, OfTheDefaultTenantTakeEventsThatNameNone) {
+    sql("CREATE TABLE mine (id text PRIMARY KEY, aggregate_type text, event_type text, payload "
+        "text, tenant_id text, created_at timestamp DEFAULT CURRENT_TIMESTAMP, processed_at "
+        "timestamp)");
+    sql("INSERT INTO mine (id, aggregate_type, event_type, payload, tenant_id) VALUES "
+        "('01', 'a', 't', '1', NULL), ('02', 'b', 't', '1', 'acme'), ('03', 'c', 't', '1', 'x')");
+    const std::string file = outbox_.file("outbox.toml");
+    std::ofstream(file) << "[source]\nurl = \"" << url_
+                        << "\"\ndefault_tenant = \"acme\"\n[[route]]\nname = "
+                           "\"near\"\nto = \""
+                        << near_url() << "\"\ntenant = ['acme']\n";
+    Process running = outbox_.start_relay({"--config", file, "--table", "mine", "--admin", "off"});
+    EXPECT_TRUE(eventually(30s, "all that it takes is sent", [&] {
+        return sql("SELECT count(*) FROM mine WHERE processed_at IS NULL") == "0" &&
+               received(near_) == "01 02";
+    })) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(sql("SELECT tenant_id FROM outbox_dead_letters"), "x");
+}
+
 TEST_P(RouteFilters, OfAnotherRouteChangedLeaveNoEventThatNobodyAnswersFor) {
     emit_of_type("01", "Made");
     emit_of_type("02", "Paid");

@@ -30,6 +30,26 @@ std::string topic_of(std::string_view topic_template, const spi::EventView& even
     return topic;
 }
 
+TEST(Predicate, TakesEventsWithoutATenantWhereItNamesTheirs) {
+    Predicate acme;
+    acme.tenants = {"acme"};
+    Predicate its = acme;
+    its.set_default_tenant("acme");
+    Predicate others = acme;
+    others.set_default_tenant("default");
+    const spi::EventView none;
+    EXPECT_TRUE(its.matches(none));
+    EXPECT_FALSE(others.matches(none));
+    // What was passed over under another meaning is looked at again.
+    EXPECT_NE(its.fingerprint(), others.fingerprint());
+    EXPECT_EQ(others.fingerprint(), acme.fingerprint());
+    its.set_default_tenant("default");
+    EXPECT_EQ(its.fingerprint(), others.fingerprint());
+    Predicate all;
+    all.set_default_tenant("acme");
+    EXPECT_TRUE(all.tenants.empty());
+}
+
 TEST(TopicRule, FillsTheTemplate) {
     const spi::EventView event = order_created();
     EXPECT_EQ(topic_of("{aggregate_type|lower}-events", event), "order-events");

@@ -243,7 +243,7 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
     std::uint32_t attempts = 0;
     if (event.position != 0 && !failing_.empty()) {
         const auto found = failing_.find(failing_name(event));
-        if (found != failing_.end() && found->second.position == event.position) {
+        if (found != failing_.end() && found->second.id == event.id) {
             attempts = found->second.attempts;
         }
     }
@@ -348,8 +348,8 @@ MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Mess
 // An outage is nobody's fault, but a message that loses its session time and again is.
 bool MailboxLoop::loses_the_session(const spi::EventView& event, const Attempt& attempt) {
     if (attempt.taken != Taken::kNew) return false;
-    lost_times_ = lost_position_ == event.position ? lost_times_ + 1 : 1;
-    lost_position_ = event.position;
+    lost_times_ = lost_id_ == event.id ? lost_times_ + 1 : 1;
+    lost_id_ = event.id;
     return lost_times_ > kMaxLostSessions;
 }
 
@@ -394,7 +394,8 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     // A dead letter stays requested; it is looked for again.
     if (event.position == 0) return Outcome::kGone;
     Failing& failing = failing_[failing_name(event)];
-    if (failing.position != event.position) failing = {};
+    if (failing.id != event.id) failing = {};
+    failing.id = event.id;
     failing.keyed = !event.key.empty();
     failing.position = event.position;
     failing.attempts = attempts;

@@ -48,6 +48,7 @@ class MailboxLoop {
     struct Failing {
         bool keyed = false;
         std::int64_t position = 0;
+        std::string id;              // positions begin anew where a mailbox is emptied
         std::uint32_t attempts = 0;  // those that count
         std::uint32_t tries = 0;     // all, for the length of the wait
         std::int64_t due_us = 0;
@@ -137,8 +138,8 @@ class MailboxLoop {
     std::optional<bool> active_;
     std::uint32_t outages_ = 0;  // failed passes in a row
     std::string down_text_;
-    std::int64_t lost_position_ = 0;  // the last message whose handler lost the session,
-    std::uint32_t lost_times_ = 0;    // and how often in a row
+    std::string lost_id_;           // the last message whose handler lost the session,
+    std::uint32_t lost_times_ = 0;  // and how often in a row
     Status down_;
     std::optional<ErrorInfo> fatal_;
 

@@ -283,6 +283,33 @@ TEST_P(InboxSuite, ForgetsAFailingMessageThatAnOperatorRemoved) {
     EXPECT_THAT(effects(), ElementsAre("next", "other"));
 }
 
+// Positions begin anew where a mailbox is emptied or restored.
+TEST_P(InboxSuite, AMessageInThePlaceOfAFailedOneBeginsWithItsFirstAttempt) {
+    put("old", "k");
+    put("old without a key");
+    std::map<std::string, std::uint32_t> first_attempt;
+    auto options = quick_retries();
+    options.max_attempts = 1000;
+    auto member = consumer(
+        [&](Session&, const Message& message) {
+            first_attempt.emplace(message.id, message.attempt);
+            throw std::runtime_error("no stock");
+        },
+        options);
+    const auto drain_until_seen = [&](const std::string& id) {
+        return eventually(20s, id, [&] {
+            member.drain();
+            return first_attempt.contains(id);
+        });
+    };
+    ASSERT_TRUE(drain_until_seen("old"));
+    ASSERT_TRUE(drain_until_seen("old without a key"));
+    db_->exec("UPDATE outbox_mailbox SET id = replace(id, 'old', 'new')");
+    ASSERT_TRUE(drain_until_seen("new"));
+    ASSERT_TRUE(drain_until_seen("new without a key"));
+    for (const auto& [id, attempt] : first_attempt) EXPECT_EQ(attempt, 1U) << id;
+}
+
 TEST_P(InboxSuite, AFailingMessageWithoutAKeyDelaysNoOther) {
     put("poison");
     put("next");

@@ -191,10 +191,12 @@ BEGIN
 END
 $$;
 
--- Messages of a mailbox that failed and will be tried again; with their tries.
+-- Messages of a mailbox that failed and will be tried again; with their tries. They are a message's
+-- own, not its place's: positions begin anew where the mailbox is emptied or restored.
 CREATE TABLE outbox_mailbox_tries (
     mailbox     text NOT NULL,
     position    bigint NOT NULL,
+    id          text NOT NULL,
     attempts    integer NOT NULL,
     not_before  timestamptz NOT NULL DEFAULT '-infinity',
     error       text,
@@ -299,10 +301,11 @@ BEGIN
 END
 $$;
 
--- The next messages of a mailbox, at most `max_messages` (1,000), in the order of each key, for this
--- transaction: until it ends no other member is given messages of their keys. Apply them, say
--- outbox_mailbox_done for each, and commit. Repeats are removed and not given. A key whose message
--- failed is left out until its wait is over. Under READ COMMITTED.
+-- The next messages of a mailbox, at most `max_messages` (1,000) and 16 MiB of payload and headers
+-- (one message is given however large it is), in the order of each key, for this transaction: until
+-- it ends no other member is given messages of their keys. Apply them, say outbox_mailbox_done for
+-- each, and commit. Repeats are removed and not given. A key whose message failed is left out until
+-- its wait is over. Under READ COMMITTED.
 CREATE FUNCTION outbox_mailbox_take(consumer text, mailbox text DEFAULT 'default',
                                     max_messages integer DEFAULT 100)
 RETURNS TABLE ("position" bigint, id text, topic text, key text, headers json, payload bytea)
@@ -315,10 +318,13 @@ DECLARE
     name constant text := 'outbox_mailbox ' || outbox_mailbox_take.mailbox;
     lanes constant text := 'outbox_mailbox_key ' || length(outbox_mailbox_take.mailbox) || ' '
         || outbox_mailbox_take.mailbox || ' ';
+    max_bytes constant bigint := 16 * 1024 * 1024;
+    most integer := least(max_messages, 1000);
+    bytes bigint := 0;
     m record;
     mine bigint[] := '{}';
     others bigint[] := '{}';
-    letters bigint[];
+    letters bigint[] := '{}';
     places bigint[] := '{}';
     floor_now timestamptz;
     repeats bigint;
@@ -339,28 +345,40 @@ BEGIN
     END IF;
     -- What an operator wants tried again stays a letter until it is done; it is given by a negative
     -- number.
-    SELECT array_agg(r.letter) INTO letters FROM (
-        SELECT d.letter FROM outbox_inbox_dead_letters d
+    FOR m IN
+        SELECT d.letter, coalesce(octet_length(d.payload), 0)
+            + coalesce(octet_length(d.headers::text), 0) AS size
+        FROM outbox_inbox_dead_letters d
         WHERE d.consumer = outbox_mailbox_take.consumer AND d.retry_requested_at IS NOT NULL
             AND (d.mailbox IS NULL OR d.mailbox = outbox_mailbox_take.mailbox)
-        ORDER BY d.retry_requested_at LIMIT greatest(least(max_messages, 1000) / 10, 1)
-        FOR UPDATE SKIP LOCKED) r;
+        ORDER BY d.retry_requested_at LIMIT greatest(most / 10, 1)
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        -- Half of the room is for fresh messages.
+        EXIT WHEN bytes + m.size > max_bytes / 2 AND cardinality(letters) > 0;
+        bytes := bytes + m.size;
+        letters := letters || m.letter;
+    END LOOP;
+    most := most - cardinality(letters);
 
     -- Another member's keys are stepped over, 10,000 messages at most.
     FOR m IN
         SELECT b.position, hashtextextended(
                    lanes || coalesce(nullif(b.key, ''), chr(1) || b.position), salt) AS lane,
-               t.not_before > clock_timestamp() AS waits
+               t.not_before > clock_timestamp() AS waits,
+               coalesce(octet_length(b.payload), 0)
+                   + coalesce(octet_length(b.headers::text), 0) AS size
         FROM outbox_mailbox b LEFT JOIN outbox_mailbox_tries t
-            ON t.mailbox = b.mailbox AND t.position = b.position
+            ON t.mailbox = b.mailbox AND t.position = b.position AND t.id = b.id
         WHERE b.mailbox = outbox_mailbox_take.mailbox ORDER BY b.position LIMIT 10000
     LOOP
-        EXIT WHEN cardinality(places) >= least(max_messages, 1000);
+        EXIT WHEN cardinality(places) >= most;
         CONTINUE WHEN m.lane = ANY (others);
         IF m.waits THEN
             others := others || m.lane;
             CONTINUE;
         END IF;
+        EXIT WHEN bytes + m.size > max_bytes AND cardinality(places) > 0;
         IF NOT m.lane = ANY (mine) THEN
             IF NOT pg_try_advisory_xact_lock(m.lane) THEN
                 others := others || m.lane;
@@ -368,6 +386,7 @@ BEGIN
             END IF;
             mine := mine || m.lane;
         END IF;
+        bytes := bytes + m.size;
         places := places || m.position;
     END LOOP;
 
@@ -413,7 +432,8 @@ END
 $$;
 
 -- These messages are applied: to be said in the transaction that applied them and took them. Raises
--- 40001 where somebody else applied one meanwhile: roll back and take again.
+-- 40001 where somebody else applied one meanwhile: roll back and take again. Said of a message that
+-- was not taken it is done all the same, and who has it under way gets the 40001.
 CREATE FUNCTION outbox_mailbox_done(consumer text, mailbox text, VARIADIC positions bigint[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -425,6 +445,12 @@ DECLARE
     oldest timestamptz;
     delivered bigint;
 BEGIN
+    IF coalesce(outbox_mailbox_done.consumer, '') = '' OR outbox_mailbox_done.mailbox IS NULL
+            OR positions IS NULL OR array_position(positions, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'outbox_mailbox_done wants the consumer''s name, a mailbox, and positions'
+            USING ERRCODE = '22023';
+    END IF;
+    positions := ARRAY(SELECT DISTINCT p FROM pg_catalog.unnest(positions) AS p);
     WITH gone AS (
         DELETE FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_done.mailbox
             AND b.position = ANY (positions) RETURNING b.id, b.headers),
@@ -465,8 +491,9 @@ END
 $$;
 
 -- This message could not be applied: to be said in a transaction of its own after the rollback. Its
--- key waits, 1 s at first and twice as long each time; after max_attempts the message goes to the
--- consumer's dead letters and its key goes on. True: it did.
+-- key waits, 1 s at first and twice as long each time, at most a minute; after max_attempts the
+-- message goes to the consumer's dead letters and its key goes on. True: it did. Of a message that is
+-- not there any more nothing is counted.
 CREATE FUNCTION outbox_mailbox_failed(consumer text, mailbox text, "position" bigint, error text,
                                       max_attempts integer DEFAULT 5)
 RETURNS boolean
@@ -476,7 +503,13 @@ AS $$
 #variable_conflict use_column
 DECLARE
     tries integer;
+    message_id text;
 BEGIN
+    IF coalesce(outbox_mailbox_failed.consumer, '') = '' OR outbox_mailbox_failed.mailbox IS NULL
+            OR outbox_mailbox_failed.position IS NULL OR coalesce(max_attempts, 0) < 1 THEN
+        RAISE EXCEPTION 'outbox_mailbox_failed wants the consumer''s name, a mailbox, a position, '
+            'and at least 1 attempt' USING ERRCODE = '22023';
+    END IF;
     outbox_mailbox_failed.error := coalesce(left(outbox_mailbox_failed.error, 4096), '');
     IF outbox_mailbox_failed.position < 0 THEN
         UPDATE outbox_inbox_dead_letters d SET attempts = d.attempts + 1,
@@ -490,13 +523,16 @@ BEGIN
         END IF;
         RETURN FOUND;
     END IF;
-    PERFORM FROM outbox_mailbox b WHERE b.mailbox = outbox_mailbox_failed.mailbox
+    SELECT b.id INTO message_id FROM outbox_mailbox b
+    WHERE b.mailbox = outbox_mailbox_failed.mailbox
         AND b.position = outbox_mailbox_failed.position FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    INSERT INTO outbox_mailbox_tries AS t (mailbox, position, attempts, not_before, error)
-    VALUES (outbox_mailbox_failed.mailbox, outbox_mailbox_failed.position, 1,
+    DELETE FROM outbox_mailbox_tries t WHERE t.mailbox = outbox_mailbox_failed.mailbox
+        AND t.position = outbox_mailbox_failed.position AND t.id <> message_id;
+    INSERT INTO outbox_mailbox_tries AS t (mailbox, position, id, attempts, not_before, error)
+    VALUES (outbox_mailbox_failed.mailbox, outbox_mailbox_failed.position, message_id, 1,
             clock_timestamp() + interval '1 second', outbox_mailbox_failed.error)
     ON CONFLICT (mailbox, position) DO UPDATE SET attempts = t.attempts + 1,
         not_before = clock_timestamp() + least(60, 2 ^ t.attempts) * interval '1 second',
@@ -508,7 +544,8 @@ BEGIN
         DELETE FROM outbox_mailbox_tries t USING (
             SELECT o.mailbox, o.position FROM outbox_mailbox_tries o
             WHERE NOT EXISTS (SELECT FROM outbox_mailbox b
-                              WHERE b.mailbox = o.mailbox AND b.position = o.position)
+                              WHERE b.mailbox = o.mailbox AND b.position = o.position
+                                  AND b.id = o.id)
             LIMIT 1000 FOR UPDATE OF o SKIP LOCKED) gone
         WHERE t.mailbox = gone.mailbox AND t.position = gone.position;
     END IF;

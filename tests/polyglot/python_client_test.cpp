@@ -3,6 +3,7 @@
 
 #include "tests/cli/outbox_binary.h"
 #include "tests/polyglot/program.h"
+#include "tests/support/pg.h"
 #include "tests/support/servers.h"
 
 namespace outbox::test {
@@ -14,10 +15,16 @@ TEST(PythonClient, PassesItsTestsAgainstARealServer) {
     const std::string url = shared_postgres().create_database();
     OutboxBinary outbox;
     ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg(url).exec(
+        "CREATE DATABASE latin1 ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' "
+        "LC_CTYPE 'C'");
+    const std::string latin1 = shared_postgres().url("latin1");
+    ASSERT_EQ(outbox.run({"migrate", "--db", latin1}).status.code, 0);
     ProcessOptions options;
     options.command = {root + "/build/polyglot/python/venv/bin/python", "-B",
                        root + "/clients/python/tests/test_client.py"};
     options.environment = {{"DATABASE_URL", url},
+                           {"LATIN1_URL", latin1},
                            {"PYTHONPATH", root + "/clients/python"},
                            {"OUTBOX_VERSION", OUTBOX_VERSION}};
     const Finished done = run(options);

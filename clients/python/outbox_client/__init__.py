@@ -54,12 +54,47 @@ class Message:
         return json.loads(self.payload)
 
 
+# As in the library: conflicts of one message that are run again at once, and sessions lost (outages)
+# in a row under one message, before they count as tries of it.
+_MAX_CONFLICTS = 20
+_MAX_LOST = 3
+_CONFLICTS = ("40001", "40P01")
+# The server is away, stops, starts, only reads, or is short of something.
+_OUTAGES = ("08", "25006", "53", "57P", "58")
+_MAX_PAUSE_S = 5.0
+
+
+def _state(error):
+    """The SQLSTATE of what was raised, or of what that was raised from."""
+    while error is not None:
+        if isinstance(error, psycopg.Error) and error.sqlstate:
+            return error.sqlstate
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return ""
+
+
+def _is_outage(connection, error):
+    return connection.closed or _state(error).startswith(_OUTAGES)
+
+
+def _text(error):
+    # PostgreSQL's text takes neither a NUL nor half a surrogate pair.
+    text = f"{type(error).__name__}: {error}".replace("\0", "?")
+    return text.encode(errors="replace").decode()
+
+
+def _once_more(counted, message):
+    return (message.id, counted[1] + 1 if counted[0] == message.id else 1)
+
+
 class Mailbox:
-    """One member that takes messages of a mailbox; start as many as you like.
+    """One member that takes messages of a mailbox; start as many as you like, each its own.
 
     `run` calls the handler with the connection and a message, in the transaction that takes the
-    message: what the handler writes there commits with it, or not at all. A handler that raises has
-    the message tried again, its key waiting; after `max_attempts` it is a dead letter.
+    message: what the handler writes there commits with it, or not at all. A handler that raises, or
+    a commit that fails, has the message tried again, its key waiting; after `max_attempts` it is a
+    dead letter. An outage of the database counts nothing, unless it comes with the same message
+    more than three times in a row; a conflict (40001, 40P01) not the first twenty times.
     """
 
     def __init__(self, url, consumer, mailbox="default", batch=100, max_attempts=5, idle_s=0.1):
@@ -70,52 +105,106 @@ class Mailbox:
         self._max_attempts = max_attempts
         self._idle_s = idle_s
         self._stop = threading.Event()
+        self._singly = 0  # turns that take one message, so that a failed commit has one culprit
+        self._conflicts = (None, 0)  # the last message that had one, and how often in a row
+        self._lost = (None, 0)  # the last message that lost its session, likewise
+        self._owed = None  # a failure that is to be told: message and text
 
     def stop(self):
         """Lets `run` return after the message under way. Any thread, also a signal handler."""
         self._stop.set()
 
     def run(self, handler):
-        """Until `stop`. Reconnects when the database was away, and logs a warning of it."""
+        """Until `stop`. Waits out an outage of the database, and logs a warning of it."""
+        outages = 0
         while not self._stop.is_set():
             try:
-                with psycopg.connect(self._url, autocommit=True) as connection:
+                with psycopg.connect(self._url, autocommit=True,
+                                     client_encoding="UTF8") as connection:
                     while not self._stop.is_set():
-                        if not self.turn(connection, handler):
+                        some = self.turn(connection, handler)
+                        outages = 0
+                        if not some:
                             self._stop.wait(self._idle_s)
             except psycopg.OperationalError as error:
                 _log.warning("the database is out of reach: %s", error)
-                self._stop.wait(max(self._idle_s, 1.0))
+                self._stop.wait(min(self._idle_s * 2 ** outages, _MAX_PAUSE_S))
+                outages = min(outages + 1, 10)
 
     def turn(self, connection, handler):
-        """Takes and applies once; True where there was something. `connection`: autocommit."""
-        failed = None
+        """Takes and applies once; True where there was something. `connection`: autocommit, UTF8.
+        Raises psycopg.OperationalError in an outage: go on with a new connection."""
+        self._tell(connection)
+        most = 1 if self._singly else self._batch
+        self._singly = max(0, self._singly - 1)
+        messages, applied, under_way = [], [], None
         try:
             with connection.transaction():
-                messages = self._take(connection, self._batch)
-                for message in messages:
+                messages = self._take(connection, most)
+                for under_way in messages:
                     if self._stop.is_set():
                         break
-                    failed = message
-                    handler(connection, message)
-                    connection.execute("SELECT outbox_mailbox_done(%s, %s, %s)",
-                                       (self._consumer, self._mailbox, message.position))
-                    failed = None
-            return bool(messages)
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            return True  # nothing happened; again
+                    self._apply(connection, under_way, handler)
+                    applied.append(under_way)
+                under_way = None
         except Exception as error:
-            if failed is None or connection.broken:
-                raise
-            # What came before it in the batch was undone, too, and comes again.
-            # PostgreSQL's text takes neither a NUL nor half a surrogate pair.
-            told = f"{type(error).__name__}: {error}".replace("\0", "?")
-            told = told.encode(errors="replace").decode()
-            _log.warning("message %s failed: %s", failed.id, told)
-            connection.execute("SELECT outbox_mailbox_failed(%s, %s, %s, %s, %s)",
-                               (self._consumer, self._mailbox, failed.position, told,
-                                self._max_attempts))
+            if under_way is None and len(applied) == 1:
+                under_way = applied[0]
+            self._failed(connection, under_way, len(applied), error)
             return True
+        return bool(messages)
+
+    def _apply(self, connection, message, handler):
+        try:
+            handler(connection, message)
+        except psycopg.Rollback as error:  # would end the whole transaction without a word
+            raise RuntimeError("the handler raised psycopg.Rollback") from error
+        connection.execute("SELECT outbox_mailbox_done(%s, %s, %s)",
+                           (self._consumer, self._mailbox, message.position))
+
+    # All of it was rolled back. `message`: whose fault it is, None where that is not known.
+    def _failed(self, connection, message, applied, error):
+        outage = _is_outage(connection, error)
+        if message is None:
+            self._singly = applied
+        elif outage:
+            self._lost = _once_more(self._lost, message)
+            self._singly = max(self._singly, applied + 1)
+            if self._lost[1] > _MAX_LOST:
+                self._owed = (message, _text(error))
+        elif _state(error) in _CONFLICTS and self._conflicts != (message.id, _MAX_CONFLICTS):
+            self._conflicts = _once_more(self._conflicts, message)
+            self._singly = max(self._singly, applied + 1)
+            self._stop.wait(self._conflicts[1] / 1000)
+        else:
+            self._conflicts = (None, 0)
+            self._owed = (message, _text(error))
+            self._tell(connection)
+        if outage:
+            raise psycopg.OperationalError(_text(error)) from error
+        if message is None and not applied:
+            raise error
+
+    # In a transaction of its own; in an outage, after it.
+    def _tell(self, connection):
+        if self._owed is None:
+            return
+        message, text = self._owed
+        _log.warning("message %s failed: %s", message.id, text)
+        try:
+            self._count(connection, message, text)
+        except psycopg.DataError:  # the database's encoding has not all of it
+            self._count(connection, message, text.encode("ascii", "backslashreplace").decode())
+        except psycopg.Error as error:
+            if _is_outage(connection, error):
+                raise psycopg.OperationalError(str(error)) from error
+            raise
+        self._owed = None
+
+    def _count(self, connection, message, text):
+        connection.execute("SELECT outbox_mailbox_failed(%s, %s, %s, %s, %s)",
+                           (self._consumer, self._mailbox, message.position, text,
+                            self._max_attempts))
 
     def _take(self, connection, most):
         rows = connection.execute(

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 import unittest
 
 import psycopg
@@ -9,6 +10,7 @@ import outbox_client
 from outbox_client import Mailbox, claim_key, complete_key, emit
 
 URL = os.environ["DATABASE_URL"]
+LATIN1_URL = os.environ["LATIN1_URL"]
 
 
 class Client(unittest.TestCase):
@@ -16,6 +18,8 @@ class Client(unittest.TestCase):
         self.db = psycopg.connect(URL, autocommit=True)
         self.addCleanup(self.db.close)
         self.db.execute("CREATE TABLE IF NOT EXISTS effects (n serial, id text)")
+        self.db.execute("CREATE TABLE IF NOT EXISTS late (id text UNIQUE DEFERRABLE INITIALLY "
+                        "DEFERRED)")
         self.db.execute("TRUNCATE outbox_events, outbox_mailbox, outbox_mailbox_tries, "
                         "outbox_inbox, outbox_inbox_dead_letters, outbox_idempotency, effects")
 
@@ -29,6 +33,37 @@ class Client(unittest.TestCase):
     @staticmethod
     def apply(connection, message):
         connection.execute("INSERT INTO effects (id) VALUES (%s)", (message.id,))
+
+    def drain(self, mailbox, handler):
+        """Until nothing is left, waits over at once."""
+        for _ in range(1000):
+            if not mailbox.turn(self.db, handler):
+                self.db.execute("UPDATE outbox_mailbox_tries SET not_before = '-infinity'")
+                if not self.value("SELECT count(*) FROM outbox_mailbox"):
+                    return
+        self.fail("it goes on for ever")
+
+    def run_until(self, mailbox, handler, done):
+        """In a thread of its own, waits over at once."""
+        ended = []
+        running = threading.Thread(target=lambda: ended.append(mailbox.run(handler)))
+        running.start()
+        deadline = time.monotonic() + 60
+        try:
+            while running.is_alive() and not done():
+                self.db.execute("UPDATE outbox_mailbox_tries SET not_before = '-infinity'")
+                self.assertLess(time.monotonic(), deadline)
+        finally:
+            mailbox.stop()
+            running.join()
+        self.assertEqual(ended, [None], "run returns when it is stopped, and not before")
+
+    def nothing_waits(self):
+        return not self.value("SELECT count(*) FROM outbox_mailbox")
+
+    def dead(self):
+        return [tuple(row) for row in self.db.execute(
+            "SELECT message_id, attempts FROM outbox_inbox_dead_letters ORDER BY 1")]
 
     def effects(self):
         return [row[0] for row in self.db.execute("SELECT id FROM effects ORDER BY n")]
@@ -104,6 +139,179 @@ class Client(unittest.TestCase):
             thread.join()
         self.assertEqual(sorted(self.effects()), expected)
 
+    def test_a_commit_that_fails_counts_for_its_own_message_only(self):
+        for id, key in (("a", "a"), ("bad", "k"), ("b", "b"), ("behind", "k"), ("c", "c")):
+            self.arrive(id, key)
+
+        def handler(connection, message):
+            self.apply(connection, message)
+            if message.id == "bad":
+                connection.execute("INSERT INTO late VALUES ('twice'), ('twice')")
+
+        mailbox = Mailbox(URL, "billing", max_attempts=2)
+        while mailbox.turn(self.db, handler):
+            pass
+        self.assertEqual(self.value("SELECT string_agg(id || attempts, ' ') FROM "
+                                    "outbox_mailbox_tries"), "bad1")
+        self.drain(mailbox, handler)
+        self.assertEqual(self.effects(), ["a", "b", "c", "behind"])
+        self.assertEqual(self.dead(), [("bad", 2)])
+        self.assertIn("UniqueViolation",
+                      self.value("SELECT error FROM outbox_inbox_dead_letters"))
+
+    def test_a_letter_whose_commit_fails_again_is_dead_again_beside_fresh_messages(self):
+
+        def handler(connection, message):
+            self.apply(connection, message)
+            if message.id == "bad":
+                connection.execute("INSERT INTO late VALUES ('twice'), ('twice')")
+
+        mailbox = Mailbox(URL, "billing", max_attempts=1)
+        self.arrive("bad")
+        self.drain(mailbox, handler)
+        self.db.execute("UPDATE outbox_inbox_dead_letters SET retry_requested_at = now()")
+        for id in ("a", "b", "c"):
+            self.arrive(id, id)
+        self.drain(mailbox, handler)
+        self.assertEqual(self.effects(), ["a", "b", "c"])
+        self.assertEqual(self.dead(), [("bad", 2)])
+
+    def test_a_message_that_costs_the_session_again_and_again_is_counted_and_others_go_on(self):
+        for id, key in (("a", "a"), ("bad", "k"), ("b", "b"), ("behind", "k")):
+            self.arrive(id, key)
+        tries = []
+
+        def handler(connection, message):
+            if message.id == "bad":
+                tries.append(message.id)
+                connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            self.apply(connection, message)
+
+        mailbox = Mailbox(URL, "billing", max_attempts=2, idle_s=0.01)
+        self.run_until(mailbox, handler, self.nothing_waits)
+        self.assertEqual(sorted(self.effects()), ["a", "b", "behind"])
+        self.assertEqual(self.dead(), [("bad", 2)])
+        self.assertEqual(len(tries), 3 + 2, "the first three may have been an outage")
+
+    def test_an_outage_under_a_handler_that_raises_its_own_error_counts_nothing(self):
+        self.arrive("a")
+        self.arrive("b")
+        calls = []
+
+        def handler(connection, message):
+            calls.append(message.id)
+            if len(calls) == 1:
+                self.db.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+                try:
+                    while True:
+                        connection.execute("SELECT 1")
+                except psycopg.Error as error:
+                    raise KeyError("of the handler") from error
+            self.apply(connection, message)
+
+        mailbox = Mailbox(URL, "billing", max_attempts=1, idle_s=0.01)
+        self.run_until(mailbox, handler, self.nothing_waits)
+        self.assertEqual(self.effects(), ["a", "b"])
+        self.assertEqual(self.dead(), [])
+
+    def test_a_failure_that_cannot_be_told_in_an_outage_is_told_after_it(self):
+        self.arrive("bad")
+        self.db.execute("CREATE TABLE cut (pid integer); CREATE FUNCTION cut() RETURNS trigger "
+                        "LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pid) FROM cut "
+                        "WHERE pid = pg_backend_pid(); RETURN NEW; END $$;"
+                        "CREATE TRIGGER cut BEFORE INSERT ON outbox_mailbox_tries "
+                        "FOR EACH ROW EXECUTE FUNCTION cut()")
+        self.addCleanup(self.db.execute, "DROP FUNCTION cut CASCADE; DROP TABLE cut")
+
+        def handler(connection, message):
+            self.db.execute("INSERT INTO cut VALUES (%s)", (connection.info.backend_pid,))
+            raise KeyError("of the handler")
+
+        mailbox = Mailbox(URL, "billing", max_attempts=1, idle_s=0.01)
+        self.run_until(mailbox, handler, self.nothing_waits)
+        self.assertEqual(self.dead(), [("bad", 1)])
+
+    def test_a_conflict_is_tried_again_at_once_and_counts_in_the_end(self):
+        for wrapped in (False, True):
+            self.db.execute("TRUNCATE outbox_mailbox, outbox_inbox, effects, "
+                            "outbox_inbox_dead_letters")
+            for id, key in (("a", "a"), ("bad", "k"), ("once", "o"), ("behind", "k")):
+                self.arrive(id, key)
+            calls = []
+
+            def handler(connection, message):
+                calls.append(message.id)
+                if message.id == "bad" or calls.count("once") == 1:
+                    try:
+                        connection.execute("DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = "
+                                           "'40001'; END $$")
+                    except psycopg.Error as error:
+                        if wrapped:
+                            raise KeyError("of the handler") from error
+                        raise
+                self.apply(connection, message)
+
+            mailbox = Mailbox(URL, "billing", max_attempts=2)
+            self.drain(mailbox, handler)
+            self.assertEqual(sorted(self.effects()), ["a", "behind", "once"])
+            self.assertEqual(self.dead(), [("bad", 2)])
+            self.assertEqual(calls.count("bad"), 2 * (20 + 1))
+
+    def test_a_rollback_by_the_handler_is_a_failure(self):
+        self.arrive("bad")
+        self.arrive("other", "o")
+
+        def handler(connection, message):
+            if message.id == "bad":
+                raise psycopg.Rollback()
+            with connection.transaction():  # a savepoint, which is the handler's own affair
+                connection.execute("INSERT INTO effects (id) VALUES ('no')")
+                raise psycopg.Rollback()
+            self.apply(connection, message)
+
+        mailbox = Mailbox(URL, "billing", max_attempts=1)
+        self.drain(mailbox, handler)
+        self.assertEqual(self.effects(), ["other"])
+        self.assertEqual(self.dead(), [("bad", 1)])
+
+    def test_a_server_that_only_reads_for_a_while_is_waited_out(self):
+        name = self.value("SELECT current_database()")
+        writes = f'ALTER DATABASE "{name}" RESET default_transaction_read_only'
+        self.db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        self.addCleanup(self.db.execute, writes)
+        self.arrive("a")
+        mailbox = Mailbox(URL, "billing", max_attempts=1, idle_s=0.01)
+        with self.assertLogs("outbox_client", "WARNING") as logs:
+            def done():
+                if len(logs.output) == 2:
+                    self.db.execute(writes)
+                return self.nothing_waits()
+
+            self.run_until(mailbox, self.apply, done)
+        self.assertIn("out of reach", logs.output[1])
+        self.assertEqual(self.effects(), ["a"])
+
+    def test_a_database_of_another_encoding_keeps_what_it_can_of_a_cause(self):
+        with psycopg.connect(LATIN1_URL, autocommit=True, client_encoding="UTF8") as db:
+            db.execute("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES "
+                       "('bad', 't', 'Müller', '{\"type\": \"Ü\"}', '{}'), "
+                       "('good', 't', 'g', '{}', '{}')")
+            seen = []
+
+            def handler(connection, message):
+                seen.append((message.key, message.headers))
+                if message.id == "bad":
+                    raise ValueError("5 € für Müller")
+
+            def done():
+                return not db.execute("SELECT count(*) FROM outbox_mailbox").fetchone()[0]
+
+            mailbox = Mailbox(LATIN1_URL, "billing", max_attempts=1, idle_s=0.01)
+            self.run_until(mailbox, handler, done)
+            self.assertIn(("Müller", {"type": "Ü"}), seen)
+            cause = db.execute("SELECT error FROM outbox_inbox_dead_letters").fetchone()[0]
+            self.assertEqual(cause, "ValueError: 5 \\u20ac f\\xfcr M\\xfcller")
+
     def test_a_database_that_does_not_answer_is_said(self):
         mailbox = Mailbox("postgresql://nobody@127.0.0.1:1/x", "billing", idle_s=0.01)
         with self.assertLogs("outbox_client", "WARNING") as logs:
@@ -174,6 +382,28 @@ class Client(unittest.TestCase):
         self.assertEqual((repeat.state, repeat.status, repeat.headers, repeat.body),
                          ("repeat", 201, {"A": "b"}, b"made"))
         self.assertEqual(answer("y").state, "mismatch")
+
+    def test_a_claim_that_was_taken_over_keeps_no_answer(self):
+        def leased(lease):
+            with psycopg.connect(URL) as connection:
+                row = connection.execute("SELECT * FROM idempotency_claim('alice', 'key-3', 'x', "
+                                         "'1 day', %s::interval)", (lease,)).fetchone()
+                return outbox_client.Claim(row[0], row[1], row[2], row[3] or {}, row[4])
+
+        late, owner = leased("0"), leased("1 hour")
+        self.assertEqual((late.state, late.attempt, owner.state, owner.attempt),
+                         ("new", 1, "new", 2))
+        with self.assertRaises(psycopg.Error) as lost:
+            with psycopg.connect(URL) as connection:
+                connection.execute("INSERT INTO effects (id) VALUES ('late')")
+                complete_key(connection, "alice", "key-3", late, 201, {}, b"late")
+        self.assertEqual(lost.exception.sqlstate, "OBK01")
+        with psycopg.connect(URL) as connection:
+            connection.execute("INSERT INTO effects (id) VALUES ('owner')")
+            complete_key(connection, "alice", "key-3", owner, 201, {}, b"owner")
+        self.assertEqual(self.effects(), ["owner"])
+        self.assertEqual(self.value("SELECT convert_from(body, 'UTF8') FROM outbox_idempotency"),
+                         "owner")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,8 +28,9 @@ func (m Message) JSON(into any) error { return json.Unmarshal(m.Payload, into) }
 // message, or not at all. It neither commits nor rolls back.
 type Handler func(ctx context.Context, tx *sql.Tx, message Message) error
 
-// Mailbox is one member that takes messages of a mailbox; start as many as you like. Set DB and
-// Consumer; the zero values of the others are the defaults. Not to be changed while it runs.
+// Mailbox is one member that takes messages of a mailbox; start as many as you like, each its own.
+// Set DB and Consumer; the zero values of the others are the defaults. Not to be changed while it
+// runs, nor to be run by two goroutines.
 type Mailbox struct {
 	DB          *sql.DB
 	Consumer    string
@@ -40,9 +42,38 @@ type Mailbox struct {
 	// OnError is told of an outage of the database, once for each try, and of each message that
 	// failed. May be nil.
 	OnError func(error)
+
+	singly    int      // turns that take one message, so that a failed commit has one culprit
+	conflicts inARow   // of the last message that had one
+	lost      inARow   // sessions, by the last message that lost one
+	owed      *failure // to be told
 }
 
-const afterOutage = time.Second
+type inARow struct {
+	id    string
+	times int
+}
+
+func (r *inARow) count(id string) int {
+	if r.id != id {
+		*r = inARow{id: id}
+	}
+	r.times++
+	return r.times
+}
+
+type failure struct {
+	message Message
+	cause   error
+}
+
+// As in the library: conflicts of one message that are run again at once, and sessions lost
+// (outages) in a row under one message, before they count as tries of it.
+const (
+	maxConflicts = 20
+	maxLost      = 3
+	maxPause     = 5 * time.Second
+)
 
 var errIncomplete = errors.New("outbox: a Mailbox needs DB and Consumer, and a handler")
 
@@ -50,6 +81,7 @@ var errIncomplete = errors.New("outbox: a Mailbox needs DB and Consumer, and a h
 // the database, and returns the errors that only a person can mend: a missing right or function, a
 // wrong password.
 func (m *Mailbox) Run(ctx context.Context, handler Handler) error {
+	pause := time.Duration(0)
 	for ctx.Err() == nil {
 		some, err := m.Turn(ctx, handler)
 		wait := time.Duration(0)
@@ -59,18 +91,28 @@ func (m *Mailbox) Run(ctx context.Context, handler Handler) error {
 			return err
 		case err != nil:
 			m.tell(err)
-			wait = afterOutage
+			if pause *= 2; pause == 0 {
+				pause = orDefault(m.Idle, 100*time.Millisecond)
+			} else if pause > maxPause {
+				pause = maxPause
+			}
+			wait = pause
 		case !some:
 			wait = orDefault(m.Idle, 100*time.Millisecond)
+		}
+		if err == nil {
+			pause = 0
 		}
 		sleep(ctx, wait)
 	}
 	return nil
 }
 
-// Turn takes and applies once; true where there was something. A handler that fails or panics has
-// its message tried again later, its key waiting; what came before it in the batch comes again. Once
-// the context is done nothing more is applied, and what is under way counts as no failure.
+// Turn takes and applies once; true where there was something. A message whose handler fails or
+// panics, or whose commit fails, is tried again later, its key waiting; what came before it in the
+// batch comes again. An outage is an error and counts nothing, unless it comes with the same message
+// more than three times in a row; a conflict (40001, 40P01) not the first twenty times. Once the
+// context is done nothing more is applied, and what is under way counts as no failure.
 func (m *Mailbox) Turn(ctx context.Context, handler Handler) (bool, error) {
 	if m.DB == nil || m.Consumer == "" || handler == nil {
 		return false, errIncomplete
@@ -81,57 +123,104 @@ func (m *Mailbox) Turn(ctx context.Context, handler Handler) (bool, error) {
 		return false, err
 	}
 	defer session.Close()
-	taken, failed, err := m.apply(ctx, session, handler)
-	switch {
-	case err == nil:
-		return taken > 0, nil
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case again(err):
-		return true, nil
-	case failed == nil:
+	if err := m.settle(ctx, session); err != nil {
 		return false, err
 	}
-	if _, told := session.ExecContext(ctx, `SELECT outbox_mailbox_failed($1, $2, $3, $4, $5)`,
-		m.Consumer, m.name(), failed.Position, storable(err.Error()),
-		orDefault(m.MaxAttempts, 5)); told != nil {
-		return false, told
+	most := orDefault(m.Batch, 100)
+	if m.singly > 0 {
+		m.singly--
+		most = 1
 	}
-	m.tell(fmt.Errorf("outbox: message %s: %w", failed.ID, err))
+	taken, applied, failed, err := m.apply(ctx, session, handler, most)
+	if err == nil {
+		return taken > 0, nil
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	outage := isOutage(stateOf(err)) || session.PingContext(ctx) != nil
+	switch {
+	case failed == nil:
+		m.singly = applied
+	case outage:
+		m.singly += applied + 1
+		if m.lost.count(failed.ID) > maxLost {
+			m.owed = &failure{*failed, err}
+		}
+	case again(err) && m.conflicts.count(failed.ID) <= maxConflicts:
+		m.singly += applied + 1
+		sleep(ctx, time.Duration(m.conflicts.times)*time.Millisecond)
+	default:
+		m.conflicts = inARow{}
+		m.owed = &failure{*failed, err}
+		return true, m.settle(ctx, session)
+	}
+	if outage {
+		return false, outageError{err}
+	}
+	if failed == nil && applied == 0 {
+		return false, err
+	}
 	return true, nil
 }
 
-// One transaction. `failed`: the message whose handler gave the error.
-func (m *Mailbox) apply(ctx context.Context, session *sql.Conn, handler Handler) (
-	taken int, failed *Message, err error) {
+// Tells of the last failure, in a transaction of its own; in an outage, after it.
+func (m *Mailbox) settle(ctx context.Context, session *sql.Conn) error {
+	if m.owed == nil {
+		return nil
+	}
+	message, cause := m.owed.message, m.owed.cause
+	count := func(text string) error {
+		_, err := session.ExecContext(ctx, `SELECT outbox_mailbox_failed($1, $2, $3, $4, $5)`,
+			m.Consumer, m.name(), message.Position, text, orDefault(m.MaxAttempts, 5))
+		return err
+	}
+	err := count(storable(cause.Error()))
+	if strings.HasPrefix(stateOf(err), "22") { // the database's encoding has not all of it
+		err = count(strconv.QuoteToASCII(storable(cause.Error())))
+	}
+	if err != nil {
+		return err
+	}
+	m.owed = nil
+	m.tell(fmt.Errorf("outbox: message %s: %w", message.ID, cause))
+	return nil
+}
+
+// One transaction. `failed`: the message whose fault the error is, nil where that is not known.
+func (m *Mailbox) apply(ctx context.Context, session *sql.Conn, handler Handler, most int) (
+	taken, applied int, failed *Message, err error) {
 	tx, err := session.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	defer tx.Rollback() // does nothing after the commit
-	messages, err := m.take(ctx, tx)
+	messages, err := m.take(ctx, tx, most)
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	for i := range messages {
 		if ctx.Err() != nil {
-			return 0, nil, ctx.Err()
+			return 0, i, nil, ctx.Err()
 		}
 		if err = call(ctx, tx, handler, messages[i]); err == nil {
 			_, err = tx.ExecContext(ctx, `SELECT outbox_mailbox_done($1, $2, $3)`,
 				m.Consumer, m.name(), messages[i].Position)
 		}
 		if err != nil {
-			return 0, &messages[i], err
+			return 0, i, &messages[i], err
 		}
 	}
-	return len(messages), nil, tx.Commit()
+	if err = tx.Commit(); err != nil && len(messages) == 1 {
+		failed = &messages[0]
+	}
+	return len(messages), len(messages), failed, err
 }
 
-func (m *Mailbox) take(ctx context.Context, tx *sql.Tx) ([]Message, error) {
+func (m *Mailbox) take(ctx context.Context, tx *sql.Tx, most int) ([]Message, error) {
 	rows, err := tx.QueryContext(ctx,
 		`SELECT position, id, topic, key, headers::text, payload
-		 FROM outbox_mailbox_take($1, $2, $3)`, m.Consumer, m.name(), orDefault(m.Batch, 100))
+		 FROM outbox_mailbox_take($1, $2, $3)`, m.Consumer, m.name(), most)
 	if err != nil {
 		return nil, err
 	}
@@ -191,15 +280,31 @@ func again(err error) bool {
 	return state == "40001" || state == "40P01"
 }
 
-// Whether an error of the database goes away by itself: the network, a server that stops or is a
-// standby now, that is short of something or cancels a statement.
+// The server is away, stops, starts, only reads, or is short of something.
+func isOutage(state string) bool {
+	return hasPrefix(state, "08", "25006", "53", "57P", "58")
+}
+
+// An error that was raised while the session was lost, whatever the handler made of it.
+type outageError struct{ error }
+
+func (o outageError) Unwrap() error { return o.error }
+
+// Whether an error of the database goes away by itself.
 func passes(err error) bool {
+	if errors.As(err, &outageError{}) {
+		return true
+	}
 	state := stateOf(err)
 	if state == "" {
 		return err != errIncomplete && !strings.Contains(err.Error(), "sql: database is closed")
 	}
-	for _, class := range []string{"08", "25006", "40", "53", "55", "57", "58"} {
-		if strings.HasPrefix(state, class) {
+	return isOutage(state) || hasPrefix(state, "40", "55", "57")
+}
+
+func hasPrefix(text string, prefixes ...string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(text, prefix) {
 			return true
 		}
 	}

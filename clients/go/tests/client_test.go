@@ -39,6 +39,13 @@ func open(t *testing.T) *sql.DB {
 	return db
 }
 
+func with(url, option string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + option
+	}
+	return url + "?" + option
+}
+
 func run(t *testing.T, db *sql.DB, query string, values ...any) {
 	t.Helper()
 	if _, err := db.Exec(query, values...); err != nil {
@@ -287,12 +294,7 @@ func TestWhatOnlyAPersonCanMendEndsRun(t *testing.T) {
 	alone, err := db.Conn(ctx)
 	equal(t, err, nil)
 	defer alone.Close()
-	config := os.Getenv("DATABASE_URL")
-	join := "?"
-	if strings.Contains(config, "?") {
-		join = "&"
-	}
-	other, err := sql.Open("pgx", config+join+"options=-c%20role%3Dnobody")
+	other, err := sql.Open("pgx", with(os.Getenv("DATABASE_URL"), "options=-c%20role%3Dnobody"))
 	equal(t, err, nil)
 	defer other.Close()
 	mailbox := &outbox.Mailbox{DB: other, Consumer: "billing"}
@@ -349,4 +351,185 @@ func TestAKeyThatIsClaimedElsewhereIsRunning(t *testing.T) {
 			return err
 		})
 	}), nil)
+}
+
+// drain drains the mailbox, waits over at once.
+func drain(t *testing.T, db *sql.DB, mailbox *outbox.Mailbox, handler outbox.Handler) {
+	t.Helper()
+	for i := 0; i < 1000; i++ {
+		if !turn(t, mailbox, handler) {
+			run(t, db, "UPDATE outbox_mailbox_tries SET not_before = '-infinity'")
+			if value(t, db, "SELECT count(*) FROM outbox_mailbox") == "0" {
+				return
+			}
+		}
+	}
+	t.Fatal("it goes on for ever")
+}
+
+// runUntilEmpty runs the mailbox until nothing waits; Run must not end before.
+func runUntilEmpty(t *testing.T, db *sql.DB, mailbox *outbox.Mailbox, handler outbox.Handler) {
+	t.Helper()
+	stopping, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- mailbox.Run(stopping, handler) }()
+	for deadline := time.Now().Add(time.Minute); value(t, db,
+		"SELECT count(*) FROM outbox_mailbox") != "0"; {
+		run(t, db, "UPDATE outbox_mailbox_tries SET not_before = '-infinity'")
+		select {
+		case err := <-ended:
+			t.Fatalf("Run returned %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it goes on for ever")
+		}
+	}
+	stop()
+	equal(t, <-ended, nil)
+}
+
+func dead(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	return value(t, db, "SELECT string_agg(message_id || attempts, ' ') FROM outbox_inbox_dead_letters")
+}
+
+func TestACommitThatFailsCountsForItsOwnMessageOnly(t *testing.T) {
+	db := open(t)
+	run(t, db, "CREATE TABLE IF NOT EXISTS late (id text UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	for _, m := range [][2]string{{"a", "a"}, {"bad", "k"}, {"b", "b"}, {"behind", "k"}, {"c", "c"}} {
+		arrive(t, db, m[0], m[1])
+	}
+	mailbox := &outbox.Mailbox{DB: db, Consumer: "billing", MaxAttempts: 2}
+	handler := func(ctx context.Context, tx *sql.Tx, message outbox.Message) error {
+		if message.ID == "bad" {
+			if _, err := tx.Exec("INSERT INTO late VALUES ('twice'), ('twice')"); err != nil {
+				return err
+			}
+		}
+		return apply(ctx, tx, message)
+	}
+	for turn(t, mailbox, handler) {
+	}
+	equal(t, value(t, db, "SELECT string_agg(id || attempts, ' ') FROM outbox_mailbox_tries"), "bad1")
+	drain(t, db, mailbox, handler)
+	equal(t, effects(t, db), "a b c behind")
+	equal(t, dead(t, db), "bad2")
+	if cause := value(t, db, "SELECT error FROM outbox_inbox_dead_letters"); !strings.Contains(cause, "23505") {
+		t.Error(cause)
+	}
+}
+
+func TestAMessageThatCostsTheSessionAgainAndAgainIsCountedAndOthersGoOn(t *testing.T) {
+	watch := open(t)
+	for name, lose := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+		"terminated": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			return err
+		},
+		"an error of its own": func(ctx context.Context, tx *sql.Tx) error {
+			tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			return errors.New("of the handler")
+		},
+		"its own statement given up": func(ctx context.Context, tx *sql.Tx) error {
+			short, giveUp := context.WithCancel(ctx)
+			defer giveUp()
+			go func() {
+				for sleeping := false; !sleeping; {
+					watch.QueryRow("SELECT count(*) > 0 FROM pg_stat_activity WHERE query = " +
+						"'SELECT pg_sleep(60)' AND state = 'active'").Scan(&sleeping)
+				}
+				giveUp()
+			}()
+			_, err := tx.ExecContext(short, "SELECT pg_sleep(60)")
+			return err
+		},
+	} {
+		db := open(t)
+		for _, m := range [][2]string{{"a", "a"}, {"bad", "k"}, {"b", "b"}, {"behind", "k"}} {
+			arrive(t, db, m[0], m[1])
+		}
+		tries := 0
+		mailbox := &outbox.Mailbox{DB: db, Consumer: "billing", MaxAttempts: 2, Idle: time.Millisecond}
+		runUntilEmpty(t, db, mailbox, func(ctx context.Context, tx *sql.Tx, message outbox.Message) error {
+			if message.ID == "bad" {
+				tries++
+				return lose(ctx, tx)
+			}
+			return apply(ctx, tx, message)
+		})
+		found := strings.Fields(effects(t, db))
+		sort.Strings(found)
+		equal(t, found, []string{"a", "b", "behind"})
+		equal(t, dead(t, db), "bad2")
+		if tries != 3+2 { // the first three may have been an outage
+			t.Errorf("%s: %d tries", name, tries)
+		}
+	}
+}
+
+func TestAConflictIsTriedAgainAtOnceAndCountsInTheEnd(t *testing.T) {
+	db := open(t)
+	for _, m := range [][2]string{{"a", "a"}, {"bad", "k"}, {"once", "o"}, {"behind", "k"}} {
+		arrive(t, db, m[0], m[1])
+	}
+	calls := map[string]int{}
+	mailbox := &outbox.Mailbox{DB: db, Consumer: "billing", MaxAttempts: 2}
+	drain(t, db, mailbox, func(ctx context.Context, tx *sql.Tx, message outbox.Message) error {
+		calls[message.ID]++
+		if message.ID == "bad" || message.ID == "once" && calls["once"] == 1 {
+			if _, err := tx.Exec("DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40P01'; END $$"); err != nil {
+				return fmt.Errorf("of the handler: %w", err)
+			}
+		}
+		return apply(ctx, tx, message)
+	})
+	found := strings.Fields(effects(t, db))
+	sort.Strings(found)
+	equal(t, found, []string{"a", "behind", "once"})
+	equal(t, dead(t, db), "bad2")
+	equal(t, calls["bad"], 2*(20+1))
+}
+
+func TestAServerThatOnlyReadsForAWhileIsWaitedOut(t *testing.T) {
+	db := open(t)
+	db.SetMaxOpenConns(1) // one session, which the setting does not reach
+	set := fmt.Sprintf("ALTER DATABASE %q ", value(t, db, "SELECT current_database()"))
+	run(t, db, set+"SET default_transaction_read_only = on")
+	t.Cleanup(func() {
+		run(t, db, "SET default_transaction_read_only = off")
+		run(t, db, set+"RESET default_transaction_read_only")
+	})
+	arrive(t, db, "a", "k")
+	other, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
+	equal(t, err, nil)
+	defer other.Close()
+	other.SetMaxIdleConns(0)
+	told := 0
+	mailbox := &outbox.Mailbox{DB: other, Consumer: "billing", MaxAttempts: 1, Idle: time.Millisecond,
+		OnError: func(err error) {
+			if told++; told == 2 {
+				run(t, db, set+"RESET default_transaction_read_only")
+			}
+		}}
+	runUntilEmpty(t, db, mailbox, apply)
+	equal(t, effects(t, db), "a")
+	equal(t, dead(t, db), "")
+}
+
+func TestADatabaseOfAnotherEncodingKeepsWhatItCanOfACause(t *testing.T) {
+	db, err := sql.Open("pgx", with(os.Getenv("LATIN1_URL"), "client_encoding=UTF8"))
+	equal(t, err, nil)
+	defer db.Close()
+	run(t, db, "TRUNCATE outbox_mailbox, outbox_mailbox_tries, outbox_inbox, outbox_inbox_dead_letters")
+	run(t, db, "INSERT INTO outbox_mailbox (id, topic, key, payload) VALUES ('bad', 't', 'Müller', '{}')")
+	key := ""
+	mailbox := &outbox.Mailbox{DB: db, Consumer: "billing", MaxAttempts: 1}
+	drain(t, db, mailbox, func(ctx context.Context, tx *sql.Tx, message outbox.Message) error {
+		key = message.Key.String
+		return errors.New("5 € für Müller")
+	})
+	equal(t, key, "Müller")
+	equal(t, value(t, db, "SELECT error FROM outbox_inbox_dead_letters"), `"5 \u20ac f\u00fcr M\u00fcller"`)
 }

@@ -218,7 +218,8 @@ class HttpServer::Impl {
         out.method = std::string(request.method_string());
         out.path = std::string(request.target());
         out.path = out.path.substr(0, out.path.find('?'));
-        out.idempotency_key = std::string(request["Idempotency-Key"]);
+        const auto key = request.find("Idempotency-Key");
+        if (key != request.end()) out.idempotency_key = std::string(key->value());
         const auto type = request[http::field::content_type];
         out.content_type = media_type({type.data(), type.size()});
         out.from_page = request.count(http::field::origin) > 0;

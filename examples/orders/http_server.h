@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +16,10 @@ struct HttpRequest {
     std::string method;
     std::string path;  ///< Without the query.
     std::string body;
-    std::string idempotency_key;  ///< The header's value, as it was sent.
-    std::string content_type;     ///< In lower case, without parameters.
-    bool from_page = false;       ///< A page in a browser sent it (there is an Origin).
-    std::int64_t waited_ms = 0;   ///< Since the handler first asked for a pause.
+    std::optional<std::string> idempotency_key;  ///< The header's value, as it was sent.
+    std::string content_type;                    ///< In lower case, without parameters.
+    bool from_page = false;      ///< A page in a browser sent it (there is an Origin).
+    std::int64_t waited_ms = 0;  ///< Since the handler first asked for a pause.
 };
 
 struct HttpResponse {

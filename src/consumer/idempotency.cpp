@@ -198,13 +198,15 @@ std::int64_t Idempotency::next_pause_ms(std::int64_t waited_ms) const noexcept {
     return std::min(left, std::clamp(waited_ms / kGrowth, kMinPauseMs, kMaxPauseMs));
 }
 
-std::string idempotency_key(std::string_view header_value) {
-    const auto first = header_value.find_first_not_of(" \t");
-    if (first == std::string_view::npos) return {};
-    std::string_view text = header_value.substr(first);
+std::string idempotency_key(std::optional<std::string_view> header_value) {
+    if (!header_value) return {};
+    std::string_view text = *header_value;
+    text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
     text = text.substr(0, text.find_last_not_of(" \t") + 1);
-    if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
-    return std::string(text.substr(1, text.size() - 2));
+    if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+        text = text.substr(1, text.size() - 2);
+    }
+    return text.empty() ? std::string(1, '\0') : std::string(text);
 }
 
 std::string request_fingerprint(const IdempotentRequest& request) {

@@ -528,9 +528,22 @@ TEST(IdempotencyGate, RefusesWhatIsNoKeyAndAMissingOneWhereItIsRequired) {
 TEST(IdempotencyGate, ReadsTheKeyInBothFormsOfTheHeader) {
     EXPECT_EQ(idempotency_key("\"8e03978e-40d5\""), "8e03978e-40d5");
     EXPECT_EQ(idempotency_key("  8e03978e-40d5 "), "8e03978e-40d5");
-    EXPECT_EQ(idempotency_key(""), "");
-    EXPECT_EQ(idempotency_key(" \t "), "");
     EXPECT_EQ(idempotency_key("\""), "\"");
+}
+
+// It asks for one effect, and would have had one each time.
+TEST(IdempotencyGate, AHeaderWithoutAKeyIsRefusedAndNoHeaderIsNone) {
+    Idempotency gate;
+    const auto answer = [&](std::optional<std::string_view> header) {
+        const std::string key = idempotency_key(header);
+        const IdempotentRequest request{.scope = "u", .key = key, .operation = {}, .body = {}};
+        return gate.answer(request, [] { return IdempotentAnswer{What::kFirst, 201, {}, ""}; });
+    };
+    EXPECT_EQ(answer(std::nullopt).status, 201);
+    for (const char* header : {"", " \t ", "\"\"", " \"\" "}) {
+        EXPECT_EQ(answer(header).status, 400) << header;
+        EXPECT_THAT(answer(header).body, testing::HasSubstr("1 to 255 printable"));
+    }
 }
 
 TEST(IdempotencyGate, AWorkThatThrowsFreesTheKeyAndAConflictRunsItAgain) {

@@ -240,6 +240,9 @@ TEST_P(OrderService, RefusesTwoIdempotencyKeysAndWhatAForeignPageMaySend) {
         return http(service.port(), "POST", "/api/orders", kGoodOrder, headers).status;
     };
     EXPECT_EQ(post("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), 400);
+    for (const char* empty : {"", "  ", "\"\""}) {
+        EXPECT_EQ(post("Idempotency-Key: " + std::string(empty) + "\r\n"), 400) << empty;
+    }
     for (const char* type :
          {"text/plain", "text/plain; charset=application/json", "application/x-www-form-urlencoded",
           "multipart/form-data; boundary=x"})

@@ -533,3 +533,13 @@ func TestADatabaseOfAnotherEncodingKeepsWhatItCanOfACause(t *testing.T) {
 	equal(t, key, "Müller")
 	equal(t, value(t, db, "SELECT error FROM outbox_inbox_dead_letters"), `"5 \u20ac f\u00fcr M\u00fcller"`)
 }
+
+func TestAnEmptyKeyIsRefused(t *testing.T) {
+	db := open(t)
+	if err := committed(t, db, func(tx *sql.Tx) error {
+		_, err := outbox.ClaimKey(ctx, tx, "alice", "", "x")
+		return err
+	}); err == nil || !strings.Contains(err.Error(), "22004") {
+		t.Errorf("%v", err)
+	}
+}

@@ -383,6 +383,12 @@ class Client(unittest.TestCase):
                          ("repeat", 201, {"A": "b"}, b"made"))
         self.assertEqual(answer("y").state, "mismatch")
 
+    def test_an_empty_key_is_refused(self):
+        with psycopg.connect(URL) as connection:
+            with self.assertRaises(psycopg.errors.NullValueNotAllowed) as refused:
+                claim_key(connection, "alice", "", "x")
+        self.assertIn("wants a scope, a key", str(refused.exception))
+
     def test_a_claim_that_was_taken_over_keeps_no_answer(self):
         def leased(lease):
             with psycopg.connect(URL) as connection:

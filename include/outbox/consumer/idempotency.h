@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -69,8 +70,9 @@ struct IdempotencyOptions {
 };
 
 /// The key in the value of an Idempotency-Key header: the text without the quotes that the standard
-/// form has. Gives a text that `Idempotency` refuses with 400 unchanged.
-[[nodiscard]] std::string idempotency_key(std::string_view header_value);
+/// form has; nullopt, no such header: the empty text, no key. A header that is there and has no key
+/// in it gives a text that `Idempotency` refuses with 400, as does one that it would refuse anyway.
+[[nodiscard]] std::string idempotency_key(std::optional<std::string_view> header_value);
 
 /// What tells a repeat from another request under the same key: 32 hex digits.
 [[nodiscard]] std::string request_fingerprint(const IdempotentRequest& request);

@@ -596,7 +596,7 @@ DECLARE
     known outbox_idempotency%ROWTYPE;
 BEGIN
     -- It would be 'running' for ever.
-    IF idempotency_claim.scope IS NULL OR idempotency_claim.key IS NULL
+    IF idempotency_claim.scope IS NULL OR coalesce(idempotency_claim.key, '') = ''
             OR idempotency_claim.fingerprint IS NULL THEN
         RAISE EXCEPTION 'idempotency_claim wants a scope, a key and a fingerprint'
             USING ERRCODE = '22004';

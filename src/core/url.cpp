@@ -65,14 +65,13 @@ bool is_authority(std::string_view text) {
     }
 }
 
-// What was cut from a password at "/", "?" or "@" must not go on as something that may be shown.
-// Who is given the URL as it stands may cut at the first "@".
-bool is_whole(const Url& url, std::string_view user_info, std::string_view rest) {
-    if (user_info.find('@') != std::string_view::npos) return false;
-    const auto is_cut = [](const auto& item) { return item.first.find('@') != std::string::npos; };
-    return is_authority(url.authority) &&
-           (url.authority.empty() || rest.find('@') == std::string_view::npos) &&
-           std::none_of(url.query.begin(), url.query.end(), is_cut);
+// What was cut from a password at "/", "?" or "@" must not go on as something that may be shown,
+// and who is given the URL as it stands may cut it elsewhere: one "@" at most stands as it is, the
+// end of user and password.
+bool is_whole(const Url& url, std::string_view authority, std::string_view behind) {
+    const auto at = authority.find('@');
+    return is_authority(url.authority) && at == authority.rfind('@') &&
+           (authority.empty() || behind.find('@') == std::string_view::npos);
 }
 
 }  // namespace
@@ -116,19 +115,19 @@ Result<Url> parse_url(std::string_view text) {
         rest = rest.substr(0, question);
     }
     if (rest.starts_with("//")) {
+        const std::string_view behind = text.substr(colon + 3);
         rest.remove_prefix(2);
         const auto slash = rest.find('/');
         const std::string_view authority = rest.substr(0, slash);
         parse_authority(authority, url);
-        const auto at = authority.rfind('@');
-        const std::string_view user_info =
-            at == std::string_view::npos ? std::string_view() : authority.substr(0, at);
         rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash);
-        if (!is_whole(url, user_info, rest)) {
-            return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                             "'" + redacted_url(text) +
-                                 "' is not a URL: percent-encode the characters / ? # @ : and % of "
-                                 "user and password (@ is %40), and give the port as a number"};
+        if (!is_whole(url, authority, behind.substr(authority.size()))) {
+            return ErrorInfo{
+                ErrorCode::kConfigInvalid, Advice::kStop, "",
+                "'" + redacted_url(text) +
+                    "' is not a URL: percent-encode the characters / ? # @ : and % of "
+                    "user and password, and every other @ as %40, and give the port as a "
+                    "number"};
         }
     }
     url.path = percent_decode(rest);

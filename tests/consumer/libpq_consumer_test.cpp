@@ -785,6 +785,7 @@ TEST(LibpqConsumerUrl, SaysWhyTheDatabaseCannotBeUsedWithoutTheSecret) {
     EXPECT_EQ(error_of("postgresql://u:hidden@127.0.0.1:" + std::to_string(free_port()) + "/x"),
               ErrorCode::kConnectFailed);
     EXPECT_EQ(error_of("postgresql://u:hidden@h/x?nope=1"), ErrorCode::kConfigInvalid);
+    EXPECT_EQ(error_of("postgresql://u:pw@hidden@127.0.0.1/x"), ErrorCode::kConfigInvalid);
 }
 
 class LibpqConsumerOutage : public LibpqConsumer {

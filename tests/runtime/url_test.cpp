@@ -86,11 +86,12 @@ TEST(Redact, HidesWhatWasRememberedWhereverItStands) {
 }
 
 TEST(Url, RefusesWhatWouldCutAPassword) {
-    for (const char* text :
-         {"postgresql://app:p/w@db/shop", "postgresql://app:1/w@db/shop",
-          "postgresql://app:1?w@db/shop", "kafka://app:p?w@h:9092", "postgresql://app:p@w@db/shop",
-          "mailbox+postgresql://app:pw@@db/shop", "kafka://app:p@w@h:9092",
-          "postgresql://app:p b@w@db/shop", "postgresql://app:p c/w@db"}) {
+    for (const char* text : {"postgresql://app:p/w@db/shop", "postgresql://app:1/w@db/shop",
+                             "postgresql://app:1?w@db/shop", "kafka://app:p?w@h:9092",
+                             "postgresql://app:p@w@db/shop", "mailbox+postgresql://app:pw@@db/shop",
+                             "kafka://app:p@w@h:9092", "postgresql://app:p b@w@db/shop",
+                             "postgresql://app:p c/w@db", "postgresql://app:p1@h?a=w@db",
+                             "postgresql://app:1/x?a=w@db", "postgresql://app:1?a=w@db/shop"}) {
         const auto url = parse_url(text);
         ASSERT_FALSE(url.ok()) << text;
         EXPECT_NE(url.error().message.find("percent-encode"), std::string::npos);
@@ -98,8 +99,9 @@ TEST(Url, RefusesWhatWouldCutAPassword) {
         EXPECT_EQ(url.error().message.find(":p"), std::string::npos) << url.error().message;
     }
     EXPECT_FALSE(parse_url("postgresql://al@ice@db/shop").ok());
-    for (const char* text : {"postgresql://a:b@[::1]:5432,h2:5433/x?options=a@b", "sqlite:///a@b",
-                             "kafka://a:1,b:2", "postgresql://app:p%2Fw@db/shop"}) {
+    for (const char* text : {"postgresql://a:b@[::1]:5432,h2:5433/x?options=a%40b", "sqlite:///a@b",
+                             "mailbox+sqlite:///a.db?mailbox=a@b", "kafka://a:1,b:2",
+                             "postgresql://app:p%2Fw@db/shop"}) {
         EXPECT_TRUE(parse_url(text).ok()) << text;
     }
 }

@@ -88,9 +88,15 @@ TEST_P(InboxSuite, RefusesToRememberOutsideATransactionOrWhatIsNoId) {
     EXPECT_EQ(code_of([&] { db_->accept("stock", "id-1"); }), ErrorCode::kNoTransaction);
     db_->exec(backend_->begin());
     EXPECT_EQ(code_of([&] { db_->accept("stock", ""); }), ErrorCode::kInvalidEvent);
-    EXPECT_EQ(code_of([&] { db_->accept("stock", std::string(256, 'x')); }),
+    const std::string too_long(256, 'x');
+    const InboxEntry entries[] = {{"good", {}}, {too_long, {}}};
+    EXPECT_EQ(code_of([&] { db_->accept("stock", too_long); }), ErrorCode::kInvalidEvent);
+    EXPECT_EQ(code_of([&] { db_->accept_batch("stock", entries); }), ErrorCode::kInvalidEvent);
+    EXPECT_EQ(code_of([&] { db_->accept(InboxTable{}, "stock", too_long); }),
               ErrorCode::kInvalidEvent);
     db_->exec("ROLLBACK");
+    EXPECT_THROW(put(too_long), std::runtime_error);
+    put(std::string(255, 'x'));
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox"), "0");
 }
 
@@ -545,6 +551,7 @@ TEST_P(InboxSuite, LettersThatFailAgainDoNotKeepTheHealthyWaiting) {
 TEST_P(InboxSuite, ALetterIsRetriedInTheMailboxThatItCameFrom) {
     put("bad", "k");
     MailboxOptions options;
+    options.consumer = "billing";  // the same in both mailboxes
     options.max_attempts = 1;
     bool healed = false;
     const auto handler = [&](InboxBackend::Session& transaction, const Message& message) {

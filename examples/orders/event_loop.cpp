@@ -136,6 +136,7 @@ class EventLoop::Impl {
             case What::kDisconnected:
             case What::kPruneFailed:
             case What::kQuarantined:
+            case What::kLogChanged:
                 std::cerr << options_.service << ": " << about << describe(said.error) << std::endl;
                 return;
             case What::kApplied:

@@ -1,5 +1,6 @@
 #include "tests/support/kafka_client.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 
@@ -164,6 +165,22 @@ void delete_records(const std::string& bootstrap, const std::string& topic, int 
     if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         fail("records of " + topic, rd_kafka_event_error(event.get()));
     }
+}
+
+long long committed_offsets(const std::string& bootstrap, const std::string& group,
+                            const std::string& topic, int partitions) {
+    const auto client = make_client(RD_KAFKA_CONSUMER, bootstrap, {{"group.id", group}});
+    const std::unique_ptr<rd_kafka_topic_partition_list_t,
+                          decltype(&rd_kafka_topic_partition_list_destroy)>
+        list(rd_kafka_topic_partition_list_new(partitions), rd_kafka_topic_partition_list_destroy);
+    for (int i = 0; i < partitions; ++i) {
+        rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), i);
+    }
+    const auto error = rd_kafka_committed(client.get(), list.get(), kCallDeadlineMs);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("offsets of group " + group, error);
+    long long sum = 0;
+    for (int i = 0; i < partitions; ++i) sum += std::max<long long>(0, list->elems[i].offset);
+    return sum;
 }
 
 void produce(const std::string& bootstrap, const std::string& topic,

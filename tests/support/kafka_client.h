@@ -36,6 +36,10 @@ void delete_topic(const std::string& bootstrap, const std::string& topic);
 void delete_records(const std::string& bootstrap, const std::string& topic, int partition,
                     long long before);
 
+// The sum of the offsets that a group has committed for a topic.
+long long committed_offsets(const std::string& bootstrap, const std::string& group,
+                            const std::string& topic, int partitions);
+
 // Produces one record and waits for its acknowledgement.
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value);

@@ -23,12 +23,14 @@ struct ConsumerReport {
         kStandby,       ///< Another member holds the mailbox; this one waits.
         kActive,        ///< This member holds the mailbox.
         kPruneFailed,   ///< Old ids could not be removed; tried again. Once per change.
-        kQuarantined    ///< Kafka: a partition is not read, since its log is not the one whose
+        kQuarantined,   ///< Kafka: a partition is not read, since its log is not the one whose
                         ///< offset is stored; the error says what to do.
+        kLogChanged     ///< Kafka, mode kInbox: records went before they were read, or the topic
+                        ///< was made anew; the partition is read from its beginning.
     };
     What what = What::kRetry;
     ErrorInfo
-        error;  ///< Set for kRetry, kDeadLetter, kDisconnected, kPruneFailed and kQuarantined.
+        error;  ///< Set for kRetry, kDeadLetter, kDisconnected and those from kPruneFailed on.
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 

@@ -91,7 +91,9 @@ std::string_view Record::id() const {
 
 std::string Record::headers_json() const {
     rd_kafka_headers_t* headers = nullptr;
-    if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return {};
+    if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return "{}";
+    }
     auto json = nlohmann::ordered_json::object();
     const char* name = nullptr;
     const void* value = nullptr;
@@ -177,6 +179,17 @@ std::optional<Record> Client::record_of(rd_kafka_message_t* message) {
     if (message == nullptr) return std::nullopt;
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) return Record(message);
     const Record owner(message);
+    if (message->rkt != nullptr) {
+        const TopicPartition where{std::string(owner.topic()), owner.partition()};
+        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            events_.ended(where, owner.offset());
+            return std::nullopt;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
+            events_.out_of_range(where);
+            return std::nullopt;
+        }
+    }
     const bool unknown = message->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     events_.trouble({unknown ? ErrorCode::kTopicUnknown : ErrorCode::kSinkUnavailable,
                      Advice::kRetryDestination, rd_kafka_err2name(message->err),
@@ -213,39 +226,50 @@ void Client::let_go_of_queues(std::chrono::steady_clock::time_point until) {
     }
 }
 
-void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait, const char* mark) {
+void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait) {
     if (offsets.empty()) return;
     List list(rd_kafka_topic_partition_list_new(static_cast<int>(offsets.size())));
     for (const PlacedOffset& placed : offsets) {
         auto* const added = rd_kafka_topic_partition_list_add(
             list.get(), placed.where.topic.c_str(), placed.where.partition);
         added->offset = placed.offset;
-        if (mark == nullptr) continue;
-        added->metadata = ::strdup(mark);  // the list frees it
-        added->metadata_size = std::strlen(mark);
+        if (placed.mark.empty()) continue;
+        added->metadata = ::strdup(placed.mark.c_str());  // the list frees it
+        added->metadata_size = placed.mark.size();
     }
     // A failure costs repeats, which the inbox drops; the next commit tries again.
     static_cast<void>(rd_kafka_commit(handle_, list.get(), wait ? 0 : 1));
 }
 
-Result<bool> Client::has_marked(const TopicPartition& where, const char* mark) const {
+Result<std::vector<PlacedOffset>> Client::committed(
+    const std::vector<TopicPartition>& places) const {
     constexpr int kTimeoutMs = 5'000;
-    const List list = list_of(where);
+    const List list(rd_kafka_topic_partition_list_new(static_cast<int>(places.size())));
+    for (const TopicPartition& where : places) {
+        rd_kafka_topic_partition_list_add(list.get(), where.topic.c_str(), where.partition);
+    }
     const auto code = rd_kafka_committed(handle_, list.get(), kTimeoutMs);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
         return ErrorInfo{
             ErrorCode::kSinkUnavailable, Advice::kRetryDestination, rd_kafka_err2name(code),
             std::string("asking Kafka for the group's offset: ") + rd_kafka_err2str(code)};
     }
-    const rd_kafka_topic_partition_t& found = list->elems[0];
-    return found.offset >= 0 && view(found.metadata, found.metadata_size) == mark;
+    std::vector<PlacedOffset> found;
+    for (int i = 0; i < list->cnt; ++i) {
+        const rd_kafka_topic_partition_t& one = list->elems[i];
+        if (one.err != RD_KAFKA_RESP_ERR_NO_ERROR || one.offset < 0) continue;
+        found.push_back({{one.topic, one.partition},
+                         one.offset,
+                         std::string(view(one.metadata, one.metadata_size))});
+    }
+    return found;
 }
 
 void Client::restart(const TopicPartition& where, const Start& start) {
     const List list = list_of(where);
     tell(rd_kafka_incremental_unassign(handle_, list.get()));
     forward(where);
-    if (start.offset) list->elems[0].offset = *start.offset;
+    list->elems[0].offset = start.offset;
     tell(rd_kafka_incremental_assign(handle_, list.get()));
     forward(where);
     if (start.hold) {
@@ -324,7 +348,7 @@ void Client::rebalance(int error, rd_kafka_topic_partition_list_s* list) {
         for (const TopicPartition& where : partitions) forward(where);
         const auto starts = events_.given(partitions);
         for (std::size_t i = 0; i < partitions.size(); ++i) {
-            if (starts[i].offset) list->elems[i].offset = *starts[i].offset;
+            list->elems[i].offset = starts[i].offset;
         }
         failure = rd_kafka_incremental_assign(handle_, list);
         for (std::size_t i = 0; i < partitions.size(); ++i) {

@@ -31,6 +31,7 @@ struct TopicPartition {
 struct PlacedOffset {
     TopicPartition where;
     std::int64_t offset = 0;
+    std::string mark;  ///< A text beside it, for ourselves.
 };
 
 /// One record; owns its bytes.
@@ -50,7 +51,7 @@ class Record {
 
     /// The header `id`; empty where there is none.
     [[nodiscard]] std::string_view id() const;
-    /// The other headers as a JSON object of strings.
+    /// The other headers as a JSON object of strings; "{}": there are none.
     [[nodiscard]] std::string headers_json() const;
 
   private:
@@ -60,10 +61,12 @@ class Record {
     std::unique_ptr<rd_kafka_message_s, Destroy> message_;
 };
 
-/// Where reading a partition begins.
+/// Where reading a partition begins; an offset, or one of these.
+inline constexpr std::int64_t kBeginning = -2;
+inline constexpr std::int64_t kEnd = -1;
 struct Start {
-    std::optional<std::int64_t> offset;  ///< None: what the group has committed.
-    bool hold = false;                   ///< Not yet: `restart` says when.
+    std::int64_t offset = kBeginning;
+    bool hold = false;  ///< Not yet: `restart` says when.
 };
 
 /// What the group does with our partitions. Called inside `Client::poll` and `close`.
@@ -72,6 +75,10 @@ struct GroupEvents {
     std::function<std::vector<Start>(const std::vector<TopicPartition>&)> given;
     /// `lost`: they belong to somebody else already.
     std::function<void(const std::vector<TopicPartition>&, bool lost)> taken;
+    /// All below the offset was handed over, and there is nothing behind it now.
+    std::function<void(const TopicPartition&, std::int64_t offset)> ended;
+    /// The log has not got what comes next. Nothing is read of it until `restart`.
+    std::function<void(const TopicPartition&)> out_of_range;
     /// Trouble with the brokers or a topic.
     std::function<void(const ErrorInfo&)> trouble;
 };
@@ -93,11 +100,11 @@ class Client {
     std::optional<Record> serve(int timeout_ms);
     /// The next record, waiting up to `timeout_ms`.
     std::optional<Record> poll(int timeout_ms);
-    /// Commits offsets to the group, marked as ours where `mark` is set. `wait`: until the broker
-    /// has them.
-    void commit(const std::vector<PlacedOffset>& offsets, bool wait, const char* mark = nullptr);
-    /// Whether the group has an offset there that was committed with this mark.
-    [[nodiscard]] Result<bool> has_marked(const TopicPartition& where, const char* mark) const;
+    /// Commits offsets to the group. `wait`: until the broker has them.
+    void commit(const std::vector<PlacedOffset>& offsets, bool wait);
+    /// What the group has committed there; without those of which it has nothing. Waits up to 5 s.
+    [[nodiscard]] Result<std::vector<PlacedOffset>> committed(
+        const std::vector<TopicPartition>& places) const;
     /// Reads a partition of ours anew; what was read of it and not polled is dropped.
     void restart(const TopicPartition& where, const Start& start);
     /// Reads no more of it until `restart` or `resume`.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <outbox/consumer/kafka.h>
 
@@ -53,6 +54,15 @@ struct Hub {
         stop.request();
     }
 
+    /// Of the polling thread: says it once, ends the run where nothing else helps.
+    void trouble(const ErrorInfo& error) {
+        if (error.advice == Advice::kStop) return fail(error);
+        const std::string text = describe(error);
+        if (text == std::exchange(last_trouble_, text)) return;
+        say(ConsumerReport::What::kDisconnected, error);
+    }
+    void forget_trouble() { last_trouble_.clear(); }
+
     const KafkaConsumerOptions options;
     const std::string url;
     const MakeApplier make_applier;
@@ -72,6 +82,7 @@ struct Hub {
 
   private:
     std::mutex report_mutex_;
+    std::string last_trouble_;
 };
 
 }  // namespace outbox::consumer::kafka

@@ -57,18 +57,26 @@ KafkaConsumerOptions checked(KafkaConsumerOptions options) {
     return options;
 }
 
+Start first_start(const KafkaConsumerOptions& options) {
+    for (const char* name : {"auto.offset.reset", "kafka.auto.offset.reset"}) {
+        const auto found = options.kafka.find(name);
+        if (found == options.kafka.end()) continue;
+        const std::string& policy = found->second;
+        if (policy == "earliest" || policy == "smallest" || policy == "beginning") return {};
+        if (policy == "latest" || policy == "largest" || policy == "end") return {.offset = kEnd};
+        throw Error(invalid("kafka.auto.offset.reset must be earliest or latest, not '" + policy +
+                            "': it says where a group begins that has read nothing yet"));
+    }
+    return {};
+}
+
 std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& options) {
     constexpr std::string_view kPrefix = "kafka.";
-    constexpr std::array kOurs{"bootstrap.servers",
-                               "metadata.broker.list",
-                               "group.id",
-                               "enable.auto.commit",
-                               "enable.auto.offset.store",
-                               "auto.commit.enable",
-                               "partition.assignment.strategy",
-                               "isolation.level"};
+    constexpr std::array kOurs{
+        "bootstrap.servers",    "metadata.broker.list",          "group.id",
+        "enable.auto.commit",   "enable.auto.offset.store",      "auto.commit.enable",
+        "enable.partition.eof", "partition.assignment.strategy", "isolation.level"};
     std::map<std::string, std::string> settings{
-        {"auto.offset.reset", "earliest"},
         // Beside what is in flight; the broker's own limit of a partition's fetch stands. Counted
         // without what librdkafka keeps for each record, about 500 bytes.
         {"queued.max.messages.kbytes", "8192"},
@@ -89,6 +97,9 @@ std::map<std::string, std::string> settings_of(const KafkaConsumerOptions& optio
     settings["group.id"] = options.group;
     settings["enable.auto.commit"] = "false";
     settings["enable.auto.offset.store"] = "false";
+    // What is to become of a place that the log does not have is not the library's to decide.
+    settings["auto.offset.reset"] = "error";
+    settings["enable.partition.eof"] = "true";
     settings["partition.assignment.strategy"] = "cooperative-sticky";
     settings["isolation.level"] = "read_committed";
     return settings;

@@ -1,5 +1,8 @@
 #include "consumer/kafka/partition.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace outbox::consumer::kafka {
 namespace {
 
@@ -19,24 +22,31 @@ std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition&
            "cluster_id = '', last_id = NULL";
 }
 
-std::uint64_t Partition::take(std::int64_t offset) {
-    slots_.push_back({offset, false});
+std::uint64_t Partition::take(Witness record) {
+    slots_.push_back({std::move(record), false});
     return first_number_ + slots_.size() - 1;
 }
 
 void Partition::finish(std::uint64_t number) {
     slots_[number - first_number_].finished = true;
     while (!slots_.empty() && slots_.front().finished) {
-        next_ = slots_.front().offset + 1;
+        next_ = slots_.front().record.offset + 1;
+        last_ = std::move(slots_.front().record);
         slots_.pop_front();
         ++first_number_;
     }
 }
 
-std::optional<std::int64_t> Partition::to_commit() {
-    if (next_ == told_) return std::nullopt;
-    told_ = next_;
-    return told_;
+std::optional<Partition::Finished> Partition::to_commit() {
+    auto next = next_;
+    if (slots_.empty() && end_ && end_ > next) next = end_;
+    if (next == told_) return std::nullopt;
+    told_ = next;
+    return Finished{*next, last_};
+}
+
+std::int64_t Partition::wanted() const {
+    return std::max({begin, last_read + 1, end_.value_or(0)});
 }
 
 }  // namespace outbox::consumer::kafka

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,6 +22,10 @@ struct Witness {
     std::string id;
 };
 
+/// The partitions that are assigned; records under way keep theirs while it is taken away.
+class Partition;
+using Partitions = std::map<TopicPartition, std::shared_ptr<Partition>>;
+
 /// What has a consumer begin with the first record of a partition.
 std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where);
 
@@ -29,12 +35,22 @@ class Partition {
     explicit Partition(TopicPartition place) : where(std::move(place)) {}
 
     /// A record was taken; its number, for `finish`.
-    std::uint64_t take(std::int64_t offset);
+    std::uint64_t take(Witness record);
     /// The record is applied, a repeat, or given up on.
     void finish(std::uint64_t number);
+    /// All below was read, what is no record included.
+    void reached_end(std::int64_t offset) { end_ = offset; }
 
-    /// The offset below which all is finished, where it is above the one last told.
-    [[nodiscard]] std::optional<std::int64_t> to_commit();
+    struct Finished {
+        std::int64_t next = 0;        ///< All below it is finished.
+        std::optional<Witness> last;  ///< The last record that is.
+    };
+    /// Where it is another one than that which was told last.
+    [[nodiscard]] std::optional<Finished> to_commit();
+    /// What was told may not have arrived.
+    void tell_again() { told_.reset(); }
+    /// From where on the log has to be there still.
+    [[nodiscard]] std::int64_t wanted() const;
     [[nodiscard]] std::optional<std::int64_t> next() const { return next_; }
     [[nodiscard]] std::size_t unfinished() const { return slots_.size(); }
 
@@ -47,15 +63,16 @@ class Partition {
     Amount parked;        ///< What waits behind failing records of its key.
     bool paused = false;  ///< Not read while too much of it is parked.
 
-    // Offset modes.
-    std::optional<std::int64_t> expected;  ///< The offset in the database.
-    std::string cluster_id;                ///< Whose log it is.
-    std::int64_t begin = 0;                ///< `expected` as it was at first.
-    /// The record before `begin`, to be met first: so the log is known to be the same.
-    std::optional<Witness> witness;
+    std::int64_t begin = 0;  ///< Where it began: at this offset, or at the log's beginning.
     std::int64_t last_read = -1;
     /// The last record that is known to be of the log; it has to be there still when more came.
     std::optional<Witness> proof;
+
+    // Offset modes.
+    std::optional<std::int64_t> expected;  ///< The offset in the database.
+    std::string cluster_id;                ///< Whose log it is.
+    /// The record before `begin`, to be met first: so the log is known to be the same.
+    std::optional<Witness> witness;
     bool misplaced = false;  ///< Where it goes on is to be asked of the database again.
     bool held = false;       ///< Not read: its log is another than the database knows.
     std::optional<LogPlace> held_at;
@@ -63,12 +80,14 @@ class Partition {
 
   private:
     struct Slot {
-        std::int64_t offset;
+        Witness record;
         bool finished;
     };
     std::deque<Slot> slots_;  // from the lowest unfinished one on
     std::uint64_t first_number_ = 0;
     std::optional<std::int64_t> next_;
+    std::optional<Witness> last_;      // the record before it
+    std::optional<std::int64_t> end_;  // of the log, where nothing came since
     std::optional<std::int64_t> told_;
 };
 

@@ -50,8 +50,8 @@ std::string name_of(const Record& record) {
 Task::Task(Record taken, std::shared_ptr<Partition> from, bool by_offset)
     : record(std::move(taken)),
       partition(std::move(from)),
-      number(partition->take(record.offset())),
       name(name_of(record)),
+      number(partition->take({record.offset(), name})),
       lane(lane_of(record, by_offset)),
       headers(record.headers_json()),
       bytes(record.bytes() + headers.size()) {}

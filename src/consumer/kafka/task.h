@@ -26,9 +26,9 @@ struct Task {
 
     Record record;
     std::shared_ptr<Partition> partition;  // shared with the map of assigned partitions
-    std::uint64_t number;                  // in the partition
     std::string name;
-    std::string lane;  // records of one lane are applied in their order
+    std::uint64_t number;  // in the partition
+    std::string lane;      // records of one lane are applied in their order
     std::string headers;
     std::size_t bytes;
     std::uint32_t attempts = 0;  // those that counted

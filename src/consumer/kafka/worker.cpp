@@ -301,12 +301,14 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
 }
 
 Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
-    const std::string text = storable(error);
+    std::string text = storable(error);
     const std::optional<OffsetStep> step = step_after(task);
+    spi::EventView letter = task.event();
+    bool whole = true;
     while (!abandoned(task)) {
         const Result<Taken> result =
-            inbox_.bury(task.event(), {task.attempts, error_code_name(error.code), text},
-                        hub_.by_id(), step ? &*step : nullptr);
+            inbox_.bury(letter, {task.attempts, error_code_name(error.code), text}, hub_.by_id(),
+                        step ? &*step : nullptr);
         if (result.ok()) {
             if (step) task.partition->expected = step->next;
             const Message message = task.message();
@@ -327,7 +329,18 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
             hub_.fail(buried.error());
             return Outcome::kAbandon;
         }
-        if (buried.error().advice != Advice::kRetryDestination) {
+        const bool refused = buried.error().advice != Advice::kRetryDestination;
+        if (refused && whole) {
+            // Better without what the database does not take than never.
+            whole = false;
+            letter.headers = "{}";
+            letter.key = {};
+            text = storable(
+                {error.code, error.advice, error.backend_code,
+                 error.message + "; key and headers are left out here: " + buried.error().message});
+            continue;
+        }
+        if (refused) {
             const Message message = task.message();
             hub_.say(What::kRetry, buried.error(), &message);
             return Outcome::kHold;

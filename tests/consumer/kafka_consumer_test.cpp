@@ -573,8 +573,7 @@ TEST_P(KafkaConsumerTest, RecordsWhoseIdsCannotBeKeptAreNotTakenForEachOther) {
     const std::vector<std::string> bad{std::string(300, 'i') + "1",
                                        std::string(300, 'i') + "2",
                                        std::string("a\0b", 3),
-                                       "a\xff"
-                                       "b",
+                                       std::string("a\xff") + "b",
                                        "",
                                        ""};
     for (const Mode mode : {Mode::kInbox, Mode::kInboxAndOffset}) {

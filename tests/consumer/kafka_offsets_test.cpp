@@ -121,7 +121,7 @@ TEST_P(KafkaOffsets, ADatabaseThatForgotItsOffsetIsNotTakenForANewOne) {
     }
     set_back_to(0);
     Running member(consumer(apply, chosen));
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_THAT(cause(), HasSubstr("set back to before the first"));
     follow_the_remedy();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 10; }));
@@ -140,7 +140,7 @@ TEST_P(KafkaOffsets, OffsetsThatAreDeletedUnderARunningConsumerAreMissed) {
     ASSERT_TRUE(eventually(60s, "it goes on", [&] { return effects() == 11; }));
     db_->exec("DELETE FROM outbox_inbox_offsets");
     write("a", 11, 12);
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_EQ(effects(), 11);
     follow_the_remedy();
     ASSERT_TRUE(eventually(60s, "the last is applied", [&] { return effects() == 12; }));
@@ -214,7 +214,7 @@ TEST_P(KafkaOffsets, RecordsThatWentBeforeTheyWereReadAreNotSkippedInSilence) {
     write("a", 20, 30);
     delete_records(shared_kafka().bootstrap(), topic_, partition, 25);
     Running member(consumer(apply, chosen));
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_THAT(cause(), HasSubstr("begins with offset 25, what comes next was to be 20"));
     EXPECT_TRUE(eventually(20s, "they wait", [&] { return member->lag() == 5; }));
     EXPECT_EQ(effects(), 20);
@@ -266,7 +266,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewIsNoticedAlsoWhereRecordsHaveNoIds) {
     recreate_topic();
     write_without_ids(20);
     Running member(consumer(apply, chosen));
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_EQ(effects(), 11);
 }
 
@@ -312,7 +312,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewIsNeitherRepeatsNorSkipped) {
         write("b", 0, length);
         {
             Running member(consumer(apply, chosen));
-            ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+            ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
             EXPECT_EQ(member->counters().applied + member->counters().repeats, 0U);
             EXPECT_TRUE(eventually(20s, "they wait", [&] { return member->lag() == length; }));
             begin_anew();
@@ -339,7 +339,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewUnderARunningConsumerIsNotTakenForTheOld) {
     ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
     recreate_topic();
     write("b", 0, 7);
-    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_EQ(effects(), 10);
     begin_anew();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 17; }));
@@ -362,7 +362,7 @@ TEST_P(KafkaOffsets, ATopicThatWasGoneIsComparedAlsoWhereItIsLongerThanTheOldOne
         }
     }));
     write("b", 0, 20);
-    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_EQ(effects(), 10);
     begin_anew();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 30; }));
@@ -395,7 +395,8 @@ TEST_P(KafkaOffsets, ATopicMadeAnewBetweenTwoFetchesIsNotTakenForTheOld) {
     recreate_topic(1);
     write("b", 0, 20);
     open = true;
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; })) << effects();
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }))
+        << effects();
     EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'b%'"), 0);
     begin_anew();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] {
@@ -412,7 +413,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewAsLongAsTheOldOneIsNoticed) {
     ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == 10; }));
     recreate_topic();
     write("b", 0, 10);
-    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(90s, "it is quarantined", [&] { return !cause().empty(); }));
     begin_anew();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 20; }));
 }
@@ -429,7 +430,7 @@ TEST_P(KafkaOffsets, TheLogOfAnotherClusterIsNotTakenForOurs) {
     db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = 'another'");
     write("a", 10, 12);
     Running member(consumer(apply, chosen));
-    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+    ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
     EXPECT_THAT(cause(), HasSubstr("of the cluster another"));
     EXPECT_EQ(effects(), 10);
     db_->exec("UPDATE outbox_inbox_offsets SET cluster_id = ''");
@@ -477,7 +478,7 @@ TEST_P(KafkaOffsets, RecordsThatWentWhileReadingPausedAreNotSkippedInSilence) {
             }));
             EXPECT_GE(reported(What::kLogChanged), 1);
         } else {
-            EXPECT_TRUE(eventually(60s, "it is quarantined", [&] { return cause() != ""; }));
+            EXPECT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
             EXPECT_THAT(cause(), HasSubstr("begins with offset 18"));
             EXPECT_FALSE(applied(topic_ + "19"));
             follow_the_remedy();

@@ -155,7 +155,7 @@ TEST_F(ConfigTest, ARouteIsNamedInFrontOfItsUrl) {
 }
 
 TEST_F(ConfigTest, NamesThatEarlierVersionsGaveAreKnown) {
-    const auto former = [&](std::vector<std::string> urls) {
+    const auto former = [&](const std::vector<std::string>& urls) {
         std::vector<std::string> arguments{"--from", "sqlite:///a.db"};
         for (const std::string& url : urls) arguments.insert(arguments.end(), {"--to", url});
         std::vector<std::string> names;

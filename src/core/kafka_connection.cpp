@@ -9,24 +9,27 @@ constexpr int kExpired = 10;
 constexpr int kOtherHost = 62;
 constexpr int kOtherAddress = 64;
 
+constexpr const char* kSsl = "_SSL";
+
 // Earlier ones send the nonce twice, which Kafka takes no more from 4.0 on.
 constexpr int kScramVersion = 0x02060100;
 
 KafkaRefusal certificate_refused(int error) {
     switch (error) {
         case kExpired:
-            return {"the broker's certificate has expired", "renew it at the broker"};
+            return {"the broker's certificate has expired", "renew it at the broker", kSsl};
         case kNotYetValid:
             return {"the broker's certificate is not valid yet",
-                    "check this machine's clock and the certificate"};
+                    "check this machine's clock and the certificate", kSsl};
         case kOtherHost:
         case kOtherAddress:
             return {"the broker's certificate is for another host",
                     "use a name that stands in the certificate, in the URL and in the broker's "
-                    "advertised.listeners"};
+                    "advertised.listeners",
+                    kSsl};
         default:
             return {"the broker's certificate is not signed by a CA that is trusted here",
-                    "set kafka.ssl.ca.location to the file of the CA that signed it"};
+                    "set kafka.ssl.ca.location to the file of the CA that signed it", kSsl};
     }
 }
 
@@ -44,15 +47,17 @@ KafkaRefusal explain_kafka(std::string_view name, std::string_view text, int cer
     if (contains(text, "SSL alert number")) {
         return {std::string(text),
                 "the broker refuses our certificate, or wants one: check "
-                "kafka.ssl.certificate.location and kafka.ssl.key.location"};
+                "kafka.ssl.certificate.location and kafka.ssl.key.location",
+                kSsl};
     }
     if (contains(text, "invalid credentials with SASL mechanism SCRAM") &&
         version < kScramVersion) {
         return {std::string(text),
                 "check kafka.sasl.username and kafka.sasl.password; Kafka 4.0 and later take SCRAM "
-                "only from librdkafka 2.6.1 on, and this one is older"};
+                "only from librdkafka 2.6.1 on, and this one is older",
+                std::string(name)};
     }
-    return {std::string(text), {}};
+    return {std::string(text), {}, std::string(name)};
 }
 
 std::string_view kafka_options_remedy(std::string_view text) {

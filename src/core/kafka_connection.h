@@ -9,6 +9,7 @@ namespace outbox {
 struct KafkaRefusal {
     std::string text;
     std::string remedy;  ///< Empty: nothing is known beyond the error's name.
+    std::string name;    ///< "_SSL" for what TLS refused, which librdkafka may call "_TRANSPORT".
 };
 
 /// Says in our words what librdkafka's do not. `name`, `text`: its error. `certificate_error`: what

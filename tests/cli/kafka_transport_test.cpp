@@ -289,7 +289,7 @@ TEST_F(KafkaTransport, AnExpiredCertificate) {
 }
 
 TEST_F(KafkaTransport, NoClientCertificate) {
-    expect_refused(broker->bootstrap("mtls"), trusted(), "OB_SINK_UNAVAILABLE",
+    expect_refused(broker->bootstrap("mtls"), trusted(), "OB_CONNECT_FAILED",
                    "check kafka.ssl.certificate.location and kafka.ssl.key.location");
 }
 

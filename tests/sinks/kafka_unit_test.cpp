@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/kafka_connection.h"
 #include "sinks/kafka/config.h"
 #include "sinks/kafka/errors.h"
 #include "sinks/kafka/record_size.h"
@@ -71,6 +72,19 @@ TEST(KafkaSink, RefusesOptionsThatTheLibraryDoesNotTakeWithoutPrintingSecrets) {
         "kafka://a:1", {{"kafka.security.protocol", "ssl"}, {"kafka.ssl.key.pem", "hunter2"}});
     ASSERT_FALSE(secret.ok());
     EXPECT_EQ(secret.error().message.find("hunter2"), std::string::npos) << secret.error().message;
+}
+
+// librdkafka calls it the one or the other, by the moment at which it notices.
+TEST(KafkaErrors, WhatTlsRefusesIsNoBrokerThatIsAway) {
+    constexpr int kOtherHost = 62;
+    constexpr int kVersion = 0x020000ff;
+    for (const char* name : {"_SSL", "_TRANSPORT"}) {
+        const std::string text =
+            "ssl://k:1/bootstrap: SSL handshake failed: certificate verify failed";
+        EXPECT_EQ(explain_kafka(name, text, kOtherHost, kVersion).name, "_SSL");
+        EXPECT_EQ(explain_kafka(name, "SSL alert number 116", 0, kVersion).name, "_SSL");
+    }
+    EXPECT_EQ(explain_kafka("_TRANSPORT", "Connection refused", 0, kVersion).name, "_TRANSPORT");
 }
 
 TEST(KafkaErrors, HaveTheAdviceThatFits) {

@@ -373,14 +373,13 @@ void Client::on_error(rd_kafka_s* /*handle*/, int error, const char* reason, voi
     const Client& self = *static_cast<Client*>(client);
     const GroupEvents& events = self.events_;
     if (!events.trouble) return;
-    const std::string_view name = rd_kafka_err2name(code);
-    const KafkaRefusal refusal =
-        explain_kafka(name, reason, self.certificate_error_.load(), rd_kafka_version());
-    const ErrorCode ours = name == "_AUTHENTICATION" ? ErrorCode::kAuthFailed
-                           : name == "_SSL"          ? ErrorCode::kConnectFailed
-                                                     : ErrorCode::kSinkUnavailable;
+    const KafkaRefusal refusal = explain_kafka(rd_kafka_err2name(code), reason,
+                                               self.certificate_error_.load(), rd_kafka_version());
+    const ErrorCode ours = refusal.name == "_AUTHENTICATION" ? ErrorCode::kAuthFailed
+                           : refusal.name == "_SSL"          ? ErrorCode::kConnectFailed
+                                                             : ErrorCode::kSinkUnavailable;
     events.trouble(
-        {ours, Advice::kRetryDestination, std::string(name),
+        {ours, Advice::kRetryDestination, refusal.name,
          "Kafka: " + redact(refusal.text) + (refusal.remedy.empty() ? "" : "; " + refusal.remedy)});
 }
 

@@ -304,7 +304,8 @@ void Client::take_error(rd_kafka_op_s* event, Events& events) {
         Fault fault = fault_of(code, rd_kafka_event_error_string(event));
         KafkaRefusal refusal =
             explain_kafka(fault.name, fault.text, certificate_error_->load(), rd_kafka_version());
-        events.connection = {fault.name, std::move(refusal.text), std::move(refusal.remedy)};
+        events.connection = {std::move(refusal.name), std::move(refusal.text),
+                             std::move(refusal.remedy)};
     }
 }
 

@@ -16,7 +16,6 @@
 namespace outbox::test {
 namespace {
 
-using testing::HasSubstr;
 using testing::Not;
 
 constexpr std::chrono::seconds kDeadline{60};

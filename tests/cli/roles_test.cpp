@@ -270,7 +270,7 @@ TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
         Process maker = outbox_.start_relay(
             {"--from", as("owner"), "--to", "null:", "--table", "old_outbox", "--admin", "off"});
         ASSERT_TRUE(eventually(30s, "the side tables are there", [&] {
-            return admin_.value("SELECT to_regclass('outbox_route_stats')") != "";
+            return !admin_.value("SELECT to_regclass('outbox_route_stats')").empty();
         })) << maker.stderr_text();
         EXPECT_EQ(maker.stop().code, 0) << maker.stderr_text();
     }

@@ -756,7 +756,7 @@ TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage
         bool(eventually(20s, "the first is applied", [&] { return one.counters().applied == 1; }));
     db_.exec("REVOKE INSERT ON outbox_inbox FROM " + role_);
     put("after");
-    const bool waits = !bool(eventually(20s, "it ended", [&] { return error.message != ""; }));
+    const bool waits = !bool(eventually(20s, "it ended", [&] { return !error.message.empty(); }));
     one.stop();
     running.join();
     ASSERT_TRUE(began);

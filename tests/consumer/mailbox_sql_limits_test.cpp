@@ -109,10 +109,14 @@ TEST_F(MailboxSql, AFailureThatNamesNothingIsRefused) {
             EXPECT_THAT(error.what(), HasSubstr("outbox_mailbox_failed wants")) << arguments;
         }
     }
-    for (const char* arguments : {"NULL, 'default', 1", "'', 'default', 1", "'billing', NULL, 1",
-                                  "'billing', 'default', "
-                                  "NULL",
-                                  "'billing', 'default', VARIADIC NULL::bigint[]"}) {
+    constexpr const char* kMisused[] = {
+        "NULL, 'default', 1",
+        "'', 'default', 1",
+        "'billing', NULL, 1",
+        "'billing', 'default', NULL",
+        "'billing', 'default', VARIADIC NULL::bigint[]",
+    };
+    for (const char* arguments : kMisused) {
         try {
             db_->exec(std::string("SELECT outbox_mailbox_done(") + arguments + ")");
             ADD_FAILURE() << arguments << " was taken";

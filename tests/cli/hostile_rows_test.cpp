@@ -16,8 +16,6 @@
 namespace outbox::test {
 namespace {
 
-using testing::Not;
-
 constexpr std::chrono::seconds kDeadline{60};
 
 struct Shape {
@@ -160,8 +158,7 @@ TEST_P(HostileValues, ConcernTheirOwnRowsAlone) {
     int hostile = 0;
     for (const std::string& column : columns) {
         for (const std::string& value : kHostile) {
-            const std::string row = std::to_string(++number);
-            ASSERT_TRUE(try_exec(filled(shape.insert, number)));
+            ASSERT_TRUE(try_exec(filled(shape.insert, ++number)));
             // The number is known by the row that was written last.
             const std::string last = "ctid = (SELECT ctid FROM " + std::string(shape.table) +
                                      " ORDER BY xmin::text::bigint DESC LIMIT 1)";

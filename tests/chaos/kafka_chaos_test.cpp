@@ -121,7 +121,8 @@ TEST_F(KafkaChaos, ABrokerThatIsAwayCostsNoAttemptAndTheBacklogDrains) {
         const long long target = load.committed() + 100;
         ASSERT_TRUE(
             eventually(kDeadline, "the backlog grows", [&] { return load.committed() >= target; }));
-        EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_delivery"), 0);
+        // Rows without an attempt may be there: of a topic that the broker was still making.
+        EXPECT_EQ(Pg(url_).number("SELECT coalesce(sum(attempts), 0) FROM outbox_delivery"), 0);
         EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
         shared_kafka().start();
         const long long committed = load.committed();

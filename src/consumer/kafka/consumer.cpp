@@ -144,6 +144,10 @@ class KafkaConsumer::Impl {
     void dispatch(Record record) {
         const auto found = partitions_.find(where_is(record));
         if (found == partitions_.end()) return;
+        {
+            const std::lock_guard lock(hub_.mutex);
+            if (found->second->taken_away) return;
+        }
         if (!places_.is_next(*found->second, record)) return;
         const std::lock_guard lock(hub_.mutex);
         if (found->second->taken_away) return;

@@ -54,6 +54,10 @@ class Partition {
     [[nodiscard]] std::optional<std::int64_t> next() const { return next_; }
     [[nodiscard]] std::size_t unfinished() const { return slots_.size(); }
 
+    /// What was met first, where reading began with what comes.
+    void begins_at(std::int64_t offset) {
+        if (first.offset == kEnd) first.offset = offset;
+    }
     /// Where it goes on is to be asked anew; what was taken of it is dropped.
     void mark_misplaced() { misplaced = taken_away = true; }
 
@@ -63,6 +67,7 @@ class Partition {
     Amount parked;        ///< What waits behind failing records of its key.
     bool paused = false;  ///< Not read while too much of it is parked.
 
+    Start first;             ///< Where it begins as long as nothing is known to be finished.
     std::int64_t begin = 0;  ///< Where it began: at this offset, or at the log's beginning.
     std::int64_t last_read = -1;
     /// The last record that is known to be of the log; it has to be there still when more came.
@@ -73,8 +78,9 @@ class Partition {
     std::string cluster_id;                ///< Whose log it is.
     /// The record before `begin`, to be met first: so the log is known to be the same.
     std::optional<Witness> witness;
-    bool misplaced = false;  ///< Where it goes on is to be asked of the database again.
-    bool held = false;       ///< Not read: its log is another than the database knows.
+    bool misplaced = false;    ///< Where it goes on is to be asked again.
+    bool log_changed = false;  ///< And this is known: at the beginning of another log.
+    bool held = false;         ///< Not read: its log is another than the database knows.
     std::optional<LogPlace> held_at;
     Client::Extent held_extent;  ///< Of its log, then.
 

@@ -17,7 +17,10 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPlacingInterval{200};
 constexpr milliseconds kLookInterval{1'000};
 constexpr milliseconds kQuietInterval{10'000};
-constexpr milliseconds kProofTimeout{2'000};
+// For the answers that prove a log: longer where they take long, as large batches on a slow link
+// do.
+constexpr milliseconds kLeastPatience{2'000};
+constexpr milliseconds kMostPatience{30'000};
 
 // Beside the group's offset. In the offset modes it follows the database's, not the other way
 // round; what is named is the one that it follows. Else it is the last record that is finished.
@@ -45,7 +48,11 @@ std::string other_than(const Witness& known, const std::string& found) {
            "', what was applied there is '" + known.id + "'";
 }
 
-std::string name_of(const TopicPartition& where) {
+std::string ends_below(const Client::Extent& extent) {
+    return "it ends with offset " + std::to_string(extent.end) + ", below what was applied";
+}
+
+std::string text_of(const TopicPartition& where) {
     return where.topic + "/" + std::to_string(where.partition);
 }
 
@@ -57,11 +64,16 @@ Places::Places(Hub& hub, LogStore& inbox, std::map<std::string, std::string> set
       inbox_(inbox),
       first_start_(first_start(hub.options)),
       rereader_(std::move(settings)),
-      partitions_(partitions) {}
+      partitions_(partitions),
+      patience_(kLeastPatience) {}
 
 std::vector<Start> Places::begin(const std::vector<TopicPartition>& given) {
     for (const TopicPartition& where : given) {
-        partitions_[where] = std::make_shared<Partition>(where);
+        auto& partition = partitions_[where];
+        auto begun = std::make_shared<Partition>(where);
+        begun->first = partition ? partition->first : first_start_;
+        begun->log_changed = partition && partition->log_changed;
+        partition = std::move(begun);
     }
     if (!hub_.by_offset()) return begin_by_group(given);
     std::vector<Start> starts;
@@ -74,44 +86,41 @@ std::vector<Start> Places::begin(const std::vector<TopicPartition>& given) {
 std::vector<Start> Places::begin_by_group(const std::vector<TopicPartition>& given) {
     const auto committed = client_->committed(given);
     std::map<TopicPartition, PlacedOffset> known;
-    std::map<TopicPartition, std::int64_t> last;
+    Proofs proofs;
     if (committed.ok()) {
         for (const PlacedOffset& one : *committed) {
             known.emplace(one.where, one);
-            if (const auto witness = last_in(one.mark)) last.emplace(one.where, witness->offset);
+            if (auto last = last_in(one.mark)) proofs.emplace(one.where, *std::move(last));
         }
     }
-    const auto found = last.empty() ? decltype(rereader_.read(last, kProofTimeout)){}
-                                    : rereader_.read(last, kProofTimeout);
+    const Compared compared = compare(proofs);
     std::vector<Start> starts;
     for (const TopicPartition& where : given) {
         Partition& partition = *partitions_.at(where);
-        if (!committed.ok()) {
-            starts.push_back(later(partition, committed.error()));
-            continue;
-        }
         const auto place = known.find(where);
-        if (place == known.end()) {
-            starts.push_back(first_start_);
-            continue;
-        }
-        starts.push_back({.offset = place->second.offset});
-        partition.proof = last_in(place->second.mark);
-        if (partition.proof) {
-            const auto answer = found.find(where);
-            if (answer == found.end()) {
-                starts.back() = later(
-                    partition, {ErrorCode::kSinkTimeout,
-                                Advice::kRetryDestination,
-                                {},
-                                "reading " + name_of(where) + " from Kafka: no answer in time"});
-                continue;
-            }
-            if (const auto why = differs(where, *partition.proof, answer->second)) {
-                say_changed(where, *why + ": the topic was made anew");
-                partition.proof.reset();
-                starts.back() = {};
-            }
+        const auto proof = proofs.find(where);
+        const auto answer = compared.find(where);
+        if (std::exchange(partition.log_changed, false)) {
+            starts.push_back({});
+        } else if (!committed.ok()) {
+            starts.push_back(later(partition, committed.error()));
+        } else if (place == known.end()) {
+            starts.push_back(partition.first);
+        } else if (proof == proofs.end()) {
+            starts.push_back({.offset = place->second.offset});
+        } else if (answer == compared.end()) {
+            starts.push_back(
+                later(partition, {ErrorCode::kSinkTimeout,
+                                  Advice::kRetryDestination,
+                                  {},
+                                  "reading " + text_of(where) + " from Kafka: no answer in time"}));
+        } else if (answer->second) {
+            say_changed(where, *answer->second + ": the topic was made anew");
+            partition.first = {};
+            starts.push_back({});
+        } else {
+            starts.push_back({.offset = place->second.offset});
+            partition.proof = proof->second;
         }
         partition.begin = std::max<std::int64_t>(0, starts.back().offset);
     }
@@ -135,7 +144,7 @@ Start Places::begin_by_offset(Partition& partition) {
                                   "it: it was set back to before the first");
         }
         // What the group has read in another mode counts.
-        if (committed->empty()) return first_start_;
+        if (committed->empty()) return partition.first;
         partition.begin = committed->front().offset;
         return {.offset = partition.begin};
     }
@@ -158,16 +167,17 @@ Start Places::begin_by_offset(Partition& partition) {
 bool Places::is_next(Partition& partition, const Record& record) {
     if (partition.held) return false;
     const std::int64_t offset = record.offset();
+    partition.begins_at(offset);
     if (!hub_.by_offset()) {
         partition.last_read = offset;
-        if (!partition.proof) partition.proof = Witness{offset, kafka::name_of(record)};
+        if (!partition.proof) partition.proof = Witness{offset, name_of(record)};
         return true;
     }
     const auto witness = std::exchange(partition.witness, std::nullopt);
     std::string found;
     if (witness && offset == witness->offset) {
         partition.last_read = offset;
-        const std::string name = kafka::name_of(record);
+        const std::string name = name_of(record);
         if (name == witness->id) return false;
         found = other_than(*witness, name);
     } else if (offset < partition.begin || offset <= partition.last_read) {
@@ -175,36 +185,45 @@ bool Places::is_next(Partition& partition, const Record& record) {
     }
     partition.last_read = offset;
     if (found.empty()) {
-        partition.proof = {offset, kafka::name_of(record)};
+        partition.proof = {offset, name_of(record)};
         return true;
     }
     stop_reading(partition, found);
     return false;
 }
 
-void Places::prove(const std::map<TopicPartition, Witness>& proofs) {
-    prove(proofs, true);
-}
-
-// `needed`: a partition whose proof cannot be had now is read again later.
-void Places::prove(const std::map<TopicPartition, Witness>& proofs, bool needed) {
-    if (proofs.empty()) return;
-    std::map<TopicPartition, std::int64_t> places;
-    for (const auto& [where, proof] : proofs) places[where] = proof.offset;
-    const auto found = rereader_.read(places, kProofTimeout);
+void Places::prove(const Proofs& proofs, bool needed) {
+    const Compared compared = compare(proofs);
     for (const auto& [where, proof] : proofs) {
         Partition& partition = *partitions_.at(where);
-        const auto answer = found.find(where);
-        if (answer == found.end()) {
-            if (needed) misplace(partition);
-        } else if (const auto why = differs(where, proof, answer->second)) {
-            if (hub_.by_offset()) {
-                stop_reading(partition, *why);
-            } else {
-                misplace(partition);  // which finds the same
-            }
+        {
+            const std::lock_guard lock(hub_.mutex);
+            if (partition.taken_away) continue;
+        }
+        const auto answer = compared.find(where);
+        if (answer != compared.end() && answer->second) {
+            has_changed(partition, *answer->second);
+        } else if (answer == compared.end() && needed) {
+            misplace(partition);
         }
     }
+}
+
+Places::Compared Places::compare(const Proofs& proofs) {
+    Compared compared;
+    if (proofs.empty()) return compared;
+    std::map<TopicPartition, std::int64_t> places;
+    for (const auto& [where, proof] : proofs) places.emplace(where, proof.offset);
+    const auto began = steady_clock::now();
+    const auto waited = [&] { return steady_clock::now() - began; };
+    const auto found = rereader_.read(
+        places, [&] { return waited() >= (hub_.stop.requested() ? kLeastPatience : patience_); });
+    for (const auto& [where, answer] : found) {
+        compared.emplace(where, differs(where, proofs.at(where), answer));
+    }
+    const auto wanted = found.size() < places.size() ? 2 * patience_ : 4 * waited();
+    patience_ = std::clamp<steady_clock::duration>(wanted, kLeastPatience, kMostPatience);
+    return compared;
 }
 
 // Why the log is not the one that had this record. Where it is gone, as by retention, nobody knows.
@@ -216,7 +235,7 @@ std::optional<std::string> Places::differs(const TopicPartition& where, const Wi
     }
     const auto extent = client_->ask_extent_of(where);
     if (!extent || extent->end > known.offset) return std::nullopt;
-    return "it ends with offset " + std::to_string(extent->end) + ", below what was applied";
+    return ends_below(*extent);
 }
 
 // ---- the ends of a log ----
@@ -226,7 +245,9 @@ void Places::look_at_ends() {
         const auto found = partitions_.find(end.where);
         if (found == partitions_.end() || found->second->held) continue;
         const std::lock_guard lock(hub_.mutex);
-        if (!found->second->taken_away) found->second->reached_end(end.offset);
+        if (found->second->taken_away) continue;
+        found->second->begins_at(end.offset);
+        found->second->reached_end(end.offset);
     }
     for (const TopicPartition& where : std::exchange(out_of_range_, {})) {
         const auto found = partitions_.find(where);
@@ -242,25 +263,20 @@ void Places::beyond(Partition& partition) {
     std::int64_t wanted = 0;
     {
         const std::lock_guard lock(hub_.mutex);
+        if (partition.taken_away) return;
         wanted = partition.wanted();
     }
     if (extent->begin > wanted) wanted = std::max(wanted, committed_end(partition));
-    const bool gone = extent->begin > wanted;
-    if (!gone && extent->end >= wanted) {
+    if (extent->end < wanted) return has_changed(partition, ends_below(*extent));
+    if (extent->begin <= wanted) {
         partition.witness.reset();
         return read_from(partition, {.offset = wanted});
     }
-    const std::string why =
-        gone ? "it begins with offset " + std::to_string(extent->begin) +
-                   ", what comes next was to be " + std::to_string(wanted) +
-                   ": records went by the topic's retention before they were read"
-             : "it ends with offset " + std::to_string(extent->end) + ", below what was applied";
+    const std::string why = "it begins with offset " + std::to_string(extent->begin) +
+                            ", what comes next was to be " + std::to_string(wanted) +
+                            ": records went by the topic's retention before they were read";
     if (hub_.by_offset()) return stop_reading(partition, why);
     say_changed(partition.where, why);
-    if (!gone) {
-        partition.proof.reset();
-        return misplace(partition);
-    }
     read_from(partition, {});
 }
 
@@ -283,6 +299,15 @@ std::int64_t Places::committed_end(const Partition& partition) const {
 
 // ---- other logs ----
 
+void Places::has_changed(Partition& partition, const std::string& why) {
+    if (hub_.by_offset()) return stop_reading(partition, why);
+    say_changed(partition.where, why + ": the topic was made anew");
+    const std::lock_guard lock(hub_.mutex);
+    partition.log_changed = true;
+    partition.first = {};
+    partition.mark_misplaced();
+}
+
 // What is in a worker's hands is of the log before: it fails or is applied there.
 void Places::stop_reading(Partition& partition, const std::string& why) {
     client_->hold(partition.where);
@@ -303,7 +328,7 @@ Start Places::quarantine(Partition& partition, std::optional<LogPlace> known,
         {ErrorCode::kQuarantined,
          Advice::kStop,
          {},
-         name_of(where) + " is not read: " + why +
+         text_of(where) + " is not read: " + why +
              ". Was the topic made anew, the cluster exchanged, or a database restored? To "
              "begin with offset 0 of this log: " +
              begin_at_zero_sql(hub_.options.consumer, where) + "; reading goes on by itself then"});
@@ -314,11 +339,11 @@ void Places::say_changed(const TopicPartition& where, const std::string& what) {
     hub_.say(What::kLogChanged, {ErrorCode::kQuarantined,
                                  Advice::kRetryDestination,
                                  {},
-                                 name_of(where) + " is read from its beginning: " + what});
+                                 text_of(where) + " is read from its beginning: " + what});
 }
 
 Start Places::later(Partition& partition, const ErrorInfo& error) {
-    partition.misplaced = true;
+    misplace(partition);
     hub_.trouble(error);
     return {.hold = true};
 }
@@ -334,22 +359,28 @@ void Places::again() {
     next_placing_ = now + kPlacingInterval;
     const bool look_at_held = now >= next_look_;
     if (look_at_held) next_look_ = now + kLookInterval;
-    for (auto& [where, partition] : partitions_) {
+    std::vector<TopicPartition> placed;
+    std::vector<std::shared_ptr<Partition>> former;
+    for (const auto& [where, partition] : partitions_) {
         bool misplaced = false;
         {
             const std::lock_guard lock(hub_.mutex);
             if (partition->in_transaction > 0) continue;
             misplaced = partition->misplaced;
         }
-        if (!misplaced && partition->held && look_at_held) misplaced = has_changed(*partition);
+        if (!misplaced && partition->held && look_at_held) misplaced = place_changed(*partition);
         if (!misplaced) continue;
-        const auto before = partition;
-        const std::vector<Start> start = begin({where});
+        placed.push_back(where);
+        former.push_back(partition);
+    }
+    const std::vector<Start> starts = placed.empty() ? std::vector<Start>{} : begin(placed);
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+        auto& partition = partitions_.at(placed[i]);
         if (partition->misplaced) {
-            partition = before;
-            continue;
+            partition = former[i];
+        } else {
+            client_->restart(placed[i], starts[i]);
         }
-        client_->restart(where, start.front());
     }
     if (now >= next_quiet_) {
         next_quiet_ = now + kQuietInterval;
@@ -357,7 +388,7 @@ void Places::again() {
     }
 }
 
-bool Places::has_changed(const Partition& partition) {
+bool Places::place_changed(const Partition& partition) {
     const auto stored = inbox_.place(partition.where.topic, partition.where.partition);
     return stored.ok() && partition.held_at != *stored;
 }
@@ -365,16 +396,15 @@ bool Places::has_changed(const Partition& partition) {
 // The log may be another although nothing comes, the database may have been set back, and Kafka may
 // not have heard what it was told.
 void Places::look_at_quiet() {
-    std::map<TopicPartition, Witness> proofs;
+    Proofs proofs;
     for (const auto& [where, partition] : partitions_) {
         if (partition->held) continue;
-        if (partition->proof) proofs.emplace(where, *partition->proof);
         {
             const std::lock_guard lock(hub_.mutex);
+            if (partition->misplaced) continue;
             partition->tell_again();
-            if (partition->misplaced || partition->unfinished() > 0 || !partition->expected) {
-                continue;
-            }
+            if (partition->proof) proofs.emplace(where, *partition->proof);
+            if (partition->unfinished() > 0 || !partition->expected) continue;
         }
         const auto stored = inbox_.place(where.topic, where.partition);
         if (!stored.ok()) continue;
@@ -398,27 +428,22 @@ std::vector<PlacedOffset> Places::to_tell(
         return out;
     }
     // What was finished is of the log of what was finished before, or is not to be told.
-    std::map<TopicPartition, Witness> proofs;
+    Proofs proofs;
     for (const auto& [where, done] : finished) {
         if (const auto& proof = partitions_.at(where)->proof) proofs.emplace(where, *proof);
     }
-    std::map<TopicPartition, std::int64_t> places;
-    for (const auto& [where, proof] : proofs) places[where] = proof.offset;
-    const auto found = places.empty() ? decltype(rereader_.read(places, kProofTimeout)){}
-                                      : rereader_.read(places, kProofTimeout);
+    const Compared compared = compare(proofs);
     for (const auto& [where, done] : finished) {
         Partition& partition = *partitions_.at(where);
-        if (const auto proof = proofs.find(where); proof != proofs.end()) {
-            const auto answer = found.find(where);
-            if (answer == found.end()) {
-                const std::lock_guard lock(hub_.mutex);
-                partition.tell_again();
-                continue;
-            }
-            if (differs(where, proof->second, answer->second)) {
-                misplace(partition);
-                continue;
-            }
+        const auto answer = compared.find(where);
+        if (partition.proof && answer == compared.end()) {
+            const std::lock_guard lock(hub_.mutex);
+            partition.tell_again();
+            continue;
+        }
+        if (partition.proof && answer->second) {
+            has_changed(partition, *answer->second);
+            continue;
         }
         if (done.last) partition.proof = done.last;
         out.push_back({where, done.next, partition.proof ? mark_of(*partition.proof) : ""});

@@ -32,9 +32,10 @@ class Places {
     /// be handed over.
     bool is_next(Partition& partition, const Record& record);
 
-    /// The last record that was known of each log has to be there still, now that more has come:
-    /// else that is of another. Offset modes.
-    void prove(const std::map<TopicPartition, Witness>& proofs);
+    /// A record of each log that has to be there still, now that more has come: else that is of
+    /// another. `needed`: one whose proof cannot be had now is read again later.
+    using Proofs = std::map<TopicPartition, Witness>;
+    void prove(const Proofs& proofs, bool needed = true);
 
     /// What the client said of the ends of logs, once the records before it were handed over.
     void ended(const TopicPartition& where, std::int64_t offset) {
@@ -54,7 +55,9 @@ class Places {
   private:
     Start begin_by_offset(Partition& partition);
     std::vector<Start> begin_by_group(const std::vector<TopicPartition>& given);
-    void prove(const std::map<TopicPartition, Witness>& proofs, bool needed);
+    /// Why each log is another, nothing where it is the same. One that is missing did not answer.
+    using Compared = std::map<TopicPartition, std::optional<std::string>>;
+    [[nodiscard]] Compared compare(const Proofs& proofs);
     [[nodiscard]] std::optional<std::string> differs(const TopicPartition& where,
                                                      const Witness& known,
                                                      const std::optional<Witness>& found) const;
@@ -62,12 +65,13 @@ class Places {
     void beyond(Partition& partition);
     void read_from(Partition& partition, const Start& start);
     [[nodiscard]] std::int64_t committed_end(const Partition& partition) const;
+    void has_changed(Partition& partition, const std::string& why);
     void stop_reading(Partition& partition, const std::string& why);
     Start quarantine(Partition& partition, std::optional<LogPlace> known, const std::string& why);
     Start later(Partition& partition, const ErrorInfo& error);
     void misplace(Partition& partition);
     void say_changed(const TopicPartition& where, const std::string& what);
-    [[nodiscard]] bool has_changed(const Partition& partition);
+    [[nodiscard]] bool place_changed(const Partition& partition);
 
     Hub& hub_;
     LogStore& inbox_;
@@ -75,6 +79,7 @@ class Places {
     Rereader rereader_;
     Partitions& partitions_;
     Client* client_ = nullptr;
+    std::chrono::steady_clock::duration patience_;
     std::vector<PlacedOffset> ended_;
     std::vector<TopicPartition> out_of_range_;
     std::chrono::steady_clock::time_point next_placing_;

@@ -10,8 +10,6 @@
 namespace outbox::consumer::kafka {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr int kLateMs = 5;
 constexpr int kHurryMs = 500;
 
@@ -92,9 +90,8 @@ Rereader::~Rereader() {
 }
 
 std::map<TopicPartition, std::optional<Witness>> Rereader::read(
-    const std::map<TopicPartition, std::int64_t>& places, std::chrono::milliseconds timeout) {
+    const std::map<TopicPartition, std::int64_t>& places, const std::function<bool()>& enough) {
     std::map<TopicPartition, std::optional<Witness>> found;
-    const auto deadline = steady_clock::now() + timeout;
     if (!handle_) handle_.reset(make_handle(settings_));
     if (!handle_) return found;
     bool failed = false;
@@ -102,8 +99,7 @@ std::map<TopicPartition, std::optional<Witness>> Rereader::read(
         Reading reading(handle_.get());
         for (const auto& [where, offset] : places) reading.start(topic(where.topic), where, offset);
         for (bool late = true; !failed && found.size() < places.size();) {
-            const auto now = steady_clock::now();
-            if (now >= deadline) break;
+            if (enough()) break;
             if (late) reading.hurry(kHurryMs);
             rd_kafka_message_t* const message = reading.next(kLateMs);
             late = message == nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,9 +23,10 @@ class Rereader {
 
     /// The first record at or behind each offset, by its offset and name; none where the log has
     /// no such offset (any more, or yet). What is missing in the answer did not answer in time:
-    /// the client is made anew then. Blocks for `timeout` at most.
+    /// the client is made anew then. Blocks until all have answered or `enough`, which is asked
+    /// every few milliseconds.
     std::map<TopicPartition, std::optional<Witness>> read(
-        const std::map<TopicPartition, std::int64_t>& places, std::chrono::milliseconds timeout);
+        const std::map<TopicPartition, std::int64_t>& places, const std::function<bool()>& enough);
 
   private:
     rd_kafka_topic_s* topic(const std::string& name);

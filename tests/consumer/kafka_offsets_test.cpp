@@ -19,8 +19,32 @@ using What = ConsumerReport::What;
 using Mode = KafkaConsumerOptions::Mode;
 using Writer = KafkaWriter;
 
+// A handler that applies, and waits with one record until it may go on.
+class Gate {
+  public:
+    explicit Gate(std::string id) : id_(std::move(id)) {}
+    void pass(const Message& message) {
+        if (message.id != id_) return;
+        entered_ = true;
+        EXPECT_TRUE(eventually(90s, "it may go on", [&] { return open_.load(); }));
+    }
+    [[nodiscard]] bool entered() const { return entered_; }
+    void open() { open_ = true; }
+
+  private:
+    std::string id_;
+    std::atomic<bool> entered_ = false;
+    std::atomic<bool> open_ = false;
+};
+
 class KafkaOffsets : public KafkaConsumerTest {
   protected:
+    static Handler through(Gate& gate) {
+        return [&gate](const Transaction& transaction, const Message& message) {
+            gate.pass(message);
+            apply(transaction, message);
+        };
+    }
     KafkaConsumerOptions by_offset(Mode mode) {
         auto made = options();
         made.mode = mode;
@@ -376,25 +400,16 @@ TEST_P(KafkaOffsets, ATopicMadeAnewBetweenTwoFetchesIsNotTakenForTheOld) {
     auto chosen = by_offset(Mode::kInboxAndOffset);
     chosen.kafka = {{"topic.metadata.refresh.interval.ms", "600000"}, {"queued.min.messages", "1"}};
     chosen.max_in_flight = chosen.transaction_size = 1;
-    std::atomic<bool> entered = false;
-    std::atomic<bool> open = false;
+    Gate gate("a9");
     write("a", 0, 10);
-    Running member(consumer(
-        [&](const Transaction& transaction, const Message& message) {
-            if (message.id == "a9") {
-                entered = true;
-                EXPECT_TRUE(eventually(90s, "it may go on", [&] { return open.load(); }));
-            }
-            apply(transaction, message);
-        },
-        chosen));
-    EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return entered.load(); }));
+    Running member(consumer(through(gate), chosen));
+    EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return gate.entered(); }));
     write("a", 10, 11);
     KafkaReader reader(shared_kafka().bootstrap(), topic_);
     EXPECT_EQ(reader.read(11, 30s).size(), 11U);
     recreate_topic(1);
     write("b", 0, 20);
-    open = true;
+    gate.open();
     ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }))
         << effects();
     EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'b%'"), 0);
@@ -454,21 +469,12 @@ TEST_P(KafkaOffsets, RecordsThatWentWhileReadingPausedAreNotSkippedInSilence) {
         chosen.group = topic_;
         chosen.kafka = record_by_record();
         chosen.max_in_flight = chosen.transaction_size = 1;
-        std::atomic<bool> entered = false;
-        std::atomic<bool> open = false;
-        Running member(consumer(
-            [&](const Transaction& transaction, const Message& message) {
-                if (message.id == topic_ + "0") {
-                    entered = true;
-                    EXPECT_TRUE(eventually(90s, "it may go on", [&] { return open.load(); }));
-                }
-                apply(transaction, message);
-            },
-            chosen));
+        Gate gate(topic_ + "0");
+        Running member(consumer(through(gate), chosen));
         for (int i = 0; i < 20; ++i) write(topic_, i, i + 1);
-        EXPECT_TRUE(eventually(60s, "the first is in hand", [&] { return entered.load(); }));
+        EXPECT_TRUE(eventually(60s, "the first is in hand", [&] { return gate.entered(); }));
         delete_records(shared_kafka().bootstrap(), topic_, 0, 18);
-        open = true;
+        gate.open();
         const auto applied = [&](const std::string& id) {
             return db_->number("SELECT count(*) FROM effects WHERE id = '" + id + "'") == 1;
         };
@@ -510,24 +516,42 @@ TEST_P(KafkaOffsets, ByTheGroupsOffsetALogMadeAnewUnderARunningConsumerIsReadWho
     chosen.kafka = record_by_record();
     chosen.kafka["topic.metadata.refresh.interval.ms"] = "600000";
     chosen.max_in_flight = chosen.transaction_size = 1;
-    std::atomic<bool> entered = false;
-    std::atomic<bool> open = false;
+    Gate gate("a9");
     write("a", 0, 10);
-    Running member(consumer(
-        [&](const Transaction& transaction, const Message& message) {
-            if (message.id == "a9") {
-                entered = true;
-                EXPECT_TRUE(eventually(90s, "it may go on", [&] { return open.load(); }));
-            }
-            apply(transaction, message);
-        },
-        chosen));
-    EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return entered.load(); }));
+    Running member(consumer(through(gate), chosen));
+    EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return gate.entered(); }));
     recreate_topic(1);
     write("b", 0, 30);
-    open = true;
+    gate.open();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 40; })) << effects();
     EXPECT_EQ(distinct_effects(), 40);
+}
+
+// A group that begins with what comes has told Kafka nothing yet.
+TEST_P(KafkaOffsets, AGroupThatBeganWithWhatComesReadsALogMadeAnewWhole) {
+    topic_ += "-one";
+    create_topic(shared_kafka().bootstrap(), topic_, 1);
+    auto chosen = by_offset(Mode::kInbox);
+    chosen.kafka = record_by_record();
+    chosen.kafka["topic.metadata.refresh.interval.ms"] = "600000";
+    chosen.kafka["auto.offset.reset"] = "latest";
+    chosen.max_in_flight = chosen.transaction_size = 1;
+    write("old", 0, 5);
+    Gate gate(topic_ + "9");
+    Running member(consumer(through(gate), chosen));
+    ASSERT_TRUE(eventually(60s, "it reads", [&] { return reported(What::kActive) > 0; }));
+    // Until it has asked where the log ends it may pass some over.
+    while (!gate.entered()) {
+        write(topic_, 9, 10);
+        eventually(1s, "the first is in hand", [&] { return gate.entered(); });
+    }
+    recreate_topic(1);
+    write("b", 0, 30);
+    gate.open();
+    EXPECT_TRUE(eventually(60s, "all of the new log are applied", [&] {
+        return db_->number("SELECT count(*) FROM effects WHERE id LIKE 'b%'") == 30;
+    })) << effects();
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'old%'"), 0);
 }
 
 // The ends of transactions take offsets, and are no records: they go with those.

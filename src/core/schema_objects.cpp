@@ -16,8 +16,8 @@ constexpr std::string_view kExecute = "EXECUTE";
 // Kind, side, beside an adopted table, name, then the rights of writer, relay, consumer, operator.
 constexpr std::array kObjects{
     SchemaObject{kTable, "", false, "outbox_migrations", "", "SELECT", "", "SELECT"},
-    SchemaObject{kTable, kProducer, false, "outbox_events", "INSERT", "SELECT, INSERT, DELETE",
-                 "INSERT", "SELECT, INSERT"},
+    SchemaObject{kTable, kProducer, false, "outbox_events", "INSERT",
+                 "SELECT, INSERT, UPDATE, DELETE", "INSERT", "SELECT, INSERT"},
     SchemaObject{kTable, kProducer, false, "outbox_scheduled", "INSERT", "SELECT, DELETE", "INSERT",
                  "SELECT, DELETE"},
     SchemaObject{kTable, kProducer, true, "outbox_lease", "", "SELECT, INSERT, UPDATE", "",

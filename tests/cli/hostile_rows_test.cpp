@@ -200,10 +200,18 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HostileValues, testing::ValuesIn(kShapes),
 // The owner's rules refuse the change of some rows, each in another way.
 class RefusedRows : public HostileRows, public testing::WithParamInterface<const char*> {
   protected:
+    static std::string action(const std::string& moment) {
+        if (moment == "returning NULL") return "RETURN NULL";
+        if (moment == "returning OLD") return "RETURN OLD";
+        if (moment == "a table that is gone") return "INSERT INTO gone VALUES (1)";
+        if (moment == "a right") return "RAISE EXCEPTION 'not yours' USING ERRCODE = '42501'";
+        if (moment == "a deadlock") return "RAISE EXCEPTION 'both' USING ERRCODE = '40P01'";
+        if (moment == "a slow trigger") return "RAISE EXCEPTION 'slow' USING ERRCODE = '57014'";
+        return "RAISE EXCEPTION 'the owner wants this row as it is'";
+    }
     void refuse(const std::string& table, const std::string& row, const std::string& moment) {
         pg_.exec("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF " + row +
-                 " THEN RAISE EXCEPTION 'the owner wants this row as it is'; END IF; RETURN "
-                 "coalesce(NEW, OLD); END $$");
+                 " THEN " + action(moment) + "; END IF; RETURN coalesce(NEW, OLD); END $$");
         const bool deferred = moment == "at the commit";
         pg_.exec(std::string("CREATE ") + (deferred ? "CONSTRAINT " : "") + "TRIGGER refuse " +
                  (deferred ? "AFTER" : "BEFORE") + " UPDATE OR DELETE ON " + table +
@@ -247,7 +255,10 @@ TEST_P(RefusedRows, AreOwedTheirMarkAndTheRestGoesOn) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
 }
 
-INSTANTIATE_TEST_SUITE_P(By, RefusedRows, testing::Values("a trigger", "at the commit", "a check"),
+INSTANTIATE_TEST_SUITE_P(By, RefusedRows,
+                         testing::Values("a trigger", "at the commit", "a check", "returning NULL",
+                                         "returning OLD", "a table that is gone", "a right",
+                                         "a deadlock", "a slow trigger"),
                          [](const auto& chosen) {
                              std::string name(chosen.param);
                              std::erase(name, ' ');
@@ -265,6 +276,32 @@ TEST_F(HostileRows, ADeadRowThatTakesNoChangeHasItsDeadLetter) {
     EXPECT_TRUE(becomes("SELECT event_id FROM outbox_route_done", "e-2", running));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
 }
+
+class KeptRows : public RefusedRows {};
+TEST_P(KeptRows, OfTheNativeTableWaitAloneAndNothingWaitsForThemAtTheEnd) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    refuse("outbox_events", "OLD.key IN ('k-7', 'k-50')", GetParam());
+    pg_.exec("SELECT outbox_emit('orders', '{}', key => 'k-' || i) FROM generate_series(1, 99) i");
+    Process running = relay("outbox_events");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "2", running));
+    ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+        return running.stderr_text().find("rows_refused") != std::string::npos;
+    })) << running.stderr_text();
+    pg_.exec("SELECT outbox_emit('orders', '{}', key => 'k-7')");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "100", running));
+    pg_.exec("DROP TRIGGER refuse ON outbox_events");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "0", running));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), "100") << "none went again";
+}
+INSTANTIATE_TEST_SUITE_P(By, KeptRows,
+                         testing::Values("a trigger", "returning NULL", "a table that is gone",
+                                         "a right", "a slow trigger"),
+                         [](const auto& chosen) {
+                             std::string name(chosen.param);
+                             std::erase(name, ' ');
+                             return name;
+                         });
 
 // Of the native table it is the removal that is refused.
 TEST_F(HostileRows, ARowThatAForeignKeyKeepsIsNotSentAgainAndRemovedLater) {
@@ -301,7 +338,8 @@ TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {
         "available_at => now() - interval '1 second' * (100 - i)) FROM generate_series(1, 30) i");
     pg_.exec(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.event_type "
-        "IN ('T1', 'T7') THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$; CREATE "
+        "= 'T1' THEN RAISE EXCEPTION 'not this one'; ELSIF NEW.event_type = 'T7' THEN RAISE "
+        "EXCEPTION 'not this one' USING ERRCODE = '42501'; END IF; RETURN NEW; END $$; CREATE "
         "TRIGGER refuse BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()");
     Process running = relay("outbox_events");
     ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "28", running));

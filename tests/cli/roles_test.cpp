@@ -127,6 +127,25 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     operate({"routes", "retire", "other", "--yes"});
 }
 
+TEST_F(Roles, ARowThatSomebodyHoldsIsPassedOverWithTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    Pg(as("writer"))
+        .exec("SELECT outbox_emit('orders', '1', key => 'k' || i) FROM generate_series(1, 9) AS i");
+    Pg holder(url_);
+    holder.exec("BEGIN; SELECT FROM outbox_events WHERE key = 'k4' FOR UPDATE");
+    Process relay = outbox_.start_relay(
+        {"--from", as("relay"), "--to", "null:", "--owner", "roles_owner", "--admin", "off"});
+    EXPECT_TRUE(eventually(30s, "all others are removed", [&] {
+        return admin_.number("SELECT count(*) FROM outbox_events") == 1;
+    })) << relay.stderr_text();
+    holder.exec("COMMIT");
+    EXPECT_TRUE(eventually(30s, "it is removed", [&] {
+        return admin_.number("SELECT count(*) FROM outbox_events") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+}
+
 TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
     grant();

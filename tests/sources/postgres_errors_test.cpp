@@ -152,7 +152,7 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
         value_of(postgres::make_postgres_source(at(address("poor_relay", database_of(url)))));
     EXPECT_THAT(
         findings(*source, true),
-        AllOf(HasSubstr("GRANT SELECT, INSERT, DELETE ON \"public\".\"outbox_events\" TO "
+        AllOf(HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE ON \"public\".\"outbox_events\" TO "
                         "\"poor_relay\""),
               HasSubstr(
                   "GRANT SELECT, INSERT, UPDATE ON \"public\".outbox_lease TO \"poor_relay\"")));
@@ -160,7 +160,7 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
     EXPECT_EQ(refused.error().advice, Advice::kStop);
-    EXPECT_THAT(refused.error().message, HasSubstr("GRANT SELECT, INSERT, DELETE ON"));
+    EXPECT_THAT(refused.error().message, HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE ON"));
 
     // Each GRANT that was printed is run; then there is no problem left.
     for (const spi::Finding& finding : value_of(source->check())) {

@@ -182,10 +182,11 @@ Status tell_row_security(Connection& connection, const Table& table,
 Status tell_all_rights(Connection& connection, const Table& table,
                        std::vector<spi::Finding>& findings) {
     const std::size_t before = findings.size();
+    // UPDATE, also where rows are only removed: to pass over one that somebody holds (FOR UPDATE).
     Status status = tell_rights(connection, table.sql,
-                                table.has_scheduled ? "SELECT, INSERT, DELETE"
+                                table.has_scheduled ? "SELECT, INSERT, UPDATE, DELETE"
                                 : table.mark        ? "SELECT, UPDATE"
-                                                    : "SELECT, DELETE",
+                                                    : "SELECT, UPDATE, DELETE",
                                 findings);
     if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
     if (status.ok()) status = tell_row_security(connection, table, findings);

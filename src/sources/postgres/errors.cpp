@@ -93,14 +93,23 @@ ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
     return error;
 }
 
-bool concerns_rows(const ErrorInfo& error) {
-    // A right, a database, a name: of all rows alike.
-    constexpr std::array<std::string_view, 3> kOfAll{"28", "3D", "42"};
+Concerns what_concerns(const ErrorInfo& error) {
+    // A right, a database, a name, a wait, a deadlock, a statement that takes too long.
+    constexpr std::array<std::string_view, 6> kPerhaps{"28", "3D", "42", "40", "55", "57014"};
     const std::string_view state = error.backend_code;
-    if (state == "55P03" || state.starts_with("23")) return true;
-    return !state.empty() && error.advice == kStop &&
-           std::none_of(kOfAll.begin(), kOfAll.end(),
-                        [&](std::string_view all) { return state.starts_with(all); });
+    const auto begins = [&](std::string_view with) { return state.starts_with(with); };
+    if (state == "55P03" || begins("23")) return Concerns::kRows;
+    if (std::any_of(kPerhaps.begin(), kPerhaps.end(), begins)) return Concerns::kPerhaps;
+    return !state.empty() && error.advice == kStop ? Concerns::kRows : Concerns::kAll;
+}
+
+std::string words_of(const ErrorInfo& error) {
+    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) {
+        return error.backend_code.starts_with(r.state);
+    });
+    if (rule == kRules.end()) return error.message;
+    const auto remedy = "; " + std::string(rule->remedy.substr(0, rule->remedy.find('{')));
+    return error.message.substr(0, error.message.rfind(remedy));
 }
 
 }  // namespace outbox::postgres

@@ -8,13 +8,16 @@
 
 #include "sources/postgres/decode.h"
 #include "sources/postgres/errors.h"
+#include "sources/postgres/refusal.h"
 
 namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2000;
 constexpr const char* kLockTimeout = "SET lock_timeout = '500ms'";
-constexpr int kMaxParts = 64;  // statements to find the rows that the owner's table refuses
+// To find the rows that the owner's table refuses.
+constexpr int kMaxParts = 64;
+constexpr std::chrono::milliseconds kHalveFor{2'000};
 constexpr std::size_t kMaxRefusedDue = 1'000;
 constexpr std::chrono::seconds kRefusedDueAgain{60};
 constexpr const char* kLogEnd = "outbox_log_end";
@@ -68,6 +71,13 @@ std::string make_move_due_sql(const Table& table) {
            table.sql + " (" + columns + ", available_at) SELECT " + columns +
            ", available_at FROM due ORDER BY available_at, schedule_id RETURNING 1) "
            "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM moved)";
+}
+
+// A trigger may have kept the row as it was.
+void take_ended(const Rows& rows, std::unordered_set<std::string>& ids) {
+    for (int row = 0; row < rows.size(); ++row) {
+        if (!rows.boolean(row, 1)) ids.insert(rows.string(row, 0));
+    }
 }
 
 }  // namespace
@@ -388,13 +398,15 @@ Result<bool> PostgresRecorder::owner_takes(Connection& connection, const Stateme
     const Result<Rows> rows = connection.query(statement.sql, statement.params);
     if (!rows.ok()) {
         if (!concerns_rows(rows.error())) return rows.status();
-        refusal_ = rows.error().message;
         status = connection.execute("ROLLBACK TO SAVEPOINT outbox_owner");
         if (!status.ok()) return status;
+        if (!rows_are_to_blame(connection, rows.error(), statement.sql, statement.params)) {
+            return rows.status();
+        }
+        refusal_ = words_of(rows.error());
         return false;
     }
-    for (int row = 0; ids != nullptr && row < rows->size(); ++row)
-        ids->insert(rows->string(row, 0));
+    if (ids != nullptr) take_ended(*rows, *ids);
     status = connection.execute("RELEASE SAVEPOINT outbox_owner");
     if (!status.ok()) return status;
     return true;
@@ -493,19 +505,24 @@ Result<std::size_t> PostgresRecorder::mark(Connection& connection, std::vector<s
             mark_as(connection, {first_dead, raw_ids.end()}, &TableWriter::dead, careful, marked);
     }
     if (!status.ok()) return status;
-    if (routes_.size() <= 1 && !careful) return marked.size();
+    if (routes_.size() <= 1 && !careful && marked.size() == raw_ids.size()) return marked.size();
     std::vector<Statement> statements;
     statements.push_back(
         {"DELETE FROM " + table_.side +
              "outbox_route_done WHERE source = $1 AND event_id = ANY(ARRAY(SELECT " +
              done_id(table_, "id") + " FROM unnest($2::text[]) AS id))",
          Params().text(table_.source).texts(raw_ids)});
-    if (careful) {
-        std::erase_if(raw_ids, [&](const std::string& raw_id) { return marked.contains(raw_id); });
-        statements.push_back(writer_.owed(raw_ids));
-    }
+    std::erase_if(raw_ids, [&](const std::string& raw_id) { return marked.contains(raw_id); });
+    if (!raw_ids.empty()) statements.push_back(writer_.owed(raw_ids));
     status = connection.run_pipeline(statements);
     if (!status.ok()) return status;
+    if (!raw_ids.empty() && refusal_.empty()) {
+        // Nobody holds them, and nobody has ended or removed them.
+        const Statement kept = writer_.unfinished(raw_ids);
+        const Result<Rows> rows = connection.query(kept.sql, kept.params);
+        if (!rows.ok()) return rows.status();
+        if (!rows->empty()) refusal_ = kKeptSilently;
+    }
     return marked.size();
 }
 
@@ -518,12 +535,13 @@ Status PostgresRecorder::mark_as(Connection& connection, std::vector<std::string
         const Statement statement = (writer_.*ending)(raw_ids, false);
         const Result<Rows> rows = connection.query(statement.sql, statement.params);
         if (!rows.ok()) return rows.status();
-        for (int row = 0; row < rows->size(); ++row) marked.insert(rows->string(row, 0));
+        take_ended(*rows, marked);
         return {};
     }
+    const auto until = Clock::now() + kHalveFor;
     std::deque<std::vector<std::string>> parts;
     parts.push_back(std::move(raw_ids));
-    for (int tries = 0; !parts.empty() && tries < kMaxParts; ++tries) {
+    for (int tries = 0; !parts.empty() && tries < kMaxParts && Clock::now() < until; ++tries) {
         const std::vector<std::string> part = std::move(parts.front());
         parts.pop_front();
         const auto taken = owner_takes(connection, (writer_.*ending)(part, true), &marked);
@@ -549,16 +567,26 @@ Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t 
     if (!table_.has_scheduled) return std::size_t{0};
     if (Clock::now() >= try_refused_due_) refused_due_.clear();
     auto moved = move_some(epoch, limit);
-    if (moved.ok() || !concerns_rows(moved.error())) return moved;
+    if (moved.ok() || !due_are_to_blame(moved.error(), epoch)) return moved;
     return move_singly(epoch);
 }
 
+Params PostgresRecorder::due_params(std::uint64_t epoch, std::size_t limit) const {
+    return Params()
+        .text(table_.source)
+        .integer(static_cast<std::int64_t>(epoch))
+        .integer(static_cast<std::int64_t>(limit))
+        .integers(refused_due_);
+}
+
+bool PostgresRecorder::due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch) {
+    const Result<Connection*> connection = session_.get();
+    return connection.ok() &&
+           rows_are_to_blame(**connection, error, move_due_sql_, due_params(epoch, 1));
+}
+
 Result<std::size_t> PostgresRecorder::move_some(std::uint64_t epoch, std::size_t limit) {
-    Result<Rows> rows = query(move_due_sql_, Params()
-                                                 .text(table_.source)
-                                                 .integer(static_cast<std::int64_t>(epoch))
-                                                 .integer(static_cast<std::int64_t>(limit))
-                                                 .integers(refused_due_));
+    Result<Rows> rows = query(move_due_sql_, due_params(epoch, limit));
     if (!rows.ok()) return rows.status();
     if (rows->integer(0, 0) == 0) return fence_.lease_lost(epoch);
     return static_cast<std::size_t>(rows->integer(0, 1));
@@ -574,8 +602,10 @@ Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
             ++count;
             continue;
         }
-        if (!concerns_rows(moved.error()) || refused_due_.size() >= kMaxRefusedDue) return moved;
-        refusal_ = moved.error().message;
+        if (refused_due_.size() >= kMaxRefusedDue || !due_are_to_blame(moved.error(), epoch)) {
+            return moved;
+        }
+        refusal_ = words_of(moved.error());
         Result<Rows> oldest = query("SELECT schedule_id FROM " + quote_identifier(table_.schema) +
                                         ".outbox_scheduled WHERE available_at <= "
                                         "statement_timestamp() AND schedule_id <> ALL($1) ORDER "

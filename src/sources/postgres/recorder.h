@@ -42,6 +42,8 @@ class TableWriter {
     [[nodiscard]] Statement dead(const std::vector<std::string>& raw_ids, bool free_only) const;
     /// Writes down that these rows, where they still are unfinished, are owed their end.
     [[nodiscard]] Statement owed(const std::vector<std::string>& raw_ids) const;
+    /// Those of them that still are unfinished and that nobody holds.
+    [[nodiscard]] Statement unfinished(const std::vector<std::string>& raw_ids) const;
     /// None where the owner's table has no column for it.
     [[nodiscard]] std::optional<Statement> attempt(const Keys& key, std::uint32_t attempts,
                                                    std::int64_t next_attempt_us,
@@ -119,6 +121,8 @@ class PostgresRecorder final : public spi::Recorder {
     Status mark_as(Connection& connection, std::vector<std::string> raw_ids, Ending ending,
                    bool careful, std::unordered_set<std::string>& marked);
     Status end_owed(std::uint64_t epoch);
+    [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
+    bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
     Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
     Result<std::size_t> move_singly(std::uint64_t epoch);
     Result<Rows> query(const std::string& sql, const Params& params);

@@ -8,6 +8,7 @@
 
 #include "sources/postgres/decode.h"
 #include "sources/postgres/errors.h"
+#include "sources/postgres/refusal.h"
 
 namespace outbox::postgres {
 namespace {
@@ -16,7 +17,9 @@ constexpr std::chrono::milliseconds kWaitMin{10};  // most commits are visible b
 constexpr std::chrono::milliseconds kWaitMax{1'000};
 constexpr const char* kRemove = "outbox_remove";
 constexpr const char* kRemoveFree = "outbox_remove_free";  // passes over rows that are held
-constexpr int kMaxParts = 64;  // statements to find the rows that the table does not let go
+// To find the rows that the table does not let go.
+constexpr int kMaxParts = 64;
+constexpr std::chrono::milliseconds kHalveFor{2'000};
 
 }  // namespace
 
@@ -36,10 +39,9 @@ Status Removals::prepare(Connection& connection) {
     const Params types = Params().integers({}).text({});
     Status status = connection.prepare(kRemove, remove(" = ANY($1)"), types);
     if (!status.ok()) return status;
-    return connection.prepare(kRemoveFree,
-                              remove(" IN (SELECT " + position + " FROM " + table_.sql + " WHERE " +
-                                     position + " = ANY($1) FOR UPDATE SKIP LOCKED)"),
-                              types);
+    remove_free_sql_ = remove(" IN (SELECT " + position + " FROM " + table_.sql + " WHERE " +
+                              position + " = ANY($1) FOR UPDATE SKIP LOCKED)");
+    return connection.prepare(kRemoveFree, remove_free_sql_, types);
 }
 
 Result<spi::Removed> Removals::remove(Connection& connection, std::uint64_t epoch,
@@ -120,7 +122,8 @@ Result<Removals::Positions> Removals::present(Connection& connection,
 Status Removals::remove_free(Connection& connection, std::span<const spi::Position> positions,
                              Positions& hit) {
     std::deque<std::span<const spi::Position>> parts{positions};
-    for (int tries = 0; !parts.empty() && tries < kMaxParts; ++tries) {
+    const auto until = Clock::now() + kHalveFor;
+    for (int tries = 0; !parts.empty() && tries < kMaxParts && Clock::now() < until; ++tries) {
         const std::span<const spi::Position> part = parts.front();
         parts.pop_front();
         Status status = connection.execute("SAVEPOINT outbox_rows");
@@ -134,14 +137,45 @@ Status Removals::remove_free(Connection& connection, std::span<const spi::Positi
             continue;
         }
         if (!concerns_rows(status.error())) return status;
-        refused_ = true;
-        refusal_ = status.error().message;
+        const ErrorInfo error = status.error();
         status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
         if (!status.ok()) return status;
+        if (!rows_are_to_blame(connection, error, remove_free_sql_,
+                               Params().integers(part).text(identity_.life()))) {
+            return error;
+        }
+        refused_ = true;
+        refusal_ = words_of(error);
         if (part.size() == 1) continue;
         parts.push_back(part.first(part.size() / 2));
         parts.push_back(part.subspan(part.size() / 2));
     }
+    return {};
+}
+
+// Those that nobody holds any more are removed now, or the table keeps them.
+Status Removals::look_for_kept(Connection& connection, Positions& held, Positions& found) {
+    if (held.empty() || refused_) return {};
+    const std::string position = quote_identifier(table_.position);
+    const Result<Rows> free = connection.query(
+        "SELECT " + position + " FROM " + table_.sql + " WHERE " + position +
+            " = ANY($1) AND (SELECT " + life_of(table_) + ") = $2 FOR UPDATE SKIP LOCKED",
+        Params().integers(held).text(identity_.life()));
+    if (!free.ok() || free->empty()) return free.status();
+    Positions lockable;
+    for (int row = 0; row < free->size(); ++row) lockable.push_back(free->integer(row, 0));
+    Positions removed;
+    Status status = remove_rows(connection, kRemoveFree, lockable, removed);
+    if (!status.ok()) return status;
+    if (removed.size() < lockable.size()) {
+        refused_ = true;
+        refusal_ = kKeptSilently;
+    }
+    std::sort(removed.begin(), removed.end());
+    std::erase_if(held, [&](spi::Position one) {
+        return std::binary_search(removed.begin(), removed.end(), one);
+    });
+    found.insert(found.end(), removed.begin(), removed.end());
     return {};
 }
 
@@ -158,6 +192,8 @@ Status Removals::look_for_unseen(Connection& connection, bool careful, Positions
     const auto there = present(connection, unseen);
     if (!there.ok()) return there.status();
     held = *there;
+    status = look_for_kept(connection, held, found);
+    if (!status.ok()) return status;
     hit.insert(hit.end(), found.begin(), found.end());
     found.insert(found.end(), held.begin(), held.end());
     std::sort(found.begin(), found.end());

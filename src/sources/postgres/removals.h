@@ -46,6 +46,7 @@ class Removals {
                        Positions& hit);
     Status look_for_unseen(Connection& connection, bool careful, Positions& hit, Positions& held,
                            Positions& gone);
+    Status look_for_kept(Connection& connection, Positions& held, Positions& found);
     Result<Positions> present(Connection& connection, std::span<const spi::Position> positions);
 
     const Table table_;
@@ -53,6 +54,7 @@ class Removals {
     const LedgerTable& ledger_;
     const Fence& fence_;
     const WriterQuery writers_;
+    std::string remove_free_sql_;
     core::Absence unseen_;
     bool refused_ = false;  // by the table, now
     std::string refusal_;

@@ -19,13 +19,17 @@ std::string set_column(const Table& table, const std::string& field, const std::
     return quote_identifier(table.column(field)) + " = " + value;
 }
 
-// What the owner has finished by hand stays so.
-std::string still_unfinished(const Table& table) {
+std::string is_unfinished(const Table& table) {
     std::string out;
     for (const std::string& condition : unfinished_conditions(table)) {
-        out += (out.empty() ? " AND (" : " OR ") + condition;
+        out += (out.empty() ? "(" : " OR ") + condition;
     }
     return out + ")";
+}
+
+// What the owner has finished by hand stays so.
+std::string still_unfinished(const Table& table) {
+    return " AND " + is_unfinished(table);
 }
 
 std::string join(const std::vector<std::string>& parts, const char* separator) {
@@ -77,11 +81,13 @@ std::string TableWriter::finished_columns(const std::string& status, bool sent) 
 
 Connection::Statement TableWriter::published(const std::vector<std::string>& raw_ids,
                                              bool free_only) const {
-    const std::string returning = " RETURNING " + table_.quoted("id") + "::text";
-    const std::string which = " WHERE " + key_condition(free_only) + returning;
-    if (!table_.mark) return {"DELETE FROM " + table_.sql + " t" + which, Params().texts(raw_ids)};
+    const std::string which =
+        " WHERE " + key_condition(free_only) + " RETURNING " + table_.quoted("id") + "::text, ";
+    if (!table_.mark) {
+        return {"DELETE FROM " + table_.sql + " t" + which + "false", Params().texts(raw_ids)};
+    }
     return {"UPDATE " + table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
-                which,
+                which + is_unfinished(table_),
             Params().texts(raw_ids)};
 }
 
@@ -91,7 +97,7 @@ Connection::Statement TableWriter::dead(const std::vector<std::string>& raw_ids,
     return {"UPDATE " + table_.sql + " t SET " +
                 finished_columns(table_.mapping.dead_value, false) + " WHERE " +
                 key_condition(free_only) + still_unfinished(table_) + " RETURNING " +
-                table_.quoted("id") + "::text",
+                table_.quoted("id") + "::text, " + is_unfinished(table_),
             Params().texts(raw_ids)};
 }
 
@@ -104,6 +110,12 @@ Connection::Statement TableWriter::owed(const std::vector<std::string>& raw_ids)
                 " t WHERE " + key_condition(false) + still_unfinished(table_) +
                 " ON CONFLICT DO NOTHING",
             std::move(params)};
+}
+
+Connection::Statement TableWriter::unfinished(const std::vector<std::string>& raw_ids) const {
+    return {"SELECT FROM " + table_.sql + " t WHERE " + key_condition(false) +
+                still_unfinished(table_) + " FOR UPDATE SKIP LOCKED",
+            Params().texts(raw_ids)};
 }
 
 std::optional<Connection::Statement> TableWriter::attempt(const Keys& key, std::uint32_t attempts,

@@ -554,6 +554,44 @@ TEST_P(KafkaOffsets, AGroupThatBeganWithWhatComesReadsALogMadeAnewWhole) {
     EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'old%'"), 0);
 }
 
+// What comes between two runs of a group that has applied nothing yet.
+TEST_P(KafkaOffsets, AGroupThatBeganWithWhatComesGoesOnThere) {
+    for (const Mode mode : {Mode::kInbox, Mode::kInboxAndOffset}) {
+        topic_ += "-one";
+        create_topic(shared_kafka().bootstrap(), topic_, 1);
+        auto chosen = by_offset(mode);
+        chosen.group = topic_;
+        chosen.kafka["auto.offset.reset"] = "latest";
+        write("old", 0, 5);
+        {
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "Kafka knows where it begins", [&] {
+                return committed_offsets(shared_kafka().bootstrap(), topic_, topic_, 1) == 5;
+            }));
+        }
+        write(topic_, 5, 10);
+        Running member(consumer(apply, chosen));
+        EXPECT_TRUE(eventually(60s, "what came between is applied", [&] {
+            return db_->number("SELECT count(*) FROM effects WHERE id LIKE '" + topic_ + "_'") == 5;
+        }));
+    }
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'old%'"), 0);
+}
+
+TEST_P(KafkaOffsets, AGroupsOffsetBeyondTheEndIsSaidAndTheLogReadWhole) {
+    topic_ += "-one";
+    create_topic(shared_kafka().bootstrap(), topic_, 1);
+    const auto chosen = by_offset(Mode::kInbox);
+    write("a", 0, 20);
+    commit_offset(shared_kafka().bootstrap(), chosen.group, topic_, 0, 50);
+    Running member(consumer(apply, chosen));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 20; }));
+    EXPECT_EQ(reported(What::kLogChanged), 1);
+    EXPECT_TRUE(eventually(60s, "the group's offset is mended", [&] {
+        return committed_offsets(shared_kafka().bootstrap(), chosen.group, topic_, 1) == 20;
+    }));
+}
+
 // The ends of transactions take offsets, and are no records: they go with those.
 TEST_P(KafkaOffsets, WhatRetentionTookThatWasNoRecordIsNotMissed) {
     topic_ += "-one";

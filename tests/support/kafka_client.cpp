@@ -183,6 +183,17 @@ long long committed_offsets(const std::string& bootstrap, const std::string& gro
     return sum;
 }
 
+void commit_offset(const std::string& bootstrap, const std::string& group, const std::string& topic,
+                   int partition, long long offset) {
+    const auto client = make_client(RD_KAFKA_CONSUMER, bootstrap, {{"group.id", group}});
+    const std::unique_ptr<rd_kafka_topic_partition_list_t,
+                          decltype(&rd_kafka_topic_partition_list_destroy)>
+        list(rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy);
+    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset = offset;
+    const auto error = rd_kafka_commit(client.get(), list.get(), 0);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("setting the offset of group " + group, error);
+}
+
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value) {
     const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap, {{"linger.ms", "0"}});

@@ -40,6 +40,10 @@ void delete_records(const std::string& bootstrap, const std::string& topic, int 
 long long committed_offsets(const std::string& bootstrap, const std::string& group,
                             const std::string& topic, int partitions);
 
+// Sets a group's offset, as a person does. No member may run.
+void commit_offset(const std::string& bootstrap, const std::string& group, const std::string& topic,
+                   int partition, long long offset);
+
 // Produces one record and waits for its acknowledgement.
 void produce(const std::string& bootstrap, const std::string& topic,
              const std::optional<std::string>& key, const std::string& value);

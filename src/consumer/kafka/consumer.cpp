@@ -146,7 +146,8 @@ class KafkaConsumer::Impl {
         if (found == partitions_.end()) return;
         {
             const std::lock_guard lock(hub_.mutex);
-            if (found->second->taken_away) return;
+            if (found->second->taken_away || found->second->held) return;
+            found->second->begins_at(record.offset());
         }
         if (!places_.is_next(*found->second, record)) return;
         const std::lock_guard lock(hub_.mutex);

@@ -54,9 +54,10 @@ class Partition {
     [[nodiscard]] std::optional<std::int64_t> next() const { return next_; }
     [[nodiscard]] std::size_t unfinished() const { return slots_.size(); }
 
-    /// What was met first, where reading began with what comes.
+    /// What was met first, where reading began with what comes: Kafka is to be told, or a group
+    /// that has finished nothing begins with what comes once more.
     void begins_at(std::int64_t offset) {
-        if (first.offset == kEnd) first.offset = offset;
+        if (first.offset == kEnd) next_ = first.offset = offset;
     }
     /// Where it goes on is to be asked anew; what was taken of it is dropped.
     void mark_misplaced() { misplaced = taken_away = true; }
@@ -67,7 +68,7 @@ class Partition {
     Amount parked;        ///< What waits behind failing records of its key.
     bool paused = false;  ///< Not read while too much of it is parked.
 
-    Start first;             ///< Where it begins as long as nothing is known to be finished.
+    Start first;             ///< Where it began, or begins where nothing else is known.
     std::int64_t begin = 0;  ///< Where it began: at this offset, or at the log's beginning.
     std::int64_t last_read = -1;
     /// The last record that is known to be of the log; it has to be there still when more came.

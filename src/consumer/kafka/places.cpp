@@ -27,6 +27,8 @@ constexpr milliseconds kMostPatience{30'000};
 constexpr std::string_view kFollows = "outbox: follows the database's offset ";
 constexpr std::string_view kLast = "outbox: last applied ";
 
+constexpr const char* kAsk = ". Was the topic made anew, or an offset set by hand?";
+
 std::string mark_of(const Witness& last) {
     return std::string(kLast) + std::to_string(last.offset) + " " + last.id;
 }
@@ -48,8 +50,9 @@ std::string other_than(const Witness& known, const std::string& found) {
            "', what was applied there is '" + known.id + "'";
 }
 
-std::string ends_below(const Client::Extent& extent) {
-    return "it ends with offset " + std::to_string(extent.end) + ", below what was applied";
+std::string ends_below(const Client::Extent& extent, std::int64_t next) {
+    return "it ends with offset " + std::to_string(extent.end) + ", what comes next was to be " +
+           std::to_string(next);
 }
 
 std::string text_of(const TopicPartition& where) {
@@ -75,10 +78,12 @@ std::vector<Start> Places::begin(const std::vector<TopicPartition>& given) {
         begun->log_changed = partition && partition->log_changed;
         partition = std::move(begun);
     }
-    if (!hub_.by_offset()) return begin_by_group(given);
     std::vector<Start> starts;
-    for (const TopicPartition& where : given) {
-        starts.push_back(begin_by_offset(*partitions_.at(where)));
+    if (!hub_.by_offset()) starts = begin_by_group(given);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        Partition& partition = *partitions_.at(given[i]);
+        if (hub_.by_offset()) starts.push_back(begin_by_offset(partition));
+        if (!starts[i].hold) partition.first = starts[i];
     }
     return starts;
 }
@@ -115,8 +120,7 @@ std::vector<Start> Places::begin_by_group(const std::vector<TopicPartition>& giv
                                   {},
                                   "reading " + text_of(where) + " from Kafka: no answer in time"}));
         } else if (answer->second) {
-            say_changed(where, *answer->second + ": the topic was made anew");
-            partition.first = {};
+            say_changed(where, *answer->second + kAsk);
             starts.push_back({});
         } else {
             starts.push_back({.offset = place->second.offset});
@@ -165,9 +169,7 @@ Start Places::begin_by_offset(Partition& partition) {
 }
 
 bool Places::is_next(Partition& partition, const Record& record) {
-    if (partition.held) return false;
     const std::int64_t offset = record.offset();
-    partition.begins_at(offset);
     if (!hub_.by_offset()) {
         partition.last_read = offset;
         if (!partition.proof) partition.proof = Witness{offset, name_of(record)};
@@ -235,7 +237,7 @@ std::optional<std::string> Places::differs(const TopicPartition& where, const Wi
     }
     const auto extent = client_->ask_extent_of(where);
     if (!extent || extent->end > known.offset) return std::nullopt;
-    return ends_below(*extent);
+    return ends_below(*extent, known.offset + 1);
 }
 
 // ---- the ends of a log ----
@@ -267,7 +269,7 @@ void Places::beyond(Partition& partition) {
         wanted = partition.wanted();
     }
     if (extent->begin > wanted) wanted = std::max(wanted, committed_end(partition));
-    if (extent->end < wanted) return has_changed(partition, ends_below(*extent));
+    if (extent->end < wanted) return has_changed(partition, ends_below(*extent, wanted));
     if (extent->begin <= wanted) {
         partition.witness.reset();
         return read_from(partition, {.offset = wanted});
@@ -301,7 +303,7 @@ std::int64_t Places::committed_end(const Partition& partition) const {
 
 void Places::has_changed(Partition& partition, const std::string& why) {
     if (hub_.by_offset()) return stop_reading(partition, why);
-    say_changed(partition.where, why + ": the topic was made anew");
+    say_changed(partition.where, why + kAsk);
     const std::lock_guard lock(hub_.mutex);
     partition.log_changed = true;
     partition.first = {};
@@ -422,8 +424,9 @@ std::vector<PlacedOffset> Places::to_tell(
         for (const auto& [where, done] : finished) {
             const auto followed =
                 done.last ? std::optional(done.last->offset + 1) : partitions_.at(where)->expected;
-            if (!followed) continue;  // an empty partition, of which the database knows nothing
-            out.push_back({where, done.next, std::string(kFollows) + std::to_string(*followed)});
+            // The database knows nothing of a partition of which nothing was applied.
+            out.push_back({where, done.next,
+                           followed ? std::string(kFollows) + std::to_string(*followed) : ""});
         }
         return out;
     }

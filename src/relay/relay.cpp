@@ -48,6 +48,11 @@ Status Relay::run(const std::stop_token& stop) {
         loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
         const auto epoch = lease_.try_acquire();
         if (!epoch.ok()) {
+            // The next look is at the one that is there now.
+            if (epoch.error().code == ErrorCode::kServerChanged) {
+                server_changed(epoch.error());
+                continue;
+            }
             // Never reached so far: more likely a wrong URL than an outage.
             if (epoch.error().advice == Advice::kStop || !reached) return epoch.status();
             database_away(epoch.error());

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kServer =
     "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
     "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() THEN "
-    "pg_current_wal_flush_lsn() END FROM pg_control_system()";
+    "pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
+    "current_database()) FROM pg_control_system()";
 
 Status reset(const Table& table, const std::string& what) {
     return {ErrorCode::kTableReset, Advice::kStop,
@@ -96,6 +97,7 @@ void Identity::begin_term() {
     known_.reached = 0;
     if (!std::exchange(changed_, false)) return;
     timeline_ = 0;
+    database_oid_.clear();
     known_.lsn = 0;
 }
 
@@ -117,6 +119,7 @@ Result<ServerIdentity> Identity::ask(Connection& connection) {
     const std::string_view name = rows->text(0, 2);
     std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
     server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
+    server.database_oid = rows->string(0, 4);
     return server;
 }
 
@@ -165,12 +168,18 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
                        " and was on " + std::to_string(timeline_) +
                        ": a standby was promoted, or a backup restored");
     }
+    if (!database_oid_.empty() && !server.database_oid.empty() &&
+        server.database_oid != database_oid_) {
+        return changed(
+            "another database answers to the name, as where a copy was put in its place");
+    }
     if (server.lsn < before.lsn) {
         return changed("the server's log ends at " + pgoutput::format_lsn(server.lsn) +
                        " and reached " + pgoutput::format_lsn(before.lsn) +
                        " before: an older state was restored");
     }
     timeline_ = server.timeline;
+    if (!server.database_oid.empty()) database_oid_ = server.database_oid;
     known_.lsn = std::max(known_.lsn, server.lsn);
     return {};
 }

@@ -81,6 +81,7 @@ class Identity {
 
     mutable std::mutex mutex_;
     std::string system_id_;
+    std::string database_oid_;
     std::int64_t timeline_ = 0;  // 0: not met yet
     bool changed_ = false;       // which was told
     std::string life_;

@@ -97,8 +97,10 @@ Result<ServerIdentity> ReplicationStream::identify() {
     const Result<Rows> rows = connection_.command("IDENTIFY_SYSTEM");
     if (!rows.ok()) return rows.status();
     if (rows->size() != 1) return unexpected("IDENTIFY_SYSTEM");
-    return ServerIdentity{rows->string(0, 0), rows->integer(0, 1),
-                          pgoutput::parse_lsn(rows->text(0, 2)).value_or(0)};
+    return ServerIdentity{.system_id = rows->string(0, 0),
+                          .database_oid = {},
+                          .timeline = rows->integer(0, 1),
+                          .lsn = pgoutput::parse_lsn(rows->text(0, 2)).value_or(0)};
 }
 
 Result<std::string> ReplicationStream::history() {

@@ -35,6 +35,7 @@ class Wakeup {
 /// What a server is, by IDENTIFY_SYSTEM.
 struct ServerIdentity {
     std::string system_id;
+    std::string database_oid;  ///< Empty: not asked.
     std::int64_t timeline = 0;
     Lsn lsn = 0;
 };

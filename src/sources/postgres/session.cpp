@@ -10,8 +10,11 @@ Result<Connection*> Session::get() {
     Result<Connection> made = Connection::open(url_, timeout_s_);
     if (!made.ok()) {
         ErrorInfo error = made.error();
-        // The source has connected before: a password that is being changed comes right again.
-        if (error.code == ErrorCode::kAuthFailed) error.advice = Advice::kRetryDestination;
+        // The source has connected before: a password that is being changed comes right again, and
+        // a database that another is put in the place of.
+        if (error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kNoSuchDatabase) {
+            error.advice = Advice::kRetryDestination;
+        }
         return error;
     }
     if (Status status = made->follow(path_); !status.ok()) return status;

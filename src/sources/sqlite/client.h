@@ -98,6 +98,7 @@ class Session {
             std::function<Status(Database&)> prepare = nullptr);
 
     /// `kServerChanged` where another file has taken the path since: once, then that one is used.
+    /// Where there is none any more that is tried again, and no wrong path.
     Result<Database*> get();
     void drop() { database_.reset(); }
 
@@ -106,6 +107,7 @@ class Session {
     int busy_timeout_ms_;
     std::function<Status(Database&)> prepare_;
     std::unique_ptr<Database> database_;
+    bool was_open_ = false;
 };
 
 /// Microseconds since the Unix epoch: the clock of everything that SQLite's tables hold.

@@ -1,0 +1,154 @@
+// Databases that are exchanged or away while relays run.
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "tests/cli/outbox_binary.h"
+#include "tests/support/eventually.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDeadline = 60s;
+
+bool says(const Process& relay, const std::string& what) {
+    return relay.stderr_text().find(what) != std::string::npos;
+}
+
+// The usual way back to a backup: another database is renamed to the name. The numbers of the old
+// one's last events come again, and reach past them before the relay sees anything of it.
+class SwappedDatabase : public testing::Test {
+  protected:
+    static std::string at(const std::string& url, const std::string& database) {
+        return url.substr(0, url.rfind('/') + 1) + database;
+    }
+    static std::string name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
+    void emit(int count) const {
+        Pg(source_).exec(
+            "SELECT outbox_emit('orders', '{}', key => 'k' || i) FROM "
+            "generate_series(1, " +
+            std::to_string(count) + ") AS i");
+    }
+    bool arrived(int count) const {
+        return Pg(mailbox_).number("SELECT count(DISTINCT id) FROM outbox_mailbox") == count;
+    }
+    // The relay has no connection to it, and makes none while it stands still.
+    void cut(Process& relay) {
+        relay.kill(SIGSTOP);
+        server_.exec(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+            "datname = '" +
+            name_of(source_) + "'");
+    }
+
+    OutboxBinary outbox_;
+    std::string source_ = shared_postgres().create_database();
+    std::string mailbox_ = shared_postgres().create_database();
+    Pg server_{at(source_, "postgres")};
+};
+
+TEST_F(SwappedDatabase, IsReadAnew) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", source_}).status.code, 0);
+    ASSERT_EQ(outbox_.run({"migrate", "--db", mailbox_}).status.code, 0);
+    Process relay = outbox_.start_relay({"--from", source_, "--to",
+                                         "mailbox+postgresql" + mailbox_.substr(mailbox_.find(':')),
+                                         "--mode", "polling", "--admin", "off"});
+    emit(100);
+    ASSERT_TRUE(eventually(kDeadline, "100 have arrived", [&] { return arrived(100); }));
+    ASSERT_TRUE(eventually(kDeadline, "and are removed", [&] {
+        return Pg(source_).number("SELECT count(*) FROM outbox_events") == 0;
+    }));
+    cut(relay);
+    const std::string name = name_of(source_);
+    server_.exec("CREATE DATABASE " + name + "_copy TEMPLATE " + name);
+    relay.kill(SIGCONT);
+    emit(50);
+    ASSERT_TRUE(eventually(kDeadline, "150 have arrived", [&] { return arrived(150); }));
+
+    cut(relay);
+    server_.exec("ALTER DATABASE " + name + " RENAME TO " + name + "_old");
+    relay.kill(SIGCONT);
+    ASSERT_TRUE(eventually(kDeadline, "it misses the database", [&] {
+        return says(relay, "OB_NO_SUCH_DATABASE");
+    })) << relay.stderr_text();
+    relay.kill(SIGSTOP);
+    server_.exec("ALTER DATABASE " + name + "_copy RENAME TO " + name);
+    emit(80);
+    relay.kill(SIGCONT);
+    EXPECT_TRUE(eventually(kDeadline, "all have arrived", [&] { return arrived(230); }))
+        << relay.stderr_text();
+    EXPECT_TRUE(says(relay, "event=server_changed")) << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+}
+
+class SqliteFile : public testing::Test {
+  protected:
+    SqliteFile() {
+        std::filesystem::create_directory(folder_);
+        if (outbox_.run({"migrate", "--db", url_}).status.code != 0 ||
+            outbox_.run({"migrate", "--db", "sqlite:" + mailbox_}).status.code != 0) {
+            throw std::runtime_error("migrate failed");
+        }
+    }
+    Process relay() {
+        return outbox_.start_relay({"--from", url_, "--to", "mailbox+sqlite:" + mailbox_,
+                                    "--lease-ttl-ms", "1000", "--admin", "off"});
+    }
+    void write(const std::string& id) const {
+        Sqlite(path_).exec("INSERT INTO outbox_events (id, topic) VALUES ('" + id + "', 'orders')");
+    }
+    bool arrived(const std::string& id) const {
+        return Sqlite(mailbox_).number("SELECT count(*) FROM outbox_mailbox WHERE id = '" + id +
+                                       "'") > 0;
+    }
+
+    OutboxBinary outbox_;
+    std::filesystem::path folder_ = outbox_.file("volume");
+    std::string path_ = (folder_ / "shop.db").string();
+    std::string mailbox_ = outbox_.file("mailbox.db").string();
+    std::string url_ = "sqlite:" + path_;
+};
+
+TEST_F(SqliteFile, ThatIsReplacedEndsNeitherLeaderNorStandby) {
+    std::filesystem::copy_file(path_, path_ + ".backup");
+    Process leader = relay();
+    write("a");
+    ASSERT_TRUE(eventually(kDeadline, "the leader runs", [&] { return arrived("a"); }));
+    Process standby = relay();
+    ASSERT_TRUE(eventually(kDeadline, "the other one waits",
+                           [&] { return says(standby, "event=standby"); }));
+    for (const char* extra : {"-wal", "-shm"}) std::filesystem::remove(path_ + extra);
+    std::filesystem::rename(path_ + ".backup", path_);
+    for (Process* one : {&leader, &standby}) {
+        ASSERT_TRUE(eventually(kDeadline, "both see it", [&] {
+            return says(*one, "event=server_changed");
+        })) << one->stderr_text();
+    }
+    write("b");
+    EXPECT_TRUE(eventually(kDeadline, "they go on", [&] { return arrived("b"); }));
+    EXPECT_EQ(standby.stop().code, 0) << standby.stderr_text();
+    EXPECT_EQ(leader.stop().code, 0) << leader.stderr_text();
+}
+
+TEST_F(SqliteFile, WhoseVolumeIsAwayIsWaitedFor) {
+    Process running = relay();
+    write("a");
+    ASSERT_TRUE(eventually(kDeadline, "it runs", [&] { return arrived("a"); }));
+    const std::filesystem::path elsewhere = outbox_.file("elsewhere");
+    std::filesystem::rename(folder_, elsewhere);
+    ASSERT_TRUE(eventually(kDeadline, "it misses it", [&] {
+        return says(running, "is its volume there?");
+    })) << running.stderr_text();
+    std::filesystem::rename(elsewhere, folder_);
+    write("b");
+    EXPECT_TRUE(eventually(kDeadline, "it goes on", [&] { return arrived("b"); }))
+        << running.stderr_text();
+    EXPECT_EQ(running.stop().code, 0) << running.stderr_text();
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -112,11 +113,11 @@ class HostileRows : public testing::Test {
     void SetUp() override {
         ASSERT_EQ(outbox_.run({"migrate", "--db", url_, "--only", "consumer"}).status.code, 0);
     }
-    Process relay(const std::string& table) {
+    Process relay(const std::string& table, const std::string& mode = "auto") {
         return outbox_.start_relay({"--from", url_, "--to",
                                     "mailbox+postgresql" + url_.substr(url_.find(':')), "--table",
-                                    table, "--admin", "off", "--retry-base-ms", "10",
-                                    "--retry-max-ms", "10", "--log-format", "json"});
+                                    table, "--mode", mode, "--admin", "off", "--retry-base-ms",
+                                    "10", "--retry-max-ms", "10", "--log-format", "json"});
     }
     bool try_exec(const std::string& sql) {
         try {
@@ -275,6 +276,43 @@ TEST_F(HostileRows, ADeadRowThatTakesNoChangeHasItsDeadLetter) {
     EXPECT_TRUE(becomes("SELECT count(*) FROM outbox_dead_letters", "1", running));
     EXPECT_TRUE(becomes("SELECT event_id FROM outbox_route_done", "e-2", running));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+// Whoever may number rows by hand could put one where no other ever comes after it.
+TEST_F(HostileRows, ARowNumberedByHandIsLeftOutAndTheRestGoesOn) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    const auto write = [&](int count) {
+        pg_.exec("SELECT outbox_emit('orders', '{}', key => 'k-' || i) FROM generate_series(1, " +
+                 std::to_string(count) + ") i");
+    };
+    long long sent = 0;
+    const std::map<std::string, std::vector<std::string>> cases{
+        {"polling", {"9223372036854775807", "10000000"}}, {"auto", {"1000000000000000", "-5"}}};
+    for (const auto& [mode, positions] : cases) {
+        for (const std::string& position : positions) {
+            Process running = relay("outbox_events", mode);
+            write(50);
+            sent += 50;
+            ASSERT_TRUE(
+                becomes("SELECT count(*) FROM outbox_mailbox", std::to_string(sent), running));
+            pg_.exec(
+                "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE "
+                "VALUES (" +
+                position + ", 'orders', '{}')");
+            write(50);
+            sent += 50;
+            ASSERT_TRUE(
+                becomes("SELECT count(*) FROM outbox_mailbox", std::to_string(sent), running));
+            ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
+                return running.stderr_text().find("at position " + position) != std::string::npos;
+            })) << running.stderr_text();
+            EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+            EXPECT_EQ(pg_.value("SELECT string_agg(position::text, ' ') FROM outbox_events"),
+                      position);
+            pg_.exec("DELETE FROM outbox_events WHERE position = " + position);
+        }
+    }
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), std::to_string(sent));
 }
 
 class KeptRows : public RefusedRows {};

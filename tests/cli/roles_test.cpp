@@ -76,6 +76,9 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     writer.exec("SELECT outbox_emit(topic => 'orders', payload => '3', available_at => now())");
     writer.exec("SELECT outbox_emit(topic => 'secret', payload => '4', event_type => 'Odd')");
     writer.exec("SELECT outbox_emit(topic => 'secret', payload => '5', event_type => 'Odd')");
+    EXPECT_THROW(writer.exec("INSERT INTO outbox_events (position, topic, payload) OVERRIDING "
+                             "SYSTEM VALUE VALUES (9999, 'orders', '1')"),
+                 std::runtime_error);
     EXPECT_THROW(writer.exec("SELECT * FROM outbox_events"), std::runtime_error);
     EXPECT_THROW(writer.exec("DELETE FROM outbox_events"), std::runtime_error);
 

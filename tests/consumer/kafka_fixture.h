@@ -27,11 +27,11 @@ namespace outbox::test {
 class KafkaWriter {
   public:
     /// `transactions`: the name of its transactions; empty: it has none.
-    explicit KafkaWriter(const std::string& transactions = "") {
+    explicit KafkaWriter(const std::string& transactions = "",
+                         const std::string& bootstrap = shared_kafka().bootstrap()) {
         rd_kafka_conf_t* conf = rd_kafka_conf_new();
         char error[512] = "";
-        rd_kafka_conf_set(conf, "bootstrap.servers", shared_kafka().bootstrap().c_str(), error,
-                          sizeof error);
+        rd_kafka_conf_set(conf, "bootstrap.servers", bootstrap.c_str(), error, sizeof error);
         rd_kafka_conf_set(conf, "enable.idempotence", "true", error, sizeof error);
         rd_kafka_conf_set(conf, "partitioner", "murmur2_random", error, sizeof error);
         if (!transactions.empty()) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/consumer/kafka_fixture.h"
+#include "tests/sinks/kafka_admin.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {
@@ -590,6 +591,51 @@ TEST_P(KafkaOffsets, AGroupsOffsetBeyondTheEndIsSaidAndTheLogReadWhole) {
     EXPECT_TRUE(eventually(60s, "the group's offset is mended", [&] {
         return committed_offsets(shared_kafka().bootstrap(), chosen.group, topic_, 1) == 20;
     }));
+}
+
+// What it last applied there cannot be read once more now, and nobody else waits for that.
+TEST_P(KafkaOffsets, APartitionWithoutALeaderDelaysNoOther) {
+    static KafkaServer first;
+    auto chosen = by_offset(Mode::kInbox);
+    chosen.brokers = first.bootstrap();
+    const auto write_to_all = [&](int from, int to) {
+        Writer writer("", first.bootstrap());
+        for (int i = from; i < to; ++i) {
+            writer.write(topic_, "r" + std::to_string(i), "k" + std::to_string(i % 40),
+                         std::to_string(i));
+        }
+    };
+    const auto apply_all = [&](int count) {
+        Running member(consumer(apply, chosen));
+        ASSERT_TRUE(eventually(60s, "they are applied", [&] { return effects() == count; }));
+    };
+    create_topic_on(first.bootstrap(), topic_, {1});
+    write_to_all(0, 10);
+    apply_all(10);  // the group's offsets are on the first broker now
+    KafkaServer second({.auto_create_topics = true, .properties = "", .first = &first});
+    topic_ += "-half";
+    chosen.topics = {topic_};
+    create_topic_on(first.bootstrap(), topic_, {1, 1, 1, 2});
+    write_to_all(10, 210);
+    apply_all(210);
+    write_to_all(210, 1'210);
+    KafkaReader reader(first.bootstrap(), topic_);
+    int healthy = 210;
+    for (const KafkaRecord& record : reader.read(1'200, 60s)) {
+        const bool fresh = std::stoi(record.value.value_or("0")) >= 210;
+        if (fresh && record.partition != 3) ++healthy;
+    }
+    second.stop();
+    wait_for_leader(first.bootstrap(), topic_, 3, false);
+    Running member(consumer(apply, chosen));
+    EXPECT_TRUE(eventually(60s, "the others are applied", [&] { return effects() == healthy; }))
+        << effects() << " of " << healthy;
+    second.start();
+    EXPECT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 1'210; }))
+        << effects();
+    EXPECT_EQ(out_of_order(), 0);
+    member.stop();
+    remove_topic(first.bootstrap(), topic_);
 }
 
 // The ends of transactions take offsets, and are no records: they go with those.

@@ -15,12 +15,14 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPlacingInterval{200};
+constexpr milliseconds kPlacingMost{5'000};
 constexpr milliseconds kLookInterval{1'000};
 constexpr milliseconds kQuietInterval{10'000};
 // For the answers that prove a log: longer where they take long, as large batches on a slow link
 // do.
 constexpr milliseconds kLeastPatience{2'000};
 constexpr milliseconds kMostPatience{30'000};
+constexpr milliseconds kMostSilence{10'000};
 
 // Beside the group's offset. In the offset modes it follows the database's, not the other way
 // round; what is named is the one that it follows. Else it is the last record that is finished.
@@ -59,6 +61,14 @@ std::string text_of(const TopicPartition& where) {
     return where.topic + "/" + std::to_string(where.partition);
 }
 
+ErrorInfo no_answer(const TopicPartition& where) {
+    return {ErrorCode::kSinkTimeout,
+            Advice::kRetryDestination,
+            {},
+            "reading " + text_of(where) +
+                " from Kafka once more, to know its log: no answer in time. Has it a leader?"};
+}
+
 }  // namespace
 
 Places::Places(Hub& hub, LogStore& inbox, std::map<std::string, std::string> settings,
@@ -68,6 +78,7 @@ Places::Places(Hub& hub, LogStore& inbox, std::map<std::string, std::string> set
       first_start_(first_start(hub.options)),
       rereader_(std::move(settings)),
       partitions_(partitions),
+      placing_wait_(kPlacingInterval),
       patience_(kLeastPatience) {}
 
 std::vector<Start> Places::begin(const std::vector<TopicPartition>& given) {
@@ -114,11 +125,7 @@ std::vector<Start> Places::begin_by_group(const std::vector<TopicPartition>& giv
         } else if (proof == proofs.end()) {
             starts.push_back({.offset = place->second.offset});
         } else if (answer == compared.end()) {
-            starts.push_back(
-                later(partition, {ErrorCode::kSinkTimeout,
-                                  Advice::kRetryDestination,
-                                  {},
-                                  "reading " + text_of(where) + " from Kafka: no answer in time"}));
+            starts.push_back(later(partition, no_answer(where)));
         } else if (answer->second) {
             say_changed(where, *answer->second + kAsk);
             starts.push_back({});
@@ -213,17 +220,35 @@ void Places::prove(const Proofs& proofs, bool needed) {
 
 Places::Compared Places::compare(const Proofs& proofs) {
     Compared compared;
-    if (proofs.empty()) return compared;
     std::map<TopicPartition, std::int64_t> places;
-    for (const auto& [where, proof] : proofs) places.emplace(where, proof.offset);
     const auto began = steady_clock::now();
+    for (const auto& [where, proof] : proofs) {
+        const auto silent = silent_.find(where);
+        if (silent == silent_.end() || silent->second.until <= began) {
+            places.emplace(where, proof.offset);
+        }
+    }
+    if (places.empty()) return compared;
     const auto waited = [&] { return steady_clock::now() - began; };
-    const auto found = rereader_.read(
+    const Rereader::Answers answers = rereader_.read(
         places, [&] { return waited() >= (hub_.stop.requested() ? kLeastPatience : patience_); });
-    for (const auto& [where, answer] : found) {
+    for (const auto& [where, answer] : answers.found) {
         compared.emplace(where, differs(where, proofs.at(where), answer));
     }
-    const auto wanted = found.size() < places.size() ? 2 * patience_ : 4 * waited();
+    // Others go on for longer and longer before those that did not answer are asked again.
+    for (const auto& [where, offset] : places) {
+        if (answers.found.contains(where)) {
+            silent_.erase(where);
+            continue;
+        }
+        if (silent_.empty()) hub_.trouble(no_answer(where));
+        Silence& silent = silent_[where];
+        silent.length = std::max<steady_clock::duration>(
+            2 * waited(), std::min<steady_clock::duration>(2 * silent.length, kMostSilence));
+        silent.until = steady_clock::now() + silent.length;
+    }
+    const bool late = answers.found.size() + answers.leaderless.size() < places.size();
+    const auto wanted = late ? 2 * patience_ : 4 * waited();
     patience_ = std::clamp<steady_clock::duration>(wanted, kLeastPatience, kMostPatience);
     return compared;
 }
@@ -358,7 +383,6 @@ void Places::misplace(Partition& partition) {
 void Places::again() {
     const auto now = steady_clock::now();
     if (now < next_placing_) return;
-    next_placing_ = now + kPlacingInterval;
     const bool look_at_held = now >= next_look_;
     if (look_at_held) next_look_ = now + kLookInterval;
     std::vector<TopicPartition> placed;
@@ -375,15 +399,19 @@ void Places::again() {
         placed.push_back(where);
         former.push_back(partition);
     }
+    bool in_vain = false;
     const std::vector<Start> starts = placed.empty() ? std::vector<Start>{} : begin(placed);
     for (std::size_t i = 0; i < placed.size(); ++i) {
         auto& partition = partitions_.at(placed[i]);
         if (partition->misplaced) {
             partition = former[i];
+            in_vain = true;
         } else {
             client_->restart(placed[i], starts[i]);
         }
     }
+    placing_wait_ = in_vain ? std::min(2 * placing_wait_, kPlacingMost) : kPlacingInterval;
+    next_placing_ = steady_clock::now() + placing_wait_;
     if (now >= next_quiet_) {
         next_quiet_ = now + kQuietInterval;
         look_at_quiet();

@@ -79,7 +79,13 @@ class Places {
     Rereader rereader_;
     Partitions& partitions_;
     Client* client_ = nullptr;
+    std::chrono::milliseconds placing_wait_;
     std::chrono::steady_clock::duration patience_;
+    struct Silence {
+        std::chrono::steady_clock::time_point until;
+        std::chrono::steady_clock::duration length{};
+    };
+    std::map<TopicPartition, Silence> silent_;  ///< Those that did not answer in time.
     std::vector<PlacedOffset> ended_;
     std::vector<TopicPartition> out_of_range_;
     std::chrono::steady_clock::time_point next_placing_;

@@ -1,6 +1,7 @@
 #include "consumer/kafka/rereader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <librdkafka/rdkafka.h>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kLateMs = 5;
 constexpr int kHurryMs = 500;
+constexpr std::chrono::milliseconds kLookForLeaders{500};
 
 void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
               const char* /*text*/) {}
@@ -89,17 +91,25 @@ Rereader::~Rereader() {
     close();
 }
 
-std::map<TopicPartition, std::optional<Witness>> Rereader::read(
-    const std::map<TopicPartition, std::int64_t>& places, const std::function<bool()>& enough) {
-    std::map<TopicPartition, std::optional<Witness>> found;
+Rereader::Answers Rereader::read(const std::map<TopicPartition, std::int64_t>& places,
+                                 const std::function<bool()>& enough) {
+    Answers out;
     if (!handle_) handle_.reset(make_handle(settings_));
-    if (!handle_) return found;
+    if (!handle_) return out;
     bool failed = false;
+    bool looked = false;
+    const auto began = std::chrono::steady_clock::now();
+    const auto all = [&] { return out.found.size() + out.leaderless.size() >= places.size(); };
     {
         Reading reading(handle_.get());
         for (const auto& [where, offset] : places) reading.start(topic(where.topic), where, offset);
-        for (bool late = true; !failed && found.size() < places.size();) {
+        for (bool late = true; !failed && !all();) {
             if (enough()) break;
+            if (!looked && std::chrono::steady_clock::now() - began > kLookForLeaders) {
+                looked = true;
+                look_for_leaders(places, out);
+                continue;
+            }
             if (late) reading.hurry(kHurryMs);
             rd_kafka_message_t* const message = reading.next(kLateMs);
             late = message == nullptr;
@@ -108,17 +118,41 @@ std::map<TopicPartition, std::optional<Witness>> Rereader::read(
             if (message->rkt == nullptr) continue;
             const TopicPartition where{std::string(record.topic()), record.partition()};
             if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-                found.try_emplace(where, Witness{record.offset(), name_of(record)});
+                out.found.try_emplace(where, Witness{record.offset(), name_of(record)});
             } else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
                        message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
-                found.try_emplace(where, std::nullopt);
+                out.found.try_emplace(where, std::nullopt);
             } else {
                 failed = true;
             }
         }
     }
-    if (found.size() < places.size()) close();
-    return found;
+    if (!all()) close();
+    return out;
+}
+
+// Of those that have not answered.
+void Rereader::look_for_leaders(const std::map<TopicPartition, std::int64_t>& places,
+                                Answers& out) {
+    std::set<std::string> names;
+    for (const auto& [where, offset] : places) {
+        if (!out.found.contains(where)) names.insert(where.topic);
+    }
+    for (const std::string& name : names) {
+        const rd_kafka_metadata_t* known = nullptr;
+        if (rd_kafka_metadata(handle_.get(), 0, topic(name), &known, kHurryMs) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return;
+        }
+        for (int i = 0; known->topic_cnt > 0 && i < known->topics[0].partition_cnt; ++i) {
+            const rd_kafka_metadata_partition_t& one = known->topics[0].partitions[i];
+            const TopicPartition where{name, one.id};
+            if (one.leader < 0 && places.contains(where) && !out.found.contains(where)) {
+                out.leaderless.insert(where);
+            }
+        }
+        rd_kafka_metadata_destroy(known);
+    }
 }
 
 rd_kafka_topic_s* Rereader::topic(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "consumer/kafka/client.h"
@@ -21,15 +22,20 @@ class Rereader {
     Rereader(const Rereader&) = delete;
     Rereader& operator=(const Rereader&) = delete;
 
-    /// The first record at or behind each offset, by its offset and name; none where the log has
-    /// no such offset (any more, or yet). What is missing in the answer did not answer in time:
-    /// the client is made anew then. Blocks until all have answered or `enough`, which is asked
-    /// every few milliseconds.
-    std::map<TopicPartition, std::optional<Witness>> read(
-        const std::map<TopicPartition, std::int64_t>& places, const std::function<bool()>& enough);
+    struct Answers {
+        /// The first record at or behind each offset, by its offset and name; none where the log
+        /// has no such offset (any more, or yet).
+        std::map<TopicPartition, std::optional<Witness>> found;
+        std::set<TopicPartition> leaderless;  ///< Nobody can answer for these now.
+    };
+    /// What is missing in the answers did not come in time: the client is made anew then. Blocks
+    /// until all have come or `enough`, which is asked every few milliseconds.
+    Answers read(const std::map<TopicPartition, std::int64_t>& places,
+                 const std::function<bool()>& enough);
 
   private:
     rd_kafka_topic_s* topic(const std::string& name);
+    void look_for_leaders(const std::map<TopicPartition, std::int64_t>& places, Answers& out);
     void close();
 
     struct Destroy {

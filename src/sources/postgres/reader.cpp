@@ -19,6 +19,9 @@ constexpr std::int64_t kMaxLookBelow = 1'000;
 constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
 constexpr std::size_t kCopyFromRows = 100;    // below, planning a COPY costs more than it saves
 
+// Numbers that are not used are few: a longer stretch of them is looked into.
+constexpr spi::Position kJump = 10'000;
+
 constexpr const char* kNewRows = "outbox_new_rows";
 constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
 constexpr const char* kFetch = "outbox_fetch";
@@ -246,6 +249,51 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
     return status;
 }
 
+// A row far beyond what the sequence has given was numbered by hand (OVERRIDING SYSTEM VALUE). It
+// is not read: all between would pass for holes, and the sequence for one that began anew.
+Result<bool> PositionReader::is_numbered(Connection& connection, spi::Position position) {
+    if (position > numbered_to_) {
+        const auto last = identity_.last_position(connection);
+        if (!last.ok()) return last.status();
+        numbered_to_ = *last;
+    }
+    return position <= numbered_to_;
+}
+
+Status PositionReader::leave_out_unnumbered(Connection& connection, std::size_t events_before,
+                                            spi::EventBatch& out, bool& cut) {
+    spi::Position before = mark_.mark();
+    const auto jumps = [&before](spi::Position position) {
+        return position - std::exchange(before, std::max(before, position)) > kJump;
+    };
+    const auto far = std::find_if(seen_.begin(), seen_.end(), jumps);
+    if (far == seen_.end()) return {};
+    const auto numbered = is_numbered(connection, seen_.back());
+    if (!numbered.ok()) return numbered.status();
+    if (*numbered) return {};
+    const auto left_out = std::find_if(
+        far, seen_.end(), [this](spi::Position position) { return position > numbered_to_; });
+    const spi::Position first = *left_out;
+    seen_.erase(left_out, seen_.end());
+    std::erase_if(closed_now_,
+                  [&](const spi::PositionRange& range) { return range.first >= first; });
+    auto& events = out.events();
+    while (events.size() > events_before && events.back().position >= first) events.pop_back();
+    full_ = cut = false;
+    return {};
+}
+
+Result<bool> PositionReader::saw(spi::Position position) {
+    if (position - mark_.mark() > kJump) {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        const auto numbered = is_numbered(**connection, position);
+        if (!numbered.ok() || !*numbered) return numbered;
+    }
+    top_ = std::max(top_, position);
+    return mark_.saw(position);
+}
+
 // One statement; what it returned is in `out`, `seen_` and `closed_now_`.
 Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& limits,
                                  bool all_holes, spi::EventBatch& out, bool& complete) {
@@ -263,8 +311,13 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
         out.events().resize(events_before);
         return status;
     }
-    if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     full_ = seen_.size() >= limit;
+    status = leave_out_unnumbered(connection, events_before, out, cut);
+    if (!status.ok()) {
+        out.events().resize(events_before);
+        return status;
+    }
+    if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     if (full_ || cut) covered_ = seen_.back();
     complete = !full_ && !cut && (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);

@@ -47,11 +47,8 @@ class PositionReader final : public spi::Reader {
     /// Looks whether the table is still the same, now and then.
     Status look_at_table();
     [[nodiscard]] bool may_advance() const { return mark_.may_advance(); }
-    /// A row of the stream; true: it was not returned yet.
-    bool saw(spi::Position position) {
-        top_ = std::max(top_, position);
-        return mark_.saw(position);
-    }
+    /// A row of the stream; true: it was not returned yet, and is to be.
+    Result<bool> saw(spi::Position position);
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -66,6 +63,9 @@ class PositionReader final : public spi::Reader {
                      spi::EventBatch& out, bool& complete);
 
     Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Result<bool> is_numbered(Connection& connection, spi::Position position);
+    Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
+                                spi::EventBatch& out, bool& cut);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& cut);
     [[nodiscard]] std::string rows_sql(const std::string& mark, const std::string& limit,
@@ -98,7 +98,8 @@ class PositionReader final : public spi::Reader {
     Clock::time_point writers_asked_{};
     Clock::time_point looked_below_ = Clock::now();
     Clock::time_point looked_at_table_{};
-    spi::Position top_ = 0;  // the highest position returned
+    spi::Position top_ = 0;          // the highest position returned
+    spi::Position numbered_to_ = 0;  // the sequence gave this, when it was asked last
 };
 
 }  // namespace outbox::postgres

@@ -123,6 +123,7 @@ class PostgresRecorder final : public spi::Recorder {
     Status end_owed(std::uint64_t epoch);
     [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
     bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
+    Status look_outside(Stats& stats);
     Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
     Result<std::size_t> move_singly(std::uint64_t epoch);
     Result<Rows> query(const std::string& sql, const Params& params);

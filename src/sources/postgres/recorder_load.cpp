@@ -214,6 +214,32 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     return status;
 }
 
+// Rows that somebody numbered by hand, where the sequence never comes or has not come.
+Status PostgresRecorder::look_outside(Stats& stats) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const auto last = identity_.last_position(**connection);
+    if (!last.ok() && last.error().code == ErrorCode::kNoRights) return {};  // a person's role
+    if (!last.ok()) return last.status();
+    const std::string position = quote_identifier(table_.position);
+    const std::string select = "(SELECT " + position + " FROM " + table_.sql + " WHERE " + position;
+    Result<Rows> rows = query("SELECT coalesce(" + select + " < 1 LIMIT 1), " + select +
+                                  " > $1 ORDER BY " + position + " DESC LIMIT 1))",
+                              Params().integer(*last));
+    if (!rows.ok()) return rows.status();
+    if (rows->text(0, 0).data() == nullptr) return {};
+    const auto now = identity_.last_position(**connection);
+    if (!now.ok()) return now.status();
+    const std::int64_t outside = rows->integer(0, 0);
+    if (outside >= 1 && outside <= *now) return {};
+    ++stats.owed;
+    stats.refusal = "the row at position " + std::to_string(outside) +
+                    " was numbered by hand (OVERRIDING SYSTEM VALUE) and is not sent: the sequence "
+                    "is at " +
+                    std::to_string(*now) + ". Write it again without a position";
+    return {};
+}
+
 // One branch for each state, so that the owner's partial index serves it.
 Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     const std::string from = " FROM " + table_.sql + " t WHERE ";
@@ -265,6 +291,9 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         stats.owed += static_cast<std::int64_t>(refused_due_.size());
         stats.refusal = stats.owed > 0 ? refusal_ : std::string();
         stats.scheduled = rows.integer(0, 5);
+        if (table_.by_position) {
+            if (Status status = look_outside(stats); !status.ok()) return status;
+        }
         last_stats_ = stats;
         if (stats.backlog <= kCountLimit) return stats;
     }

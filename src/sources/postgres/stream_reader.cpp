@@ -146,8 +146,10 @@ Status StreamReader::take_message(std::string_view bytes, spi::EventBatch& out) 
     if (!row.ok()) return row.status();
     if (*row == RowDecoder::Row::kNone) return {};
     const spi::Position position = decoder_->position();
-    if (!table_.saw(position)) {
+    const Result<bool> is_new = table_.saw(position);
+    if (!is_new.ok() || !*is_new) {
         out.events().resize(before);
+        return is_new.status();
     } else if (*row == RowDecoder::Row::kOtherTenant) {
         out.closed.push_back({position, position});
     }

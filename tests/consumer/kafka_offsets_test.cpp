@@ -638,6 +638,31 @@ TEST_P(KafkaOffsets, APartitionWithoutALeaderDelaysNoOther) {
     remove_topic(first.bootstrap(), topic_);
 }
 
+TEST_P(KafkaOffsets, StoppingEndsAlsoWhereKafkaDoesNotAnswer) {
+    static KafkaServer kafka;
+    for (const Mode mode : {Mode::kInbox, Mode::kInboxAndOffset}) {
+        topic_ += "-one";
+        create_topic(kafka.bootstrap(), topic_, 1);
+        auto chosen = by_offset(mode);
+        chosen.brokers = kafka.bootstrap();
+        chosen.topics = {topic_};
+        chosen.group = topic_;
+        chosen.commit_interval_ms = 60'000;  // so that there is something to tell at the end
+        const long long before = effects();
+        Running member(consumer(apply, chosen));
+        {
+            Writer writer("", kafka.bootstrap());
+            for (int i = 0; i < 10; ++i) writer.write(topic_, topic_ + std::to_string(i), "k", "1");
+        }
+        ASSERT_TRUE(eventually(60s, "ten are applied", [&] { return effects() == before + 10; }));
+        kafka.pause();
+        std::thread stopping([&] { member.stop(); });
+        EXPECT_TRUE(eventually(45s, "it has ended", [&] { return member.ended(); }));
+        kafka.resume();
+        stopping.join();
+    }
+}
+
 // The ends of transactions take offsets, and are no records: they go with those.
 TEST_P(KafkaOffsets, WhatRetentionTookThatWasNoRecordIsNotMissed) {
     topic_ += "-one";

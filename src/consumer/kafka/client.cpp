@@ -12,6 +12,9 @@ namespace outbox::consumer::kafka {
 namespace {
 
 constexpr std::size_t kErrorBytes = 512;
+constexpr int kCommitTimeoutMs = 5'000;
+constexpr int kCloseLookMs = 50;
+constexpr std::chrono::seconds kCloseWithin{10};
 
 struct DestroyList {
     void operator()(rd_kafka_topic_partition_list_t* list) const {
@@ -160,7 +163,8 @@ Client::~Client() {
     close();
     let_go_of_queues(std::chrono::steady_clock::time_point::max());
     if (records_ != nullptr) rd_kafka_queue_destroy(records_);  // and what comes to it from now on
-    rd_kafka_destroy(handle_);
+    // A group that nobody answers for is left without a word, and forgets this member in time.
+    rd_kafka_destroy_flags(handle_, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 }
 
 Status Client::subscribe(const std::vector<std::string>& topics) {
@@ -238,7 +242,17 @@ void Client::commit(const std::vector<PlacedOffset>& offsets, bool wait) {
         added->metadata_size = placed.mark.size();
     }
     // A failure costs repeats, which the inbox drops; the next commit tries again.
-    static_cast<void>(rd_kafka_commit(handle_, list.get(), wait ? 0 : 1));
+    if (!wait) {
+        static_cast<void>(rd_kafka_commit(handle_, list.get(), 1));
+        return;
+    }
+    rd_kafka_queue_t* const answer = rd_kafka_queue_new(handle_);
+    if (rd_kafka_commit_queue(handle_, list.get(), answer, nullptr, nullptr) ==
+        RD_KAFKA_RESP_ERR_NO_ERROR) {
+        rd_kafka_event_t* const told = rd_kafka_queue_poll(answer, kCommitTimeoutMs);
+        if (told != nullptr) rd_kafka_event_destroy(told);
+    }
+    rd_kafka_queue_destroy(answer);
 }
 
 Result<std::vector<PlacedOffset>> Client::committed(
@@ -333,7 +347,16 @@ std::optional<ErrorInfo> Client::fatal() const {
 void Client::close() {
     if (closed_) return;
     closed_ = true;
-    rd_kafka_consumer_close(handle_);
+    rd_kafka_queue_t* const queue = rd_kafka_queue_new(handle_);
+    rd_kafka_error_t* const failure = rd_kafka_consumer_close_queue(handle_, queue);
+    if (failure != nullptr) rd_kafka_error_destroy(failure);
+    const auto until = std::chrono::steady_clock::now() + kCloseWithin;
+    while (failure == nullptr && rd_kafka_consumer_closed(handle_) == 0 &&
+           std::chrono::steady_clock::now() < until) {
+        const std::optional<Record> dropped =
+            record_of(rd_kafka_consume_queue(queue, kCloseLookMs));
+    }
+    rd_kafka_queue_destroy(queue);
 }
 
 void Client::on_rebalance(rd_kafka_s* /*handle*/, int error, rd_kafka_topic_partition_list_s* list,

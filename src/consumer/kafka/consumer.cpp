@@ -141,14 +141,17 @@ class KafkaConsumer::Impl {
         }
     }
 
+    bool is_wanted(Partition& partition, std::int64_t offset) {
+        const std::lock_guard lock(hub_.mutex);
+        if (partition.taken_away || partition.held) return false;
+        partition.begins_at(offset);
+        return true;
+    }
+
     void dispatch(Record record) {
         const auto found = partitions_.find(where_is(record));
         if (found == partitions_.end()) return;
-        {
-            const std::lock_guard lock(hub_.mutex);
-            if (found->second->taken_away || found->second->held) return;
-            found->second->begins_at(record.offset());
-        }
+        if (!is_wanted(*found->second, record.offset())) return;
         if (!places_.is_next(*found->second, record)) return;
         const std::lock_guard lock(hub_.mutex);
         if (found->second->taken_away) return;
@@ -188,7 +191,7 @@ class KafkaConsumer::Impl {
                         ? client_->poll(0)
                         : std::nullopt) {
             const auto found = partitions_.find(where_is(*next));
-            if (found != partitions_.end() && !found->second->held) {
+            if (found != partitions_.end() && is_wanted(*found->second, next->offset())) {
                 proofs.try_emplace(found->first, found->second->proof.value_or(
                                                      Witness{next->offset(), name_of(*next)}));
             }

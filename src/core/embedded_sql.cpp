@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <string>
+#include <utility>
+
+#include <outbox/error.h>
 
 namespace outbox {
 
@@ -11,6 +13,43 @@ std::string_view embedded_sql_text(std::string_view path) {
         if (file.path == path) return file.text;
     }
     return {};
+}
+
+std::string fill_template(std::string_view text, std::span<const TemplateValue> values) {
+    std::string filled;
+    std::size_t pos = 0;
+    while (true) {
+        const auto open = text.find("{{", pos);
+        const auto close = open == std::string_view::npos ? open : text.find("}}", open);
+        if (close == std::string_view::npos) return filled.append(text.substr(pos));
+        filled.append(text.substr(pos, open - pos));
+        const std::string_view name = text.substr(open + 2, close - open - 2);
+        const auto match = std::find_if(values.begin(), values.end(),
+                                        [&](const auto& value) { return value.name == name; });
+        if (match == values.end()) {
+            throw Error(ErrorCode::kInternal, Advice::kStop,
+                        "an SQL file uses the unknown name " + std::string(name));
+        }
+        filled += match->value;
+        pos = close + 2;
+    }
+}
+
+std::string fill_postgres(std::string_view text, std::string_view schema,
+                          std::vector<TemplateValue> values) {
+    std::string escaped;
+    for (const char c : schema) escaped.append(c == '\'' || c == '\\' ? 2 : 1, c);
+    values.push_back({"schema", std::string(schema)});
+    values.push_back({"schema_text", std::move(escaped)});
+    // A schema's name must not end the quotes of a function's body.
+    std::string quotes = "$$";
+    while (schema.find(quotes) != std::string_view::npos) quotes.insert(1, "x");
+    std::string quoted(text);
+    for (auto at = quoted.find("$$"); at != std::string::npos;
+         at = quoted.find("$$", at + quotes.size())) {
+        quoted.replace(at, 2, quotes);
+    }
+    return fill_template(quoted, values);
 }
 
 int newest_migration(std::string_view folder) {

@@ -30,12 +30,9 @@ std::string_view side_name(MigrationSide side) {
                                               : "";
 }
 
-constexpr std::string_view kSafePath = "SET LOCAL search_path = pg_catalog, pg_temp;\n";
-
-// Also printed by --print: what runs before and after the text of each migration. With a path that
-// names the schema a function or operator of somebody else there could be chosen for one of ours.
+// Also printed by --print: what runs before and after the text of each migration.
 std::string prologue() {
-    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(kSafePath) +
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(kCatalogPath) +
            "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n";
 }
 
@@ -56,14 +53,14 @@ std::string record_table(const Place& place) {
 std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
     const std::string type(payload_type_name(payload));
     const bool binary = payload == PayloadType::kBytea;
-    const std::array<TemplateValue, 3> values{{
-        {"payload_type", type},
-        {"payload_text", binary ? "payload" : "payload::text"},
-        {"dead_payload", binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type},
-    }};
-    return record_table(place) + "SET LOCAL search_path = " + place.quoted_schema + ", pg_temp;\n" +
-           fill_template(migration.text, values) + "\n" + std::string(kSafePath) + "INSERT INTO " +
-           place.quoted_schema + ".outbox_migrations (side, version, name, checksum) VALUES (" +
+    return record_table(place) +
+           fill_postgres(migration.text, place.quoted_schema,
+                         {{"payload_type", type},
+                          {"payload_text", binary ? "payload" : "payload::text"},
+                          {"dead_payload",
+                           binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type}}) +
+           "\nINSERT INTO " + place.quoted_schema +
+           ".outbox_migrations (side, version, name, checksum) VALUES (" +
            sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
            sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n" +
            place.guard();
@@ -71,8 +68,10 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
 
 // In a transaction of its own: what it may leave out must not take tables with it.
 std::string publication(const Place& place) {
-    return prologue() + "SET LOCAL search_path = " + place.quoted_schema + ", pg_temp;\n" +
-           std::string(embedded_sql_text("producer/postgres/publication.sql")) + "COMMIT;\n";
+    return prologue() +
+           fill_postgres(embedded_sql_text("producer/postgres/publication.sql"),
+                         place.quoted_schema) +
+           "COMMIT;\n";
 }
 
 Place place_of(const MigrateOptions& options) {

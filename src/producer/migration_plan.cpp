@@ -181,26 +181,6 @@ std::string sql_literal(std::string_view text) {
     return quoted + "'";
 }
 
-std::string fill_template(std::string_view text, std::span<const TemplateValue> values) {
-    std::string filled;
-    std::size_t pos = 0;
-    while (true) {
-        const auto open = text.find("{{", pos);
-        const auto close = open == std::string_view::npos ? open : text.find("}}", open);
-        if (close == std::string_view::npos) return filled.append(text.substr(pos));
-        filled.append(text.substr(pos, open - pos));
-        const std::string_view name = text.substr(open + 2, close - open - 2);
-        const auto match = std::find_if(values.begin(), values.end(),
-                                        [&](const auto& value) { return value.name == name; });
-        if (match == values.end()) {
-            throw Error(ErrorCode::kInternal, Advice::kStop,
-                        "migration uses the unknown name " + std::string(name));
-        }
-        filled += match->value;
-        pos = close + 2;
-    }
-}
-
 std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOptions& options) {
     const auto known = embedded_migrations(target.database(), options.side);
     std::vector<Migration> applied;

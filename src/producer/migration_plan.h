@@ -58,14 +58,6 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 /// "'it''s'"
 [[nodiscard]] std::string sql_literal(std::string_view text);
 
-/// Replaces every {{name}}.
-struct TemplateValue {
-    std::string_view name;
-    std::string value;
-};
-[[nodiscard]] std::string fill_template(std::string_view text,
-                                        std::span<const TemplateValue> values);
-
 /// What `migrate` does differently for each database. Errors are thrown.
 class MigrationTarget {
   public:

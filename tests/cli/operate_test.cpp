@@ -61,7 +61,7 @@ TEST_F(Operate, MigrateIsDoneOnceAndPrintsWithoutConnecting) {
     const Finished printed =
         outbox_.run({"migrate", "--db", "postgresql://nowhere.invalid/x", "--print"});
     EXPECT_EQ(printed.status.code, 0) << printed.err;
-    EXPECT_THAT(printed.out, HasSubstr("CREATE TABLE outbox_events"));
+    EXPECT_THAT(printed.out, HasSubstr("CREATE TABLE public.outbox_events"));
 }
 
 TEST_F(Operate, ARelayOnANewerDatabaseRefusesToStart) {

@@ -7,6 +7,7 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "tests/producer/migrate_error.h"
 #include "tests/support/files.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -17,15 +18,6 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-ErrorInfo migrate_error(const std::string& url, const MigrateOptions& options = {}) {
-    try {
-        migrate(url, options);
-    } catch (const Error& error) {
-        return error.info();
-    }
-    return {ErrorCode::kInternal, Advice::kStop, "", "migrate did not fail"};
-}
 
 // Everything in the schema that a migration could have touched.
 std::string schema_dump(Pg& db) {
@@ -89,108 +81,6 @@ TEST_F(MigratePostgres, MakesOnlyTheWantedSide) {
     const auto applied = migrate(url_, {.side = MigrationSide::kProducer, .payload = {}});
     EXPECT_EQ(applied.size(), 1U);
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "outbox_events");
-}
-
-// `mallory` may create in the schema and waits for someone with more rights.
-class MigrateBesideMallory : public MigratePostgres {
-  protected:
-    MigrateBesideMallory() {
-        db_.exec(
-            "DO $$ BEGIN CREATE ROLE mallory LOGIN PASSWORD 'test'; EXCEPTION WHEN "
-            "duplicate_object THEN END $$;"
-            "DO $$ BEGIN CREATE ROLE app LOGIN PASSWORD 'test'; EXCEPTION WHEN duplicate_object "
-            "THEN END $$;"
-            "GRANT CREATE, USAGE ON SCHEMA public TO mallory, app;"
-            "CREATE TABLE caught (who text); GRANT INSERT, SELECT ON caught TO PUBLIC");
-        as_mallory(
-            "CREATE FUNCTION caught() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "IF current_user <> 'mallory' THEN INSERT INTO public.caught VALUES (current_user); "
-            "END IF; RETURN NEW; END $$;");
-    }
-    void as_mallory(const std::string& sql) { Pg(url_of("mallory")).exec(sql); }
-    std::string url_of(const std::string& role) const {
-        std::string url = url_;
-        return url.replace(url.find("postgres@"), 8, role);
-    }
-    std::string caught() { return db_.value("SELECT string_agg(DISTINCT who, ' ') FROM caught"); }
-};
-
-TEST_F(MigrateBesideMallory, ATableThatAnotherRoleMadeFirstIsRefusedWithItsOwner) {
-    as_mallory(
-        "CREATE TABLE outbox_migrations (side text, version integer, name text, checksum text, "
-        "applied_at timestamptz DEFAULT now()); CREATE TRIGGER t BEFORE INSERT ON "
-        "outbox_migrations FOR EACH ROW EXECUTE FUNCTION caught()");
-    for (const std::string& url : {url_, url_of("app")}) {
-        const auto error = migrate_error(url);
-        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused) << error.message;
-        EXPECT_THAT(error.message, HasSubstr("table outbox_migrations belongs to role mallory"));
-        EXPECT_THAT(error.message, HasSubstr("--owner"));
-    }
-    EXPECT_EQ(caught(), "");
-    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
-}
-
-TEST_F(MigrateBesideMallory, EachTableViewAndFunctionIsLookedAt) {
-    const std::vector<std::pair<std::string, std::string>> traps{
-        {"TABLE outbox_lease", "(source text PRIMARY KEY)"},
-        {"TABLE outbox_mailbox", "(id text)"},
-        {"VIEW outbox_migrations",
-         "AS SELECT 'producer'::text AS side, 1 AS version, ''::text AS name, ''::text AS "
-         "checksum"},
-        {"VIEW outbox_status", "AS SELECT 1"},
-        {"FUNCTION outbox_emit(text)", "RETURNS int LANGUAGE sql AS 'SELECT 1'"},
-        {"FUNCTION inbox_accept(int)", "RETURNS int LANGUAGE sql AS 'SELECT 1'"}};
-    for (const auto& [what, rest] : traps) {
-        as_mallory("CREATE " + what + " " + rest);
-        const auto error = migrate_error(url_);
-        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused) << what << ": " << error.message;
-        EXPECT_THAT(error.message, HasSubstr("belongs to role mallory")) << what;
-        as_mallory("DROP " + what);
-    }
-    EXPECT_FALSE(migrate(url_).empty());
-}
-
-TEST_F(MigrateBesideMallory, WhatMigratePrintsRefusesItAsWell) {
-    as_mallory("CREATE TABLE outbox_lease (source text PRIMARY KEY)");
-    EXPECT_THROW(db_.exec(migration_sql(url_)), std::runtime_error);
-    db_.exec("ROLLBACK");
-    EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
-}
-
-TEST_F(MigrateBesideMallory, FunctionsOfTheSchemaAreNotTakenForTheServersOwn) {
-    // Each fits the arguments better than the one of pg_catalog.
-    as_mallory(
-        "CREATE FUNCTION spy() RETURNS void LANGUAGE sql AS $$ INSERT INTO public.caught "
-        "SELECT current_user WHERE current_user <> 'mallory' $$;"
-        "CREATE FUNCTION hashtextextended(text, integer) RETURNS bigint LANGUAGE sql AS "
-        "$$ SELECT spy(); SELECT 1::bigint $$;"
-        "CREATE FUNCTION quote_ident(name) RETURNS text LANGUAGE sql AS "
-        "$$ SELECT spy(); SELECT $1::text $$;"
-        "CREATE FUNCTION jsonb_build_object(text, text) RETURNS jsonb LANGUAGE sql AS "
-        "$$ SELECT spy(); SELECT '{}'::jsonb $$;"
-        "CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS "
-        "$$ SELECT spy(); SELECT 'x' $$;"
-        "CREATE FUNCTION accum(json, text, text) RETURNS json LANGUAGE sql AS "
-        "$$ SELECT spy(); SELECT $1 $$;"
-        "CREATE AGGREGATE json_object_agg(text, text) (sfunc = accum, stype = json)");
-    migrate(url_);
-    db_.exec(
-        "SET search_path = public; SELECT outbox_emit('orders', '{}', aggregate_id => 'k', "
-        "traceparent => '00-1', lock_key => true);"
-        "BEGIN; SELECT idempotency_claim('s', 'k', 'f'); SELECT idempotency_complete('s', 'k', 1, "
-        "200, '{\"Set-Cookie\": \"a\", \"B\": \"b\"}'); COMMIT");
-    EXPECT_EQ(caught(), "");
-}
-
-TEST_F(MigrateBesideMallory, ARoleThatIsNamedMayOwnThem) {
-    migrate(url_of("app"));
-    const auto refused = migrate_error(url_of("mallory"));
-    EXPECT_EQ(refused.code, ErrorCode::kMigrationRefused);
-    EXPECT_THAT(refused.message, HasSubstr("belongs to role app"));
-    EXPECT_TRUE(migrate_error(url_).message.find("--owner") != std::string::npos);
-    MigrateOptions options;
-    options.owners = {"app"};
-    EXPECT_TRUE(migrate(url_, options).empty());
 }
 
 TEST_F(MigratePostgres, RefusesADatabaseThatIsNewer) {

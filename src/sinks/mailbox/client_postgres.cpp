@@ -226,7 +226,7 @@ class PostgresClient final : public Client {
             if (!make_table) {
                 if (is(5)) return {};
                 return no_table(where(), postgres_error("42501", "no right to create it"),
-                                embedded_sql_text("consumer/postgres/mailbox.sql"));
+                                table_sql());
             }
             if (Status status = create_table(); !status.ok()) return status;
         } else if (!is(1)) {
@@ -270,16 +270,21 @@ class PostgresClient final : public Client {
                 std::string(kForeignOwnerState)};
     }
 
+    // Also for an owner, whose path may be any.
+    [[nodiscard]] std::string table_sql() const {
+        return "BEGIN;\n" + std::string(kCatalogPath) +
+               fill_postgres(embedded_sql_text("consumer/postgres/mailbox.sql"), schema_) +
+               "COMMIT;\n";
+    }
+
     Status create_table() {
-        const std::string sql(embedded_sql_text("consumer/postgres/mailbox.sql"));
-        const std::string all =
-            "BEGIN; SET LOCAL search_path = " + schema_ + ", pg_temp; " + sql + "; COMMIT";
+        const std::string all = table_sql();
         Status status = run(all.c_str());
         if (!status.ok()) std::ignore = run("ROLLBACK");
         // Two relays that create it at once: the later one meets the former's catalog rows.
         if (!status.ok() && status.error().backend_code == "23505") status = run(all.c_str());
         if (status.ok() || status.error().code != ErrorCode::kNoRights) return status;
-        return no_table(where(), status.error(), sql);
+        return no_table(where(), status.error(), all);
     }
 
     // Simple protocol; several statements allowed, the last rows are handed out.

@@ -9,6 +9,16 @@
 namespace outbox::postgres {
 namespace {
 
+std::string side_tables_sql(const std::string& schema) {
+    return fill_postgres(embedded_sql_text("producer/postgres/side_tables.sql"),
+                         quote_identifier(schema));
+}
+
+// For an owner, whose path may be any.
+std::string printed(const std::string& sql) {
+    return "BEGIN;\n" + std::string(kCatalogPath) + sql + "COMMIT;\n";
+}
+
 void found(std::vector<spi::Finding>& findings, bool problem, std::string text) {
     findings.push_back({problem, std::move(text)});
 }
@@ -238,7 +248,7 @@ Status tell_side_tables(Connection& connection, const Table& table,
               (can ? " are missing; the relay makes them when it starts"
                    : " are missing and user " + connection.user() +
                          " may not create them; have an owner run:\n" +
-                         std::string(embedded_sql_text("producer/postgres/side_tables.sql"))));
+                         printed(side_tables_sql(tables->schema))));
     return {};
 }
 
@@ -323,14 +333,12 @@ Result<SideTables> look_for_side_tables(Connection& connection, const std::strin
 
 Status make_side_tables(Connection& connection, const SideTables& tables,
                         const PostgresSourceConfig& config) {
-    const std::string sql(embedded_sql_text("producer/postgres/side_tables.sql"));
+    const std::string sql = side_tables_sql(tables.schema);
     // The lock: two relays that start at once would collide in IF NOT EXISTS. The guard: somebody
     // else may have been faster.
     Status status = connection.execute(
-        "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended("
-        "'outbox side tables', 0)); SET LOCAL search_path = " +
-        quote_identifier(tables.schema) + ", pg_temp; " + sql +
-        "; SET LOCAL search_path = pg_catalog, pg_temp; " +
+        "BEGIN; " + std::string(kCatalogPath) +
+        "SELECT pg_advisory_xact_lock(hashtextextended('outbox side tables', 0)); " + sql +
         owner_guard_sql(tables.schema, objects_of_relay(false), {config.owners, true}) + "COMMIT");
     if (status.ok()) return status;
     ErrorInfo error = status.error();
@@ -339,7 +347,7 @@ Status make_side_tables(Connection& connection, const SideTables& tables,
     error.code = ErrorCode::kNoRights;
     error.message = "the relay's own tables (" + tables.missing +
                     ") are missing and cannot be created: " + error.message +
-                    "; have an owner run:\n" + sql;
+                    "; have an owner run:\n" + printed(sql);
     return error;
 }
 

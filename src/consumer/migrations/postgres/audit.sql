@@ -1,10 +1,10 @@
 -- What operators did to dead letters and delayed events. Rows are added and never changed.
 DO $$
 BEGIN
-    IF to_regclass('outbox_audit') IS NOT NULL THEN
+    IF to_regclass(E'{{schema_text}}.outbox_audit') IS NOT NULL THEN
         RETURN;
     END IF;
-    CREATE TABLE outbox_audit (
+    CREATE TABLE {{schema}}.outbox_audit (
         audit_id  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         at        timestamptz NOT NULL DEFAULT clock_timestamp(),
         role      text NOT NULL DEFAULT session_user,
@@ -15,14 +15,12 @@ BEGIN
         events    bigint NOT NULL,
         event_ids text[] NOT NULL
     );
-    CREATE FUNCTION outbox_refuse_change() RETURNS trigger
+    CREATE FUNCTION {{schema}}.outbox_refuse_change() RETURNS trigger
     LANGUAGE plpgsql
-    AS $body$
-    BEGIN
-        RAISE EXCEPTION 'rows of % are never changed', TG_TABLE_NAME;
-    END
-    $body$;
-    CREATE TRIGGER outbox_audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON outbox_audit
-        FOR EACH STATEMENT EXECUTE FUNCTION outbox_refuse_change();
+    SET search_path = pg_catalog, pg_temp
+    AS 'BEGIN RAISE EXCEPTION ''rows of % are never changed'', TG_TABLE_NAME; END';
+    CREATE TRIGGER outbox_audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE
+        ON {{schema}}.outbox_audit FOR EACH STATEMENT
+        EXECUTE FUNCTION {{schema}}.outbox_refuse_change();
 END
 $$;

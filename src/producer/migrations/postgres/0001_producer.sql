@@ -1,10 +1,12 @@
 -- Producer side: the outbox table, what the relay keeps beside it, the view for people and the
 -- functions for writers. `migrate` fills in the payload type (jsonb unless told otherwise) and what
--- follows from it; it sets search_path to the schema of these tables before this file runs.
+-- follows from it, and the schema; it runs this with the search_path pg_catalog, pg_temp: with
+-- another one what others made could fit better than the server's own.
 
 -- RFC 9562, section 5.7: 48 bits of Unix milliseconds, then a version 4 UUID's random bits with the
--- version set to 7. plpgsql, because a language-sql function costs each plain INSERT 50 us more.
-CREATE FUNCTION outbox_uuidv7() RETURNS uuid
+-- version set to 7. plpgsql, because a language-sql function costs each plain INSERT 50 us more;
+-- and without a search_path of its own for the same reason: each name says whose it is.
+CREATE FUNCTION {{schema}}.outbox_uuidv7() RETURNS uuid
 LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
@@ -12,15 +14,18 @@ BEGIN
         pg_catalog.overlay(
             pg_catalog.uuid_send(pg_catalog.gen_random_uuid()),
             pg_catalog.substring(pg_catalog.int8send(pg_catalog.floor(pg_catalog.date_part(
-                'epoch', pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
+                'epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*)
+                1000::pg_catalog.float8)::pg_catalog.int8), 3),
             1, 6),
-        52, 1), 53, 1), 'hex')::uuid;
+        52, 1), 53, 1), 'hex')::pg_catalog.uuid;
 END
 $$;
 
 -- Reached only by a payload over the limit; a constraint alone could not name the remedy.
-CREATE FUNCTION outbox_refuse_payload(actual_bytes integer, max_bytes integer) RETURNS boolean
+CREATE FUNCTION {{schema}}.outbox_refuse_payload(actual_bytes integer, max_bytes integer)
+RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'OB_PAYLOAD_TOO_LARGE: the payload has % bytes, the limit is %',
@@ -33,9 +38,11 @@ END
 $$;
 
 -- Likewise for what else is wrong. VOLATILE, or the planner would run it while it plans.
-CREATE FUNCTION outbox_refuse_event(problem text, remedy text, state text DEFAULT 'OB002')
+CREATE FUNCTION {{schema}}.outbox_refuse_event(problem text, remedy text,
+                                               state text DEFAULT 'OB002')
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION '%: %', CASE state WHEN 'OB003' THEN 'OB_TOPIC_INVALID'
@@ -46,9 +53,9 @@ $$;
 
 -- The limit counts bytes of the payload's text, which is what the sinks send; the check costs
 -- 1.5 us for 200 bytes.
-CREATE TABLE outbox_events (
+CREATE TABLE {{schema}}.outbox_events (
     position       bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
-    id             uuid NOT NULL DEFAULT outbox_uuidv7(),
+    id             uuid NOT NULL DEFAULT {{schema}}.outbox_uuidv7(),
     aggregate_type text,
     aggregate_id   text,
     event_type     text,
@@ -65,10 +72,10 @@ CREATE TABLE outbox_events (
 {{event_checks}});
 
 -- Delayed events wait here, so that they never hold a key; the relay moves them when due.
-CREATE TABLE outbox_scheduled (
+CREATE TABLE {{schema}}.outbox_scheduled (
     available_at   timestamptz NOT NULL,
     schedule_id    bigint GENERATED ALWAYS AS IDENTITY,
-    id             uuid NOT NULL DEFAULT outbox_uuidv7(),
+    id             uuid NOT NULL DEFAULT {{schema}}.outbox_uuidv7(),
     aggregate_type text,
     aggregate_id   text,
     event_type     text,
@@ -87,75 +94,76 @@ CREATE TABLE outbox_scheduled (
 {{side_tables}}
 
 -- The table as schema.table; for a relay of some tenants the side tables add /tenant,...
-CREATE FUNCTION outbox_source() RETURNS text
+CREATE FUNCTION {{schema}}.outbox_source() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
-SET search_path FROM CURRENT
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT n.nspname || '.' || c.relname
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = 'outbox_events'::regclass
+    WHERE c.oid = E'{{schema_text}}.outbox_events'::regclass
 $$;
 
 -- Every event that is not published yet, and the dead ones, each once: one that is dead in one route
 -- and still unsent in another is shown as unsent. Rows of published events are gone, or about to be.
 -- The oldest unsent: WHERE status IN ('PENDING', 'RETRYING') ORDER BY position LIMIT 50. Subqueries
 -- instead of a join, because only then does that read stop after 50 rows of the primary key.
-CREATE VIEW outbox_status AS
+CREATE VIEW {{schema}}.outbox_status AS
 SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
        e.occurred_at, e.tenant_id, e.topic,
-       CASE WHEN EXISTS (SELECT FROM outbox_ledger l
-                         WHERE split_part(l.source, '/', 1) = (SELECT outbox_source())
+       CASE WHEN EXISTS (SELECT FROM {{schema}}.outbox_ledger l
+                         WHERE split_part(l.source, '/', 1) = (SELECT {{schema}}.outbox_source())
                            AND l.segment = e.position / 65536
                            AND get_bit(l.done, (e.position % 65536)::integer) = 1
                          GROUP BY l.source
-                         HAVING count(*) >= (SELECT count(*) FROM outbox_routes r
+                         HAVING count(*) >= (SELECT count(*) FROM {{schema}}.outbox_routes r
                                              WHERE r.source = l.source))
             THEN 'PUBLISHED'
-            WHEN (SELECT max(d.attempts) FROM outbox_delivery d
+            WHEN (SELECT max(d.attempts) FROM {{schema}}.outbox_delivery d
                   WHERE d.position = e.position
-                    AND split_part(d.source, '/', 1) = (SELECT outbox_source())) > 0
+                    AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())) > 0
             THEN 'RETRYING' ELSE 'PENDING' END AS status,
-       coalesce((SELECT max(d.attempts) FROM outbox_delivery d
+       coalesce((SELECT max(d.attempts) FROM {{schema}}.outbox_delivery d
                  WHERE d.position = e.position
-                   AND split_part(d.source, '/', 1) = (SELECT outbox_source())), 0) AS attempts,
-       (SELECT d.error_code || ': ' || d.last_error FROM outbox_delivery d
+                   AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())), 0)
+           AS attempts,
+       (SELECT d.error_code || ': ' || d.last_error FROM {{schema}}.outbox_delivery d
         WHERE d.position = e.position
-          AND split_part(d.source, '/', 1) = (SELECT outbox_source())
+          AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())
         ORDER BY d.attempts DESC LIMIT 1) AS error,
        e.available_at
-FROM outbox_events e
+FROM {{schema}}.outbox_events e
 UNION ALL
 SELECT s.position, s.id, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,
        s.tenant_id, s.topic, 'DEAD', s.attempts, s.error, NULL
 FROM (SELECT DISTINCT ON (d.id) d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type,
              {{dead_payload}} AS payload, d.occurred_at, d.tenant_id, d.topic, d.attempts,
              d.error_code || ': ' || d.error AS error
-      FROM outbox_dead_letters d
-      WHERE split_part(d.source, '/', 1) = outbox_source()
-        AND NOT EXISTS (SELECT FROM outbox_events e WHERE e.position = d.position)
+      FROM {{schema}}.outbox_dead_letters d
+      WHERE split_part(d.source, '/', 1) = {{schema}}.outbox_source()
+        AND NOT EXISTS (SELECT FROM {{schema}}.outbox_events e WHERE e.position = d.position)
       ORDER BY d.id, d.dead_id DESC) s
 UNION ALL
 SELECT NULL, s.id::text, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,
        s.tenant_id, s.topic, 'SCHEDULED', 0, NULL, s.available_at
-FROM outbox_scheduled s;
+FROM {{schema}}.outbox_scheduled s;
 
 -- For writers of a key that nothing else serialises: waits until no other transaction holds one of
 -- the keys and keeps them until the transaction ends. Sorted, so that two calls cannot deadlock.
-CREATE FUNCTION outbox_lock_keys(VARIADIC keys text[]) RETURNS void
+CREATE FUNCTION {{schema}}.outbox_lock_keys(VARIADIC keys text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET search_path FROM CURRENT
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- 0x6f7574626f78 is "outbox": keeps clear of other users of advisory locks.
     PERFORM pg_advisory_xact_lock(hash)
     FROM (SELECT DISTINCT hashtextextended(k, 122550254464888) AS hash
-          FROM pg_catalog.unnest(keys) AS k WHERE k IS NOT NULL ORDER BY 1) AS sorted;
+          FROM unnest(keys) AS k WHERE k IS NOT NULL ORDER BY 1) AS sorted;
 END
 $$;
 
 -- Writes one event in the caller's transaction and returns its id. Delayed until `available_at`
 -- where that is given; `lock_key` takes the per-key lock first.
-CREATE FUNCTION outbox_emit(
+CREATE FUNCTION {{schema}}.outbox_emit(
     topic          text DEFAULT NULL,
     payload        {{payload_type}} DEFAULT NULL,
     aggregate_type text DEFAULT NULL,
@@ -174,28 +182,29 @@ CREATE FUNCTION outbox_emit(
     lock_key       boolean DEFAULT false)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE
-SET search_path FROM CURRENT
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 BEGIN
-    id := coalesce(id, outbox_uuidv7());
+    id := coalesce(id, {{schema}}.outbox_uuidv7());
     -- What is no object is left as it is for the table to refuse.
     IF traceparent IS NOT NULL AND jsonb_typeof(coalesce(headers, '{}')) = 'object' THEN
-        headers := coalesce(headers, '{}') || pg_catalog.jsonb_build_object('traceparent', traceparent);
+        headers := coalesce(headers, '{}') || jsonb_build_object('traceparent', traceparent);
     END IF;
     IF lock_key AND coalesce(nullif(key, ''), aggregate_id) IS NOT NULL THEN
-        PERFORM outbox_lock_keys(coalesce(nullif(key, ''), aggregate_id));
+        PERFORM {{schema}}.outbox_lock_keys(coalesce(nullif(key, ''), aggregate_id));
     END IF;
     IF available_at IS NOT NULL THEN
-        INSERT INTO outbox_scheduled (available_at, id, aggregate_type, aggregate_id, event_type,
-            payload, headers, tenant_id, schema_id, schema_version, occurred_at, topic, key,
-            routing_key)
+        INSERT INTO {{schema}}.outbox_scheduled (available_at, id, aggregate_type, aggregate_id,
+            event_type, payload, headers, tenant_id, schema_id, schema_version, occurred_at, topic,
+            key, routing_key)
         VALUES (available_at, id, aggregate_type, aggregate_id, event_type, payload, headers,
             coalesce(tenant_id, 'default'), schema_id, schema_version,
             coalesce(occurred_at, clock_timestamp()), topic, key, routing_key);
     ELSE
-        INSERT INTO outbox_events (id, aggregate_type, aggregate_id, event_type, payload, headers,
-            tenant_id, schema_id, schema_version, occurred_at, topic, key, routing_key)
+        INSERT INTO {{schema}}.outbox_events (id, aggregate_type, aggregate_id, event_type,
+            payload, headers, tenant_id, schema_id, schema_version, occurred_at, topic, key,
+            routing_key)
         VALUES (id, aggregate_type, aggregate_id, event_type, payload, headers,
             coalesce(tenant_id, 'default'), schema_id, schema_version,
             coalesce(occurred_at, clock_timestamp()), topic, key, routing_key);

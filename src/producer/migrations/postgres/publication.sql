@@ -3,7 +3,7 @@
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox') THEN
-        CREATE PUBLICATION outbox FOR TABLE outbox_events WITH (publish = 'insert');
+        CREATE PUBLICATION outbox FOR TABLE {{schema}}.outbox_events WITH (publish = 'insert');
     END IF;
 EXCEPTION WHEN OTHERS THEN
     RAISE NOTICE 'publication outbox was not made: %', SQLERRM;

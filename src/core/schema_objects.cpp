@@ -8,6 +8,7 @@ namespace {
 constexpr auto kTable = SchemaObject::Kind::kTable;
 constexpr auto kView = SchemaObject::Kind::kView;
 constexpr auto kFunction = SchemaObject::Kind::kFunction;
+constexpr auto kIndex = SchemaObject::Kind::kIndex;
 constexpr std::string_view kProducer = "producer";
 constexpr std::string_view kConsumer = "consumer";
 constexpr std::string_view kAll = "SELECT, INSERT, UPDATE, DELETE";
@@ -16,6 +17,11 @@ constexpr std::string_view kExecute = "EXECUTE";
 constexpr std::string_view kWrite =
     "INSERT (id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
     "schema_version, occurred_at, topic, key, routing_key, available_at)";
+
+constexpr SchemaObject index(std::string_view side, bool beside_adopted, std::string_view name,
+                             std::string_view table, bool needed = false) {
+    return {kIndex, side, beside_adopted, name, "", "", "", "", table, needed};
+}
 
 // Kind, side, beside an adopted table, name, then the rights of writer, relay, consumer, operator.
 constexpr std::array kObjects{
@@ -76,6 +82,16 @@ constexpr std::array kObjects{
     SchemaObject{kFunction, kConsumer, false, "idempotency_release", "", "", kExecute, ""},
     SchemaObject{kFunction, kConsumer, false, "idempotency_prune", "", "", kExecute, kExecute},
     SchemaObject{kFunction, kConsumer, false, "saga_prune", "", "", kExecute, kExecute},
+    index(kProducer, true, "outbox_route_done_owed", "outbox_route_done"),
+    index(kProducer, true, "outbox_delivery_position", "outbox_delivery"),
+    index(kProducer, true, "outbox_dead_letters_event", "outbox_dead_letters", true),
+    index(kProducer, true, "outbox_dead_letters_retry", "outbox_dead_letters"),
+    index(kConsumer, false, "outbox_inbox_dead_letters_retry", "outbox_inbox_dead_letters"),
+    index(kConsumer, false, "outbox_inbox_age", "outbox_inbox"),
+    index(kConsumer, false, "outbox_idempotency_expiry", "outbox_idempotency"),
+    index(kConsumer, false, "outbox_saga_open", "outbox_saga"),
+    index(kConsumer, false, "outbox_saga_finished", "outbox_saga"),
+    index(kConsumer, false, "outbox_saga_steps_age", "outbox_saga_steps"),
 };
 
 std::string literal(std::string_view text) {
@@ -98,6 +114,16 @@ std::string equal(std::string_view left, std::string_view right) {
     return std::string(left) + " OPERATOR(pg_catalog.=) " + std::string(right);
 }
 
+std::string guard(const std::string& rows, std::string_view state) {
+    const std::string body = "\nDECLARE\n    found pg_catalog.text := (" + rows +
+                             " LIMIT 1);\nBEGIN\n    IF found IS NOT NULL THEN\n        RAISE "
+                             "EXCEPTION USING ERRCODE = '" +
+                             std::string(state) + "', MESSAGE = found;\n    END IF;\nEND\n";
+    std::string tag = "$guard$";
+    while (body.find(tag) != std::string::npos) tag.insert(1, "x");
+    return "DO " + tag + body + tag + ";\n";
+}
+
 }  // namespace
 
 std::span<const SchemaObject> schema_objects() {
@@ -107,6 +133,7 @@ std::span<const SchemaObject> schema_objects() {
 std::vector<std::string_view> objects_of_side(std::string_view side) {
     std::vector<std::string_view> names;
     for (const SchemaObject& object : kObjects) {
+        if (object.kind == kIndex) continue;
         if (side.empty() || object.side.empty() || object.side == side)
             names.push_back(object.name);
     }
@@ -116,6 +143,7 @@ std::vector<std::string_view> objects_of_side(std::string_view side) {
 std::vector<std::string_view> objects_of_relay(bool with_events) {
     std::vector<std::string_view> names;
     for (const SchemaObject& object : kObjects) {
+        if (object.kind == kIndex) continue;
         const bool events = with_events && object.side != kConsumer;
         if (events || object.beside_adopted) names.push_back(object.name);
     }
@@ -162,14 +190,41 @@ ErrorInfo foreign_owner(const std::string& what) {
 
 std::string owner_guard_sql(std::string_view schema, std::span<const std::string_view> names,
                             const TrustedOwners& trusted) {
-    const std::string body =
-        "\nDECLARE\n    found pg_catalog.text := (" + foreign_objects_sql(schema, names, trusted) +
-        " LIMIT 1);\nBEGIN\n    IF found IS NOT NULL THEN\n        RAISE "
-        "EXCEPTION USING ERRCODE = '" +
-        std::string(kForeignOwnerState) + "', MESSAGE = found;\n    END IF;\nEND\n";
-    std::string tag = "$owners$";
-    while (body.find(tag) != std::string::npos) tag.insert(1, "x");
-    return "DO " + tag + body + tag + ";\n";
+    return guard(foreign_objects_sql(schema, names, trusted), kForeignOwnerState);
+}
+
+std::string misplaced_indexes_sql(std::string_view schema, std::string_view side,
+                                  bool beside_adopted) {
+    std::string list;
+    for (const SchemaObject& object : kObjects) {
+        if (object.kind != kIndex || object.side != side) continue;
+        if (beside_adopted && !object.beside_adopted) continue;
+        list += (list.empty() ? "(" : ", (") + literal(object.name) + "::pg_catalog.name, " +
+                literal(object.table) + "::pg_catalog.name)";
+    }
+    const std::string name = literal(schema) + "::pg_catalog.name";
+    return "SELECT pg_catalog.format('%s %I is %s%I', CASE WHEN i.indexrelid IS NULL THEN "
+           "'relation' ELSE 'index' END, o.name, CASE WHEN i.indexrelid IS NULL THEN 'no index of "
+           "' "
+           "ELSE pg_catalog.format('of table %I.%I, not of ', tn.nspname, t.relname) END, o.of) "
+           "FROM (VALUES " +
+           list + ") o(name, of) JOIN pg_catalog.pg_class c ON " + equal("c.relname", "o.name") +
+           " JOIN pg_catalog.pg_namespace n ON " + equal("n.oid", "c.relnamespace") + " AND " +
+           equal("n.nspname", name) +
+           " LEFT JOIN (pg_catalog.pg_index i JOIN pg_catalog.pg_class t "
+           "ON " +
+           equal("t.oid", "i.indrelid") + " JOIN pg_catalog.pg_namespace tn ON " +
+           equal("tn.oid", "t.relnamespace") + ") ON " + equal("i.indexrelid", "c.oid") +
+           " WHERE (" + equal("t.relname", "o.of") + " AND " + equal("tn.nspname", name) +
+           ") IS NOT TRUE ORDER BY 1";
+}
+
+std::string index_guard_sql(std::string_view schema, std::string_view side, bool beside_adopted) {
+    return guard(misplaced_indexes_sql(schema, side, beside_adopted), kMisplacedIndexState);
+}
+
+std::string misplaced_index(const std::string& what) {
+    return what + ", where the outbox's own belongs: give it another name, or drop it";
 }
 
 }  // namespace outbox

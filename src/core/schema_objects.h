@@ -10,11 +10,11 @@
 
 namespace outbox {
 
-/// A table, view or function that `outbox migrate` makes in PostgreSQL, and the rights that each
-/// kind of role needs on it: the one declaration that `outbox roles`, `relay --check` and the
-/// check of owners follow.
+/// A table, view, function or index that `outbox migrate` makes in PostgreSQL, and the rights that
+/// each kind of role needs on it: the one declaration that `outbox roles`, `relay --check` and the
+/// checks of owners and of indexes follow.
 struct SchemaObject {
-    enum class Kind : std::uint8_t { kTable, kView, kFunction };
+    enum class Kind : std::uint8_t { kTable, kView, kFunction, kIndex };
     Kind kind = Kind::kTable;
     std::string_view side;         ///< "producer" or "consumer"; "": both.
     bool beside_adopted = false;   ///< The relay keeps it beside an adopted table, too.
@@ -23,6 +23,8 @@ struct SchemaObject {
     std::string_view relay = {};
     std::string_view consumer = {};
     std::string_view operating = {};
+    std::string_view table = {};  ///< An index: its table, which it belongs to and goes with.
+    bool needed = true;           ///< False: an index without which all works, but slower.
 };
 
 [[nodiscard]] std::span<const SchemaObject> schema_objects();
@@ -36,7 +38,8 @@ struct TrustedOwners {
     bool of_place = false;
 };
 
-/// Names of the objects of a side ("producer", "consumer"; "": both), with what both have.
+/// Names of the objects of a side ("producer", "consumer"; "": both), with what both have, without
+/// indexes.
 [[nodiscard]] std::vector<std::string_view> objects_of_side(std::string_view side);
 /// Names of the tables that a relay uses, beside a table of its owner's or with outbox_events.
 [[nodiscard]] std::vector<std::string_view> objects_of_relay(bool with_events);
@@ -53,6 +56,22 @@ struct TrustedOwners {
                                           const TrustedOwners& trusted);
 
 inline constexpr std::string_view kForeignOwnerState = "OB003";
+
+/// A SELECT of one text column: what has the name of one of a side's indexes in `schema` (its
+/// unquoted name) and is none of our table, as "index outbox_saga_open is of table app.orders, not
+/// of outbox_saga": CREATE INDEX IF NOT EXISTS goes by the name alone. `beside_adopted`: only those
+/// that the relay keeps beside an adopted table. Runs with any search_path.
+[[nodiscard]] std::string misplaced_indexes_sql(std::string_view schema, std::string_view side,
+                                                bool beside_adopted = false);
+
+/// A DO block that raises `kMisplacedIndexState` where that SELECT gives a row.
+[[nodiscard]] std::string index_guard_sql(std::string_view schema, std::string_view side,
+                                          bool beside_adopted = false);
+
+inline constexpr std::string_view kMisplacedIndexState = "OB005";
+
+/// What to do about a row of that SELECT.
+[[nodiscard]] std::string misplaced_index(const std::string& what);
 
 /// The refusal of a command that takes --owner, for a row of that SELECT.
 [[nodiscard]] ErrorInfo foreign_owner(const std::string& what);

@@ -63,7 +63,7 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
            ".outbox_migrations (side, version, name, checksum) VALUES (" +
            sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
            sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n" +
-           place.guard();
+           place.guard() + index_guard_sql(place.schema, migration.side);
 }
 
 // In a transaction of its own: what it may leave out must not take tables with it.
@@ -164,13 +164,17 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     Presence look_for(std::string_view side) override {
+        query(index_guard_sql(place_.schema, side));
         Presence found;
         for (const SchemaObject& object : schema_objects()) {
+            if (object.side != side) continue;
             // The relay makes some of them, too, and the sink the mailbox.
-            if (object.side != side || object.beside_adopted || object.name == "outbox_mailbox") {
-                continue;
+            const bool shared = object.beside_adopted || object.name == "outbox_mailbox";
+            if (!exists(object)) {
+                found.missing.emplace_back(object.name);
+            } else if (!shared) {
+                found.there.emplace_back(object.name);
             }
-            (exists(object) ? found.there : found.missing).emplace_back(object.name);
         }
         return found;
     }
@@ -182,6 +186,7 @@ class PostgresTarget final : public MigrationTarget {
         for (const SchemaObject& object : schema_objects()) {
             const bool of_side = wanted.empty() || object.side == wanted;
             const bool shared = object.side.empty() && object.name != "outbox_migrations";
+            if (object.kind == SchemaObject::Kind::kIndex) continue;
             if ((shared || (!object.side.empty() && of_side)) && exists(object)) {
                 names.emplace_back(object.name);
             }
@@ -259,6 +264,10 @@ class PostgresTarget final : public MigrationTarget {
             if (state != nullptr && state == kForeignOwnerState) {
                 refuse_foreign_owner(where_,
                                      PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
+            if (state != nullptr && state == kMisplacedIndexState) {
+                refuse_misplaced_index(where_, misplaced_index(PQresultErrorField(
+                                                   result.get(), PG_DIAG_MESSAGE_PRIMARY)));
             }
             if (state != nullptr && state == kStillNeededState) {
                 refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));

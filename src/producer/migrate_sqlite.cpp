@@ -8,6 +8,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
+#include "core/schema_objects.h"
 #include "core/table_shape.h"
 #include "producer/migration_plan.h"
 #include "producer/sqlite_handle.h"
@@ -68,12 +69,13 @@ void make_private_file(const std::string& path) {
 constexpr std::string_view kAudit = "outbox_audit";
 
 struct MadeObject {
-    std::string kind;  ///< "TABLE" or "VIEW".
+    std::string kind;  ///< "TABLE", "VIEW" or "INDEX".
     std::string name;
     bool shared = false;  ///< A relay or a sink makes it, too.
+    std::string table;    ///< An index: its table, which it goes with.
 };
 
-// What the migrations of a side make, as their text says it; indexes go with their tables.
+// What the migrations of a side make, as their text says it.
 std::vector<MadeObject> made_by(std::string_view side) {
     std::vector<MadeObject> made;
     const MigrationSide which =
@@ -84,10 +86,19 @@ std::vector<MadeObject> made_by(std::string_view side) {
             std::istringstream words(line);
             MadeObject object;
             std::string create;
-            words >> create >> object.kind >> object.name;
-            if (create != "CREATE" || (object.kind != "TABLE" && object.kind != "VIEW")) continue;
+            words >> create >> object.kind;
+            if (object.kind == "UNIQUE") words >> object.kind;
+            const bool index = object.kind == "INDEX";
+            if (create != "CREATE" || (object.kind != "TABLE" && object.kind != "VIEW" && !index)) {
+                continue;
+            }
+            words >> object.name;
             object.shared = object.name == "IF";
             if (object.shared) words >> create >> create >> object.name;  // NOT EXISTS name
+            if (index && !(words >> create >> object.table)) {            // ON table
+                std::getline(lines, line);
+                std::istringstream(line) >> create >> object.table;
+            }
             made.push_back(object);
         }
     }
@@ -106,6 +117,7 @@ std::string drops(std::string_view side, bool with_events) {
     std::string tables;
     for (const MadeObject& object : made_by(side)) {
         if (object.name == "outbox_events" && !with_events) continue;
+        if (object.kind == "INDEX") continue;
         if (object.name == kAudit) continue;  // of both sides: with the last one
         (object.kind == "VIEW" ? views : tables) +=
             "DROP " + object.kind + " IF EXISTS " + object.name + ";\n";
@@ -187,8 +199,19 @@ class SqliteTarget final : public MigrationTarget {
     Presence look_for(std::string_view side) override {
         Presence found;
         for (const MadeObject& object : made_by(side)) {
-            if (object.shared) continue;
-            (exists(object.name) ? found.there : found.missing).push_back(object.name);
+            if (!exists(object.name)) {
+                found.missing.push_back(object.name);
+                continue;
+            }
+            if (!object.shared) found.there.push_back(object.name);
+            const auto other = prepare(
+                ("SELECT tbl_name FROM sqlite_master WHERE name = " + sql_literal(object.name) +
+                 " AND tbl_name <> " + sql_literal(object.table))
+                    .c_str());
+            if (object.kind != "INDEX" || !step(other.get())) continue;
+            refuse_misplaced_index(
+                where_, misplaced_index("index " + object.name + " is of table " +
+                                        text(other.get(), 0) + ", not of " + object.table));
         }
         return found;
     }
@@ -215,6 +238,7 @@ class SqliteTarget final : public MigrationTarget {
             }
             for (const MadeObject& object : made_by(side)) {
                 if (!exists(object.name) || (object.name == "outbox_events" && !mine)) continue;
+                if (object.kind == "INDEX") continue;
                 if (object.name == kAudit && !names.empty() &&
                     std::find(names.begin(), names.end(), object.name) != names.end()) {
                     continue;

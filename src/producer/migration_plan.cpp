@@ -57,12 +57,14 @@ void check_record(std::span<const EmbeddedMigration> known, const RecordedMigrat
     }
 }
 
-// Before the first migration of a side nothing may be there, and after the last one all.
+// Before the first migration of a side nothing may be there, and after the last one all; and what
+// keeps a later side from being made is met before the first one is.
 void look_at_rest(MigrationTarget& target, std::span<const EmbeddedMigration> known,
                   const std::optional<EmbeddedMigration>& next) {
     for (const EmbeddedMigration& migration : known) {
-        if (migration.version != 1 || (next && next->side != migration.side)) continue;
+        if (migration.version != 1) continue;
         const auto objects = target.look_for(migration.side);
+        if (next && next->side != migration.side) continue;
         const auto& wrong = next ? objects.there : objects.missing;
         if (!wrong.empty()) refuse_partial(target.where(), migration.side, !next, wrong);
     }
@@ -139,6 +141,10 @@ void refuse_foreign_owner(const std::string& where, const std::string& what) {
            "the outbox's tables name it: --owner ROLE; else have it dropped.");
 }
 
+void refuse_misplaced_index(const std::string& where, const std::string& what) {
+    refuse("In " + where + " the " + what + ", and migrate again.");
+}
+
 void refuse_partial(const std::string& where, std::string_view side, bool recorded,
                     const std::vector<std::string>& what) {
     std::string names;
@@ -147,7 +153,8 @@ void refuse_partial(const std::string& where, std::string_view side, bool record
            (recorded ? " is missing though its migration was applied."
                      : " is there without a row in outbox_migrations.") +
            " Remove the rest with `outbox migrate --uninstall --only " + std::string(side) +
-           "` and migrate again, or restore what was removed.");
+           "` and migrate again, or restore what was removed: `outbox migrate --print` has its "
+           "statement.");
 }
 
 void refuse_payload_type(const std::string& where, std::string_view actual,

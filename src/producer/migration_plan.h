@@ -44,6 +44,10 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 /// outbox_lease belongs to role mallory".
 [[noreturn]] void refuse_foreign_owner(const std::string& where, const std::string& what);
 
+/// The error for something that has the name of an index of ours. `what`: as misplaced_index says
+/// it.
+[[noreturn]] void refuse_misplaced_index(const std::string& where, const std::string& what);
+
 /// The error for a side that is there in part. `recorded`: it was migrated, and `what` is missing;
 /// else `what` is left of it.
 [[noreturn]] void refuse_partial(const std::string& where, std::string_view side, bool recorded,
@@ -78,8 +82,9 @@ class MigrationTarget {
         std::string payload_type;
     };
     virtual EventTable event_table() = 0;
-    /// The objects that a side's migrations alone make: those that are there, and those that are
-    /// not.
+    /// The objects that a side's migrations make: those that are there and that nothing else makes,
+    /// and those that are not there. Throws `kMigrationRefused` where the name of one of its
+    /// indexes is taken.
     struct Presence {
         std::vector<std::string> there;
         std::vector<std::string> missing;

@@ -16,11 +16,15 @@ namespace {
 
 using testing::HasSubstr;
 
-// `mallory` may create in the schema and waits for someone with more rights.
-class MigrateBesideMallory : public testing::Test {
+class MigrateBesideOthers : public testing::Test {
   protected:
     std::string url_ = shared_postgres().create_database();
     Pg db_{url_};
+};
+
+// `mallory` may create in the schema and waits for someone with more rights.
+class MigrateBesideMallory : public MigrateBesideOthers {
+  protected:
     MigrateBesideMallory() {
         db_.exec(
             "DO $$ BEGIN CREATE ROLE mallory LOGIN PASSWORD 'test'; EXCEPTION WHEN "
@@ -258,6 +262,63 @@ TEST_F(MigrateBesideMallory, TheSchemaMayHaveAnyName) {
              "DELETE FROM outbox_inbox_dead_letters");
     uninstall(url_);
     EXPECT_EQ(db_.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'outbox%'"), "0");
+}
+
+// Each of our indexes that belongs to no constraint: its name, its table, what makes it.
+constexpr const char* kIndexes =
+    "SELECT i.indexrelid::regclass, i.indrelid::regclass, pg_get_indexdef(i.indexrelid) FROM "
+    "pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = "
+    "'public'::regnamespace AND c.relname LIKE 'outbox%' AND NOT EXISTS (SELECT FROM pg_constraint "
+    "k WHERE k.conindid = i.indexrelid)";
+
+TEST_F(MigrateBesideOthers, AnIndexThatWasRemovedIsNamed) {
+    migrate(url_);
+    const auto indexes = db_.query(kIndexes);
+    ASSERT_GE(indexes.size(), 10U);
+    for (const auto& index : indexes) {
+        db_.exec("DROP INDEX " + *index[0]);
+        const auto error = migrate_error(url_);
+        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused) << *index[0];
+        EXPECT_THAT(error.message, HasSubstr(*index[0] + " is missing"));
+        db_.exec(*index[2]);
+    }
+    db_.exec("DROP TABLE outbox_lease");
+    EXPECT_THAT(migrate_error(url_).message, HasSubstr("outbox_lease is missing"));
+}
+
+TEST_F(MigrateBesideOthers, ANameOfAnIndexThatIsTakenIsRefused) {
+    Pg clean(shared_postgres().create_database());
+    clean.exec(migration_sql(url_));
+    db_.exec("CREATE SCHEMA app; CREATE TABLE \"My table\" (a int)");
+    for (const auto& index : clean.query(kIndexes)) {
+        const std::string& name = *index[0];
+        db_.exec("CREATE INDEX " + name + " ON \"My table\" (a)");
+        const auto error = migrate_error(url_);
+        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused) << error.message;
+        EXPECT_THAT(error.message, HasSubstr("index " + name +
+                                             " is of table public.\"My table\", "
+                                             "not of " +
+                                             *index[1]));
+        db_.exec("DROP INDEX " + name + "; CREATE VIEW " + name + " AS SELECT 1");
+        EXPECT_THAT(migrate_error(url_).message,
+                    HasSubstr("relation " + name + " is no index of " + *index[1]));
+        EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
+        db_.exec("DROP VIEW " + name + "; CREATE TABLE app." + name + " (a int)");
+    }
+    db_.exec("CREATE INDEX outbox_dead_letters_event ON \"My table\" (a)");
+    EXPECT_THROW(db_.exec(migration_sql(url_)), std::runtime_error);
+    db_.exec("ROLLBACK; DROP INDEX outbox_dead_letters_event");
+    EXPECT_FALSE(migrate(url_).empty());
+    // Indexes keep their names where their table gets another one.
+    db_.exec("ALTER TABLE outbox_dead_letters RENAME TO letters_2025");
+    EXPECT_THAT(migrate_error(url_).message,
+                HasSubstr("is of table public.letters_2025, not of outbox_dead_letters"));
+}
+
+TEST_F(MigrateBesideOthers, ConstraintsOfOursMayHaveAnotherName) {
+    db_.exec("CREATE TABLE mine (a int); CREATE INDEX outbox_inbox_stats_pkey ON mine (a)");
+    migrate(url_);
+    use_everything(db_, "public");
 }
 
 }  // namespace

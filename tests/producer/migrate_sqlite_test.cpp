@@ -1,6 +1,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <thread>
 
 #include <outbox/producer/migrate.h>
@@ -162,6 +163,39 @@ TEST_F(MigrateSqlite, TellsThatTheFolderIsMissingOrTheFileNoDatabase) {
     url_ = "sqlite://" + std::string(folder_ / "text");
     std::ofstream(folder_ / "text") << std::string(4096, 'x');
     EXPECT_EQ(migrate_error().code, ErrorCode::kNoSuchDatabase);
+}
+
+TEST_F(MigrateSqlite, AnIndexThatIsMissingOrOfAnotherTableIsNamed) {
+    migrate(url_);
+    Sqlite db(path_);
+    std::istringstream names(
+        db.value("SELECT group_concat(name, ' ') FROM sqlite_master WHERE type = 'index' AND name "
+                 "NOT LIKE 'sqlite_%'"));
+    int count = 0;
+    db.exec("CREATE TABLE mine (a int)");
+    for (std::string name; names >> name; ++count) {
+        const std::string sql =
+            db.value("SELECT sql FROM sqlite_master WHERE name = '" + name + "'");
+        const std::string table =
+            db.value("SELECT tbl_name FROM sqlite_master WHERE name = '" + name + "'");
+        db.exec("DROP INDEX " + name);
+        EXPECT_THAT(migrate_error().message, HasSubstr(name + " is missing"));
+        db.exec("CREATE INDEX " + name + " ON mine (a)");
+        const ErrorInfo error = migrate_error();
+        EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+        EXPECT_THAT(error.message,
+                    HasSubstr("index " + name + " is of table mine, not of " + table));
+        db.exec("DROP INDEX " + name + "; " + sql);
+    }
+    EXPECT_GE(count, 10);
+    EXPECT_TRUE(migrate(url_).empty());
+}
+
+TEST_F(MigrateSqlite, ATakenNameOfAnIndexIsRefusedBeforeAnythingIsMade) {
+    Sqlite db(path_);
+    db.exec("CREATE TABLE mine (a int); CREATE INDEX outbox_dead_letters_event ON mine (a)");
+    EXPECT_THAT(migrate_error().message, HasSubstr("is of table mine, not of outbox_dead_letters"));
+    EXPECT_EQ(db.number("SELECT count(*) FROM sqlite_master WHERE name = 'outbox_events'"), 0);
 }
 
 }  // namespace

@@ -145,5 +145,25 @@ TEST_F(CheckOfPostgres, SaysWhatTheTimeOfAnAdoptedTableIsWorthForItsOrder) {
     EXPECT_THAT(check(config("outbox"), false), HasSubstr("to a day"));
 }
 
+TEST_F(CheckOfPostgres, TheIndexOfDeadLettersIsMadeAnewOrRefused) {
+    migrate(url_);
+    pg_.exec("DROP INDEX outbox_dead_letters_event, outbox_delivery_position");
+    EXPECT_THAT(check(config(), false),
+                AllOf(HasSubstr("outbox_dead_letters_event are missing; the relay makes them"),
+                      HasSubstr("without outbox_delivery_position")));
+    EXPECT_THAT(check(of_role(config())), HasSubstr("may not create them; have an owner run"));
+    pg_.exec("CREATE TABLE mine (a int); CREATE INDEX outbox_dead_letters_event ON mine (a)");
+    const char* taken =
+        "index outbox_dead_letters_event is of table public.mine, not of outbox_dead_letters";
+    EXPECT_THAT(check(config()), HasSubstr(taken));
+    EXPECT_THAT(refusal(config()), HasSubstr(taken));
+    pg_.exec("ALTER INDEX outbox_dead_letters_event RENAME TO mine_a");
+    EXPECT_EQ(refusal(config()), "");
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM pg_index WHERE indrelid = "
+                        "'outbox_dead_letters'::regclass AND indexrelid = "
+                        "'outbox_dead_letters_event'::regclass"),
+              "1");
+}
+
 }  // namespace
 }  // namespace outbox::test

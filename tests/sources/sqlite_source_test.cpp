@@ -126,6 +126,34 @@ TEST_F(SqliteSource, NamesWhatIsWrongWithFileTableOrUrl) {
     EXPECT_THAT(open_error(url_, "other").message, HasSubstr("[source.table] in outbox.toml"));
 }
 
+TEST_F(SqliteSource, TheIndexOfDeadLettersIsMadeAnewOrRefused) {
+    const auto check = [&] {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.make_side_tables = false;
+        std::string said;
+        for (const spi::Finding& finding :
+             value_of(value_of(sqlite::make_sqlite_source(config))->check())) {
+            said += (finding.problem ? "! " : "") + finding.text + "\n";
+        }
+        return said;
+    };
+    db_.exec("DROP INDEX outbox_dead_letters_event");
+    EXPECT_THAT(check(), HasSubstr("side tables: a part of them is missing; the relay makes them"));
+    db_.exec("CREATE TABLE mine (a); CREATE INDEX outbox_dead_letters_event ON mine (a)");
+    EXPECT_THAT(check(),
+                HasSubstr("! side tables: index outbox_dead_letters_event is of table mine"));
+    EXPECT_EQ(open_error(url_).code, ErrorCode::kTableShape);
+    EXPECT_THAT(open_error(url_).message,
+                HasSubstr("is of table mine, not of outbox_dead_letters"));
+    db_.exec("DROP INDEX outbox_dead_letters_event");
+    open();
+    EXPECT_EQ(check().find("side tables"), std::string::npos);
+    EXPECT_EQ(db_.value("SELECT tbl_name FROM sqlite_master WHERE name = "
+                        "'outbox_dead_letters_event'"),
+              "outbox_dead_letters");
+}
+
 TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
     db_.exec(
         "INSERT INTO outbox_events (id, topic, tenant_id) VALUES ('a', 't', 'one'), "

@@ -237,10 +237,24 @@ Status tell_side_tables(Connection& connection, const Table& table,
     const Result<SideTables> tables =
         look_for_side_tables(connection, quote_identifier(table.schema));
     if (!tables.ok()) return tables.status();
+    Result<Rows> rows = connection.query(misplaced_indexes_sql(tables->schema, "producer", true));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        found(findings, !tables->missing.empty(),
+              "side tables: " + misplaced_index(rows->string(row, 0)));
+    }
+    if (!tables->indexes.empty()) {
+        found(findings, false,
+              "side tables: without " + tables->indexes +
+                  ", which `outbox migrate --print` makes, the relay is slower");
+    }
     if (tables->missing.empty()) return {};
-    Result<Rows> rows =
-        connection.query("SELECT coalesce(has_schema_privilege($1::name, 'CREATE'), false)",
-                         Params().text(tables->schema));
+    // An owner of the schema may make tables, of a table its indexes.
+    rows = connection.query(
+        "SELECT coalesce(has_schema_privilege($1::name, 'CREATE'), false) AND NOT EXISTS (SELECT "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1::name "
+        "AND c.relname = 'outbox_dead_letters' AND NOT pg_has_role(c.relowner, 'USAGE'))",
+        Params().text(tables->schema));
     if (!rows.ok()) return rows.status();
     const bool can = rows->boolean(0, 0);
     found(findings, !can,
@@ -302,14 +316,28 @@ Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) 
 Result<SideTables> look_for_side_tables(Connection& connection, const std::string& table_schema) {
     std::vector<std::string> schemas = connection.schemas();
     schemas.push_back(table_schema);
-    SideTables tables{{}, {}, true};
+    SideTables tables{{}, {}, true, {}};
     for (const std::string& schema : schemas) {
-        SideTables here{{}, {}, true};
+        SideTables here{{}, {}, true, {}};
         Result<Rows> rows = connection.query("SELECT (parse_ident($1))[1]", Params().text(schema));
         if (!rows.ok()) return rows.status();
         here.schema = rows->string(0, 0);
         for (const SchemaObject& object : schema_objects()) {
             if (!object.beside_adopted || object.kind == SchemaObject::Kind::kFunction) continue;
+            if (object.kind == SchemaObject::Kind::kIndex) {
+                rows = connection.query(
+                    "SELECT to_regclass($2) IS NULL OR EXISTS (SELECT FROM pg_index WHERE "
+                    "indexrelid = to_regclass($1)::oid AND indrelid = to_regclass($2)::oid)",
+                    Params()
+                        .text(schema + "." + std::string(object.name))
+                        .text(schema + "." + std::string(object.table)));
+                if (!rows.ok()) return rows.status();
+                std::string& names = object.needed ? here.missing : here.indexes;
+                if (!rows->boolean(0, 0)) {
+                    names.append(names.empty() ? "" : ", ").append(object.name);
+                }
+                continue;
+            }
             // An earlier version's ledger has other columns.
             rows = connection.query(
                 "SELECT to_regclass($1) IS NULL OR ($2 = 'outbox_ledger' AND EXISTS (SELECT FROM "
@@ -339,11 +367,16 @@ Status make_side_tables(Connection& connection, const SideTables& tables,
     Status status = connection.execute(
         "BEGIN; " + std::string(kCatalogPath) +
         "SELECT pg_advisory_xact_lock(hashtextextended('outbox side tables', 0)); " + sql +
-        owner_guard_sql(tables.schema, objects_of_relay(false), {config.owners, true}) + "COMMIT");
+        owner_guard_sql(tables.schema, objects_of_relay(false), {config.owners, true}) +
+        index_guard_sql(tables.schema, "producer", true) + "COMMIT");
     if (status.ok()) return status;
     ErrorInfo error = status.error();
     if (Status rolled_back = connection.execute("ROLLBACK"); !rolled_back.ok()) return rolled_back;
     if (error.backend_code == kForeignOwnerState) return foreign_owner(error.message);
+    if (error.backend_code == kMisplacedIndexState) {
+        return {ErrorCode::kTableShape, Advice::kStop, misplaced_index(error.message),
+                error.backend_code};
+    }
     error.code = ErrorCode::kNoRights;
     error.message = "the relay's own tables (" + tables.missing +
                     ") are missing and cannot be created: " + error.message +

@@ -15,6 +15,7 @@ struct SideTables {
     std::string schema;   ///< Where they are or belong: the first of the role's path with a lease.
     std::string missing;  ///< Their names in one text; empty: all are there.
     bool none = false;    ///< Not one is there.
+    std::string indexes;  ///< Names of those indexes that are missing and not needed.
 };
 /// `table_schema`: the schema of the event table, which is looked at last.
 Result<SideTables> look_for_side_tables(Connection& connection, const std::string& table_schema);

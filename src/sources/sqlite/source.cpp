@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/embedded_sql.h"
+#include "core/schema_objects.h"
 #include "sources/sqlite/client.h"
 #include "sources/sqlite/lease.h"
 #include "sources/sqlite/ledger.h"
@@ -14,7 +15,8 @@
 namespace outbox::sqlite {
 namespace {
 
-// The side tables that are missing; `none`: not one is there that consumers have not, too.
+// `complete`: all side tables and the index that they need are there; `none`: not one is there that
+// consumers have not, too.
 struct SideTables {
     bool complete = false;
     bool none = false;
@@ -26,11 +28,23 @@ Result<SideTables> look_for_side_tables(Database& database) {
                     "WHERE name IN ('outbox_lease', "
                     "'outbox_routes', 'outbox_ledger_segments', 'outbox_route_done', "
                     "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats', "
-                    "'outbox_standbys', 'outbox_audit')");
+                    "'outbox_standbys', 'outbox_audit') OR (name = 'outbox_dead_letters_event' AND "
+                    "tbl_name = 'outbox_dead_letters')");
     const bool row = count.step();
-    const SideTables tables{row && count.integer(0) == 9, !row || count.integer(1) == 0};
+    const SideTables tables{row && count.integer(0) == 10, !row || count.integer(1) == 0};
     if (Status status = count.status(); !status.ok()) return status;
     return tables;
+}
+
+// CREATE INDEX IF NOT EXISTS goes by the name alone.
+Status require_own_index(Database& database) {
+    Statement look(database,
+                   "SELECT tbl_name FROM sqlite_master WHERE name = 'outbox_dead_letters_event' "
+                   "AND tbl_name <> 'outbox_dead_letters'");
+    if (!look.step()) return look.status();
+    return {ErrorCode::kTableShape, Advice::kStop,
+            misplaced_index("index outbox_dead_letters_event is of table " +
+                            std::string(look.text(0)) + ", not of outbox_dead_letters")};
 }
 
 Status require_known_version(Database& database, const Table& table) {
@@ -101,9 +115,17 @@ class SqliteSource final : public spi::Source {
                             "order: kept per key; SQLite has one writer at a time, so that the "
                             "order of rows is the order of commits"});
         if (Status status = tell_index(**database, findings); !status.ok()) return status;
-        if (!table_.has_side_tables) {
+        const auto side = look_for_side_tables(**database);
+        if (!side.ok()) return side.status();
+        if (!side->complete) {
             findings.push_back(
-                {false, "side tables: they are missing; the relay makes them when it starts"});
+                {false, std::string("side tables: ") +
+                            (side->none ? "they are missing" : "a part of them is missing") +
+                            "; the relay makes them when it starts"});
+        }
+        if (Status index = require_own_index(**database); !index.ok()) {
+            if (index.error().code != ErrorCode::kTableShape) return index;
+            findings.push_back({true, "side tables: " + index.error().message});
         }
         Statement mode(**database, "PRAGMA journal_mode");
         const bool wal = mode.step() && mode.text(0) == "wal";
@@ -174,6 +196,7 @@ Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig
     if (config.make_side_tables && !side->complete) {
         const std::string sql(embedded_sql_text("producer/sqlite/side_tables.sql"));
         if (Status status = (*database)->execute(sql); !status.ok()) return status;
+        if (Status index = require_own_index(**database); !index.ok()) return index;
     } else {
         table->has_side_tables = !side->none;
     }

@@ -34,11 +34,11 @@ CREATE TABLE {{schema}}.outbox_inbox_dead_letters (
     mailbox            text,
     PRIMARY KEY (consumer, message_id)
 );
-CREATE INDEX outbox_inbox_dead_letters_retry
+CREATE INDEX IF NOT EXISTS outbox_inbox_dead_letters_retry
     ON {{schema}}.outbox_inbox_dead_letters (consumer, retry_requested_at)
     WHERE retry_requested_at IS NOT NULL;
 
-CREATE INDEX outbox_inbox_age ON {{schema}}.outbox_inbox USING brin (message_time)
+CREATE INDEX IF NOT EXISTS outbox_inbox_age ON {{schema}}.outbox_inbox USING brin (message_time)
     WITH (autosummarize = on);
 
 -- Ids of messages from before a consumer's floor may have been pruned: such a message cannot be
@@ -588,7 +588,7 @@ CREATE TABLE {{schema}}.outbox_idempotency (
     expires_at  timestamptz NOT NULL,
     PRIMARY KEY (scope, key)
 ) WITH (fillfactor = 70);
-CREATE INDEX outbox_idempotency_expiry ON {{schema}}.outbox_idempotency (expires_at);
+CREATE INDEX IF NOT EXISTS outbox_idempotency_expiry ON {{schema}}.outbox_idempotency (expires_at);
 
 -- Claims the key for the transaction that does the request's work, so that the claim lives and dies
 -- with it. state: 'new' (do the work, then idempotency_complete), 'repeat' (give the stored answer;
@@ -790,8 +790,8 @@ CREATE TABLE {{schema}}.outbox_saga (
     finished_at timestamptz
 ) WITH (fillfactor = 50);
 -- On columns that no transition but the last one changes, so that the others stay on their page.
-CREATE INDEX outbox_saga_open ON {{schema}}.outbox_saga (started_at) WHERE finished_at IS NULL;
-CREATE INDEX outbox_saga_finished ON {{schema}}.outbox_saga (finished_at)
+CREATE INDEX IF NOT EXISTS outbox_saga_open ON {{schema}}.outbox_saga (started_at) WHERE finished_at IS NULL;
+CREATE INDEX IF NOT EXISTS outbox_saga_finished ON {{schema}}.outbox_saga (finished_at)
     WHERE finished_at IS NOT NULL;
 
 -- What a participant has done with the steps of sagas that others lead (two leaders may use one id):
@@ -805,7 +805,7 @@ CREATE TABLE {{schema}}.outbox_saga_steps (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (leader, saga_id, step)
 ) WITH (fillfactor = 70);
-CREATE INDEX outbox_saga_steps_age ON {{schema}}.outbox_saga_steps USING brin (updated_at)
+CREATE INDEX IF NOT EXISTS outbox_saga_steps_age ON {{schema}}.outbox_saga_steps USING brin (updated_at)
     WITH (autosummarize = on);
 
 -- Removes sagas that finished, and steps that a participant last changed, longer ago than

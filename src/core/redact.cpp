@@ -82,7 +82,8 @@ void find_user_info(std::string_view text, bool whole, std::vector<Region>& foun
     }
 }
 
-// Where the value ends that begins at `pos`.
+// Where the value ends that begins at `pos`. Not at "&", which may be one of the secret's own that
+// was not encoded: options behind it are hidden with it.
 std::size_t end_of_value(std::string_view text, std::size_t pos, bool whole) {
     if (pos < text.size() && is_quote(text[pos])) {
         const char quote = text[pos];
@@ -91,7 +92,7 @@ std::size_t end_of_value(std::string_view text, std::size_t pos, bool whole) {
         }
         pos = std::min(pos + 1, text.size());
     }
-    while (pos < text.size() && text[pos] != '&' && (whole || !is_blank(text[pos]))) ++pos;
+    while (pos < text.size() && (whole || !is_blank(text[pos]))) ++pos;
     return pos;
 }
 
@@ -193,6 +194,16 @@ void remember_secrets_of(std::string_view url) {
             // "postgres:/app:s3cret@db": the first colon was not the user's.
             const auto colon = value.find(':');
             if (colon != std::string_view::npos) remember_secret(value.substr(colon + 1));
+            // The value as a parser takes it, and what has the form of no option behind it.
+            for (std::size_t at = 0; at < value.size();) {
+                const std::size_t next = std::min(value.find('&', at), value.size());
+                const std::string_view part = value.substr(at, next - at);
+                if (at == 0 || part.find('=') == std::string_view::npos) {
+                    remember_secret(part);
+                    remember_secret(percent_decode(part));
+                }
+                at = next + 1;
+            }
             if (value.size() > 2 && is_quote(value.front()) && value.back() == value.front()) {
                 remember_secret(value.substr(1, value.size() - 2));
             }

@@ -14,7 +14,7 @@ namespace {
 struct Form {
     std::string_view before;
     std::string_view behind;
-    bool bare = false;  // the secret has neither blanks, quotes nor "&": hidden by its form alone
+    bool bare = false;  // the secret has neither blanks nor quotes: hidden by its form alone
 };
 
 constexpr Form kForms[] = {
@@ -36,7 +36,7 @@ constexpr Form kForms[] = {
 std::vector<std::string> parts_of(const std::string& secret) {
     std::vector<std::string> parts(1);
     for (const char c : secret) {
-        if (std::string_view("@/?#:").find(c) == std::string_view::npos) {
+        if (std::string_view("@/?#:&").find(c) == std::string_view::npos) {
             parts.back() += c;
         } else {
             parts.emplace_back();
@@ -71,13 +71,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (form.before == "app:" && secret.starts_with("//")) return 0;
     const std::string text = std::string(form.before) + secret + std::string(form.behind);
     const std::string frame = std::string(form.before) + "***" + std::string(form.behind);
-    const bool plain = secret.find_first_of(" \t\n\v\f\r&'\"\\=:@/") == std::string::npos;
+    const bool plain = secret.find_first_of(" \t\n\v\f\r'\"\\=:@/") == std::string::npos;
     if (plain) {
         expect_hidden(outbox::redact("cannot use '" + text + "' here"), secret,
                       "cannot use '" + frame + "' here");
         if (!outbox::holds_secret(text)) std::abort();
     }
-    // Forms whose value ends at a blank or "&" say nothing of what stands behind one.
+    // Forms whose value ends at a blank say nothing of what stands behind one.
     const bool ends = form.bare || form.behind.empty();
     if (ends && !plain) return 0;
     const auto first = secret.find_first_not_of(" \t\n\v\f\r");

@@ -60,6 +60,23 @@ TEST(KafkaConfig, RefusesUrlsWithoutBrokerWithPathOrWithPassword) {
     }
 }
 
+TEST(KafkaConfig, PrintsNothingThatMayBeTheRestOfASecret) {
+    for (const char* rest : {"Zq7sEcReT", "zq7=sEcReT", "x=1&Zq7sEcReT", "linger.ms=5&zq7=x"}) {
+        const std::string url = "kafka://a:1?client.id=b&kafka.sasl.password=a&";
+        const auto config = make_config(url + rest, {});
+        ASSERT_FALSE(config.ok()) << rest;
+        EXPECT_EQ(config.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_EQ(config.error().message,
+                  "an option behind kafka.sasl.password in the Kafka URL is none of librdkafka's; "
+                  "write an & in a value as %26");
+    }
+    for (const char* known : {"kafka.linger.ms=5", "client.id=a", "compression.codec=gzip",
+                              "message.timeout.ms=1", "sasl.password=b"}) {
+        const auto config = make_config("kafka://a:1?sasl.password=a&" + std::string(known), {});
+        EXPECT_TRUE(config.ok() || config.error().code == ErrorCode::kGuaranteeRefused) << known;
+    }
+}
+
 TEST(KafkaSink, RefusesOptionsThatTheLibraryDoesNotTakeWithoutPrintingSecrets) {
     const auto unknown = make_kafka_sink("kafka://a:1", {{"kafka.linger", "5"}});
     ASSERT_FALSE(unknown.ok());

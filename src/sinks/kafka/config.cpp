@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <librdkafka/rdkafka.h>
+#include <memory>
 
 #include "core/url.h"
 
@@ -60,6 +62,16 @@ ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
+bool known_to_librdkafka(std::string_view name) {
+    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    const std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)> options(
+        rd_kafka_conf_new(), rd_kafka_conf_destroy);
+    char error[512] = "";
+    // Without a value: its default.
+    return rd_kafka_conf_set(options.get(), std::string(name).c_str(), nullptr, error,
+                             sizeof error) != RD_KAFKA_CONF_UNKNOWN;
+}
+
 Status add_option(std::string_view name, const std::string& value, KafkaConfig& config) {
     // Under [route.kafka], too, as our errors write it.
     while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
@@ -104,7 +116,15 @@ Result<KafkaConfig> make_config(std::string_view url,
     }
     KafkaConfig config;
     config.bootstrap_servers = parsed->authority;
+    std::string_view secret;
     for (const auto& [name, value] : parsed->query) {
+        // It may be the rest of the secret, and must not be printed.
+        if (!secret.empty() && !known_to_librdkafka(name)) {
+            return invalid("an option behind " + std::string(secret) +
+                           " in the Kafka URL is none of librdkafka's; write an & in a value as "
+                           "%26");
+        }
+        if (is_secret(name)) secret = name;
         if (const Status added = add_option(name, value, config); !added.ok()) {
             return added.error();
         }

@@ -217,7 +217,7 @@ class Client(unittest.TestCase):
     def test_a_failure_that_cannot_be_told_in_an_outage_is_told_after_it(self):
         self.arrive("bad")
         self.db.execute("CREATE TABLE cut (pid integer); CREATE FUNCTION cut() RETURNS trigger "
-                        "LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pid) FROM cut "
+                        "LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pid) FROM public.cut "
                         "WHERE pid = pg_backend_pid(); RETURN NEW; END $$;"
                         "CREATE TRIGGER cut BEFORE INSERT ON outbox_mailbox_tries "
                         "FOR EACH ROW EXECUTE FUNCTION cut()")

@@ -79,7 +79,7 @@ Shop::Shop() : url_(shared_postgres().with_password(shared_postgres().create_dat
     database.exec(
         "CREATE TABLE journal (id text, order_id text);"
         "CREATE FUNCTION note_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO journal VALUES (NEW.id, NEW.aggregate_id); RETURN NEW; END $$;"
+        "INSERT INTO public.journal VALUES (NEW.id, NEW.aggregate_id); RETURN NEW; END $$;"
         "CREATE TRIGGER note_event AFTER INSERT ON outbox_events FOR EACH ROW "
         "EXECUTE FUNCTION note_event()");
     relay_.emplace(

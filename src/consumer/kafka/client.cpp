@@ -49,6 +49,12 @@ bool is_secret(const std::string& name) {
     return is_secret_option(name);
 }
 
+// Looking up the log's beginning may be answered late, and librdkafka 2.0 goes on there then,
+// although it was told another offset meanwhile.
+std::int64_t offset_of(const Start& start) {
+    return start.hold ? 0 : start.offset;
+}
+
 void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
               const char* /*text*/) {}
 
@@ -283,7 +289,7 @@ void Client::restart(const TopicPartition& where, const Start& start) {
     const List list = list_of(where);
     tell(rd_kafka_incremental_unassign(handle_, list.get()));
     forward(where);
-    list->elems[0].offset = start.offset;
+    list->elems[0].offset = offset_of(start);
     tell(rd_kafka_incremental_assign(handle_, list.get()));
     forward(where);
     if (start.hold) {
@@ -371,7 +377,7 @@ void Client::rebalance(int error, rd_kafka_topic_partition_list_s* list) {
         for (const TopicPartition& where : partitions) forward(where);
         const auto starts = events_.given(partitions);
         for (std::size_t i = 0; i < partitions.size(); ++i) {
-            list->elems[i].offset = starts[i].offset;
+            list->elems[i].offset = offset_of(starts[i]);
         }
         failure = rd_kafka_incremental_assign(handle_, list);
         for (std::size_t i = 0; i < partitions.size(); ++i) {

@@ -66,7 +66,7 @@ inline constexpr std::int64_t kBeginning = -2;
 inline constexpr std::int64_t kEnd = -1;
 struct Start {
     std::int64_t offset = kBeginning;
-    bool hold = false;  ///< Not yet: `restart` says when.
+    bool hold = false;  ///< Not yet: `restart` says when, and where.
 };
 
 /// What the group does with our partitions. Called inside `Client::poll` and `close`.

@@ -256,6 +256,61 @@ TEST_F(Holes, KeepNoEventBackHoweverManyThereAre) {
     EXPECT_EQ(seen, "24");
 }
 
+// A relay that starts finds a range for each of them: far more than one read looks at.
+TEST_F(Holes, AreOpenAmongManyRowsOfOtherTenantsWhileARouteLags) {
+    const auto insert_rows = [&](const std::string& key, int count) {
+        pg_.exec("INSERT INTO outbox_events (topic, key, tenant_id, payload) SELECT 't', '" + key +
+                 "', CASE WHEN n % 2 = 0 THEN 'beta' ELSE 'acme' END, to_jsonb(n) FROM "
+                 "generate_series(1, " +
+                 std::to_string(count) + ") n");
+    };
+    auto acme = config();
+    acme.tenants = {"acme"};
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"lags", {}}};
+    insert_rows("below", 20'000);
+    Pg late(shared_postgres().with_password(url_));
+    late.exec("BEGIN");
+    late.exec("INSERT INTO outbox_events (topic, tenant_id, payload) VALUES ('t', 'acme', '0')");
+    const auto hole = late.number("SELECT currval('outbox_events_position_seq')");
+    insert_rows("above", 20'000);
+    std::vector<spi::Position> unfinished;
+    {
+        Relay relay(acme, routes);
+        std::vector<spi::Position> finished;
+        for (auto events = relay.read(); !events.empty(); events = relay.read()) {
+            for (const spi::EventView& event : events) {
+                const bool left = event.position % 1'000 == 501 || event.position % 2'000 == 1'003;
+                (left ? unfinished : finished).push_back(event.position);
+            }
+        }
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, finished});  // and the rows stay, for the other route
+        require(relay.recorder().record(batch));
+    }
+    ASSERT_GT(unfinished.size(), 20U);
+    // Of few events or few bytes at once, and all at once.
+    for (const spi::ReadLimits& limits :
+         {kAll, spi::ReadLimits{7, 1U << 20}, spi::ReadLimits{1'000, 500}}) {
+        Relay relay(acme, routes);
+        std::vector<spi::Position> got;
+        for (auto events = relay.read(limits); !events.empty(); events = relay.read(limits)) {
+            for (const spi::EventView& event : events) got.push_back(event.position);
+        }
+        EXPECT_EQ(got, unfinished);
+        EXPECT_FALSE(closed(relay, hole));
+        EXPECT_TRUE(closed(relay, 2));
+        EXPECT_TRUE(closed(relay, hole - 1));
+        EXPECT_TRUE(closed(relay, hole + 20'000));
+        for (const spi::Position position : unfinished) EXPECT_FALSE(closed(relay, position));
+    }
+    Relay relay(acme, routes);
+    for (auto events = relay.read(); !events.empty(); events = relay.read()) {
+    }
+    late.exec("COMMIT");
+    EXPECT_THAT(payloads(relay), ElementsAre("0"));
+    EXPECT_THAT(payloads(relay), IsEmpty());
+}
+
 // Writers of a key serialise by a row lock before they insert; some roll back, some use
 // savepoints, and the reader publishes while they write.
 TEST_F(Holes, NeverCostAnEventNorTheOrderOfItsKey) {

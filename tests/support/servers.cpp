@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <libpq-fe.h>
 #include <stdexcept>
 #include <thread>
@@ -179,7 +180,15 @@ KafkaServer::KafkaServer(const KafkaOptions& options)
     start();
 }
 
-KafkaServer::~KafkaServer() = default;
+// One that vanishes counts as alive for a while, and the first may send clients to it.
+KafkaServer::~KafkaServer() {
+    if (options_.first == nullptr) return;
+    try {
+        stop();
+    } catch (const std::runtime_error& error) {
+        std::cerr << error.what() << '\n';
+    }
+}
 
 std::string KafkaServer::bootstrap() const {
     return "127.0.0.1:" + std::to_string(port_);

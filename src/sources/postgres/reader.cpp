@@ -17,13 +17,17 @@ constexpr spi::Position kClosedKept = 256 * spi::PositionSet::kSegmentSize;
 constexpr std::size_t kLookBelowRanges = 1'000;
 constexpr std::int64_t kMaxLookBelow = 1'000;
 constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
-constexpr std::size_t kCopyFromRows = 100;    // below, planning a COPY costs more than it saves
+constexpr std::size_t kSkimRanges = 20'000;
+constexpr std::size_t kSkimRows = 50'000;
+constexpr std::uint32_t kMostReadsUnskimmed = 64;
+constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
 
 // Numbers that are not used are few: a longer stretch of them is looked into.
 constexpr spi::Position kJump = 10'000;
 
 constexpr const char* kNewRows = "outbox_new_rows";
 constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
+constexpr const char* kSkim = "outbox_skim";
 constexpr const char* kFetch = "outbox_fetch";
 
 std::string array_literal(std::span<const std::int64_t> values) {
@@ -60,6 +64,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
     : table_(table),
       identity_(identity),
       select_(select_list(table, config)),
+      own_(tenant_condition(table, config)),
       writers_(table),
       bytea_columns_(bytea_columns_of(table)),
       layout_(layout_of(table)),
@@ -93,6 +98,16 @@ Status PositionReader::prepare(Connection& connection) {
     types.integers({}).integers({});
     status = connection.prepare(kRowsAndHoles,
                                 rows_sql("$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
+    if (!status.ok()) return status;
+    types = Params().integers({}).integers({});
+    status = connection.prepare(kSkim,
+                                "SELECT " + position + "::bigint, (" + own_ +
+                                    ")::int::bigint FROM unnest($1::bigint[], $2::bigint[]) WITH "
+                                    "ORDINALITY AS h (low, high, n), "
+                                    "LATERAL (SELECT t.* FROM " +
+                                    table_.sql + " t WHERE " + position +
+                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + position,
+                                types);
     if (!status.ok()) return status;
     return connection.prepare(kFetch,
                               "SELECT " + select_ + " FROM " + table_.sql + " t WHERE " + position +
@@ -155,12 +170,7 @@ Status PositionReader::look_below_mark(Connection& connection) {
                           closed_ranges_);
     looked_below_to_ = closed_ranges_.size() < kLookBelowRanges ? 0 : closed_ranges_.back().last;
     if (closed_ranges_.empty()) return {};
-    lows_.clear();
-    highs_.clear();
-    for (const spi::PositionRange& range : closed_ranges_) {
-        lows_.push_back(range.first);
-        highs_.push_back(range.last);
-    }
+    set_bounds(closed_ranges_);
     const std::string position = "t." + quote_identifier(table_.position);
     Result<Rows> rows = connection.query(
         "SELECT " + position + " FROM unnest($1, $2) AS h (low, high), LATERAL (SELECT t.* FROM " +
@@ -180,6 +190,84 @@ void PositionReader::note_closed(const std::vector<spi::PositionRange>& closed) 
     if (mark_.mark() > kClosedKept) closed_.remove_segments_below(mark_.mark() - kClosedKept);
 }
 
+void PositionReader::set_bounds(const std::vector<spi::PositionRange>& ranges) {
+    lows_.clear();
+    highs_.clear();
+    for (const spi::PositionRange& range : ranges) {
+        lows_.push_back(range.first);
+        highs_.push_back(range.last);
+    }
+}
+
+// A relay that starts while another route lags finds that route's rows between what this one has
+// not finished: rows of other tenants and numbers that were rolled back, a range for each, and few
+// rows to be sent. Only whose they are is looked at, in one statement for many ranges, and what is
+// to be sent is fetched: nobody else takes it away. False: few ranges are left, to be read at once.
+Result<bool> PositionReader::skim(Connection& connection, const spi::ReadLimits& limits,
+                                  spi::EventBatch& out) {
+    if (!mark_.may_advance()) return false;
+    if (reads_unskimmed_ > 0) {
+        --reads_unskimmed_;
+        return false;
+    }
+    ranges_.clear();
+    mark_.append_holes(false, ranges_);
+    const std::size_t holes = ranges_.size();
+    covered_ = mark_.append_unread(kSkimRanges, ranges_);
+    if (ranges_.size() - holes <= kUnreadRanges) return false;
+    if (covered_ == core::ReadMark::kEverything) {
+        ranges_.pop_back();
+        covered_ = ranges_.back().last;
+    }
+    set_bounds(ranges_);
+    params_.clear();
+    Status status = connection.start_prepared(kSkim, params_.integers(lows_).integers(highs_));
+    std::array<Field, 2> found;
+    own_positions_.clear();
+    while (status.ok() && connection.next(found, status)) {
+        const spi::Position position = decode_integer(found[0]);
+        seen_.push_back(position);
+        if (decode_integer(found[1]) != 0) {
+            own_positions_.push_back(position);
+        } else {
+            closed_now_.push_back({position, position});
+        }
+        if (out.size() + own_positions_.size() < limits.max_events && seen_.size() < kSkimRows) {
+            continue;
+        }
+        covered_ = position;
+        status = connection.stop();
+        break;
+    }
+    // Where rows to be sent are many, looking ahead gains nothing.
+    if (covered_ > ranges_[holes + kUnreadRanges].last) {
+        skim_again_after_ = 1;
+    } else {
+        reads_unskimmed_ = skim_again_after_;
+        skim_again_after_ = std::min(2 * skim_again_after_, kMostReadsUnskimmed);
+    }
+    if (status.ok() && !own_positions_.empty()) status = take_own(connection, limits, out);
+    if (!status.ok()) return status.error();
+    return true;
+}
+
+Status PositionReader::take_own(Connection& connection, const spi::ReadLimits& limits,
+                                spi::EventBatch& out) {
+    params_.clear();
+    Status status = connection.start_prepared(kFetch, params_.integers(own_positions_));
+    while (status.ok() && connection.next(fields_, status)) {
+        const spi::Position position = decode_integer(fields_[0]);
+        status = take_row(position, out);
+        if (!status.ok() || out.bytes() < limits.max_bytes) continue;
+        covered_ = position;
+        status = connection.stop();
+        std::erase_if(seen_, [&](spi::Position seen) { return seen > position; });
+        std::erase_if(closed_now_, [&](const auto& range) { return range.first > position; });
+        break;
+    }
+    return status;
+}
+
 Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes) {
     ranges_.clear();
     mark_.append_holes(all_holes, ranges_);
@@ -195,12 +283,7 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
     } else {
         covered_ = mark_.mark();
     }
-    lows_.clear();
-    highs_.clear();
-    for (const spi::PositionRange& range : ranges_) {
-        lows_.push_back(range.first);
-        highs_.push_back(range.last);
-    }
+    set_bounds(ranges_);
     const auto rows = static_cast<std::int64_t>(limit);
     if (full_ && limit >= kCopyFromRows) {
         return connection.start_copy(
@@ -216,6 +299,18 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
     return connection.start_prepared(kRowsAndHoles, params_);
 }
 
+// What is in `fields_`.
+Status PositionReader::take_row(spi::Position position, spi::EventBatch& out) {
+    if (fields_[1].data != nullptr) return decode_row(fields_, layout_, position, out);
+    if (!table_.has("tenant_id")) {
+        return {
+            ErrorCode::kTableShape, Advice::kStop,
+            "the row at position " + std::to_string(position) + " of " + table_.sql + " has no id"};
+    }
+    closed_now_.push_back({position, position});  // another tenant's
+    return {};
+}
+
 // `cut`: the rows reached max_bytes before they ended.
 Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
                                  spi::EventBatch& out, bool& cut) {
@@ -229,18 +324,7 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
                         "; positions must be positive and unique"};
         }
         seen_.push_back(position);
-        if (fields_[1].data == nullptr && !table_.has("tenant_id")) {
-            return {ErrorCode::kTableShape, Advice::kStop,
-                    "the row at position " + std::to_string(position) + " of " + table_.sql +
-                        " has no id"};
-        }
-        if (fields_[1].data == nullptr) {  // another tenant's
-            closed_now_.push_back({position, position});
-            continue;
-        }
-        if (Status decoded = decode_row(fields_, layout_, position, out); !decoded.ok()) {
-            return decoded;
-        }
+        if (Status taken = take_row(position, out); !taken.ok()) return taken;
         if (out.bytes() >= limits.max_bytes) {
             cut = true;
             return connection.stop();
@@ -304,22 +388,23 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
                         limits.max_bytes - std::min(limits.max_bytes, bytes_before));
     seen_.clear();
     closed_now_.clear();
-    Status status = start(connection, limit, all_holes);
     bool cut = false;
-    if (status.ok()) status = take_rows(connection, limits, out, cut);
-    if (!status.ok()) {
-        out.events().resize(events_before);
-        return status;
+    const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(connection, limits, out);
+    Status status = skimmed.status();
+    if (status.ok() && !*skimmed) {
+        status = start(connection, limit, all_holes);
+        if (status.ok()) status = take_rows(connection, limits, out, cut);
+        full_ = seen_.size() >= limit;
+        if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
     }
-    full_ = seen_.size() >= limit;
-    status = leave_out_unnumbered(connection, events_before, out, cut);
     if (!status.ok()) {
         out.events().resize(events_before);
         return status;
     }
     if (!seen_.empty()) top_ = std::max(top_, seen_.back());
-    if (full_ || cut) covered_ = seen_.back();
-    complete = !full_ && !cut && (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
+    if (!*skimmed && (full_ || cut)) covered_ = seen_.back();
+    complete = !*skimmed && !full_ && !cut &&
+               (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
     return {};
 }

@@ -58,6 +58,9 @@ class PositionReader final : public spi::Reader {
     Status wait_until_settled(Connection& connection);
     Status look_below_mark(Connection& connection);
     Status look_at_types(Connection& connection);
+    void set_bounds(const std::vector<spi::PositionRange>& ranges);
+    Result<bool> skim(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_own(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status start(Connection& connection, std::size_t limit, bool all_holes);
     Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
                      spi::EventBatch& out, bool& complete);
@@ -66,6 +69,7 @@ class PositionReader final : public spi::Reader {
     Result<bool> is_numbered(Connection& connection, spi::Position position);
     Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
                                 spi::EventBatch& out, bool& cut);
+    Status take_row(spi::Position position, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& cut);
     [[nodiscard]] std::string rows_sql(const std::string& mark, const std::string& limit,
@@ -75,6 +79,7 @@ class PositionReader final : public spi::Reader {
     const Table table_;
     Identity& identity_;
     const std::string select_;
+    const std::string own_;  // the condition of rows that are to be sent
     const WriterQuery writers_;
     const std::set<std::string> bytea_columns_;  // of payload and headers
     const RowLayout layout_;
@@ -84,11 +89,14 @@ class PositionReader final : public spi::Reader {
     spi::Position looked_below_to_ = 0;  // how far that look has come
     spi::Position covered_ = 0;          // by the statement that was started, if all of it comes
     RowSize row_size_;
+    std::uint32_t reads_unskimmed_ = 0;  // that are to come
+    std::uint32_t skim_again_after_ = 1;
     bool full_ = false;    // the last statement returned all that it might
     bool at_end_ = false;  // and this one did not: nothing is left
     std::vector<Field> fields_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;
+    std::vector<spi::Position> own_positions_;       // of what is skimmed, to be sent
     std::vector<spi::PositionRange> ranges_;         // of the statement that was started
     std::vector<spi::PositionRange> closed_ranges_;  // of the look below
     std::vector<std::int64_t> lows_;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "sources/postgres/row_decoder.h"
-#include "tests/sources/pgoutput_bytes.h"
+#include "databases/postgres/stream/row_decoder.h"
+#include "tests/databases/postgres/pgoutput_bytes.h"
 
 namespace {
 

@@ -1,10 +1,9 @@
 # cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
-# Writes the SQL files under src/*/migrations/ into a C++ table, sorted by path, each with its
+# Writes the SQL files under src/databases/*/migrations/ into a C++ table, sorted by path, each with its
 # SHA-256. {{side_tables}}, {{mailbox}}, {{event_checks}} and {{audit}} in a file stand for
 # the file of that name beside it, or beside the consumer's.
 
-file(GLOB files "${ROOT}/*/migrations/postgres/*.sql" "${ROOT}/*/migrations/sqlite/*.sql")
-list(SORT files)
+file(GLOB files "${ROOT}/databases/*/migrations/*/*.sql")
 set(rows "")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
@@ -13,16 +12,15 @@ foreach(file IN LISTS files)
         if(text MATCHES "{{${part}}}")
             set(part_file "${folder}/${part}.sql")
             if(NOT EXISTS "${part_file}")
-                get_filename_component(database "${folder}" NAME)
-                set(part_file "${ROOT}/consumer/migrations/${database}/${part}.sql")
+                set(part_file "${folder}/../consumer/${part}.sql")
             endif()
             file(READ "${part_file}" part_text)
             string(REPLACE "{{${part}}}" "${part_text}" text "${text}")
         endif()
     endforeach()
     string(SHA256 checksum "${text}")
-    file(RELATIVE_PATH name "${ROOT}" "${file}")
-    string(REPLACE "/migrations/" "/" name "${name}")
+    file(RELATIVE_PATH name "${ROOT}/databases" "${file}")
+    string(REGEX REPLACE "^([a-z]+)/migrations/([a-z]+)/" "\\2/\\1/" name "${name}")
     string(APPEND rows "    {\"${name}\",\n     \"${checksum}\",\n"
            "     R\"outboxsql(${text})outboxsql\"},\n")
 endforeach()

@@ -45,6 +45,14 @@ function(outbox_library name)
     target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
 endfunction()
 
+# outbox_part(TARGET SOURCES a.cpp ... [LINK library ...]): what a backend adds to a library of the middle.
+function(outbox_part target)
+    cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+    list(TRANSFORM ARG_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
+    target_sources(${target} PRIVATE ${ARG_SOURCES})
+    target_link_libraries(${target} PRIVATE ${ARG_LINK})
+endfunction()
+
 # The code of tests that talk to servers is most of what is compiled; what they test keeps all checks.
 # Unit tests, which instantiate what they test, are built like it.
 set(OUTBOX_LIGHT_TEST -O0 -fno-sanitize=undefined)

@@ -129,8 +129,7 @@ struct Letters {
 
 // Where a database has the consumer's side only, that is meant.
 ErrorInfo no_relay_here(const runtime::SourceConfig& config, const ErrorInfo& error) {
-    const auto operations = consumer::open_operations(
-        config.url, static_cast<int>(config.connect_timeout.count()), config.owners);
+    const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     const auto there = (*operations)->has_tables();
     if (!there.ok() || !*there) return error;
@@ -152,9 +151,7 @@ Result<Letters> letters_of(const runtime::Invocation& invocation) {
     if (!config.ok()) return config.error();
     Letters letters;
     if (invocation.options.given("consumer")) {
-        auto consumer = consumer::open_operations(config->url,
-                                                  static_cast<int>(config->connect_timeout.count()),
-                                                  config->owners, os_user());
+        auto consumer = open_consumer_operations(*config, os_user());
         if (!consumer.ok()) return consumer.error();
         letters.consumer = std::move(*consumer);
         letters.dead = letters.consumer->dead_letters(invocation.options.text("consumer"));

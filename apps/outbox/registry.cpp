@@ -7,28 +7,31 @@
 #include <unistd.h>
 #include <vector>
 
+#include "consumer/operate.h"
 #include "core/transport.h"
 #include "core/url.h"
 #ifdef OUTBOX_WITH_SOURCE_POSTGRES
-#include "sources/postgres/operate.h"
-#include "sources/postgres/source.h"
+#include "databases/postgres/receive/operator_sql.h"
+#include "databases/postgres/source/operate.h"
+#include "databases/postgres/source/source.h"
 #endif
 #ifdef OUTBOX_WITH_SOURCE_SQLITE
-#include "sources/sqlite/operate.h"
-#include "sources/sqlite/source.h"
+#include "databases/sqlite/receive/operator_sql.h"
+#include "databases/sqlite/source/operate.h"
+#include "databases/sqlite/source/source.h"
 #endif
 #ifdef OUTBOX_WITH_SINK_KAFKA
-#include "sinks/kafka/sink.h"
-#include "sinks/kafka/transport.h"
+#include "brokers/kafka/sink.h"
+#include "brokers/kafka/transport.h"
 #endif
 #ifdef OUTBOX_WITH_SINK_MAILBOX
-#include "sinks/mailbox/sink.h"
+#include "brokers/mailbox/sink.h"
 #endif
 #ifdef OUTBOX_WITH_SINK_NULL
-#include "sinks/null/sink.h"
+#include "brokers/null/sink.h"
 #endif
 #ifdef OUTBOX_WITH_SINK_STDOUT
-#include "sinks/stdout/sink.h"
+#include "brokers/stdout/sink.h"
 #endif
 
 namespace outbox::app {
@@ -38,12 +41,14 @@ using runtime::RouteConfig;
 using runtime::SourceConfig;
 using SourceResult = Result<std::unique_ptr<spi::Source>>;
 using OperationsResult = Result<std::unique_ptr<Operations>>;
+using SqlResult = Result<std::unique_ptr<consumer::Sql>>;
 using SinkResult = Result<std::unique_ptr<spi::Sink>>;
 
 struct SourceEntry {
     std::string_view scheme;
     SourceResult (*make)(const SourceConfig&);  ///< Null: this build left it out.
     OperationsResult (*operate)(const SourceConfig&, const std::string& table);
+    SqlResult (*open_sql)(const std::string& url, int connect_timeout_s, const consumer::Trust&);
 };
 
 struct SinkEntry {
@@ -79,11 +84,15 @@ SourceResult make_postgres(const SourceConfig& config) {
 OperationsResult operate_postgres(const SourceConfig& config, const std::string& table) {
     return postgres::open_operations(postgres_config(config), table);
 }
-constexpr SourceEntry kPostgresql{"postgresql", make_postgres, operate_postgres};
-constexpr SourceEntry kPostgres{"postgres", make_postgres, operate_postgres};
+SqlResult open_postgres(const std::string& url, int connect_timeout_s,
+                        const consumer::Trust& trust) {
+    return consumer::open_postgres_sql(url, connect_timeout_s, trust);
+}
+constexpr SourceEntry kPostgresql{"postgresql", make_postgres, operate_postgres, open_postgres};
+constexpr SourceEntry kPostgres{"postgres", make_postgres, operate_postgres, open_postgres};
 #else
-constexpr SourceEntry kPostgresql{"postgresql", nullptr, nullptr};
-constexpr SourceEntry kPostgres{"postgres", nullptr, nullptr};
+constexpr SourceEntry kPostgresql{"postgresql", nullptr, nullptr, nullptr};
+constexpr SourceEntry kPostgres{"postgres", nullptr, nullptr, nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SOURCE_SQLITE
@@ -111,9 +120,15 @@ SourceResult make_sqlite(const SourceConfig& config) {
 OperationsResult operate_sqlite(const SourceConfig& config, const std::string& table) {
     return sqlite::open_operations(sqlite_config(config), table);
 }
-constexpr SourceEntry kSqlite{"sqlite", make_sqlite, operate_sqlite};
+SqlResult open_sqlite(const std::string& url, int connect_timeout_s,
+                      const consumer::Trust& /*trust*/) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    return consumer::open_sqlite_sql(parsed->path, connect_timeout_s);
+}
+constexpr SourceEntry kSqlite{"sqlite", make_sqlite, operate_sqlite, open_sqlite};
 #else
-constexpr SourceEntry kSqlite{"sqlite", nullptr, nullptr};
+constexpr SourceEntry kSqlite{"sqlite", nullptr, nullptr, nullptr};
 #endif
 
 #ifdef OUTBOX_WITH_SINK_KAFKA
@@ -209,6 +224,21 @@ std::string os_user() {
     passwd* found = nullptr;
     getpwuid_r(getuid(), &entry, buffer.data(), buffer.size(), &found);
     return found != nullptr ? found->pw_name : std::to_string(getuid());
+}
+
+SqlResult open_consumer_sql(const std::string& url, int connect_timeout_s,
+                            const consumer::Trust& trust) {
+    const auto entry = find(kSources, url, "database");
+    if (!entry.ok()) return entry.error();
+    return (*entry)->open_sql(url, connect_timeout_s, trust);
+}
+
+Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(const SourceConfig& config,
+                                                                     const std::string& os_user) {
+    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
+                                 {config.owners});
+    if (!sql.ok()) return sql.error();
+    return consumer::make_operations(std::move(*sql), os_user);
 }
 
 OperationsResult open_operations(const SourceConfig& config, const std::string& table) {

@@ -6,6 +6,7 @@
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
 
+#include "consumer/operator_sql.h"
 #include "core/operations.h"
 #include "runtime/config.h"
 
@@ -24,6 +25,17 @@ std::string os_user();
 /// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
 Result<std::unique_ptr<Operations>> open_operations(const runtime::SourceConfig& config,
                                                     const std::string& table);
+
+/// A connection for operators to a consumer's database, whose tables must belong to the current
+/// role, a superuser, the owner of database or schema, or one whom `trust` names. Errors as
+/// `open_operations`.
+Result<std::unique_ptr<consumer::Sql>> open_consumer_sql(const std::string& url,
+                                                         int connect_timeout_s,
+                                                         const consumer::Trust& trust);
+
+/// What operators do in the consumer's tables of a source's database; `os_user` for the audit.
+Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(
+    const runtime::SourceConfig& config, const std::string& os_user = {});
 
 /// What of the way to the database or the destination is in clear or unverified, with the remedy;
 /// empty: nothing, or the URL is not one.

@@ -44,10 +44,11 @@ ErrorInfo usage(const std::string& message) {
 Result<SagaOperations> open(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
-    auto operations = SagaOperations::open(
-        config->url, static_cast<int>(config->connect_timeout.count()), {config->owners, true});
-    if (!operations.ok()) return operations;
-    const auto there = operations->has_table();
+    auto sql = open_consumer_sql(config->url, static_cast<int>(config->connect_timeout.count()),
+                                 {config->owners, true});
+    if (!sql.ok()) return sql.status();
+    SagaOperations operations(std::move(*sql));
+    const auto there = operations.has_table();
     if (!there.ok()) return there.error();
     if (!*there) {
         return ErrorInfo{ErrorCode::kNoSuchTable,

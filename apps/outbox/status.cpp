@@ -34,8 +34,7 @@ struct Report {
 
 // Whether the database has a consumer's tables.
 Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report) {
-    const auto operations = consumer::open_operations(
-        config.url, static_cast<int>(config.connect_timeout.count()), config.owners);
+    const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     auto there = (*operations)->has_tables();
     if (!there.ok() || !*there) return there;
@@ -50,12 +49,13 @@ Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report)
 
 // Nothing where the database has no table of sagas.
 Status read_sagas(const runtime::SourceConfig& config, Report& report) {
-    auto operations = saga::SagaOperations::open(
-        config.url, static_cast<int>(config.connect_timeout.count()), {config.owners});
-    if (!operations.ok()) return operations.status();
-    const auto there = operations->has_table();
+    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
+                                 {config.owners});
+    if (!sql.ok()) return sql.status();
+    saga::SagaOperations operations(std::move(*sql));
+    const auto there = operations.has_table();
     if (!there.ok() || !*there) return there.status();
-    auto counts = operations->counts();
+    auto counts = operations.counts();
     if (!counts.ok()) return counts.status();
     report.sagas = std::move(*counts);
     return {};

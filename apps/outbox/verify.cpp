@@ -1,4 +1,4 @@
-#include "core/verify.h"
+#include "verify/verify.h"
 
 #include <charconv>
 #include <fstream>
@@ -137,11 +137,11 @@ Result<Effects> open_effects(const runtime::Invocation& invocation) {
     if (!db) return effects;
     effects.url = invocation.options.text("effect-db");
     effects.query = invocation.options.text("effect-query");
-    auto opened = consumer::open_operations(
+    auto opened = open_consumer_sql(
         effects.url, static_cast<int>(invocation.options.integer("connect-timeout-s")),
-        invocation.options.list("owner"));
+        {invocation.options.list("owner")});
     if (!opened.ok()) return opened.error();
-    effects.database = std::move(*opened);
+    effects.database = consumer::make_operations(std::move(*opened));
     return effects;
 }
 

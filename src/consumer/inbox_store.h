@@ -9,6 +9,8 @@
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
+#include "consumer/operator_sql.h"
+
 namespace outbox::consumer {
 
 /// The highest migration of the consumer's side that this build knows.
@@ -63,6 +65,9 @@ class InboxStore {
 
     /// Makes a session unless there is one, and checks the tables.
     virtual Status connect() = 0;
+    /// How to make another connection to the same database, for what is done beside the messages:
+    /// from any thread, also when the store is gone.
+    [[nodiscard]] virtual OpenSql opener() const = 0;
     /// Ends the session, and all that it holds.
     virtual void disconnect() = 0;
     /// As `check_inbox_version`: somebody may migrate a running consumer's database.

@@ -2,16 +2,10 @@
 
 #include <utility>
 
-#include "consumer/operator_sql.h"
-
 namespace outbox::consumer {
 
-Janitor::Janitor(std::string url, int connect_timeout_s, std::string consumer,
-                 std::int64_t retention_s)
-    : url_(std::move(url)),
-      connect_timeout_s_(connect_timeout_s),
-      consumer_(std::move(consumer)),
-      retention_s_(retention_s) {}
+Janitor::Janitor(OpenSql open, std::string consumer, std::int64_t retention_s)
+    : open_(std::move(open)), consumer_(std::move(consumer)), retention_s_(retention_s) {}
 
 std::optional<ErrorInfo> Janitor::turn() {
     if (retention_s_ == 0) return std::nullopt;
@@ -46,7 +40,7 @@ void Janitor::run() {
 }
 
 Status Janitor::prune_all() {
-    const auto sql = open_sql(url_, connect_timeout_s_, std::nullopt);
+    const auto sql = open_();
     if (!sql.ok()) return sql.status();
     const auto show = [this](Sql* at_work) {
         const std::lock_guard lock(mutex_);

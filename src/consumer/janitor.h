@@ -8,11 +8,10 @@
 
 #include <outbox/result.h>
 
+#include "consumer/operator_sql.h"
 #include "consumer/stop_signal.h"
 
 namespace outbox::consumer {
-
-class Sql;
 
 constexpr std::int64_t kLeastRetentionS = 7'200;
 
@@ -20,8 +19,8 @@ constexpr std::int64_t kLeastRetentionS = 7'200;
 /// in steps: no message waits for it, and it is as fast as what comes.
 class Janitor {
   public:
-    /// `retention_s` 0: never.
-    Janitor(std::string url, int connect_timeout_s, std::string consumer, std::int64_t retention_s);
+    /// `open` is called on the janitor's thread. `retention_s` 0: never.
+    Janitor(OpenSql open, std::string consumer, std::int64_t retention_s);
     ~Janitor() { stop(); }
     Janitor(const Janitor&) = delete;
     Janitor& operator=(const Janitor&) = delete;
@@ -35,8 +34,7 @@ class Janitor {
     void run();
     Status prune_all();
 
-    const std::string url_;
-    const int connect_timeout_s_;
+    const OpenSql open_;
     const std::string consumer_;
     const std::int64_t retention_s_;
     StopSignal stop_;

@@ -205,13 +205,9 @@ class InboxOperations final : public ConsumerOperations {
 
 }  // namespace
 
-Result<std::unique_ptr<ConsumerOperations>> open_operations(const std::string& url,
-                                                            int connect_timeout_s,
-                                                            std::vector<std::string> owners,
-                                                            const std::string& os_user) {
-    auto sql = open_sql(url, connect_timeout_s, Trust{std::move(owners)});
-    if (!sql.ok()) return sql.status();
-    return std::unique_ptr<ConsumerOperations>(new InboxOperations(std::move(*sql), os_user));
+std::unique_ptr<ConsumerOperations> make_operations(std::unique_ptr<Sql> sql,
+                                                    const std::string& os_user) {
+    return std::make_unique<InboxOperations>(std::move(sql), os_user);
 }
 
 }  // namespace outbox::consumer

@@ -97,9 +97,7 @@ struct Trust {
     bool with_events = false;         ///< It writes events, too.
 };
 
-/// Connects to the database of a consumer. Errors as `Operations` of a source; without `trust`
-/// nobody is asked whose the tables are: a consumer uses what it was given.
-Result<std::unique_ptr<Sql>> open_sql(const std::string& url, int connect_timeout_s,
-                                      const std::optional<Trust>& trust);
+/// Connects to a consumer's database.
+using OpenSql = std::function<Result<std::unique_ptr<Sql>>()>;
 
 }  // namespace outbox::consumer

@@ -80,13 +80,6 @@ std::string effect(const SagaInfo& saga, Request request) {
     return "undo " + steps;
 }
 
-Result<SagaOperations> SagaOperations::open(const std::string& url, int connect_timeout_s,
-                                            const consumer::Trust& trust) {
-    auto sql = consumer::open_sql(url, connect_timeout_s, trust);
-    if (!sql.ok()) return sql.status();
-    return SagaOperations(std::move(*sql));
-}
-
 Result<bool> SagaOperations::has_table() {
     const auto rows = sql_->run(sql_->table_count("outbox_saga"), {});
     if (!rows.ok()) return rows.status();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "consumer/operator_sql.h"
@@ -40,9 +41,7 @@ struct SagaInfo {
 /// it. Used by one thread; calls block on the database.
 class SagaOperations {
   public:
-    /// `trust`: whose tables they may be.
-    static Result<SagaOperations> open(const std::string& url, int connect_timeout_s,
-                                       const consumer::Trust& trust);
+    explicit SagaOperations(std::unique_ptr<consumer::Sql> sql) : sql_(std::move(sql)) {}
 
     /// False: `migrate` has not made the table here.
     Result<bool> has_table();
@@ -57,7 +56,6 @@ class SagaOperations {
     Status ask(const SagaInfo& saga, Request request);
 
   private:
-    explicit SagaOperations(std::unique_ptr<consumer::Sql> sql) : sql_(std::move(sql)) {}
     [[nodiscard]] consumer::Where where_of(const SagaFilter& filter) const;
 
     std::unique_ptr<consumer::Sql> sql_;

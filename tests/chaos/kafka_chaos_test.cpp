@@ -9,8 +9,8 @@
 #include <signal.h>
 #include <string>
 
+#include "tests/brokers/kafka/admin.h"
 #include "tests/chaos/load.h"
-#include "tests/sinks/kafka_admin.h"
 #include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/pg.h"

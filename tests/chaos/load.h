@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/verify.h"
+#include "verify/verify.h"
 
 namespace outbox::test {
 

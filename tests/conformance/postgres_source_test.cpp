@@ -2,7 +2,7 @@
 
 #include <outbox/producer/migrate.h>
 
-#include "sources/postgres/source.h"
+#include "databases/postgres/source/source.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/support/eventually.h"
 #include "tests/support/pg.h"

@@ -3,7 +3,7 @@
 #include <outbox/adapters/sqlite.h>
 #include <outbox/producer/migrate.h>
 
-#include "sources/sqlite/source.h"
+#include "databases/sqlite/source/source.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/support/files.h"
 #include "tests/support/sqlite.h"

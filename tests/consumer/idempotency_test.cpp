@@ -12,8 +12,8 @@
 #include <outbox/error.h>
 #include <outbox/producer/migrate.h>
 
-#include "consumer/operate.h"
 #include "tests/consumer/database.h"
+#include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {
@@ -270,8 +270,8 @@ TEST_P(IdempotencyKey, ALeaseLongerThanTheRetentionKeepsItsKey) {
         return made;
     };
     const auto prune = [&] {
-        const auto operations = consumer::open_operations(database_->url(), 5);
-        return (*operations)->prune(86'400).value_or_throw().keys;
+        const auto operations = operations_of(database_->url());
+        return operations->prune(86'400).value_or_throw().keys;
     };
     const auto first = claim();
     const bool postgres = GetParam() == Backend::kPostgres;

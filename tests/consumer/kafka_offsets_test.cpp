@@ -7,8 +7,8 @@
 #include <map>
 #include <thread>
 
+#include "tests/brokers/kafka/admin.h"
 #include "tests/consumer/kafka_fixture.h"
-#include "tests/sinks/kafka_admin.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {

@@ -7,8 +7,8 @@
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/producer/migrate.h>
 
-#include "consumer/operate.h"
 #include "tests/consumer/database.h"
+#include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 
@@ -613,9 +613,8 @@ TEST_F(LibpqConsumer, ANulInTheHeadersOfOneLetterHidesNoOther) {
            error_code, error) VALUES
            ('default', 'nul', 't', '{"type":"a\u0000b","saga_id":"s"}', 1, 'x', 'x'),
            ('default', 'other', 't', '{"type":"Paid"}', 1, 'x', 'x'))");
-    const auto operations = consumer::open_operations(url_, 5);
-    ASSERT_TRUE(operations.ok());
-    const auto letters = (*operations)->dead_letters("default");
+    const auto operations = operations_of(url_);
+    const auto letters = operations->dead_letters("default");
     const auto dead = letters->dead({}, 0, 10, true);
     ASSERT_TRUE(dead.ok()) << describe(dead.error());
     ASSERT_EQ(dead->size(), 2U);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "sinks/mailbox/sink.h"
+#include "brokers/mailbox/sink.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
 

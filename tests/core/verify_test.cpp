@@ -1,4 +1,4 @@
-#include "core/verify.h"
+#include "verify/verify.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "sources/postgres/pgoutput.h"
+#include "databases/postgres/stream/pgoutput.h"
 #include "tests/fuzz/fuzz_table.h"
 
 namespace {

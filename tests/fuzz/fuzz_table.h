@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "sources/postgres/row_decoder.h"
+#include "databases/postgres/stream/row_decoder.h"
 
 namespace outbox::test {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "sources/postgres/value_text.h"
+#include "databases/postgres/stream/value_text.h"
 #include "tests/fuzz/fuzz_table.h"
 
 using namespace outbox::postgres;

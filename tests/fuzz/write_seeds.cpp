@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "sources/postgres/value_text.h"
+#include "databases/postgres/stream/value_text.h"
+#include "tests/databases/postgres/pgoutput_bytes.h"
 #include "tests/fuzz/fuzz_table.h"
-#include "tests/sources/pgoutput_bytes.h"
 
 namespace {
 

@@ -12,22 +12,26 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
-# include/outbox; a backend is one folder below sources/ or sinks/ and never another backend.
+# include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
+MIDDLE = {"core", "codec", "secrets", "verify", "relay", "producer", "consumer", "mailbox", "saga"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
     "codec": {"core", "public"},
     "secrets": {"core", "public"},
-    "sources": {"secrets", "core", "public"},
-    "sinks": {"secrets", "core", "public"},
+    "verify": {"core", "public"},
+    "relay": {"codec", "core", "public"},
     "producer": {"secrets", "core", "public"},
     "consumer": {"secrets", "core", "public"},
+    "mailbox": {"consumer", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
-    "relay": {"codec", "core", "public"},
+    "databases": MIDDLE - {"codec", "verify"} | {"public"},
+    "brokers": {"mailbox", "consumer", "secrets", "core", "public"},
+    "adapters": MIDDLE | {"databases", "brokers", "public"},
     "runtime": {"relay", "codec", "core", "public"},
     "admin": {"runtime", "relay", "codec", "core", "public"},
 }
-BACKENDS = {"sources", "sinks"}
+BACKENDS = {"databases", "brokers"}
 
 # The core has no clock, thread, socket, file or randomness.
 IMPURE_HEADERS = {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sinks/memory/sink.h"
+#include "brokers/memory/sink.h"
 #include "tests/relay/table.h"
 
 namespace outbox::relay {

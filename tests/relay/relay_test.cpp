@@ -11,7 +11,7 @@
 #include <time.h>
 #include <vector>
 
-#include "sinks/memory/sink.h"
+#include "brokers/memory/sink.h"
 #include "tests/relay/table.h"
 #include "tests/support/eventually.h"
 

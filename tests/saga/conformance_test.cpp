@@ -12,7 +12,7 @@
 #include <outbox/adapters/sqlite_saga.h>
 #include <outbox/producer/migrate.h>
 
-#include "consumer/operate.h"
+#include "tests/consumer/operations.h"
 #include "tests/saga/steps.h"
 #include "tests/support/files.h"
 #include "tests/support/pg.h"
@@ -312,8 +312,8 @@ TYPED_TEST(SagaConformance, ASagaOfAnUnknownVersionIsLeftAloneUntilAProgramKnows
     std::vector<SagaDefinition> both = definitions(2);
     both.push_back(definitions(1).front());
     const Sagas knowing("order-saga", both);
-    const auto operations = consumer::open_operations(this->side_.url(), 5);
-    ASSERT_EQ(*(*operations)->dead_letters("orders")->retry_dead({}), 1);
+    const auto operations = operations_of(this->side_.url());
+    ASSERT_EQ(*operations->dead_letters("orders")->retry_dead({}), 1);
     EXPECT_EQ(consumer(knowing).drain(), 1U);
     EXPECT_EQ(this->commands(), "reserve pay");
     EXPECT_EQ(this->db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
@@ -433,9 +433,9 @@ TYPED_TEST(SagaConformance, CountsByStateAndPrunesOnlyWhatFinishedLongAgo) {
     EXPECT_EQ(counts[0].count, 2);
     EXPECT_EQ(counts[1].state, SagaState::kRunning);
     EXPECT_GT(counts[1].oldest_s, 86'400);
-    const auto operations = consumer::open_operations(this->side_.url(), 5);
-    EXPECT_EQ((*operations)->prune(30 * 86'400)->sagas, 2);
-    EXPECT_EQ((*operations)->prune(30 * 86'400)->sagas, 0);
+    const auto operations = operations_of(this->side_.url());
+    EXPECT_EQ(operations->prune(30 * 86'400)->sagas, 2);
+    EXPECT_EQ(operations->prune(30 * 86'400)->sagas, 0);
     EXPECT_EQ(this->db_.number("SELECT count(*) FROM outbox_saga"), 2);
     EXPECT_EQ(this->db_.value("SELECT saga_id FROM outbox_saga_steps"), "y");
 }

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/verify.h"
 #include "tests/support/eventually.h"
+#include "verify/verify.h"
 
 namespace outbox::test {
 namespace {

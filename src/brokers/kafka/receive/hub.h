@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <outbox/consumer/kafka.h>
+
+#include "brokers/kafka/receive/partition.h"
+#include "consumer/applying.h"
+#include "consumer/log_store.h"
+#include "consumer/stop_signal.h"
+#include "core/retry_policy.h"
+
+namespace outbox::consumer::kafka {
+
+/// A session with the database, and the application's handler for its transactions.
+struct Applier {
+    std::unique_ptr<LogStore> store;
+    std::function<void(std::span<const Message>)> handler;
+};
+using MakeApplier = std::function<Applier()>;
+
+/// What the polling thread and the workers share.
+struct Hub {
+    Hub(KafkaConsumerOptions chosen, MakeApplier make)
+        : options(std::move(chosen)), make_applier(std::move(make)) {
+        retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts};
+    }
+
+    [[nodiscard]] bool by_id() const { return options.mode != KafkaConsumerOptions::Mode::kOffset; }
+    [[nodiscard]] bool by_offset() const {
+        return options.mode != KafkaConsumerOptions::Mode::kInbox;
+    }
+
+    void say(ConsumerReport::What what, const ErrorInfo& error = {},
+             const Message* message = nullptr) {
+        if (!options.on_report) return;
+        const std::lock_guard lock(report_mutex_);
+        options.on_report({what, error, message});
+    }
+
+    void fail(const ErrorInfo& error) {
+        {
+            const std::lock_guard lock(mutex);
+            if (!fatal) fatal = error;
+        }
+        stop.request();
+    }
+
+    /// Of the polling thread: says it once, ends the run where nothing else helps.
+    void trouble(const ErrorInfo& error) {
+        if (error.advice == Advice::kStop) return fail(error);
+        const std::string text = describe(error);
+        if (text == std::exchange(last_trouble_, text)) return;
+        say(ConsumerReport::What::kDisconnected, error);
+    }
+    void forget_trouble() { last_trouble_.clear(); }
+
+    const KafkaConsumerOptions options;
+    const MakeApplier make_applier;
+    core::RetryPolicy retry;
+    StopSignal stop;
+
+    std::mutex mutex;                 // for all below, partitions and the workers' queues
+    std::condition_variable drained;  // a transaction of a partition that is taken away ended
+    // Records that may be applied, and those that wait behind a failing one of their key: these
+    // stop, once there are as many, only the partitions that have more than their share of them.
+    Amount in_flight;
+    Amount parked;
+    std::optional<ErrorInfo> fatal;
+
+    Tally tally;
+    std::atomic<std::int64_t> lag{0};
+
+  private:
+    std::mutex report_mutex_;
+    std::string last_trouble_;
+};
+
+}  // namespace outbox::consumer::kafka

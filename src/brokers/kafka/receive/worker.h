@@ -1,0 +1,96 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "brokers/kafka/receive/hub.h"
+#include "brokers/kafka/receive/task.h"
+#include "consumer/janitor.h"
+
+namespace outbox::consumer::kafka {
+
+/// Applies records, in transactions of its own connection, on its own thread.
+class Worker {
+  public:
+    /// The `keeper` also retries dead letters and writes the figures.
+    Worker(Hub& hub, bool keeper);
+    ~Worker() { join(); }
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    void start();
+    /// After `hub.stop`: the transaction in hand is finished first.
+    void join();
+    /// With the hub's mutex held.
+    void push(Task task);
+    void wake() { news_.notify_one(); }
+
+  private:
+    enum class Outcome : std::uint8_t { kDone, kHold, kAbandon };
+    struct Held {
+        std::deque<Task> tasks;  // the failing one first
+        std::int64_t due_us = 0;
+    };
+    struct Attempt {
+        Status status;
+        Taken taken = Taken::kNew;
+        bool counts = true;  // false: what the handler needs is down
+        bool from_session = false;
+    };
+
+    void run();
+    std::vector<Task> collect();
+    bool collect_due(std::vector<Task>& batch);
+    [[nodiscard]] bool owes_fresh() const;
+    void drop_taken_away();
+    void park(Held& held, Task task);
+    void count_parked(const Task& task, bool is_parked);
+    void wait_for_news(std::unique_lock<std::mutex>& lock);
+
+    void apply(std::vector<Task> batch);
+    bool apply_together(std::span<Task> batch);
+    bool wait_behind(Task& task);
+    void apply_one(Task task);
+    Outcome settle(Task& task, Attempt& attempt);
+    Attempt try_once(Task& task);
+    Outcome give_up(Task& task, const ErrorInfo& error);
+    std::optional<OffsetStep> step_after(const Task& task) const;
+    void misplace(const Task& task);
+    [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
+
+    void finish(Task& task);
+    void leave(Task& task);
+    void hold(Task task);
+    [[nodiscard]] bool abandoned(const Task& task);
+    void wait_for_database(const ErrorInfo& error);
+    void database_is_back();
+    void keep();
+    void retry_dead_letters();
+    void retry_one(const spi::EventView& letter);
+
+    Hub& hub_;
+    const bool keeper_;
+    const Applier applier_;
+    LogStore& inbox_;
+    Janitor janitor_;
+    std::condition_variable news_;
+    std::deque<Task> queue_;
+    std::unordered_map<std::string, Held> held_;
+    std::mt19937_64 random_{std::random_device{}()};
+    bool is_due_ = false;  // what was collected last had failed before
+    // Time that failing records had more than fresh ones: it is the fresh ones' before another
+    // failing one is tried, however long each takes to fail.
+    std::int64_t owed_us_ = 0;
+    std::uint32_t outages_ = 0;
+    std::int64_t next_keep_us_ = 0;
+    std::int64_t next_report_us_ = 0;
+    std::thread thread_;
+};
+
+}  // namespace outbox::consumer::kafka

@@ -1,0 +1,41 @@
+#include "brokers/kafka/transport.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/transport.h"
+
+namespace outbox::sinks::kafka {
+namespace {
+
+// In lower case, as librdkafka takes either.
+std::string option(const KafkaConfig& config, const char* name, const char* fallback) {
+    const auto found = config.options.find(name);
+    std::string value = found == config.options.end() ? fallback : found->second;
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return value;
+}
+
+}  // namespace
+
+std::string transport_weakness(const KafkaConfig& config) {
+    if (!any_remote(config.bootstrap_servers)) return {};
+    const std::string protocol = option(config, "security.protocol", "plaintext");
+    if (protocol != "ssl" && protocol != "sasl_ssl") {
+        return "is reached in clear (security.protocol=" + protocol +
+               "): set kafka.security.protocol to ssl or sasl_ssl";
+    }
+    const std::string verify = option(config, "enable.ssl.certificate.verification", "true");
+    if (verify == "false" || verify == "0" || verify == "f") {
+        return "is reached without proof who it is: remove "
+               "kafka.enable.ssl.certificate.verification";
+    }
+    if (option(config, "ssl.endpoint.identification.algorithm", "https") == "none") {
+        return "is reached without proof who it is: remove "
+               "kafka.ssl.endpoint.identification.algorithm";
+    }
+    return {};
+}
+
+}  // namespace outbox::sinks::kafka

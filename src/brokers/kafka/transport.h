@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "brokers/kafka/config.h"
+
+namespace outbox::sinks::kafka {
+
+/// What is wrong with the way to the brokers, with the remedy; empty for this machine and for TLS
+/// that proves who they are.
+std::string transport_weakness(const KafkaConfig& config);
+
+}  // namespace outbox::sinks::kafka

@@ -1,0 +1,91 @@
+#include "brokers/stdout/line.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace outbox::sinks::stdout_ {
+
+namespace {
+
+void append_text(std::string_view text, std::string& out) {
+    if (text.data() == nullptr) {
+        out += "null";
+        return;
+    }
+    out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool is_utf8(std::string_view text) {
+    try {
+        static_cast<void>(nlohmann::json(text).dump());
+        return true;
+    } catch (const nlohmann::json::type_error&) {
+        return false;
+    }
+}
+
+void append_base64(std::string_view bytes, std::string& out) {
+    static constexpr char kDigits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+        std::uint32_t group = 0;
+        for (std::size_t j = 0; j < 3; ++j) {
+            group = group << 8U | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+        }
+        for (std::size_t j = 0; j < 4; ++j) {
+            out += j <= count ? kDigits[group >> (18U - 6U * j) & 63U] : '=';
+        }
+    }
+}
+
+bool is_json(std::string_view text) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // skipped by `accept`
+    return !text.starts_with(kByteOrderMark) && nlohmann::json::accept(text.begin(), text.end());
+}
+
+void append_payload(std::string_view payload, std::string& out) {
+    if (payload.data() != nullptr && is_json(payload)) {
+        out += "\"payload\":";
+        const std::size_t start = out.size();
+        out += payload;
+        // Valid JSON has line breaks only between its parts, never inside a string.
+        const auto is_break = [](char c) { return c == '\n' || c == '\r'; };
+        std::replace_if(out.begin() + static_cast<std::ptrdiff_t>(start), out.end(), is_break, ' ');
+    } else if (payload.data() == nullptr || is_utf8(payload)) {
+        out += "\"payload\":";
+        append_text(payload, out);
+    } else {
+        out += "\"payload_base64\":\"";
+        append_base64(payload, out);
+        out += '"';
+    }
+}
+
+}  // namespace
+
+void append_line(const spi::Record& record, std::string& out) {
+    out += "{\"position\":";
+    out += std::to_string(record.position);
+    out += ",\"id\":";
+    append_text(record.id, out);
+    out += ",\"topic\":";
+    append_text(record.topic, out);
+    out += ",\"key\":";
+    append_text(record.key, out);
+    out += ",\"headers\":{";
+    bool first = true;
+    for (const spi::HeaderView& header : record.headers) {
+        if (!first) out += ',';
+        first = false;
+        append_text(header.name, out);
+        out += ':';
+        append_text(header.value, out);
+    }
+    out += "},";
+    append_payload(record.value, out);
+    out += "}\n";
+}
+
+}  // namespace outbox::sinks::stdout_

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "databases/postgres/params.h"
+
+struct pg_conn;
+struct pg_result;
+
+namespace outbox::postgres {
+
+/// `name` as an SQL identifier, `text` as an SQL literal (standard_conforming_strings is on).
+[[nodiscard]] std::string quote_identifier(std::string_view name);
+[[nodiscard]] std::string quote_literal(std::string_view text);
+
+/// The bytes behind bytea's text form ("\\x0a..."); empty where it is malformed.
+[[nodiscard]] std::string decode_bytea(std::string_view text);
+
+/// Rows of a finished statement, in text format.
+class Rows {
+  public:
+    explicit Rows(pg_result* result) : result_(result) {}
+
+    [[nodiscard]] pg_result* get() const { return result_.get(); }
+    [[nodiscard]] int size() const;
+    [[nodiscard]] bool empty() const { return size() == 0; }
+    [[nodiscard]] std::string_view text(int row, int column) const;  ///< NULL: null `data()`.
+    [[nodiscard]] std::string string(int row, int column) const {
+        return std::string(text(row, column));
+    }
+    [[nodiscard]] std::int64_t integer(int row, int column) const;  ///< NULL: 0.
+    [[nodiscard]] bool boolean(int row, int column) const { return text(row, column) == "t"; }
+    [[nodiscard]] std::int64_t affected() const;  ///< Rows that an INSERT, UPDATE, DELETE changed.
+
+  private:
+    struct Clear {
+        void operator()(pg_result* result) const;
+    };
+    std::unique_ptr<pg_result, Clear> result_;
+};
+
+/// A binary value on its way from the server; valid until the next row.
+struct Field {
+    const char* data = nullptr;  ///< Null for NULL.
+    std::size_t size = 0;
+};
+
+/// What a replication connection is called, whatever the URL says.
+inline constexpr const char* kStreamApplicationName = "outbox_stream";
+
+/// One connection to PostgreSQL. Not thread-safe. Every call blocks until the server has answered,
+/// which its `statement_timeout` makes it do within a minute, or `limit_waits` is over.
+class Connection {
+  public:
+    enum class Kind : std::uint8_t { kPlain, kReplication };
+    /// Connects within `timeout_s` and prepares the session. Errors name the remedy and never
+    /// hold the password. A replication connection takes replication commands and, by `execute`
+    /// alone, SQL.
+    static Result<Connection> open(const std::string& url, int timeout_s, Kind kind = Kind::kPlain);
+
+    /// Statements without parameters, several allowed.
+    Status execute(const std::string& sql);
+    Result<Rows> query(const std::string& sql, const Params& params = {});
+
+    /// Parameter types come from `params`, whose values are ignored.
+    Status prepare(const char* name, const std::string& sql, const Params& params);
+    Result<Rows> query_prepared(const char* name, const Params& params);
+
+    /// Sends several statements at once (pipeline mode) and waits for all. The first error stops
+    /// those behind it. `affected`, if given, gets the row count of each.
+    struct Statement {
+        std::string sql;
+        Params params;
+        const char* prepared = nullptr;  ///< Name of a prepared statement, in place of `sql`.
+    };
+    Status run_pipeline(std::span<const Statement> statements,
+                        std::vector<std::int64_t>* affected = nullptr);
+
+    /// Starts a statement whose binary rows come one by one through `next`. `start_prepared`
+    /// answers fast; `start_copy` (COPY ... TO STDOUT, its query as literal SQL) costs the
+    /// least per row.
+    Status start_prepared(const char* name, const Params& params);
+    Status start_copy(const std::string& query);
+    /// True: `fields` hold a row. False: the end, or an error (`status`). Fewer or more columns
+    /// than fields are an error.
+    bool next(std::span<Field> fields, Status& status);
+    /// Cancels what `start_*` began and drops the rows that still come.
+    Status stop();
+
+    /// From now on a call fails that waits longer than `max_wait` for something from the server, or
+    /// until `stop`, a descriptor, can be read. The connection is of no use then.
+    void limit_waits(std::chrono::milliseconds max_wait, int stop = -1);
+
+    [[nodiscard]] bool usable() const;
+    [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
+    [[nodiscard]] int client_backend_pid() const;
+    /// The schemas of the role's search path, quoted. The session's own path is the catalog's.
+    [[nodiscard]] const std::vector<std::string>& schemas() const { return schemas_; }
+    /// Sets it to a table's (`Table::path`), where that is not empty.
+    Status follow(const std::string& path) {
+        return path.empty() ? Status() : execute("SET search_path = " + path);
+    }
+    [[nodiscard]] std::string user() const;
+    [[nodiscard]] std::string database() const;
+
+    /// For `ReplicationStream`, which speaks the replication protocol on it. The answer may be of
+    /// any kind; null: the connection broke.
+    [[nodiscard]] pg_conn* handle() const { return connection_.get(); }
+    Rows answer_to(const std::string& command);
+    Result<Rows> command(const std::string& command) { return checked(answer_to(command)); }
+    /// The last result of what was sent, if it was; the beginning of a COPY counts as one.
+    Rows collect(int sent);
+    /// The server's error in `result`, or what broke the connection (null).
+    [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
+
+  private:
+    struct Finish {
+        void operator()(pg_conn* connection) const;
+    };
+    struct FreeCopy {
+        void operator()(char* bytes) const;
+    };
+    enum class Stream : std::uint8_t { kNone, kRows, kCopy };
+
+    explicit Connection(pg_conn* connection) : connection_(connection) {}
+    Result<Rows> checked(Rows rows) const;
+    bool wait_for_input();
+    Rows next_result();
+    int take_copy_row();
+    Status end_stream();
+    bool next_row(std::span<Field> fields, Status& status);
+    bool next_copy(std::span<Field> fields, Status& status);
+
+    std::unique_ptr<pg_conn, Finish> connection_;
+    std::vector<std::string> schemas_;
+    std::chrono::milliseconds max_wait_{};
+    int stop_ = -1;
+    bool silent_ = false;  // a wait was over before something came
+    Stream stream_ = Stream::kNone;
+    bool copy_header_ = false;
+    std::optional<Rows> row_;
+    std::unique_ptr<char, FreeCopy> copy_row_;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,276 @@
+#include "databases/postgres/identity.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace outbox::postgres {
+namespace {
+
+// The timeline is the first part of the name of a log file.
+constexpr const char* kServer =
+    "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() THEN "
+    "pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
+    "current_database()) FROM pg_control_system()";
+
+Status reset(const Table& table, const std::string& what) {
+    return {ErrorCode::kTableReset, Advice::kStop,
+            "table " + table.sql + " " + what +
+                ", so that positions no longer mean the same events. If that was meant, start the "
+                "relay again: it compares the table with what it has recorded, and goes on with "
+                "what the table holds or says what has to be settled first"};
+}
+
+Status wrong_server(const std::string& answers, const std::string& was) {
+    return {ErrorCode::kWrongServer, Advice::kStop,
+            "the database cluster " + answers + " answers where " + was +
+                " was; check the address. If the cluster was replaced on purpose, start the "
+                "relay again"};
+}
+
+}  // namespace
+
+// Those that belong to the table, or that a default of its columns takes numbers from.
+std::string sequences_of(const Table& table) {
+    return "pg_class s WHERE s.relkind = 'S' AND s.oid IN (SELECT objid FROM pg_depend WHERE "
+           "classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = "
+           "to_regclass(" +
+           quote_literal(table.sql) +
+           ") AND deptype IN ('a', 'i') UNION ALL SELECT d.refobjid FROM pg_attrdef a JOIN "
+           "pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid "
+           "= 'pg_class'::regclass WHERE a.adrelid = to_regclass(" +
+           quote_literal(table.sql) + "))";
+}
+
+// A sequence that begins anew gets a new file, and so does one of a table that becomes unlogged, or
+// logged.
+std::string life_of(const Table& table) {
+    const std::string name = quote_literal(table.sql);
+    if (!table.by_position) {
+        if (table.uuid_id) return "''";
+        // Nothing tells how such numbers are made: a table that is rewritten may have been emptied.
+        const std::string other =
+            table.integer_id ? "pg_relation_filenode(to_regclass(" + name + "))::text" : "NULL";
+        return "to_regclass(" + name +
+               ")::oid::text || '/' || coalesce((SELECT "
+               "string_agg(pg_relation_filenode(s.oid)::text, ',' ORDER BY s.oid) FROM " +
+               sequences_of(table) + "), " + other +
+               ", '') || '/' || (SELECT relpersistence FROM pg_class WHERE oid = to_regclass(" +
+               name + "))::text";
+    }
+    return "to_regclass(" + name +
+           ")::oid::text || '/' || pg_relation_filenode("
+           "pg_get_serial_sequence(" +
+           name + ", " + quote_literal(table.position) +
+           ")::regclass)::text || '/' || (SELECT relpersistence FROM pg_class WHERE oid = "
+           "to_regclass(" +
+           name + "))::text";
+}
+
+bool same_life(std::string_view one, std::string_view other) {
+    if (one == other) return true;
+    // Table, file, persistence.
+    const auto table = [](std::string_view life) { return life.substr(0, life.find('/')); };
+    return table(one) == table(other) &&
+           one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
+}
+
+// The sequence's last value needs a right on it that a relay may lack; then it is NULL. The look at
+// the table itself: whoever would empty it waits for the transaction that has asked this.
+Identity::Identity(const Table& table)
+    : table_(table),
+      sequence_("SELECT " + life_of(table) + ", " +
+                (table.by_position
+                     ? "(SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN "
+                       "coalesce(pg_sequence_last_value(s::regclass), 0) END FROM "
+                       "pg_get_serial_sequence(" +
+                           quote_literal(table.sql) + ", " + quote_literal(table.position) +
+                           ") AS s), pg_current_wal_flush_lsn()"
+                     : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +
+                           table.sql + " WHERE false)")) {}
+
+void Identity::begin_term() {
+    const std::scoped_lock lock(mutex_);
+    life_.clear();
+    known_.reached = 0;
+    if (!std::exchange(changed_, false)) return;
+    timeline_ = 0;
+    database_oid_.clear();
+    known_.lsn = 0;
+}
+
+Identity::Known Identity::known() const {
+    const std::scoped_lock lock(mutex_);
+    return known_;
+}
+
+Result<ServerIdentity> Identity::ask(Connection& connection) {
+    Result<Rows> rows = connection.query(kServer);
+    if (!rows.ok()) return rows.status();
+    if (rows->boolean(0, 1)) {
+        return ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "25006",
+                         "the server is a standby; point the URL at the primary, or list all hosts "
+                         "with target_session_attrs=read-write"};
+    }
+    ServerIdentity server;
+    server.system_id = rows->string(0, 0);
+    const std::string_view name = rows->text(0, 2);
+    std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
+    server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
+    server.database_oid = rows->string(0, 4);
+    return server;
+}
+
+Status Identity::check(Connection& connection) {
+    const Known before = known();
+    const Result<ServerIdentity> server = ask(connection);
+    if (!server.ok()) return server.status();
+    if (Status status = compare(*server, before); !status.ok()) {
+        const std::scoped_lock lock(mutex_);
+        changed_ = status.error().code == ErrorCode::kServerChanged;
+        return status;
+    }
+    return check_table(connection);
+}
+
+Status Identity::check_lease(Connection& connection) {
+    const Result<ServerIdentity> server = ask(connection);
+    if (!server.ok()) return server.status();
+    const std::scoped_lock lock(mutex_);
+    if (!system_id_.empty() && server->system_id != system_id_) {
+        return wrong_server(server->system_id, system_id_);
+    }
+    if (timeline_ != 0 && server->timeline < timeline_) {
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "the server is on timeline " + std::to_string(server->timeline) +
+                    ", an old primary: timeline " + std::to_string(timeline_) +
+                    " was seen; take it off the address that the relay uses"};
+    }
+    return {};
+}
+
+Status Identity::check(ReplicationStream& stream) {
+    const Known before = known();
+    const Result<ServerIdentity> server = stream.identify();
+    return server.ok() ? compare(*server, before) : server.status();
+}
+
+Status Identity::compare(const ServerIdentity& server, const Known& before) {
+    const std::scoped_lock lock(mutex_);
+    if (!system_id_.empty() && server.system_id != system_id_) {
+        return wrong_server(server.system_id, system_id_);
+    }
+    system_id_ = server.system_id;
+    if (timeline_ != 0 && server.timeline != timeline_) {
+        return changed("the server is on timeline " + std::to_string(server.timeline) +
+                       " and was on " + std::to_string(timeline_) +
+                       ": a standby was promoted, or a backup restored");
+    }
+    if (!database_oid_.empty() && !server.database_oid.empty() &&
+        server.database_oid != database_oid_) {
+        return changed(
+            "another database answers to the name, as where a copy was put in its place");
+    }
+    if (server.lsn < before.lsn) {
+        return changed("the server's log ends at " + pgoutput::format_lsn(server.lsn) +
+                       " and reached " + pgoutput::format_lsn(before.lsn) +
+                       " before: an older state was restored");
+    }
+    timeline_ = server.timeline;
+    if (!server.database_oid.empty()) database_oid_ = server.database_oid;
+    known_.lsn = std::max(known_.lsn, server.lsn);
+    return {};
+}
+
+// With the mutex held.
+Status Identity::changed(std::string message) {
+    left_timeline_ = timeline_;
+    return {ErrorCode::kServerChanged, Advice::kStop, std::move(message)};
+}
+
+Status Identity::check_table(Connection& connection) {
+    const Known before = known();
+    Result<Rows> rows = connection.query(sequence_);
+    if (!rows.ok()) return rows.status();
+    const bool knows = rows->text(0, 1).data() != nullptr;
+    const std::int64_t last =
+        knows ? rows->integer(0, 1) : std::numeric_limits<std::int64_t>::max();
+    return compare_table(rows->string(0, 0), last,
+                         {pgoutput::parse_lsn(rows->text(0, 2)).value_or(0), before.reached});
+}
+
+// `seen`: the end of the log now, and the position that was reached before the table was asked.
+Status Identity::compare_table(const std::string& life, std::int64_t last_position,
+                               const Known& seen) {
+    const std::scoped_lock lock(mutex_);
+    known_.lsn = std::max(known_.lsn, seen.lsn);
+    if (!life_.empty() && !same_life(life, life_)) {
+        if (!table_.by_position) {
+            return {ErrorCode::kServerChanged, Advice::kStop,
+                    "table " + table_.sql +
+                        " was replaced, or got a numbering that begins anew: its rows may be "
+                        "others than those of the same ids before"};
+        }
+        const bool same = life.substr(0, life.find('/')) == life_.substr(0, life_.find('/'));
+        return reset(table_, same ? "got a numbering that begins anew (TRUNCATE ... RESTART "
+                                    "IDENTITY, or a change of its sequence)"
+                                  : "was replaced by another one of its name");
+    }
+    if (last_position < seen.reached) {
+        return reset(table_, "has a sequence at " + std::to_string(last_position) +
+                                 ", and positions had reached " + std::to_string(seen.reached));
+    }
+    life_ = life;
+    return {};
+}
+
+void Identity::reached(spi::Position position) {
+    const std::scoped_lock lock(mutex_);
+    known_.reached = std::max(known_.reached, position);
+}
+
+void Identity::returned(const spi::EventBatch& batch, std::size_t first) {
+    const std::scoped_lock lock(mutex_);
+    for (const spi::EventView& event : std::span(batch.events()).subspan(first)) {
+        published_.returned(event.position, event.id);
+    }
+}
+
+void Identity::finished(std::span<const spi::Position> positions, Lsn log_end) {
+    const std::scoped_lock lock(mutex_);
+    published_.finished(positions, log_end);
+}
+
+std::int64_t Identity::left_timeline() const {
+    const std::scoped_lock lock(mutex_);
+    return left_timeline_;
+}
+
+std::vector<spi::Ghost> Identity::removed_behind(Lsn lsn) const {
+    const std::scoped_lock lock(mutex_);
+    return published_.removed_behind(lsn);
+}
+
+void Identity::forget_change() {
+    const std::scoped_lock lock(mutex_);
+    left_timeline_ = 0;
+    published_ = {};
+}
+
+Result<spi::Position> Identity::last_position(Connection& connection) {
+    Result<Rows> rows = connection.query(sequence_);
+    if (!rows.ok()) return rows.status();
+    if (rows->text(0, 1).data() != nullptr) return rows->integer(0, 1);
+    return ErrorInfo{ErrorCode::kNoRights, Advice::kStop, "42501",
+                     "user " + connection.user() + " may not ask the sequence of " + table_.sql +
+                         " how far it is: GRANT SELECT ON SEQUENCE; relay --check names it"};
+}
+
+std::string Identity::life() const {
+    const std::scoped_lock lock(mutex_);
+    return life_;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/event_batch.h>
+
+#include "databases/postgres/connection.h"
+#include "databases/postgres/replication.h"
+#include "databases/postgres/source/published.h"
+#include "databases/postgres/source/table.h"
+
+namespace outbox::postgres {
+
+/// Which cluster, which life of it and which table a term of the relay works on: what it remembers
+/// of positions means nothing elsewhere. Each new connection that reads or writes for a term is
+/// compared with it before its first statement. Shared by them; thread-safe.
+///
+/// Errors have advice `kStop`, as nothing else may be done on behalf of the term:
+/// `kServerChanged` (another timeline, or an end of the log that lies behind the one seen): a new
+/// term may begin; `kWrongServer` (another system identifier) and `kTableReset` are for a person.
+class Identity {
+  public:
+    explicit Identity(const Table& table);
+
+    /// What is met first from now on is what the term works on. The cluster stays what it was, and
+    /// so does the server until it was told that it has changed: that may have happened while
+    /// nobody held the lease.
+    void begin_term();
+
+    /// A new connection. Not a primary: `kConnectFailed`, to be tried again.
+    Status check(Connection& connection);
+    /// A new connection of the lease, which goes on when a standby is promoted: it is to be of the
+    /// same cluster, and of no older life of it than the term's.
+    Status check_lease(Connection& connection);
+    /// The same of a replication connection.
+    Status check(ReplicationStream& stream);
+    /// Whether the table is still the same; to be asked now and then.
+    Status check_table(Connection& connection);
+
+    /// The highest position that was read.
+    void reached(spi::Position position);
+    /// Events of `batch` from `first` on are about to be returned.
+    void returned(const spi::EventBatch& batch, std::size_t first);
+    /// These are finished everywhere, and their rows about to be removed.
+    void finished(std::span<const spi::Position> positions, Lsn log_end);
+
+    /// The timeline of the server that this one has taken the place of; 0: of none.
+    [[nodiscard]] std::int64_t left_timeline() const;
+    /// See `Published`.
+    [[nodiscard]] std::vector<spi::Ghost> removed_behind(Lsn lsn) const;
+    void forget_change();
+
+    /// Where the log ended when the server was asked last.
+    [[nodiscard]] Lsn log_end() const { return known().lsn; }
+    /// The last position that was given. `kNoRights` for a role that may not read the sequence.
+    Result<spi::Position> last_position(Connection& connection);
+
+    /// What `life_of` says where the term's positions mean the term's events.
+    [[nodiscard]] std::string life() const;
+
+  private:
+    // What was known before a server was asked: others learn more while it answers.
+    struct Known {
+        Lsn lsn = 0;
+        spi::Position reached = 0;
+    };
+    [[nodiscard]] Known known() const;
+    static Result<ServerIdentity> ask(Connection& connection);
+    Status compare(const ServerIdentity& server, const Known& before);
+    Status changed(std::string message);
+    Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
+
+    const Table table_;
+    const std::string sequence_;
+
+    mutable std::mutex mutex_;
+    std::string system_id_;
+    std::string database_oid_;
+    std::int64_t timeline_ = 0;  // 0: not met yet
+    bool changed_ = false;       // which was told
+    std::string life_;
+    Known known_;
+    std::int64_t left_timeline_ = 0;
+    Published published_;
+};
+
+/// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
+/// gives it another value, and VACUUM FULL or a plain TRUNCATE does not (unless nothing else tells
+/// where its numbers come from). Of a table whose ids do not come again it is empty.
+[[nodiscard]] std::string life_of(const Table& table);
+/// SQL behind FROM: the sequences, as s, that a table takes numbers from.
+[[nodiscard]] std::string sequences_of(const Table& table);
+/// Two values of that name the same table and numbering. A change of the table's persistence, which
+/// rewrites both, counts as none.
+[[nodiscard]] bool same_life(std::string_view one, std::string_view other);
+
+}  // namespace outbox::postgres

@@ -1,0 +1,319 @@
+#include <array>
+#include <cstdlib>
+
+#include <outbox/producer/migrate.h>
+
+#include "core/embedded_sql.h"
+#include "core/schema_objects.h"
+#include "core/url.h"
+#include "databases/postgres/emit_errors.h"
+#include "producer/migration_plan.h"
+#include "producer/uninstall.h"
+#include "secrets/password_file.h"
+
+namespace outbox::producer {
+namespace {
+
+// Where the tables go, and whose what is there already may be.
+struct Place {
+    std::string schema;
+    std::string quoted_schema;
+    std::vector<std::string_view> names;  // of what may be there
+    TrustedOwners owners;
+
+    [[nodiscard]] std::string guard() const { return owner_guard_sql(schema, names, owners); }
+};
+
+std::string_view side_name(MigrationSide side) {
+    return side == MigrationSide::kProducer   ? "producer"
+           : side == MigrationSide::kConsumer ? "consumer"
+                                              : "";
+}
+
+// Also printed by --print: what runs before and after the text of each migration.
+std::string prologue() {
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(kCatalogPath) +
+           "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n";
+}
+
+// The guard behind it: a table that somebody else made first would run their triggers as us.
+std::string record_table(const Place& place) {
+    return "CREATE TABLE IF NOT EXISTS " + place.quoted_schema +
+           ".outbox_migrations (\n"
+           "    side       text NOT NULL,\n"
+           "    version    integer NOT NULL,\n"
+           "    name       text NOT NULL,\n"
+           "    checksum   text NOT NULL,\n"
+           "    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),\n"
+           "    PRIMARY KEY (side, version)\n"
+           ");\n" +
+           place.guard();
+}
+
+std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
+    const std::string type(payload_type_name(payload));
+    const bool binary = payload == PayloadType::kBytea;
+    return record_table(place) +
+           fill_postgres(migration.text, place.quoted_schema,
+                         {{"payload_type", type},
+                          {"payload_text", binary ? "payload" : "payload::text"},
+                          {"dead_payload",
+                           binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type}}) +
+           "\nINSERT INTO " + place.quoted_schema +
+           ".outbox_migrations (side, version, name, checksum) VALUES (" +
+           sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
+           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n" +
+           place.guard() + index_guard_sql(place.schema, migration.side);
+}
+
+// In a transaction of its own: what it may leave out must not take tables with it.
+std::string publication(const Place& place) {
+    return prologue() +
+           fill_postgres(embedded_sql_text("producer/postgres/publication.sql"),
+                         place.quoted_schema) +
+           "COMMIT;\n";
+}
+
+Place place_of(const MigrateOptions& options) {
+    std::string quoted = "\"";
+    for (const char c : options.schema) quoted.append(c == '"' ? 2 : 1, c);
+    quoted += '"';
+    // As quote_ident says it where that needs no quotes.
+    const bool plain =
+        !options.schema.empty() &&
+        options.schema.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
+    return {options.schema,
+            plain ? options.schema : quoted,
+            objects_of_side(side_name(options.side)),
+            {options.owners}};
+}
+
+class PostgresTarget final : public MigrationTarget {
+  public:
+    PostgresTarget(const std::string& url, const MigrateOptions& options)
+        : makes_events_(options.side != MigrationSide::kConsumer), note_(options.note) {
+        const std::string timeout = std::to_string(options.connect_timeout.count());
+        const std::string target = with_password(url).value_or_throw();
+        // What the URL says comes last, so that it wins.
+        const std::array<const char*, 5> keys{"connect_timeout", "client_encoding",
+                                              "fallback_application_name", "dbname", nullptr};
+        const std::array<const char*, 5> values{timeout.c_str(), "UTF8", "outbox migrate",
+                                                target.c_str(), nullptr};
+        connection_.reset(PQconnectdbParams(keys.data(), values.data(), 1));
+        if (PQstatus(connection_.get()) != CONNECTION_OK) {
+            throw Error(connect_error(connection_.get(), url));
+        }
+        PQsetNoticeProcessor(connection_.get(), [](void*, const char*) {}, nullptr);
+        where_ = "Database " + std::string(PQdb(connection_.get()));
+        if (PQserverVersion(connection_.get()) < 140000) {
+            throw Error(ErrorCode::kUnsupported, Advice::kStop,
+                        where_ + " runs PostgreSQL " +
+                            std::to_string(PQserverVersion(connection_.get()) / 10000) +
+                            "; outbox needs 14 or newer.");
+        }
+        // The path of the role holds until the next statement.
+        const PgResult schema = query(
+            "SELECT pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text), "
+            "pg_catalog.current_schema(), "
+            "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
+        if (PQgetisnull(schema.get(), 0, 0) != 0) {
+            throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                        where_ +
+                            " has no current schema: create one that is on the search_path "
+                            "of this role.");
+        }
+        place_.quoted_schema = PQgetvalue(schema.get(), 0, 0);
+        place_.schema = PQgetvalue(schema.get(), 0, 1);
+        place_.names = objects_of_side(side_name(options.side));
+        place_.owners.named = options.owners;
+    }
+
+    [[nodiscard]] std::string_view database() const override { return "postgres"; }
+    [[nodiscard]] std::string where() const override { return where_; }
+
+    void begin_alone() override {
+        query(prologue());
+        query(exists("outbox_migrations") ? place_.guard() : record_table(place_));
+    }
+
+    std::vector<RecordedMigration> recorded() override {
+        std::vector<RecordedMigration> rows;
+        const PgResult result =
+            query("SELECT side, version, name, checksum FROM " + place_.quoted_schema +
+                  ".outbox_migrations ORDER BY side, version");
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            const auto text = [&](int column) { return PQgetvalue(result.get(), row, column); };
+            rows.push_back({text(0), std::atoi(text(1)), text(2), text(3)});
+        }
+        return rows;
+    }
+
+    EventTable event_table() override {
+        EventTable table{place_.schema + ".outbox_events", {}, {}};
+        const PgResult result = query(
+            "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_class c "
+            "ON c.oid = a.attrelid WHERE c.relname = 'outbox_events' AND c.relnamespace = " +
+            schema_oid() + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum");
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            table.columns.emplace_back(PQgetvalue(result.get(), row, 0));
+            if (table.columns.back() == "payload") {
+                table.payload_type = PQgetvalue(result.get(), row, 1);
+            }
+        }
+        return table;
+    }
+
+    Presence look_for(std::string_view side) override {
+        query(index_guard_sql(place_.schema, side));
+        Presence found;
+        for (const SchemaObject& object : schema_objects()) {
+            if (object.side != side) continue;
+            // The relay makes some of them, too, and the sink the mailbox.
+            const bool shared = object.beside_adopted || object.name == "outbox_mailbox";
+            if (!exists(object)) {
+                found.missing.emplace_back(object.name);
+            } else if (!shared) {
+                found.there.emplace_back(object.name);
+            }
+        }
+        return found;
+    }
+
+    // Gives the names of what there was.
+    std::vector<std::string> uninstall(MigrationSide side) {
+        const std::string_view wanted = side_name(side);
+        std::vector<std::string> names;
+        for (const SchemaObject& object : schema_objects()) {
+            const bool of_side = wanted.empty() || object.side == wanted;
+            const bool shared = object.side.empty() && object.name != "outbox_migrations";
+            if (object.kind == SchemaObject::Kind::kIndex) continue;
+            if ((shared || (!object.side.empty() && of_side)) && exists(object)) {
+                names.emplace_back(object.name);
+            }
+        }
+        query(postgres_uninstall_body(place_.schema, place_.quoted_schema, side));
+        // Somebody else's table of that name stays.
+        std::erase_if(names, [&](const std::string& name) { return exists(name); });
+        commit();
+        return names;
+    }
+
+    void apply(const EmbeddedMigration& migration, PayloadType payload) override {
+        query(body(migration, payload, place_));
+    }
+    void commit() override { query("COMMIT"); }
+    void finish() override {
+        if (!makes_events_) return;
+        query(publication(place_));
+        if (note_) tell_publication();
+    }
+
+  private:
+    // Why the relay could not take events from the log, as far as it depends on no relay.
+    void tell_publication() {
+        const std::string table = place_.quoted_schema + ".outbox_events";
+        const PgResult result = query(
+            "SELECT current_setting('wal_level'), "
+            "EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox'), "
+            "EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'outbox' AND "
+            "tablename = 'outbox_events' AND schemaname = " +
+            sql_literal(place_.schema) + ")");
+        const auto is = [&](int column) { return *PQgetvalue(result.get(), 0, column) == 't'; };
+        if (!is(1)) {
+            note_(
+                "publication outbox is missing, as this role may not make it (CREATE on the "
+                "database, ownership of the table): the relay will poll until an owner runs: "
+                "CREATE PUBLICATION outbox FOR TABLE " +
+                table + " WITH (publish = 'insert')");
+        } else if (!is(2)) {
+            note_("publication outbox is there without " + table +
+                  ": the relay will poll until an owner runs: ALTER PUBLICATION outbox ADD TABLE " +
+                  table);
+        }
+        const std::string wal_level = PQgetvalue(result.get(), 0, 0);
+        if (wal_level != "logical") {
+            note_("wal_level is " + wal_level +
+                  ": the relay will poll until it is raised: ALTER SYSTEM SET wal_level = logical, "
+                  "then restart the server");
+        }
+    }
+
+    [[nodiscard]] std::string schema_oid() const {
+        return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(place_.schema) + ")";
+    }
+
+    bool exists(const SchemaObject& object) {
+        if (object.kind != SchemaObject::Kind::kFunction) return exists(std::string(object.name));
+        const PgResult result =
+            query("SELECT 1 FROM pg_proc WHERE proname = " + sql_literal(object.name) +
+                  " AND pronamespace = " + schema_oid());
+        return PQntuples(result.get()) > 0;
+    }
+
+    bool exists(const std::string& table) {
+        const PgResult result =
+            query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
+                  " AND relnamespace = " + schema_oid());
+        return PQntuples(result.get()) > 0;
+    }
+
+    PgResult query(const std::string& sql) {
+        PgResult result(PQexec(connection_.get(), sql.c_str()));
+        if (!succeeded(result.get())) {
+            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
+            if (state != nullptr && state == kForeignOwnerState) {
+                refuse_foreign_owner(where_,
+                                     PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
+            if (state != nullptr && state == kMisplacedIndexState) {
+                refuse_misplaced_index(where_, misplaced_index(PQresultErrorField(
+                                                   result.get(), PG_DIAG_MESSAGE_PRIMARY)));
+            }
+            if (state != nullptr && state == kStillNeededState) {
+                refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
+            throw Error(statement_error(connection_.get(), result.get(), "migrating " + where_));
+        }
+        return result;
+    }
+
+    PgConnection connection_;
+    std::string where_;
+    Place place_;
+    const bool makes_events_;
+    const std::function<void(std::string_view)> note_;
+};
+
+}  // namespace
+
+std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOptions& options) {
+    PostgresTarget target(url, options);
+    return run_migrations(target, options);
+}
+
+std::vector<std::string> uninstall_postgres(const std::string& url, const MigrateOptions& options) {
+    PostgresTarget target(url, options);
+    target.begin_alone();
+    const auto known = embedded_migrations("postgres", options.side);
+    static_cast<void>(next_migration(known, target.recorded(), target.where()));
+    return target.uninstall(options.side);
+}
+
+std::string postgres_uninstall_sql(const MigrateOptions& options) {
+    const Place place = place_of(options);
+    return prologue() + place.guard() +
+           postgres_uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
+}
+
+std::string postgres_migration_sql(const MigrateOptions& options) {
+    const Place place = place_of(options);
+    std::string sql;
+    for (const auto& migration : embedded_migrations("postgres", options.side)) {
+        sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +
+               "COMMIT;\n\n";
+    }
+    if (options.side != MigrationSide::kConsumer) sql += publication(place);
+    return sql;
+}
+
+}  // namespace outbox::producer

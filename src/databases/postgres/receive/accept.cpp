@@ -1,0 +1,229 @@
+#include <string>
+#include <unordered_map>
+
+#include <outbox/adapters/libpq_consumer.h>
+
+#include "consumer/message_time.h"
+#include "databases/postgres/receive/prepared.h"
+#include "databases/postgres/receive/transaction.h"
+
+namespace outbox {
+namespace {
+
+using consumer::Params;
+using consumer::PgResult;
+
+// Insert first: asking beforehand whether the id is there would be a race.
+constexpr const char* kAccept =
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES ($1, $2, "
+    "coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', '-infinity')) "
+    "ON CONFLICT (consumer, message_id) DO NOTHING";
+
+// Looks at the floor first.
+constexpr const char* kAcceptCarefully =
+    "SELECT inbox_accept($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
+
+constexpr consumer::Kept kKeptAccept{"outbox_accept", kAccept};
+constexpr consumer::Kept kKeptAcceptCarefully{"outbox_accept_carefully", kAcceptCarefully};
+
+// In one order everywhere, so that two batches with the same ids do not wait for each other.
+constexpr const char* kAcceptBatch =
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "SELECT $1, m.id, coalesce(timestamptz 'epoch' + m.us * interval '1 microsecond', '-infinity') "
+    "FROM unnest($2::text[], $3::bigint[]) AS m (id, us) ORDER BY m.id "
+    "ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id";
+
+constexpr const char* kAcceptSequence =
+    "WITH taken AS (INSERT INTO outbox_inbox_sequences AS s (consumer, key, last_sequence) "
+    "  SELECT $1, $2, $3::bigint WHERE $3::bigint = 1 OR EXISTS (SELECT 1 FROM "
+    "    outbox_inbox_sequences k WHERE k.consumer = $1 AND k.key = $2) "
+    "  ON CONFLICT (consumer, key) DO UPDATE SET last_sequence = excluded.last_sequence "
+    "  WHERE s.last_sequence = excluded.last_sequence - 1 RETURNING 1) "
+    "SELECT (SELECT count(*) FROM taken)";
+
+constexpr const char* kLastSequence =
+    "SELECT last_sequence FROM outbox_inbox_sequences WHERE consumer = $1 AND key = $2";
+
+constexpr const char* kNextOffset =
+    "SELECT next_offset FROM outbox_inbox_offsets "
+    "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer";
+
+constexpr const char* kMoveOffset =
+    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, updated_at = clock_timestamp() "
+    "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer AND next_offset = $4::bigint";
+
+constexpr const char* kFirstOffset =
+    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
+    "VALUES ($1, $2, $3::integer, $4::bigint) ON CONFLICT DO NOTHING";
+
+constexpr const char* kEntering = "entering a message in outbox_inbox";
+
+PgResult run(PGconn* connection, const Params& params, const char* sql, const char* doing) {
+    PgResult result = params.execute(connection, sql);
+    if (!consumer::succeeded(result.get())) {
+        throw Error(consumer::pg_error(connection, result.get(), doing));
+    }
+    return result;
+}
+
+bool changed_one(const PgResult& result) {
+    return std::string_view(PQcmdTuples(result.get())) == "1";
+}
+
+std::string quoted(PGconn* connection, std::string_view name) {
+    char* text = PQescapeIdentifier(connection, name.data(), name.size());
+    if (text == nullptr) {
+        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                    "'" + std::string(name) + "' is not the name of a table or column");
+    }
+    std::string out(text);
+    PQfreemem(text);
+    return out;
+}
+
+std::string insert_into(PGconn* connection, const InboxTable& table) {
+    const std::string_view name = table.table;
+    const auto dot = name.find('.');
+    std::string sql = "INSERT INTO ";
+    if (dot != std::string_view::npos) sql += quoted(connection, name.substr(0, dot)) + ".";
+    sql += quoted(connection, dot == std::string_view::npos ? name : name.substr(dot + 1));
+    sql += " (" + quoted(connection, table.id_column);
+    std::string values = ") VALUES ($1";
+    if (!table.consumer_column.empty()) {
+        sql += ", " + quoted(connection, table.consumer_column);
+        values += ", $2";
+    }
+    if (!table.time_column.empty()) {
+        sql += ", " + quoted(connection, table.time_column);
+        values += ", clock_timestamp()";
+    }
+    return sql + values + ") ON CONFLICT DO NOTHING";
+}
+
+/// How one message is entered.
+struct Entry {
+    Entry(std::string_view consumer, const InboxEntry& message, std::int64_t now_us) {
+        consumer::require_id(message.id);
+        const auto time_us = consumer::microseconds(message.time);
+        carefully = consumer::may_be_quarantined(time_us, now_us);
+        params.text(consumer).text(message.id).number_or_null(time_us);
+    }
+    [[nodiscard]] const char* sql() const { return carefully ? kAcceptCarefully : kAccept; }
+    [[nodiscard]] bool is_new(const PgResult& result) const {
+        return carefully ? consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1)
+                         : changed_one(result);
+    }
+
+    bool carefully = false;
+    Params params;
+};
+
+bool enter(PGconn* transaction, std::string_view consumer, const InboxEntry& message,
+           std::int64_t now_us) {
+    const Entry entry(consumer, message, now_us);
+    return entry.is_new(run(transaction, entry.params, entry.sql(), kEntering));
+}
+
+}  // namespace
+
+bool accept(PGconn* transaction, std::string_view consumer, std::string_view message_id,
+            MessageTime message_time) {
+    consumer::require_transaction(transaction, "accept");
+    return enter(transaction, consumer, {message_id, message_time}, consumer::wall_clock_us());
+}
+
+bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string_view message_id,
+                      MessageTime message_time) {
+    consumer::require_idle(connection, "begin_and_accept");
+    const Entry entry(consumer, {message_id, message_time}, consumer::wall_clock_us());
+    const consumer::Kept& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
+    consumer::keep(connection, statement);
+    return entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
+}
+
+bool accept(PGconn* transaction, const InboxTable& table, std::string_view consumer,
+            std::string_view message_id) {
+    consumer::require_transaction(transaction, "accept");
+    consumer::require_id(message_id);
+    // The column says what type the id has.
+    Params params;
+    params.untyped(message_id);
+    if (!table.consumer_column.empty()) params.untyped(consumer);
+    return changed_one(run(transaction, params, insert_into(transaction, table).c_str(),
+                           "entering a message in the application's inbox"));
+}
+
+std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
+                               std::span<const InboxEntry> messages) {
+    consumer::require_transaction(transaction, "accept_batch");
+    const std::int64_t now_us = consumer::wall_clock_us();
+    std::vector<bool> is_new(messages.size());
+    std::unordered_map<std::string_view, std::size_t> first_of;
+    std::vector<std::string_view> ids;
+    std::vector<std::optional<std::int64_t>> times;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        consumer::require_id(messages[i].id);
+        const auto time_us = consumer::microseconds(messages[i].time);
+        if (consumer::may_be_quarantined(time_us, now_us)) {
+            is_new[i] = enter(transaction, consumer, messages[i], now_us);
+        } else if (first_of.emplace(messages[i].id, i).second) {
+            ids.push_back(messages[i].id);
+            times.push_back(time_us);
+        }
+    }
+    if (ids.empty()) return is_new;
+    const std::string id_array = consumer::array_literal(std::span<const std::string_view>(ids));
+    const std::string time_array = consumer::array_literal(times);
+    Params params;
+    params.text(consumer).untyped(id_array).untyped(time_array);
+    const PgResult rows = run(transaction, params, kAcceptBatch, kEntering);
+    for (int row = 0; row < PQntuples(rows.get()); ++row) {
+        is_new[first_of.at(consumer::cell(rows.get(), row, 0))] = true;
+    }
+    return is_new;
+}
+
+SequenceResult accept_sequence(PGconn* transaction, std::string_view consumer, std::string_view key,
+                               std::int64_t sequence) {
+    constexpr const char* kDoing = "entering a message in outbox_inbox_sequences";
+    consumer::require_transaction(transaction, "accept_sequence");
+    Params params;
+    params.text(consumer).text(key).number(sequence);
+    Params which;
+    which.text(consumer).text(key);
+    for (bool again = true;; again = false) {
+        const PgResult taken = run(transaction, params, kAcceptSequence, kDoing);
+        if (consumer::big_endian(consumer::cell(taken.get(), 0, 0)) == 1) {
+            return {SequenceResult::What::kNew, sequence + 1};
+        }
+        const PgResult last = run(transaction, which, kLastSequence, kDoing);
+        const std::int64_t expected =
+            PQntuples(last.get()) == 0 ? 1
+                                       : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
+        if (sequence < expected) return {SequenceResult::What::kRepeat, expected};
+        if (sequence > expected || !again) return {SequenceResult::What::kGap, expected};
+        // The one before it was committed in between.
+    }
+}
+
+std::optional<std::int64_t> next_offset(PGconn* connection, std::string_view consumer,
+                                        std::string_view topic, int partition) {
+    Params params;
+    params.text(consumer).text(topic).number(partition);
+    const PgResult row = run(connection, params, kNextOffset, "reading outbox_inbox_offsets");
+    if (PQntuples(row.get()) == 0) return std::nullopt;
+    return consumer::big_endian(consumer::cell(row.get(), 0, 0));
+}
+
+bool accept_offset(PGconn* transaction, std::string_view consumer, std::string_view topic,
+                   int partition, std::optional<std::int64_t> expected, std::int64_t next) {
+    consumer::require_transaction(transaction, "accept_offset");
+    Params params;
+    params.text(consumer).text(topic).number(partition);
+    if (expected) params.number(*expected);
+    params.number(next);
+    return changed_one(run(transaction, params, expected ? kMoveOffset : kFirstOffset,
+                           "moving an offset in outbox_inbox_offsets"));
+}
+
+}  // namespace outbox

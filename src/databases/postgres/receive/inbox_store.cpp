@@ -1,0 +1,204 @@
+#include "databases/postgres/receive/inbox_store.h"
+
+#include <utility>
+
+#include "consumer/applying.h"
+#include "databases/postgres/receive/operator_sql.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kFetchRetries =
+    "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
+    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
+    "AND (mailbox IS NULL OR mailbox = $3) ORDER BY retry_requested_at LIMIT $2::bigint";
+
+constexpr const char* kTakeRetry =
+    "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
+
+constexpr const char* kBuryAgain =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
+    "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
+    "WHERE consumer = $1 AND message_id = $2";
+
+constexpr const char* kReport =
+    "INSERT INTO outbox_inbox_stats "
+    "  (consumer, member, applied, repeats, failed, dead, lag) "
+    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint) "
+    "ON CONFLICT (consumer, member) DO UPDATE SET applied = excluded.applied, "
+    "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
+    "  lag = excluded.lag, updated_at = excluded.updated_at";
+
+// Figures of members that are gone are kept together under no name: of `member`, and of those that
+// have long said nothing.
+constexpr const char* kFold =
+    "WITH gone AS (DELETE FROM outbox_inbox_stats WHERE consumer = $1 AND member <> '' "
+    "  AND (member = $2 OR updated_at < clock_timestamp() - $3::bigint * interval '1 second') "
+    "  RETURNING applied, repeats, failed, dead) "
+    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
+    "SELECT $1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM gone "
+    "HAVING count(*) > 0 ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
+    "  failed = s.failed + excluded.failed, dead = s.dead + excluded.dead, "
+    "  updated_at = excluded.updated_at";
+
+// Null where the tables were made by hand, from what `migrate --print` shows.
+constexpr const char* kIsVersioned =
+    "SELECT coalesce(has_table_privilege(to_regclass('outbox_migrations'), 'SELECT'), false)";
+
+constexpr const char* kClock =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text";
+
+constexpr const char* kClockAndVersion =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, "
+    "coalesce(max(version), 0)::text FROM outbox_migrations WHERE side = 'consumer'";
+
+std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
+    more.insert(more.end(), {{"outbox_retries", kFetchRetries, 3},
+                             {"outbox_take_retry", kTakeRetry, 2},
+                             {"outbox_bury_again", kBuryAgain, 5},
+                             {"outbox_report", kReport, 7},
+                             {"outbox_fold", kFold, 3}});
+    return more;
+}
+
+// docs/receiving.md names these. The floor is written when ids are pruned, and locked under
+// REPEATABLE READ and SERIALIZABLE.
+std::vector<LibpqSession::Right> with_ours(std::vector<LibpqSession::Right> more) {
+    more.insert(more.end(), {{"outbox_inbox", "SELECT, INSERT"},
+                             {"outbox_inbox_floor", "SELECT, INSERT, UPDATE"},
+                             {"outbox_inbox_dead_letters", "SELECT, INSERT, UPDATE, DELETE"},
+                             {"outbox_inbox_stats", "SELECT, INSERT, UPDATE, DELETE"}});
+    return more;
+}
+
+}  // namespace
+
+void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
+    const auto copied = [&](int row, int column) {
+        const std::string_view value = cell(rows, row, column);
+        return value.data() == nullptr ? value : out.copy(value);
+    };
+    for (int row = 0; row < PQntuples(rows) && out.bytes() < max_bytes; ++row) {
+        spi::EventView event;
+        event.position = big_endian(cell(rows, row, 0));
+        event.id = copied(row, 1);
+        event.topic = copied(row, 2);
+        event.key = copied(row, 3);
+        event.headers = copied(row, 4);
+        event.payload = copied(row, 5);
+        out.add(event);
+    }
+}
+
+bool is_true(const PGresult* rows, int row, int column) {
+    return cell(rows, row, column) == std::string_view("\x01", 1);
+}
+
+LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
+                                 std::vector<LibpqSession::Statement> more,
+                                 std::vector<LibpqSession::Right> rights)
+    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)),
+               with_ours(std::move(rights))),
+      consumer_(std::move(consumer)),
+      member_(member_name()) {}
+
+OpenSql LibpqInboxStore::opener() const {
+    return [url = session_.url(), timeout_s = session_.connect_timeout_s()] {
+        return open_postgres_sql(url, timeout_s, std::nullopt);
+    };
+}
+
+Status LibpqInboxStore::connect() {
+    if (session_.sound()) return {};
+    disconnect();
+    if (Status status = session_.connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
+    const PgResult there(PQexec(connection(), kIsVersioned));
+    versioned_ = succeeded(there.get()) && cell(there.get(), 0, 0) == "t";
+    Status status = check_version();
+    if (!status.ok()) disconnect();
+    return status;
+}
+
+Status LibpqInboxStore::check_version() {
+    if (!session_.connected()) return {};
+    const LibpqSession::Use use(session_);
+    const PgResult found(PQexec(connection(), versioned_ ? kClockAndVersion : kClock));
+    if (!succeeded(found.get())) {
+        return pg_error(connection(), found.get(), "reading outbox_migrations");
+    }
+    clock_ahead_us_ = std::stoll(std::string(cell(found.get(), 0, 0))) - steady_us();
+    if (!versioned_) return {};
+    return check_inbox_version(std::stoll(std::string(cell(found.get(), 0, 1))));
+}
+
+std::int64_t LibpqInboxStore::now_us() const {
+    return steady_us() + clock_ahead_us_;
+}
+
+Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
+    Params params;
+    params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
+    const Result<PgResult> rows =
+        session_.execute("outbox_retries", params, "reading dead letters");
+    if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);
+    return rows.status();
+}
+
+Result<PgResult> LibpqInboxStore::begin_with(const char* statement, const Params& params,
+                                             const char* doing) {
+    const Step step{statement, &params};
+    auto results = session_.begin_with({&step, 1}, doing);
+    if (!results.ok()) return results.status();
+    return std::move(results->front());
+}
+
+Result<Taken> LibpqInboxStore::begin_retry(std::string_view message_id) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(message_id);
+    const auto gone = begin_with("outbox_take_retry", params, "taking a dead letter");
+    if (!gone.ok()) return gone.status();
+    return std::string_view(PQcmdTuples(gone->get())) == "1" ? Taken::kNew : Taken::kGone;
+}
+
+Status LibpqInboxStore::bury_again(std::string_view message_id, const Burial& burial) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(message_id).number(burial.attempts);
+    params.text(burial.error_code).text(burial.error);
+    return session_.execute("outbox_bury_again", params, "keeping a dead letter").status();
+}
+
+Status LibpqInboxStore::report(const Figures& figures) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(member_);
+    params.number(static_cast<std::int64_t>(figures.applied));
+    params.number(static_cast<std::int64_t>(figures.repeats));
+    params.number(static_cast<std::int64_t>(figures.failed));
+    params.number(static_cast<std::int64_t>(figures.dead));
+    params.number(figures.lag);
+    const LibpqSession::Use use(session_);
+    // Not by `execute`: a role without the right to write figures must not lose its session.
+    const PgResult result = params.execute_prepared(connection(), "outbox_report");
+    if (!succeeded(result.get())) {
+        return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+    }
+    return fold("");
+}
+
+Status LibpqInboxStore::fold(std::string_view member) {
+    if (!session_.sound()) return {};
+    Params params;
+    params.text(consumer_).text(member).number(kMemberGoneS);
+    const LibpqSession::Use use(session_);
+    const PgResult result = params.execute_prepared(connection(), "outbox_fold");
+    if (succeeded(result.get())) return {};
+    return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+}
+
+}  // namespace outbox::consumer

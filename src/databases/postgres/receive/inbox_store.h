@@ -1,0 +1,62 @@
+#pragma once
+
+#include <libpq-fe.h>
+#include <string>
+#include <vector>
+
+#include "consumer/inbox_store.h"
+#include "databases/postgres/receive/session.h"
+
+namespace outbox::consumer {
+
+/// Appends rows of position, id, topic, key, headers, payload, until they reach `max_bytes`.
+void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out);
+
+/// A truth in binary format.
+[[nodiscard]] bool is_true(const PGresult* rows, int row, int column);
+
+/// What a mailbox and a log in PostgreSQL have in common.
+class LibpqInboxStore : public virtual InboxStore {
+  public:
+    [[nodiscard]] PGconn* connection() const { return session_.connection(); }
+
+    Status connect() override;
+    [[nodiscard]] OpenSql opener() const override;
+    void disconnect() override { session_.disconnect(); }
+    Status check_version() override;
+    Status commit() override { return session_.commit(); }
+    Status roll_back(ErrorInfo& cause) override { return session_.roll_back(cause); }
+    Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> begin_retry(std::string_view message_id) override;
+    Status bury_again(std::string_view message_id, const Burial& burial) override;
+    Status report(const Figures& figures) override;
+    Status retire() override { return fold(member_); }
+
+  protected:
+    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
+    /// none.
+    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
+
+    /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
+    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
+                    std::vector<LibpqSession::Statement> more,
+                    std::vector<LibpqSession::Right> rights);
+
+    /// Begins a transaction with one statement.
+    Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);
+
+    /// The database's clock, which decides what may have been pruned: this machine's may be wrong.
+    [[nodiscard]] std::int64_t now_us() const;
+
+    LibpqSession session_;
+    const std::string consumer_;
+
+  private:
+    Status fold(std::string_view member);
+
+    const std::string member_;
+    bool versioned_ = false;           // outbox_migrations is there and may be read
+    std::int64_t clock_ahead_us_ = 0;  // the database's clock before `steady_us`
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,223 @@
+#include "databases/postgres/receive/log.h"
+
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "consumer/message_time.h"
+#include "core/utf8.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr std::size_t kMaxKeyBytes = 100'000;
+
+// In one order everywhere, so that two batches with the same ids do not wait for each other.
+constexpr const char* kEnter =
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "SELECT $1, m.id, coalesce(timestamptz 'epoch' + m.us * interval '1 microsecond', '-infinity') "
+    "FROM unnest($2::text[], $3::bigint[]) AS m (id, us) ORDER BY m.id "
+    "ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id";
+
+// For a message whose id may have been pruned; raises OBQ01.
+constexpr const char* kEnterCarefully =
+    "SELECT $2::text WHERE inbox_accept($1, $2, "
+    "  timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
+
+constexpr const char* kMove =
+    "UPDATE outbox_inbox_offsets SET next_offset = $5::bigint, cluster_id = $6, last_id = $7, "
+    "  updated_at = clock_timestamp() "
+    "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer AND next_offset = $4::bigint";
+
+constexpr const char* kFirst =
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT $1, $2, $3::integer, $5::bigint, $6, $7 WHERE $4::bigint IS NULL ON CONFLICT DO "
+    "NOTHING";
+
+constexpr const char* kNext =
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
+    "WHERE consumer = $1 AND topic = $2 AND partition = $3::integer";
+
+constexpr const char* kBury =
+    "WITH seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $1, $2, coalesce(timestamptz 'epoch' + $3::bigint * interval '1 microsecond', "
+    "                          '-infinity') WHERE $11::integer = 1 "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
+    "INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
+    "SELECT $1, $2, $4, $5, $6::json, $7::bytea, $8::integer, $9, $10 "
+    "WHERE $11::integer = 0 OR EXISTS (SELECT FROM seen) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
+    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "  retry_requested_at = NULL";
+
+constexpr const char* kEntering = "entering a message in outbox_inbox";
+
+/// The statements of one transaction's beginning, with their parameters.
+class Beginning {
+  public:
+    explicit Beginning(const std::string& consumer) : consumer_(consumer) {}
+
+    // Each id once, in one statement; those that may be quarantined before it, each by itself.
+    void enter(std::span<const spi::EventView> messages, std::int64_t now_us) {
+        std::vector<std::string_view> ids;
+        std::vector<std::optional<std::int64_t>> times;
+        for (std::size_t i = 0; i < messages.size(); ++i) {
+            const spi::EventView& message = messages[i];
+            if (!first_of_.emplace(message.id, i).second) continue;
+            const auto time_us = message_time_us(message);
+            if (may_be_quarantined(time_us, now_us)) {
+                add("outbox_enter_carefully")
+                    .text(consumer_)
+                    .text(message.id)
+                    .number_or_null(time_us);
+            } else {
+                ids.push_back(message.id);
+                times.push_back(time_us);
+            }
+        }
+        if (ids.empty()) return;
+        add("outbox_enter")
+            .text(consumer_)
+            .untyped(array_literal(std::span<const std::string_view>(ids)))
+            .untyped(array_literal(times));
+    }
+    void move(const OffsetStep& step) {
+        add(step.expected ? "outbox_move" : "outbox_first")
+            .text(consumer_)
+            .text(step.topic)
+            .number(step.partition)
+            .number_or_null(step.expected)
+            .number(step.next)
+            .text(step.cluster_id)
+            .text(step.last_id);
+    }
+    Params& add(const char* statement) {
+        steps_.push_back({statement, &params_.emplace_back()});
+        return params_.back();
+    }
+    [[nodiscard]] std::span<const Step> steps() const { return steps_; }
+
+    /// Marks the messages that the result of an entering statement names.
+    void mark_new(const PGresult* rows, std::vector<Taken>& taken) const {
+        for (int row = 0; row < PQntuples(rows); ++row) {
+            taken[first_of_.at(cell(rows, row, 0))] = Taken::kNew;
+        }
+    }
+
+  private:
+    const std::string& consumer_;
+    std::deque<Params> params_;  // steps point to them
+    std::vector<Step> steps_;
+    std::unordered_map<std::string_view, std::size_t> first_of_;
+};
+
+std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) {
+    std::vector<LibpqSession::Right> rights;
+    if (options.mode != KafkaConsumerOptions::Mode::kInbox) {
+        rights.push_back({"outbox_inbox_offsets", "SELECT, INSERT, UPDATE"});
+    }
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
+
+bool changed_one(const PgResult& result) {
+    return std::string_view(PQcmdTuples(result.get())) == "1";
+}
+
+}  // namespace
+
+LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
+    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
+                      {{"outbox_enter", kEnter, 3},
+                       {"outbox_enter_carefully", kEnterCarefully, 3},
+                       {"outbox_move", kMove, 7},
+                       {"outbox_first", kFirst, 7},
+                       {"outbox_next", kNext, 3},
+                       {"outbox_bury", kBury, 11}},
+                      rights_of(options)) {}
+
+// The log is told after the commit, and tells no more then: a commit must be there to stay.
+Status LibpqLog::connect() {
+    if (session_.sound()) return {};
+    if (Status status = LibpqInboxStore::connect(); !status.ok()) return status;
+    const LibpqSession::Use use(session_);
+    const PgResult set(PQexec(connection(),
+                              "SELECT set_config('synchronous_commit', 'on', false) "
+                              "WHERE current_setting('synchronous_commit') = 'off'"));
+    if (succeeded(set.get())) return {};
+    Status status = pg_error(connection(), set.get(), "preparing the session");
+    disconnect();
+    return status;
+}
+
+Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messages, bool by_id,
+                                           const OffsetStep* step) {
+    if (Status status = connect(); !status.ok()) return status;
+    Beginning beginning(consumer_);
+    if (by_id) beginning.enter(messages, now_us());
+    if (step != nullptr) beginning.move(*step);
+    auto results = session_.begin_with(beginning.steps(), kEntering);
+    if (!results.ok()) return results.status();
+    if (step != nullptr) {
+        if (!changed_one(results->back())) {
+            const Status ended = session_.end_transaction();
+            return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
+        }
+        results->pop_back();
+    }
+    std::vector<Taken> taken(messages.size(), by_id ? Taken::kRepeat : Taken::kNew);
+    for (const PgResult& rows : *results) beginning.mark_new(rows.get(), taken);
+    return taken;
+}
+
+Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                             const OffsetStep* step) {
+    constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
+    if (Status status = connect(); !status.ok()) return status;
+    // What was refused may be so because the database does not take its id or key.
+    const std::string id = to_storable_text(message.id, kMaxIdBytes);
+    const std::string key = to_storable_text(message.key, kMaxKeyBytes);
+    Beginning beginning(consumer_);
+    Params& params = beginning.add("outbox_bury");
+    params.text(consumer_).text(id).number_or_null(message_time_us(message));
+    params.text(message.topic);
+    if (message.key.data() == nullptr) {
+        params.null();
+    } else {
+        params.text(key);
+    }
+    if (message.headers.data() == nullptr) {
+        params.null();
+    } else {
+        params.untyped(message.headers);
+    }
+    params.bytes(message.payload).number(burial.attempts);
+    params.text(burial.error_code).text(burial.error).number(by_id ? 1 : 0);
+    if (step != nullptr) beginning.move(*step);
+    const auto results = session_.begin_with(beginning.steps(), kDoing);
+    if (!results.ok()) return results.status();
+    if (step == nullptr || changed_one(results->back())) {
+        const Taken taken = changed_one(results->front()) ? Taken::kNew : Taken::kRepeat;
+        if (Status status = session_.commit(); !status.ok()) return status;
+        return taken;
+    }
+    const Status ended = session_.end_transaction();
+    return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
+}
+
+Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int partition) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(topic).number(partition);
+    const auto row = session_.execute("outbox_next", params, "reading outbox_inbox_offsets");
+    if (!row.ok()) return row.status();
+    if (PQntuples(row->get()) == 0) return std::optional<LogPlace>();
+    LogPlace place{big_endian(cell(row->get(), 0, 0)), std::string(cell(row->get(), 0, 1)), {}};
+    if (const auto last = cell(row->get(), 0, 2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
+}
+
+}  // namespace outbox::consumer

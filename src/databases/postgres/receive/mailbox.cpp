@@ -1,0 +1,247 @@
+#include "databases/postgres/receive/mailbox.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include <outbox/adapters/libpq_consumer.h>
+
+#include "consumer/message_time.h"
+#include "consumer/one_by_one.h"
+#include "mailbox/loop.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kHold =
+    "SELECT pg_try_advisory_lock(hashtextextended('outbox_mailbox ' || $1, "
+    "'outbox_mailbox'::regclass::oid::bigint))";
+
+constexpr const char* kWaiting =
+    "SELECT count(*) FROM (SELECT FROM outbox_mailbox WHERE mailbox = $1 LIMIT $2::bigint) w";
+
+// What is present. The sum stops at the size limit;
+// octet_length does not read a payload that is stored out of line.
+constexpr const char* kFetch =
+    "SELECT position, id, topic, key, headers::text, payload FROM ("
+    "  SELECT w.*, sum(coalesce(octet_length(w.payload), 0)) OVER (ORDER BY w.position) "
+    "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
+    "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+    "    WHERE mailbox = $1 AND (coalesce(key, '') = '' OR key <> ALL ($2::text[])) "
+    "      AND position <> ALL ($3::bigint[]) AND position >= $6::bigint "
+    "    ORDER BY position LIMIT $4::bigint) w) b "
+    "WHERE before < $5::bigint ORDER BY position";
+
+constexpr const char* kFetchOnly =
+    "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
+    "WHERE mailbox = $1 AND position = ANY ($2::bigint[]) ORDER BY position";
+
+// The effect comes after this: a repeat is known before anything happens.
+constexpr const char* kTake =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id), "
+    "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
+    "                          '-infinity') FROM gone "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1) "
+    "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM taken)";
+
+// For a message whose id may have been pruned; raises OBQ01.
+constexpr const char* kTakeCarefully =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id) "
+    "SELECT count(*), count(*) FILTER (WHERE inbox_accept($3, id, "
+    "  timestamptz 'epoch' + $4::bigint * interval '1 microsecond')) FROM gone";
+
+// In one order of ids everywhere, so that two batches do not wait for each other.
+constexpr const char* kTakeAll =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 "
+    "                AND position = ANY ($2::bigint[]) RETURNING position, id), "
+    "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, g.id, coalesce(timestamptz 'epoch' + t.us * interval '1 microsecond', "
+    "                            '-infinity') "
+    "  FROM gone g JOIN unnest($2::bigint[], $4::bigint[]) AS t (position, us) USING (position) "
+    "  ORDER BY g.id ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id) "
+    "SELECT g.position, t.message_id IS NOT NULL FROM gone g "
+    "LEFT JOIN taken t ON t.message_id = g.id";
+
+constexpr const char* kBury =
+    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
+    "              RETURNING id, topic, key, headers, payload), "
+    "seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
+    "                          '-infinity') FROM gone "
+    "  ON CONFLICT (consumer, message_id) DO NOTHING RETURNING 1), "
+    "buried AS (INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox) "
+    "  SELECT $3, id, topic, key, headers, payload, $5::integer, $6, $7, $1 FROM gone "
+    "  WHERE EXISTS (SELECT FROM seen) "
+    "  ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "    error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "    retry_requested_at = NULL, mailbox = excluded.mailbox RETURNING 1) "
+    "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM buried)";
+
+constexpr const char* kTaking = "taking a message";
+
+std::vector<LibpqSession::Right> rights_of(const MailboxOptions& options) {
+    std::vector<LibpqSession::Right> rights{{"outbox_mailbox", "SELECT, DELETE"}};
+    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    return rights;
+}
+
+// Of the two counts that a statement for one message gives.
+Taken taken_of(const PGresult* counts) {
+    if (big_endian(cell(counts, 0, 0)) == 0) return Taken::kGone;
+    return big_endian(cell(counts, 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
+}
+
+}  // namespace
+
+LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
+    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
+                      {{"outbox_hold", kHold, 1},
+                       {"outbox_waiting", kWaiting, 2},
+                       {"outbox_fetch", kFetch, 6},
+                       {"outbox_fetch_only", kFetchOnly, 2},
+                       {"outbox_take", kTake, 4},
+                       {"outbox_take_carefully", kTakeCarefully, 4},
+                       {"outbox_take_all", kTakeAll, 4},
+                       {"outbox_bury", kBury, 7}},
+                      rights_of(options)),
+      mailbox_(options.mailbox) {}
+
+void LibpqMailbox::disconnect() {
+    LibpqInboxStore::disconnect();
+    held_ = false;
+}
+
+Result<Hold> LibpqMailbox::hold_mailbox() {
+    if (held_ && session_.connected()) return Hold::kStill;
+    const Result<PgResult> result =
+        session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
+    if (!result.ok()) return result.status();
+    held_ = is_true(result->get(), 0, 0);
+    return held_ ? Hold::kNew : Hold::kNo;
+}
+
+Result<std::int64_t> LibpqMailbox::waiting(std::int64_t most) {
+    const Result<PgResult> count = session_.execute(
+        "outbox_waiting", Params().text(mailbox_).number(most), "counting the mailbox");
+    if (!count.ok()) return count.status();
+    return big_endian(cell(count->get(), 0, 0));
+}
+
+Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
+    Params params;
+    params.text(mailbox_);
+    if (!choice.only.empty()) {
+        params.untyped(array_literal(choice.only));
+        const Result<PgResult> rows =
+            session_.execute("outbox_fetch_only", params, "reading the mailbox");
+        if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+        return rows.status();
+    }
+    params.untyped(array_literal(choice.without_keys))
+        .untyped(array_literal(choice.without_positions))
+        .number(static_cast<std::int64_t>(limits.max_messages))
+        .number(static_cast<std::int64_t>(limits.max_bytes))
+        .number(choice.from);
+    const Result<PgResult> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
+    if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+    return rows.status();
+}
+
+LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {
+    const auto time_us = message_time_us(message);
+    Take take{may_be_quarantined(time_us, now_us()) ? "outbox_take_carefully" : "outbox_take", {}};
+    take.params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
+    return take;
+}
+
+Result<Taken> LibpqMailbox::begin(const spi::EventView& message) {
+    if (!session_.connected() || !held_) {
+        return ErrorInfo{ErrorCode::kConnectionLost,
+                         Advice::kRetryDestination,
+                         {},
+                         "the session ended with the message before; a new one is made"};
+    }
+    const Take how = take(message);
+    const auto counts = begin_with(how.statement, how.params, kTaking);
+    if (!counts.ok()) return counts.status();
+    return taken_of(counts->get());
+}
+
+MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
+    const Take how = take(next);
+    const Step step{how.statement, &how.params};
+    LibpqSession::Turn turn = session_.commit_and_begin_with({&step, 1}, kTaking);
+    if (!turn.begun) return {std::move(turn.committed), {}};
+    if (!turn.begun->ok()) return {std::move(turn.committed), turn.begun->status()};
+    return {std::move(turn.committed), taken_of(turn.begun->value().front().get())};
+}
+
+Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventView> messages) {
+    std::vector<std::int64_t> positions;
+    std::vector<std::optional<std::int64_t>> times;
+    std::unordered_map<std::int64_t, std::size_t> index_of;
+    const std::int64_t now = now_us();
+    for (const spi::EventView& message : messages) {
+        index_of.emplace(message.position, positions.size());
+        positions.push_back(message.position);
+        times.push_back(message_time_us(message));
+        if (may_be_quarantined(times.back(), now)) {
+            return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
+        }
+    }
+    if (!session_.connected() || !held_) {
+        return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
+    }
+    Params params;
+    params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
+    params.untyped(array_literal(times));
+    const Result<PgResult> rows = begin_with("outbox_take_all", params, "taking messages");
+    if (!rows.ok()) return rows.status();
+    std::vector<Taken> taken(messages.size(), Taken::kGone);
+    for (int row = 0; row < PQntuples(rows->get()); ++row) {
+        taken[index_of.at(big_endian(cell(rows->get(), row, 0)))] =
+            is_true(rows->get(), row, 1) ? Taken::kNew : Taken::kRepeat;
+    }
+    return taken;
+}
+
+Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
+    Params params;
+    params.text(mailbox_).number(message.position).text(consumer_);
+    params.number_or_null(message_time_us(message));
+    params.number(burial.attempts).text(burial.error_code).text(burial.error);
+    const Result<PgResult> counts =
+        session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
+    if (!counts.ok()) return counts.status();
+    return taken_of(counts->get());
+}
+
+}  // namespace outbox::consumer
+
+namespace outbox {
+
+MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler handler,
+                                       MailboxOptions options) {
+    options = consumer::checked(std::move(options));
+    consumer::check_postgres_url(url);
+    auto store = std::make_unique<consumer::LibpqMailbox>(url, options);
+    const consumer::LibpqMailbox& session = *store;
+    return consumer::make_mailbox_consumer(
+        std::move(store),
+        [&session, handler = std::move(handler)](std::span<const Message> messages) {
+            handler(session.connection(), messages);
+        },
+        std::move(options));
+}
+
+MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,
+                                       MailboxOptions options) {
+    return libpq_mailbox_consumer(
+        url, LibpqBatchHandler(consumer::one_by_one<PGconn>(std::move(handler))),
+        std::move(options));
+}
+
+}  // namespace outbox

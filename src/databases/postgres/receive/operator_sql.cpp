@@ -1,0 +1,244 @@
+#include "databases/postgres/receive/operator_sql.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "core/schema_objects.h"
+#include "databases/postgres/receive/session.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kReading = "reading the consumer's tables";
+constexpr std::int64_t kPruneRows = 10'000;
+constexpr std::int64_t kMicroseconds = 1'000'000;
+constexpr std::int64_t kAuditedIds = 1'000;  // of one action
+
+class PostgresSql final : public Sql {
+  public:
+    static Result<std::unique_ptr<Sql>> open(const std::string& url, int connect_timeout_s,
+                                             const std::optional<Trust>& trust) {
+        auto sql = std::unique_ptr<PostgresSql>(new PostgresSql(url, connect_timeout_s));
+        Status status = sql->session_.connect();
+        if (status.ok()) status = sql->find_place();
+        if (status.ok() && trust) status = sql->require_owners(*trust);
+        if (!status.ok()) return status;
+        return std::unique_ptr<Sql>(std::move(sql));
+    }
+
+    Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
+                     std::int64_t* changed) override {
+        return run_as_is(own(sql), parameters, changed);
+    }
+    Result<Rows> run_as_is(const std::string& statement,
+                           const std::vector<std::string>& parameters = {},
+                           std::int64_t* changed = nullptr) {
+        std::vector<const char*> values;
+        for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+        const LibpqSession::Use use(session_);
+        const PgResult result(PQexecParams(session_.connection(), statement.c_str(),
+                                           static_cast<int>(values.size()), nullptr, values.data(),
+                                           nullptr, nullptr, 0));
+        if (!succeeded(result.get())) {
+            return pg_error(session_.connection(), result.get(), kReading);
+        }
+        if (changed != nullptr) *changed = number(std::string(PQcmdTuples(result.get())));
+        Rows rows;
+        for (int row = 0; row < PQntuples(result.get()); ++row) {
+            rows.push_back(cells_of(result.get(), row));
+        }
+        return rows;
+    }
+
+    // One statement: what is done, and the line that says so.
+    Result<std::int64_t> change_letters(const std::string& change, Where where,
+                                        const Audit& audit) override {
+        const std::string condition = where.sql();
+        const std::string line = where.add(audit.os_user) + ", " + where.add(audit.source) + ", " +
+                                 where.add(audit.action) + ", " + where.add(audit.detail);
+        const auto rows =
+            run("WITH changed AS (" + change + condition +
+                    " RETURNING message_id) INSERT INTO outbox_audit (os_user, "
+                    "source, action, detail, events, event_ids) SELECT " +
+                    line + ", count(*), (array_agg(message_id))[1:" + std::to_string(kAuditedIds) +
+                    "] FROM changed HAVING count(*) > 0 RETURNING events",
+                where.parameters(), nullptr);
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? std::int64_t{0} : number((*rows)[0][0]);
+    }
+
+    // Row by row: a table of effects may be larger than memory.
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        PGconn* connection = session_.connection();
+        Status status = run("BEGIN READ ONLY", {}, nullptr).status();
+        if (!status.ok()) return status;
+        status = run("SELECT set_config('search_path', $1, true)", {path_}, nullptr).status();
+        if (!status.ok()) return status;
+        if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
+            return pg_error(connection, nullptr, kReading);
+        }
+        while (const PgResult result{PQgetResult(connection)}) {
+            if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
+                if (status.ok()) status = take(cells_of(result.get(), 0));
+            } else if (!succeeded(result.get()) && status.ok()) {
+                status = pg_error(connection, result.get(), kReading);
+            }
+        }
+        const Status ended = run("ROLLBACK", {}, nullptr).status();
+        return status.ok() ? ended : status;
+    }
+    [[nodiscard]] std::string microseconds(const std::string& column) const override {
+        return "(CASE WHEN isfinite(" + column + ") THEN extract(epoch FROM " + column +
+               ") * 1000000 ELSE 0 END)::bigint";
+    }
+    [[nodiscard]] std::string now() const override { return "clock_timestamp()"; }
+    [[nodiscard]] std::string own(const std::string& sql) const override {
+        std::string out;
+        for (std::size_t at = 0; at < sql.size();) {
+            std::size_t end = at;
+            while (end < sql.size() && is_name(sql[end])) ++end;
+            if (is_ours(std::string_view(sql).substr(at, end - at))) {
+                out += at > 0 && sql[at - 1] == '\'' ? doubled(schema_) : schema_;
+            }
+            end = std::max(end, at + 1);
+            out.append(sql, at, end - at);
+            at = end;
+        }
+        return out;
+    }
+    [[nodiscard]] std::string table_count(const std::string& table) const override {
+        return "SELECT count(to_regclass('" + table + "'))";
+    }
+    [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
+    // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no
+    // part of it. An escape stands behind an even number of backslashes.
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        const std::string unreadable = R"(\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2}))";
+        return "(CASE WHEN " + column + "::text !~ '" + unreadable + "' THEN " + column +
+               " ELSE regexp_replace(" + column + "::text, '" + R"((?<!\\)((?:\\\\)*))" +
+               unreadable + R"(', '\1?', 'g')::json END ->> ')" + name + "')";
+    }
+
+    Result<PrunedInbox> prune(std::int64_t retention_s, const std::string& consumer) override {
+        if (!consumer.empty()) {
+            const auto own =
+                run("SELECT inbox_prune($1::bigint * interval '1 second', $2::integer, $3), "
+                    "CASE WHEN has_table_privilege('outbox_idempotency', 'SELECT') "
+                    "AND has_table_privilege('outbox_idempotency', 'UPDATE') "
+                    "AND has_table_privilege('outbox_idempotency', 'DELETE') "
+                    "THEN idempotency_prune($2::integer) ELSE 0 END",
+                    {std::to_string(retention_s), std::to_string(kPruneRows), consumer}, nullptr);
+            if (!own.ok()) return own.status();
+            return PrunedInbox{number((*own)[0][0]), number((*own)[0][1]), 0};
+        }
+        const auto rows =
+            run("SELECT inbox_prune($1::bigint * interval '1 second', $2::integer), "
+                "idempotency_prune($2::integer), "
+                "saga_prune($1::bigint * interval '1 second', $2::integer)",
+                {std::to_string(retention_s), std::to_string(kPruneRows)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+    void break_off() override { session_.break_off(); }
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > '-infinity' AND "
+                "message_time < least(clock_timestamp(), (SELECT min(received_at) FROM "
+                "outbox_mailbox)) - $1::bigint * interval '1 second'), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= statement_timestamp()"
+                "), (SELECT count(*) FROM outbox_saga WHERE finished_at < statement_timestamp() - "
+                "$1::bigint * interval '1 second') + (SELECT count(*) FROM outbox_saga_steps WHERE "
+                "updated_at < statement_timestamp() - $1::bigint * interval '1 second')",
+                {std::to_string(retention_s)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+
+  private:
+    static Row cells_of(const PGresult* result, int row) {
+        Row cells;
+        for (int column = 0; column < PQnfields(result); ++column) {
+            const std::string_view text = cell(result, row, column);
+            cells.push_back(text.data() == nullptr ? std::nullopt
+                                                   : std::optional<std::string>(text));
+        }
+        return cells;
+    }
+    PostgresSql(const std::string& url, int connect_timeout_s)
+        : session_(url, connect_timeout_s, {}, {}) {}
+
+    static bool is_name(char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    }
+    static bool is_ours(std::string_view word) {
+        const auto objects = schema_objects();
+        return std::any_of(objects.begin(), objects.end(),
+                           [&](const SchemaObject& object) { return object.name == word; });
+    }
+    static std::string doubled(const std::string& text) {
+        std::string out;
+        for (const char c : text) out.append(c == '\'' ? 2 : 1, c);
+        return out;
+    }
+
+    // Where the consumer's tables are; from here on what others made there stands in for nothing
+    // of the server. Triggers that users put on the tables may need the role's path.
+    Status find_place() {
+        auto rows = run_as_is(
+            "SELECT n.nspname, pg_catalog.quote_ident(n.nspname), "
+            "pg_catalog.current_setting('search_path') FROM pg_catalog.pg_namespace n "
+            "WHERE n.oid OPERATOR(pg_catalog.=) coalesce((SELECT c.relnamespace FROM "
+            "pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) coalesce("
+            "pg_catalog.to_regclass('outbox_inbox'), pg_catalog.to_regclass('outbox_saga'))), "
+            "(SELECT s.oid FROM pg_catalog.pg_namespace s WHERE s.nspname "
+            "OPERATOR(pg_catalog.=) pg_catalog.current_schema()))");
+        if (!rows.ok()) return rows.status();
+        if (rows->empty()) {
+            return {ErrorCode::kNoRights, Advice::kStop,
+                    "this database has no current schema: create one that is on the search_path "
+                    "of the user, or name it with --schema",
+                    "3F000"};
+        }
+        place_ = (*rows)[0][0].value_or("");
+        schema_ = (*rows)[0][1].value_or("") + ".";
+        path_ = (*rows)[0][2].value_or("");
+        rows = run_as_is(
+            "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', "
+            "false)");
+        if (!rows.ok()) return rows.status();
+        return run("SELECT set_config('search_path', 'pg_catalog, ' || $1, false) WHERE EXISTS ("
+                   "SELECT FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p "
+                   "ON p.oid = t.tgfoid WHERE NOT t.tgisinternal AND c.relnamespace = (SELECT oid "
+                   "FROM pg_namespace WHERE nspname = $2) AND c.relname LIKE 'outbox\\_%' AND "
+                   "p.proname NOT LIKE 'outbox\\_%')",
+                   {path_, place_}, nullptr)
+            .status();
+    }
+
+    // Who owns a table, view or function has it run code with the rights of whoever uses it.
+    Status require_owners(const Trust& trust) {
+        const auto names = objects_of_side(trust.with_events ? "" : "consumer");
+        const auto rows =
+            run_as_is(foreign_objects_sql(place_, names, TrustedOwners{trust.owners, true}));
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? Status() : foreign_owner((*rows)[0][0].value_or(""));
+    }
+
+    LibpqSession session_;
+    std::string place_;   // the schema of the tables
+    std::string schema_;  // quoted, with the dot behind it
+    std::string path_;    // the role's own
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sql>> open_postgres_sql(const std::string& url, int connect_timeout_s,
+                                               const std::optional<Trust>& trust) {
+    return PostgresSql::open(url, connect_timeout_s, trust);
+}
+
+}  // namespace outbox::consumer

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "consumer/operator_sql.h"
+
+namespace outbox::consumer {
+
+/// Connects to the PostgreSQL database of a consumer. Errors as `Operations` of a source; without
+/// `trust` nobody is asked whose the tables are: a consumer uses what it was given.
+Result<std::unique_ptr<Sql>> open_postgres_sql(const std::string& url, int connect_timeout_s,
+                                               const std::optional<Trust>& trust);
+
+}  // namespace outbox::consumer

@@ -1,0 +1,325 @@
+#include "databases/postgres/receive/session.h"
+
+#include <chrono>
+#include <libpq-events.h>
+#include <poll.h>
+#include <tuple>
+#include <utility>
+
+#include "core/transport.h"
+#include "core/url.h"
+#include "databases/postgres/sqlstate.h"
+#include "secrets/password_file.h"
+
+namespace outbox::consumer {
+namespace {
+
+// A handler may run long, so no statement_timeout; but a session whose client is gone must not keep
+// the mailbox: the kernel notices a dead peer in about 10 s, and the server asks each second.
+constexpr const char* kSession =
+    "SET client_min_messages = warning; SET standard_conforming_strings = on; "
+    "SET client_connection_check_interval = '1s'; SET tcp_keepalives_idle = 5; "
+    "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+
+bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
+                     std::chrono::steady_clock::time_point deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd entry{PQsocket(connection),
+                 static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+    return left.count() > 0 && ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
+}
+
+}  // namespace
+
+// libpq's message quotes the URL, its password included: only what stands before is passed on.
+void check_postgres_url(const std::string& url) {
+    // libpq ends the password at the first "@", and would show the rest as a host.
+    if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
+        std::ignore = parse_url(url).value_or_throw();
+    }
+    char* message = nullptr;
+    PQconninfoOption* parsed = PQconninfoParse(without_password_file(url).c_str(), &message);
+    if (parsed != nullptr) {
+        PQconninfoFree(parsed);
+        return;
+    }
+    const std::string reason(message == nullptr ? "out of memory" : message);
+    PQfreemem(message);
+    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                "not a PostgreSQL URL (" + reason.substr(0, reason.find_first_of("\"\n")) +
+                    "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
+                    "characters");
+}
+
+LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
+                           std::vector<Statement> statements, std::vector<Right> rights)
+    : watch_(url, connect_timeout_s),
+      url_(std::move(url)),
+      connect_timeout_s_(connect_timeout_s),
+      prepared_(std::move(statements)),
+      rights_(std::move(rights)) {}
+
+// A transaction that stays open is a handler's: its statements are waited for as well.
+LibpqSession::Use::~Use() {
+    const PGconn* const connection = session_.connection_.get();
+    if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
+        session_.watch_.busy();
+    } else {
+        session_.watch_.idle();
+    }
+}
+
+Status LibpqSession::connect() {
+    if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+    disconnect();
+    const Use use(*this);
+    Status status = open();
+    if (status.ok()) {
+        watch_.session(PQsocket(connection_.get()));
+        status = set_up();
+    }
+    if (!status.ok()) disconnect();
+    return status;
+}
+
+Status LibpqSession::open() {
+    const std::string timeout = std::to_string(connect_timeout_s_);
+    const Result<std::string> target = with_password(url_);
+    if (!target.ok()) return target.status();
+    // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
+    const char* names[] = {"connect_timeout",
+                           "fallback_application_name",
+                           "keepalives_idle",
+                           "keepalives_interval",
+                           "keepalives_count",
+                           "tcp_user_timeout",
+                           "dbname",
+                           "client_encoding",
+                           nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
+                            "10000",         target->c_str(),   "UTF8", nullptr};
+    connection_.reset(PQconnectStartParams(names, values, 1));
+    if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
+    PGconn* connection = connection_.get();
+    // Only so does a refused connection tell its SQLSTATE.
+    PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
+    auto state =
+        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        if (!wait_for_socket(connection, state, deadline)) {
+            return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                    "connecting to the consumer's database: no answer within " + timeout + " s"};
+        }
+        state = PQconnectPoll(connection);
+    }
+    if (state == PGRES_POLLING_OK) {
+        PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
+        return {};
+    }
+    const std::string_view message = PQerrorMessage(connection);
+    ErrorInfo error =
+        pg_error(sqlstate_in(message), message, "connecting to the consumer's database");
+    if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
+    if (const auto remedy = certificate_remedy(message); !remedy.empty()) {
+        error.message += "; " + std::string(remedy);
+    }
+    return error;
+}
+
+Status LibpqSession::set_up() {
+    if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
+    for (const Statement& statement : prepared_) {
+        const PgResult prepared(PQprepare(connection_.get(), statement.name, statement.sql,
+                                          statement.parameters, nullptr));
+        if (!succeeded(prepared.get())) {
+            return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
+        }
+    }
+    if (Status status = check_rights(); !status.ok()) return status;
+    watch_results();
+    return {};
+}
+
+// All that is missing at once, as the statements that mend it.
+Status LibpqSession::check_rights() {
+    if (rights_.empty()) return {};
+    std::string wanted;
+    for (const Right& right : rights_) {
+        wanted += std::string(wanted.empty() ? "" : ", ") + "('" + right.table + "', '" +
+                  right.privileges + "')";
+    }
+    const std::string sql =
+        "SELECT string_agg(format('GRANT %s ON %s TO %I', privileges, name, current_user), '; ') "
+        "FROM (VALUES " +
+        wanted +
+        ") w (name, privileges) WHERE EXISTS (SELECT FROM unnest(string_to_array(privileges, "
+        "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
+    const PgResult missing(PQexec(connection_.get(), sql.c_str()));
+    if (!succeeded(missing.get())) {
+        return pg_error(connection_.get(), missing.get(), "looking for rights");
+    }
+    if (PQntuples(missing.get()) == 0) return {};
+    return {
+        ErrorCode::kNoRights, Advice::kStop,
+        "the user lacks rights that the consumer needs; " + std::string(cell(missing.get(), 0, 0)),
+        "42501"};
+}
+
+// A handler's own statements are not seen here, but their errors decide what a failure means.
+void LibpqSession::watch_results() {
+    PQregisterEventProc(
+        connection_.get(),
+        [](PGEventId event, void* info, void* session) {
+            return LibpqSession::on_result(event, info, session);
+        },
+        "outbox consumer", this);
+}
+
+int LibpqSession::on_result(int event, void* info, void* session) {
+    if (event != PGEVT_RESULTCREATE) return 1;
+    const PGresult* result = static_cast<PGEventResultCreate*>(info)->result;
+    if (PQresultStatus(result) != PGRES_FATAL_ERROR) return 1;
+    auto& self = *static_cast<LibpqSession*>(session);
+    const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    self.error_state_ = state == nullptr ? "" : state;
+    self.error_text_ = text == nullptr ? "" : text;
+    return 1;
+}
+
+Status LibpqSession::run(const char* sql, const char* doing) {
+    const PgResult result(PQexec(connection_.get(), sql));
+    if (succeeded(result.get())) return {};
+    return lost(pg_error(connection_.get(), result.get(), doing));
+}
+
+Result<PgResult> LibpqSession::execute(const char* statement, const Params& params,
+                                       const char* doing) {
+    const Use use(*this);
+    PgResult result = params.execute_prepared(connection_.get(), statement);
+    if (succeeded(result.get())) return result;
+    return lost(pg_error(connection_.get(), result.get(), doing));
+}
+
+// An error that is the database's may outlive the session (tables made again, statements dropped by
+// a handler's DISCARD): the next `connect` starts afresh.
+ErrorInfo LibpqSession::lost(ErrorInfo error) {
+    // No outage: it does not pass by itself.
+    if (error.code == ErrorCode::kNoRights) error.advice = Advice::kStop;
+    if (error.advice == Advice::kRetryDestination) disconnect();
+    return error;
+}
+
+Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> steps,
+                                                       const char* doing) {
+    const Use use(*this);
+    error_state_.clear();
+    std::vector<Step> all{{"BEGIN", nullptr, false}};
+    all.insert(all.end(), steps.begin(), steps.end());
+    return begun(run_together(connection_.get(), all, doing), 1);
+}
+
+// What came after the first `skip` statements.
+Result<std::vector<PgResult>> LibpqSession::begun(StepResults results, std::size_t skip) {
+    if (!results.error) {
+        results.done.erase(results.done.begin(),
+                           results.done.begin() + static_cast<std::ptrdiff_t>(skip));
+        return std::move(results.done);
+    }
+    const Status ended = end_transaction();
+    if (!ended.ok()) return ended;
+    return lost(*std::move(results.error));
+}
+
+LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> steps,
+                                                       const char* doing) {
+    if (Status status = may_commit(); !status.ok()) return {std::move(status), {}};
+    const Use use(*this);
+    error_state_.clear();
+    std::vector<Step> all{{"COMMIT", nullptr, false}, {"BEGIN", nullptr, false}};
+    const std::size_t skip = all.size();
+    all.insert(all.end(), steps.begin(), steps.end());
+    StepResults results = run_together(connection_.get(), all, doing);
+    if (results.done.empty()) {
+        return {refused_commit(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
+    }
+    return {Status(), begun(std::move(results), skip)};
+}
+
+Status LibpqSession::commit() {
+    if (Status status = may_commit(); !status.ok()) return status;
+    const Use use(*this);
+    const PgResult result(PQexec(connection_.get(), "COMMIT"));
+    if (succeeded(result.get())) return {};
+    return refused_commit(pg_error(connection_.get(), result.get(), "committing"));
+}
+
+// What a deferred trigger may not do is the message's fault.
+ErrorInfo LibpqSession::refused_commit(ErrorInfo error) {
+    if (error.code == ErrorCode::kNoRights) {
+        error.advice = Advice::kRetryEvent;
+        return error;
+    }
+    return lost(std::move(error));
+}
+
+Status LibpqSession::may_commit() {
+    const auto handler_failed = [&](const std::string& what) {
+        return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
+    };
+    switch (PQtransactionStatus(connection_.get())) {
+        case PQTRANS_INTRANS:
+            return {};
+        case PQTRANS_INERROR: {
+            ErrorInfo cause =
+                handler_failed("a statement of the handler failed and it went on: " + error_text_);
+            const Status ended = roll_back(cause);
+            return ended.ok() ? Status(std::move(cause)) : ended;
+        }
+        case PQTRANS_IDLE:
+            return handler_failed(
+                "the handler ended the transaction; it must neither commit nor roll back");
+        case PQTRANS_ACTIVE:
+            disconnect();
+            return handler_failed("the handler left a statement of its own running");
+        case PQTRANS_UNKNOWN:
+            break;
+    }
+    return end_transaction();
+}
+
+Status LibpqSession::roll_back(ErrorInfo& cause) {
+    if (PQtransactionStatus(connection_.get()) == PQTRANS_ACTIVE) {
+        disconnect();
+        return {};
+    }
+    if (Status ended = end_transaction(); !ended.ok()) return ended;
+    constexpr std::string_view kConflictClass = "40";
+    if (error_state_.starts_with(kConflictClass)) {
+        cause = pg_error(error_state_, error_text_, "applying a message");
+    }
+    return {};
+}
+
+Status LibpqSession::end_transaction() {
+    if (!connection_) return {};
+    const Use use(*this);
+    switch (PQtransactionStatus(connection_.get())) {
+        case PQTRANS_IDLE:
+            return {};
+        case PQTRANS_INTRANS:
+        case PQTRANS_INERROR:
+            return run("ROLLBACK", "rolling back");
+        case PQTRANS_ACTIVE:
+        case PQTRANS_UNKNOWN:
+            break;
+    }
+    const std::string reason = PQerrorMessage(connection_.get());
+    disconnect();
+    return pg_error({}, reason, "applying a message");
+}
+
+}  // namespace outbox::consumer

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "databases/postgres/receive/transaction.h"
+#include "databases/postgres/receive/watch.h"
+
+namespace outbox::consumer {
+
+/// Throws `Error` kConfigInvalid for what libpq cannot read, without the secrets in it.
+void check_postgres_url(const std::string& url);
+
+/// A connection in whose transactions handlers work. After an error with advice retry_destination
+/// there is none: `connect` makes a new one. Used by one thread.
+class LibpqSession {
+  public:
+    struct Statement {
+        const char* name;
+        const char* sql;
+        int parameters;
+    };
+
+    /// What the user must be allowed to do with a table: "SELECT, INSERT".
+    struct Right {
+        const char* table;
+        const char* privileges;
+    };
+
+    /// `statements` are prepared, `rights` are looked for when connecting.
+    LibpqSession(std::string url, int connect_timeout_s, std::vector<Statement> statements,
+                 std::vector<Right> rights);
+
+    [[nodiscard]] const std::string& url() const { return url_; }
+    [[nodiscard]] int connect_timeout_s() const { return connect_timeout_s_; }
+    [[nodiscard]] PGconn* connection() const { return connection_.get(); }
+    [[nodiscard]] bool connected() const { return connection_ != nullptr; }
+
+    /// Not known to be broken.
+    [[nodiscard]] bool sound() const {
+        return connection_ && PQstatus(connection_.get()) == CONNECTION_OK;
+    }
+
+    Status connect();
+    void disconnect() {
+        watch_.session(-1);
+        connection_.reset();
+    }
+
+    /// From another thread: the statement in hand ends with an error, the session is lost.
+    void break_off() { watch_.break_off(); }
+
+    /// To be held while the server is waited for: a server that does not answer is noticed.
+    class Use {
+      public:
+        explicit Use(LibpqSession& session) : session_(session) { session_.watch_.busy(); }
+        ~Use();
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+
+      private:
+        LibpqSession& session_;
+    };
+
+    /// BEGIN and these prepared statements in one round trip; gives their results. After an error
+    /// no transaction is open.
+    Result<std::vector<PgResult>> begin_with(std::span<const Step> steps, const char* doing);
+    /// An error when the handler ended the transaction, or ignored an error that had ended it.
+    Status commit();
+
+    struct Turn {
+        Status committed;
+        std::optional<Result<std::vector<PgResult>>> begun;
+    };
+    /// `commit` and `begin_with` in one round trip; begins only where the commit succeeded.
+    Turn commit_and_begin_with(std::span<const Step> steps, const char* doing);
+
+    /// Rolls back after the handler threw `cause`, which is replaced by a conflict between
+    /// transactions where the database said that there was one. An error: the session is lost.
+    Status roll_back(ErrorInfo& cause);
+    /// Leaves no transaction open; an error when the session had to be given up for it.
+    Status end_transaction();
+
+    /// Runs one of the prepared statements.
+    Result<PgResult> execute(const char* statement, const Params& params, const char* doing);
+
+  private:
+    Status open();
+    Status set_up();
+    Status check_rights();
+    Status may_commit();
+    Result<std::vector<PgResult>> begun(StepResults results, std::size_t skip);
+    Status run(const char* sql, const char* doing);
+    ErrorInfo lost(ErrorInfo error);
+    ErrorInfo refused_commit(ErrorInfo error);
+    void watch_results();
+    static int on_result(int event, void* info, void* session);
+
+    LibpqWatch watch_;
+    std::string url_;
+    int connect_timeout_s_;
+    std::vector<Statement> prepared_;
+    std::vector<Right> rights_;
+    PgConnection connection_;
+    // The last error that the server sent, the handler's statements included.
+    std::string error_state_;
+    std::string error_text_;
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,96 @@
+#include "databases/postgres/receive/watch.h"
+
+#include <libpq-fe.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "databases/postgres/receive/errors.h"
+#include "databases/postgres/sqlstate.h"
+#include "secrets/password_file.h"
+
+namespace outbox::consumer {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kLook{1};
+
+}  // namespace
+
+LibpqWatch::~LibpqWatch() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void LibpqWatch::session(int socket) {
+    const std::lock_guard lock(mutex_);
+    socket_ = socket;
+    if (socket >= 0 && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void LibpqWatch::busy() {
+    const std::lock_guard lock(mutex_);
+    busy_ = true;
+    ++turn_;
+    since_ = steady_clock::now();
+}
+
+void LibpqWatch::idle() {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+}
+
+void LibpqWatch::break_off() {
+    const std::lock_guard lock(mutex_);
+    if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+}
+
+void LibpqWatch::run() {
+    std::unique_lock lock(mutex_);
+    while (!stop_) {
+        changed_.wait_for(lock, kLook, [this] { return stop_; });
+        if (stop_ || !busy_ || socket_ < 0 || steady_clock::now() - since_ < kPatience) continue;
+        const std::uint64_t turn = turn_;
+        lock.unlock();
+        const bool is_there = answers();
+        lock.lock();
+        if (!busy_ || turn_ != turn || socket_ < 0) continue;
+        if (is_there) {
+            since_ = steady_clock::now();
+        } else {
+            ::shutdown(socket_, SHUT_RDWR);
+        }
+    }
+}
+
+// Any answer counts, a refusal with a reason as well.
+bool LibpqWatch::answers() const {
+    const std::string timeout = std::to_string(connect_timeout_s_);
+    const Result<std::string> target = with_password(url_);
+    if (!target.ok()) return true;  // our own trouble
+    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname", nullptr};
+    const char* values[] = {timeout.c_str(), "outbox consumer's watch", target->c_str(), nullptr};
+    const PgConnection probe(PQconnectStartParams(names, values, 1));
+    if (!probe) return true;  // our own trouble
+    PQsetErrorVerbosity(probe.get(), PQERRORS_VERBOSE);
+    const auto deadline = steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
+    auto state =
+        PQstatus(probe.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        const auto left =
+            std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
+        pollfd entry{PQsocket(probe.get()),
+                     static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+        if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) <= 0) return false;
+        state = PQconnectPoll(probe.get());
+    }
+    return state == PGRES_POLLING_OK || !sqlstate_in(PQerrorMessage(probe.get())).empty();
+}
+
+}  // namespace outbox::consumer

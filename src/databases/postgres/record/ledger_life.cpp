@@ -1,0 +1,65 @@
+// What is remembered of rows by their ids, where another life of the table gives those again.
+#include "databases/postgres/record/ledger.h"
+
+namespace outbox::postgres {
+
+Status LedgerTable::check_life_of_ids(Connection& connection, spi::Beginning& out) const {
+    if (table_.uuid_id) return {};
+    Result<Rows> rows = connection.query("SELECT DISTINCT life FROM " + table_.side +
+                                             "outbox_routes WHERE source = $1 AND life IS NOT NULL",
+                                         Params().text(table_.source));
+    if (!rows.ok()) return rows.status();
+    bool other = false;
+    for (int row = 0; row < rows->size(); ++row) {
+        other = other || !same_life(rows->text(row, 0), identity_.life());
+    }
+    if (!other && table_.integer_id) {
+        // A row that waits for another route is there; where it is not, and its number is still to
+        // be given, the numbers were set back.
+        rows = connection.query(
+            "SELECT FROM (SELECT max(event_id::bigint) AS id FROM " + table_.side +
+                "outbox_route_done WHERE source = $1 AND route <> '' AND event_id ~ "
+                "'^[0-9]{1,18}$') top WHERE top.id > (SELECT max(CASE WHEN "
+                "has_sequence_privilege(s.oid, 'SELECT') THEN "
+                "coalesce(pg_sequence_last_value(s.oid), 0) END) FROM " +
+                sequences_of(table_) + ") AND NOT EXISTS (SELECT FROM " + table_.sql + " t WHERE " +
+                table_.quoted("id") + " = top.id)",
+            Params().text(table_.source));
+        if (!rows.ok()) return rows.status();
+        other = !rows->empty();
+    }
+    if (!other) return {};
+    out.notes.push_back("table " + table_.sql +
+                        " began anew, and may give ids once more; what was known of the old ones "
+                        "is set aside, and all that it holds unfinished is sent. Consumers that "
+                        "remember ids of old events take new ones of the same id for repeats");
+    return set_aside_ids(connection);
+}
+
+// An old event's letter stays, under an id that no row has.
+Status LedgerTable::set_aside_ids(Connection& connection) const {
+    if (table_.uuid_id) return {};
+    for (const char* table : {"outbox_route_done", "outbox_delivery"}) {
+        const Result<Rows> rows =
+            connection.query("DELETE FROM " + table_.side + table + " WHERE source = $1",
+                             Params().text(table_.source));
+        if (!rows.ok()) return rows.status();
+    }
+    return connection
+        .query("UPDATE " + table_.side +
+                   "outbox_dead_letters SET id = left(id, 230) || '~' || dead_id WHERE source = $1 "
+                   "AND NOT id ~ ('~' || dead_id || '$')",
+               Params().text(table_.source))
+        .status();
+}
+
+Status LedgerTable::note_life(Connection& connection) const {
+    if (table_.uuid_id) return {};
+    return connection
+        .query("UPDATE " + table_.side +
+                   "outbox_routes SET life = $2 WHERE source = $1 AND life IS DISTINCT FROM $2",
+               Params().text(table_.source).text(identity_.life()))
+        .status();
+}
+
+}  // namespace outbox::postgres

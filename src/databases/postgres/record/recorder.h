@@ -1,0 +1,164 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "databases/postgres/identity.h"
+#include "databases/postgres/record/fence.h"
+#include "databases/postgres/record/ledger.h"
+#include "databases/postgres/record/removals.h"
+#include "databases/postgres/session.h"
+#include "databases/postgres/source/config.h"
+#include "databases/postgres/source/table.h"
+#include "relay/position_map.h"
+
+namespace outbox::postgres {
+
+/// The statements that write into the outbox table itself.
+class TableWriter {
+  public:
+    explicit TableWriter(const Table& table);
+
+    using Statement = Connection::Statement;
+
+    /// Rows are named by position where those are stable, else by their raw ids.
+    struct Keys {
+        std::vector<spi::Position> positions;
+        std::vector<std::string> raw_ids;
+    };
+    /// Says in the owner's table that these were published, or removes them; of a table without
+    /// positions. `free_only`: passes over rows that somebody holds. Returns the raw ids.
+    [[nodiscard]] Statement published(const std::vector<std::string>& raw_ids,
+                                      bool free_only) const;
+    /// The same of those that are dead in a route.
+    [[nodiscard]] Statement dead(const std::vector<std::string>& raw_ids, bool free_only) const;
+    /// Writes down that these rows, where they still are unfinished, are owed their end.
+    [[nodiscard]] Statement owed(const std::vector<std::string>& raw_ids) const;
+    /// Those of them that still are unfinished and that nobody holds.
+    [[nodiscard]] Statement unfinished(const std::vector<std::string>& raw_ids) const;
+    /// None where the owner's table has no column for it.
+    [[nodiscard]] std::optional<Statement> attempt(const Keys& key, std::uint32_t attempts,
+                                                   std::int64_t next_attempt_us,
+                                                   const std::string& error, bool last,
+                                                   bool free_only) const;
+    [[nodiscard]] Statement remove_letters(const std::vector<std::int64_t>& dead_ids) const;
+    /// Removes the dead letters, and says in the owner's table that they were published.
+    [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
+    [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
+    [[nodiscard]] std::string prunable_sql() const;  ///< Counts what `prune_sql` would remove.
+
+  private:
+    [[nodiscard]] std::string prunable_rows() const;
+    [[nodiscard]] std::string key_condition(bool free_only) const;
+    [[nodiscard]] Params key_params(const Keys& keys) const;
+    [[nodiscard]] std::string finished_columns(const std::string& status, bool sent) const;
+
+    const Table table_;
+};
+
+class PostgresRecorder final : public spi::Recorder {
+  public:
+    /// `positions` is shared with the source's readers; null where positions are stable.
+    PostgresRecorder(const PostgresSourceConfig& config, const Table& table, Identity& identity,
+                     std::shared_ptr<sources::PositionMap> positions);
+
+    Result<spi::Beginning> begin(std::uint64_t epoch,
+                                 std::span<const spi::RouteName> routes) override;
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override;
+    Status record(const spi::RecordBatch& batch) override;
+    Result<spi::Removed> remove(std::uint64_t epoch,
+                                std::span<const spi::Position> positions) override;
+    Result<spi::Position> tidy(std::uint64_t epoch) override;
+    Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
+    Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
+    Result<std::int64_t> prunable(std::chrono::seconds retention) override;
+    Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
+    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                           std::int64_t after_dead_id,
+                                                           std::size_t limit) override;
+    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Status save_figures(std::uint64_t epoch, std::span<const spi::RouteFigures> figures) override;
+    Result<Stats> stats() override;
+
+  private:
+    using Statement = Connection::Statement;
+    using Clock = std::chrono::steady_clock;
+    using Ending = Statement (TableWriter::*)(const std::vector<std::string>&, bool) const;
+    struct Writing {
+        std::vector<Statement> ours;
+        std::vector<Statement> owners;  // on the outbox table itself
+    };
+
+    [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
+    [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
+    [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
+    [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
+    Status note_finished(Connection& connection, const spi::RecordBatch& batch);
+    Status learn_failing(Connection& connection, std::uint64_t epoch);
+    void forget_failing(const spi::Finished& finished, const TableWriter::Keys& keys,
+                        std::vector<Statement>& out);
+    void add_failed(const spi::Delivery& failed, bool careful, Writing& out);
+    void add_dead(const spi::DeadLetter& dead, bool careful, Writing& out);
+    void add_failed_again(const spi::RecordBatch& batch, std::vector<Statement>& out) const;
+    Status write(Connection& connection, const spi::RecordBatch& batch, bool careful);
+    Status write_owners(Connection& connection, const spi::RecordBatch& batch,
+                        std::span<const Statement> owners);
+    Result<bool> owner_takes(Connection& connection, const Statement& statement,
+                             std::unordered_set<std::string>* ids);
+    Status end_rows(Connection& connection, const spi::RecordBatch& batch, bool careful);
+    Result<std::vector<std::string>> finished_by_all(Connection& connection,
+                                                     std::vector<std::string> raw_ids);
+    Result<std::size_t> mark(Connection& connection, std::vector<std::string> raw_ids,
+                             bool careful);
+    Status mark_as(Connection& connection, std::vector<std::string> raw_ids, Ending ending,
+                   bool careful, std::unordered_set<std::string>& marked);
+    Status end_owed(std::uint64_t epoch);
+    [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
+    bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
+    Status look_outside(Stats& stats);
+    Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
+    Result<std::size_t> move_singly(std::uint64_t epoch);
+    Result<Rows> query(const std::string& sql, const Params& params);
+    Result<std::optional<Rows>> query_within(const std::string& limit, const std::string& sql,
+                                             const Params& params);
+
+    const Table table_;
+    Identity& identity_;
+    const std::string tenants_;  ///< " AND ..." for the tenants of this source.
+    const std::string move_due_sql_;
+    TableWriter writer_;
+    // Shared by the readers of this source, which give and take positions.
+    std::shared_ptr<sources::PositionMap> positions_;
+    LedgerTable ledger_;
+    const Fence fence_;
+    Session session_;
+    std::optional<Removals> removals_;  // none where positions are made up
+    std::vector<std::string> routes_;   // as `begin` was given them
+    // Events that have rows in outbox_delivery, by route, so that others cost no look there.
+    std::optional<std::uint64_t> failing_epoch_;
+    struct Failing {
+        std::unordered_set<spi::Position> positions;
+        std::unordered_set<std::string> ids;
+    };
+    std::unordered_map<std::string, Failing> failing_;
+    bool has_dead_ = false;  // there may be dead letters
+    std::optional<Stats> last_stats_;
+    std::string refusal_;  // what the owner's table answered last to what it refused
+    std::vector<std::int64_t> refused_due_;  // of delayed events that the outbox table refuses
+    Clock::time_point try_refused_due_{};
+    std::string owed_after_;  // the look at what rows are owed goes on behind this one
+    Clock::time_point next_owed_{};
+    std::chrono::milliseconds owed_wait_{};
+    Clock::time_point looked_for_lowest_{};
+    spi::Position lowest_ = 0;
+};
+
+}  // namespace outbox::postgres

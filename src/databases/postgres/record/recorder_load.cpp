@@ -1,0 +1,312 @@
+// What a new owner and a status page read of the side tables.
+#include <algorithm>
+#include <charconv>
+
+#include "databases/postgres/record/recorder.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::int64_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
+constexpr const char* kCancelled = "57014";
+constexpr const char* kLookWithin = "300ms";
+constexpr std::chrono::seconds kLowestEvery{60};
+constexpr spi::Position kLateCommits = 2 * spi::PositionSet::kSegmentSize;
+constexpr std::size_t kOwedLimit = 500;  // at once
+constexpr std::chrono::milliseconds kOwedWaitMin{1'000};
+constexpr std::chrono::milliseconds kOwedWaitMax{60'000};
+constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
+
+std::string any_of_conditions(const Table& table) {
+    std::string out;
+    for (const std::string& condition : unfinished_conditions(table)) {
+        out += (out.empty() ? "(" : " OR ") + condition;
+    }
+    return out + ")";
+}
+
+}  // namespace
+
+Result<std::vector<spi::Delivery>> PostgresRecorder::load_deliveries(std::string_view route) {
+    Result<Rows> rows = query(
+        "SELECT event_id, position, key, attempts, "
+        "(extract(epoch FROM next_attempt_at) * 1000000)::bigint, error_code, last_error "
+        "FROM " +
+            table_.side + "outbox_delivery WHERE source = $1 AND route = $2 ORDER BY position",
+        Params().text(table_.source).text(route));
+    if (!rows.ok()) return rows.status();
+    std::vector<spi::Delivery> deliveries;
+    for (int row = 0; row < rows->size(); ++row) {
+        spi::Delivery delivery;
+        delivery.route = route;
+        delivery.event_id = rows->string(row, 0);
+        delivery.position = rows->integer(row, 1);
+        delivery.key = rows->string(row, 2);
+        delivery.attempts = static_cast<std::uint32_t>(rows->integer(row, 3));
+        delivery.next_attempt_us = rows->integer(row, 4);
+        delivery.error_code = rows->string(row, 5);
+        delivery.error = rows->string(row, 6);
+        deliveries.push_back(std::move(delivery));
+    }
+    return deliveries;
+}
+
+Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::string_view route,
+                                                                         std::int64_t after_dead_id,
+                                                                         std::size_t limit) {
+    Result<Rows> rows = query(
+        "SELECT dead_id, position, id, aggregate_type, aggregate_id, event_type, payload, headers, "
+        "metadata, tenant_id, schema_id, schema_version, "
+        "(extract(epoch FROM occurred_at) * 1000000)::bigint, topic, key, routing_key, attempts, "
+        "error_code, error, unmatched FROM (SELECT *, sum(octet_length(payload)) OVER (ORDER BY "
+        "dead_id ROWS "
+        "BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT * FROM " +
+            table_.side +
+            "outbox_dead_letters WHERE source = $1 AND route = $2 AND retry_requested_at IS NOT "
+            "NULL "
+            "AND dead_id > $3 ORDER BY dead_id LIMIT $4) l) l WHERE coalesce(before, 0) < $5 ORDER "
+            "BY dead_id",
+        Params()
+            .text(table_.source)
+            .text(route)
+            .integer(after_dead_id)
+            .integer(static_cast<std::int64_t>(limit))
+            .integer(kRedeliveryBytes));
+    if (!rows.ok()) return rows.status();
+    std::vector<spi::DeadLetter> letters(static_cast<std::size_t>(rows->size()));
+    for (int row = 0; row < rows->size(); ++row) {
+        spi::DeadLetter& letter = letters[static_cast<std::size_t>(row)];
+        const auto copy = [&](int column) {
+            const std::string_view text = rows->text(row, column);
+            return text.data() == nullptr ? text : letter.event.copy(text);
+        };
+        letter.dead_id = rows->integer(row, 0);
+        letter.route = route;
+        letter.position = rows->integer(row, 1);
+        letter.attempts = static_cast<std::uint32_t>(rows->integer(row, 16));
+        letter.error_code = rows->string(row, 17);
+        letter.error = rows->string(row, 18);
+        letter.unmatched = rows->boolean(row, 19);
+        spi::EventView event;
+        event.position = letter.position;
+        event.id = copy(2);
+        event.aggregate_type = copy(3);
+        event.aggregate_id = copy(4);
+        event.event_type = copy(5);
+        if (const std::string_view payload = rows->text(row, 6); payload.data() != nullptr) {
+            event.payload = letter.event.copy(decode_bytea(payload));
+        }
+        event.headers = copy(7);
+        event.metadata = copy(8);
+        event.tenant_id = copy(9);
+        event.schema_id = copy(10);
+        event.schema_version = copy(11);
+        event.occurred_at_us = rows->integer(row, 12);
+        event.topic = copy(13);
+        event.key = copy(14);
+        event.routing_key = copy(15);
+        letter.event.add(event);
+    }
+    return letters;
+}
+
+Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_view route) {
+    Result<Rows> rows = query(
+        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM " + table_.side +
+            "outbox_dead_letters "
+            "WHERE source = $1 AND route = $2 AND NOT unmatched AND coalesce(nullif(key, ''), "
+            "aggregate_id) <> ''",
+        Params().text(table_.source).text(route));
+    if (!rows.ok()) return rows.status();
+    std::vector<std::string> keys;
+    for (int row = 0; row < rows->size(); ++row) keys.push_back(rows->string(row, 0));
+    return keys;
+}
+
+// A statement of `limit` at most; none where it took longer.
+Result<std::optional<Rows>> PostgresRecorder::query_within(const std::string& limit,
+                                                           const std::string& sql,
+                                                           const Params& params) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status status =
+        (*connection)->execute("BEGIN; SET LOCAL statement_timeout = " + quote_literal(limit));
+    if (!status.ok()) return status;
+    Result<Rows> rows = (*connection)->query(sql, params);
+    status = (*connection)->execute(rows.ok() ? "COMMIT" : "ROLLBACK");
+    if (!rows.ok() && rows.error().backend_code == kCancelled && status.ok()) {
+        return std::optional<Rows>();
+    }
+    if (!rows.ok()) return rows.status();
+    if (!status.ok()) return status;
+    return std::optional<Rows>(std::move(*rows));
+}
+
+// The rows that are owed their end, a part at a time; those that the owner's table goes on to
+// refuse are tried ever more seldom.
+Status PostgresRecorder::end_owed(std::uint64_t epoch) {
+    const auto now = Clock::now();
+    if (now < next_owed_) return {};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const Result<Rows> rows = (*connection)
+                                  ->query("SELECT event_id FROM " + table_.side +
+                                              "outbox_route_done WHERE source = $1 AND route = '' "
+                                              "AND event_id > $2 AND event_id !~ "
+                                              "'^md5:[0-9a-f]{32}:' ORDER BY event_id LIMIT " +
+                                              std::to_string(kOwedLimit),
+                                          Params().text(table_.source).text(owed_after_));
+    if (!rows.ok()) return rows.status();
+    std::vector<std::string> owed;
+    for (int row = 0; row < rows->size(); ++row) owed.push_back(rows->string(row, 0));
+    owed_after_ = owed.size() == kOwedLimit ? owed.back() : std::string();
+    if (owed.empty()) {
+        return {};
+    }
+    has_dead_ = true;  // as far as is known here
+    refusal_.clear();
+    Status status = (*connection)->execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
+    if (status.ok()) status = identity_.check_table(**connection);
+    std::size_t ended = 0;
+    if (status.ok()) {
+        const auto marked = mark(**connection, std::move(owed), true);
+        status = marked.status();
+        if (marked.ok()) ended = *marked;
+    }
+    if (status.ok()) status = fence_.commit(**connection, epoch, {});
+    if (!status.ok()) {
+        session_.drop();
+        return status;
+    }
+    const bool in_vain = ended == 0 && !refusal_.empty();
+    owed_wait_ = in_vain ? std::clamp(owed_wait_ * 2, kOwedWaitMin, kOwedWaitMax)
+                         : std::chrono::milliseconds(0);
+    next_owed_ = now + owed_wait_;
+    return {};
+}
+
+Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    if (!table_.by_position) {
+        if (Status status = identity_.check_table(**connection); !status.ok()) return status;
+        if (Status status = end_owed(epoch); !status.ok()) return status;
+        return spi::Position{0};
+    }
+    const auto now = Clock::now();
+    if (now - looked_for_lowest_ < kLowestEvery) return lowest_;
+    looked_for_lowest_ = now;
+    const std::string position = quote_identifier(table_.position);
+    auto rows = query_within(kLookWithin,
+                             "SELECT coalesce((SELECT min(" + position + ") FROM " + table_.sql +
+                                 "), (SELECT max(segment) * 65536 FROM " + table_.side +
+                                 "outbox_ledger WHERE "
+                                 "source = $1), 0)",
+                             Params().text(table_.source));
+    if (!rows.ok()) return rows.status();
+    if (!*rows) return lowest_;
+    // What commits late may still fill and finish a place somewhat below.
+    lowest_ = std::max<spi::Position>(0, (*rows)->integer(0, 0) - kLateCommits);
+    Status status = (*connection)->execute("BEGIN");
+    if (status.ok()) status = fence_.commit(**connection, epoch, {ledger_.forget_below(lowest_)});
+    if (status.ok()) return lowest_;
+    session_.drop();
+    return status;
+}
+
+// Rows that somebody numbered by hand, where the sequence never comes or has not come.
+Status PostgresRecorder::look_outside(Stats& stats) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const auto last = identity_.last_position(**connection);
+    if (!last.ok() && last.error().code == ErrorCode::kNoRights) return {};  // a person's role
+    if (!last.ok()) return last.status();
+    const std::string position = quote_identifier(table_.position);
+    const std::string select = "(SELECT " + position + " FROM " + table_.sql + " WHERE " + position;
+    Result<Rows> rows = query("SELECT coalesce(" + select + " < 1 LIMIT 1), " + select +
+                                  " > $1 ORDER BY " + position + " DESC LIMIT 1))",
+                              Params().integer(*last));
+    if (!rows.ok()) return rows.status();
+    if (rows->text(0, 0).data() == nullptr) return {};
+    const auto now = identity_.last_position(**connection);
+    if (!now.ok()) return now.status();
+    const std::int64_t outside = rows->integer(0, 0);
+    if (outside >= 1 && outside <= *now) return {};
+    ++stats.owed;
+    stats.refusal = "the row at position " + std::to_string(outside) +
+                    " was numbered by hand (OVERRIDING SYSTEM VALUE) and is not sent: the sequence "
+                    "is at " +
+                    std::to_string(*now) + ". Write it again without a position";
+    return {};
+}
+
+// One branch for each state, so that the owner's partial index serves it.
+Result<spi::Recorder::Stats> PostgresRecorder::stats() {
+    const std::string from = " FROM " + table_.sql + " t WHERE ";
+    std::string count;
+    std::string oldest;
+    const std::string available =
+        table_.has("available_at") ? table_.quoted("available_at") : "NULL::timestamptz";
+    for (const std::string& condition : unfinished_conditions(table_)) {
+        const std::string where = from + condition + tenants_;
+        count +=
+            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
+                                            std::to_string(kCountLimit + 1) + ") x)");
+        if (!table_.has("occurred_at")) continue;
+        oldest += (oldest.empty() ? "" : ", ") +
+                  ("(SELECT greatest(" + finite_time(table_, "occurred_at") + ", " + available +
+                   ")" + where + " ORDER BY " + order_by(table_) + " LIMIT 1)");
+    }
+    const std::string age =
+        oldest.empty() ? "0"
+                       : "coalesce(greatest(extract(epoch FROM clock_timestamp() - least(" +
+                             oldest + ")), 0), 0)";
+    const std::string scheduled =
+        table_.has_scheduled
+            ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
+            : "0";
+    const std::string side = table_.has_side_tables
+                                 ? "(SELECT count(*) FROM " + table_.side +
+                                       "outbox_delivery WHERE source = $1), "
+                                       "(SELECT count(*) FROM " +
+                                       table_.side +
+                                       "outbox_dead_letters WHERE source = $1), (SELECT count(*) "
+                                       "FROM (SELECT FROM " +
+                                       table_.side +
+                                       "outbox_route_done WHERE source = $1 AND route = '' LIMIT " +
+                                       std::to_string(kCountLimit) + ") o), "
+                                 : "0 * length($1::text), 0, 0, ";
+    auto found = query_within(
+        kLookWithin, "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
+        Params().text(table_.source));
+    if (!found.ok()) return found.status();
+    Stats stats = last_stats_.value_or(Stats{});
+    if (*found) {
+        const Rows& rows = **found;
+        stats.backlog = rows.integer(0, 0);
+        stats.oldest_age_s = static_cast<double>(rows.integer(0, 1)) / 1000.0;
+        stats.failing = rows.integer(0, 2);
+        stats.dead = rows.integer(0, 3);
+        stats.owed = rows.integer(0, 4);
+        stats.owed += static_cast<std::int64_t>(refused_due_.size());
+        stats.refusal = stats.owed > 0 ? refusal_ : std::string();
+        stats.scheduled = rows.integer(0, 5);
+        if (table_.by_position) {
+            if (Status status = look_outside(stats); !status.ok()) return status;
+        }
+        last_stats_ = stats;
+        if (stats.backlog <= kCountLimit) return stats;
+    }
+    // Dead rows that a held snapshot keeps can make the count slow; the planner's will do.
+    Result<Rows> plan = query("EXPLAIN SELECT 1" + from + any_of_conditions(table_) + tenants_, {});
+    if (!plan.ok()) return plan.status();
+    const std::string line = plan->string(0, 0);
+    if (const auto at = line.find("rows="); at != std::string::npos) {
+        std::int64_t estimate = 0;
+        std::from_chars(line.data() + at + 5, line.data() + line.size(), estimate);
+        stats.backlog = std::max(stats.backlog, estimate);
+    }
+    return stats;
+}
+
+}  // namespace outbox::postgres

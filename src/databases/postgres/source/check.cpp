@@ -1,0 +1,445 @@
+#include "databases/postgres/source/check.h"
+
+#include <string>
+
+#include "core/embedded_sql.h"
+#include "core/schema_objects.h"
+#include "databases/postgres/stream/check.h"
+
+namespace outbox::postgres {
+namespace {
+
+std::string side_tables_sql(const std::string& schema) {
+    return fill_postgres(embedded_sql_text("producer/postgres/side_tables.sql"),
+                         quote_identifier(schema));
+}
+
+// For an owner, whose path may be any.
+std::string printed(const std::string& sql) {
+    return "BEGIN;\n" + std::string(kCatalogPath) + sql + "COMMIT;\n";
+}
+
+void found(std::vector<spi::Finding>& findings, bool problem, std::string text) {
+    findings.push_back({problem, std::move(text)});
+}
+
+// Why a time tells less than in which order rows were written.
+std::string weakness_of_time(const Column& time) {
+    if (time.type == "date") return "it is kept to a day";
+    constexpr int kDigits = 6;
+    if (time.time_digits < kDigits) {
+        return "it is kept to " + std::to_string(time.time_digits) + " digits of a second";
+    }
+    for (const char* start :
+         {"now()", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "transaction_timestamp()"}) {
+        if (time.by_default.find(start) != std::string::npos) {
+            return "it is by default when the transaction began";
+        }
+    }
+    return {};
+}
+
+void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
+    const std::string shape = table.native           ? "the table of outbox migrate"
+                              : table.preset.empty() ? "mapped by [source.table]"
+                                                     : "preset " + table.preset;
+    found(findings, false,
+          "table " + table.sql + ": " + shape +
+              (table.deletes_unasked ? ""
+               : table.mark          ? "; published rows are marked"
+                                     : "; published rows are deleted"));
+    if (table.deletes_unasked) {
+        found(findings, true, "after publish: " + table.deletion_refusal(table.sql).message);
+    }
+    if (!table.by_position && !table.find("id")->not_null) {
+        found(findings, false,
+              "ids: a row whose " + quote_identifier(table.column("id")) +
+                  " is NULL is passed over, as nothing names it: ALTER TABLE " + table.sql +
+                  " ALTER COLUMN " + quote_identifier(table.column("id")) + " SET NOT NULL");
+    }
+    if (std::string repeated = repeated_ids(table); !repeated.empty()) {
+        found(findings, true, std::move(repeated));
+    }
+    if (table.by_position) {
+        found(findings, false,
+              "order: kept per key; " + quote_identifier(table.position) +
+                  " is GENERATED ALWAYS with CACHE 1, so that late commits are waited for by "
+                  "proof");
+        return;
+    }
+    if (!table.position.empty()) {
+        found(findings, false,
+              "order: by " + quote_identifier(table.position) +
+                  " among the unfinished rows, all of which each read scans; not promised where "
+                  "writers take numbers in advance (a sequence with CACHE above 1, an ORM that "
+                  "allocates ids)");
+        return;
+    }
+    const std::string remedy =
+        "ALTER TABLE " + table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY";
+    if (table.created_at.empty()) {
+        found(findings, true,
+              "order: none; nothing tells in which order rows were written, and they are read by "
+              "their id. Map occurred_at to a time under [source.table.columns] in outbox.toml, "
+              "or have a number: " +
+                  remedy);
+        return;
+    }
+    found(findings, false,
+          "order: by " + quote_identifier(table.created_at) +
+              "; the table has no identity column, so the order inside one transaction is not "
+              "promised, nor between transactions that overlap. To have it: " +
+              remedy);
+    if (const std::string weak = weakness_of_time(table.catalog.at(table.created_at));
+        !weak.empty()) {
+        found(findings, false,
+              "order: warning: " + quote_identifier(table.created_at) + ": " + weak +
+                  ", so that the events of one key may be sent in another order than they were "
+                  "written in, even where their writers serialise (promise 2 of "
+                  "docs/guarantees.md does not hold). Write clock_timestamp() into a timestamptz, "
+                  "or have the number above");
+    }
+}
+
+// With sequential scans and sorts switched off the plan still holds one only where no index serves.
+Status tell_index(Connection& connection, const Table& table, std::vector<spi::Finding>& findings) {
+    for (const std::string& condition : unfinished_conditions(table)) {
+        Result<Rows> plan =
+            connection.query("EXPLAIN SELECT * FROM " + table.sql + " t WHERE " + condition +
+                             " ORDER BY " + order_by(table) + " LIMIT 500");
+        if (!plan.ok()) return plan.status();
+        bool scans = false;
+        for (int row = 0; row < plan->size(); ++row) {
+            scans = scans || plan->text(row, 0).find("Seq Scan") != std::string_view::npos;
+        }
+        if (!scans) continue;
+        std::string columns = order_by(table);
+        for (auto at = columns.find("t."); at != std::string::npos; at = columns.find("t.")) {
+            columns.erase(at, 2);
+        }
+        std::string where = condition == "true" ? "" : " WHERE " + condition;
+        for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
+            where.erase(at, 2);
+        }
+        found(findings, false,
+              "index: none serves the read of rows" + (where.empty() ? "" : where) +
+                  "; each read scans the whole table. CREATE INDEX CONCURRENTLY ON " + table.sql +
+                  " (" + columns + ")" + where);
+        return {};
+    }
+    found(findings, false, "index: the read is served by an index");
+    return {};
+}
+
+Status tell_rights(Connection& connection, const std::string& table, const std::string& rights,
+                   std::vector<spi::Finding>& findings) {
+    std::string missing;
+    for (std::size_t at = 0; at < rights.size();) {
+        const std::size_t end = std::min(rights.find(", ", at), rights.size());
+        const std::string right = rights.substr(at, end - at);
+        Result<Rows> rows = connection.query("SELECT has_table_privilege($1, $2)",
+                                             Params().text(table).text(right));
+        if (!rows.ok()) return rows.status();
+        if (!rows->boolean(0, 0)) missing += (missing.empty() ? "" : ", ") + right;
+        at = end + 2;
+    }
+    if (missing.empty()) return {};
+    found(findings, true,
+          "rights: user " + connection.user() + " lacks " + missing + " on " + table + ". GRANT " +
+              missing + " ON " + table + " TO " + quote_identifier(connection.user()));
+    return {};
+}
+
+// Without it nothing tells a table that began anew from one whose highest rows were removed.
+Status tell_sequence_right(Connection& connection, const Table& table,
+                           std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT s FROM pg_get_serial_sequence($1, $2) AS s WHERE NOT has_sequence_privilege(s, "
+        "'SELECT')",
+        Params().text(table.sql).text(table.position));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    found(findings, true,
+          "rights: user " + connection.user() + " lacks SELECT on the sequence of " + table.sql +
+              ". GRANT SELECT ON SEQUENCE " + rows->string(0, 0) + " TO " +
+              quote_identifier(connection.user()));
+    return {};
+}
+
+// An event that a policy hides is lost on us without a word, or never marked.
+Status tell_row_security(Connection& connection, const Table& table,
+                         std::vector<spi::Finding>& findings) {
+    const std::vector<std::string> needed{"r", table.mark ? "w" : "d"};
+    const Result<Rows> rows = connection.query(
+        "WITH p AS (SELECT polcmd, polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS all "
+        "FROM pg_policy WHERE polrelid = $1::text::regclass AND EXISTS (SELECT FROM "
+        "unnest(polroles) r WHERE r = 0 OR pg_has_role(r, 'USAGE'))) SELECT FROM "
+        "unnest($2::text[]) "
+        "AS needed WHERE row_security_active($1::text::regclass) AND (NOT EXISTS (SELECT FROM p "
+        "WHERE polcmd IN (needed::\"char\", '*') AND polpermissive AND p.all) OR EXISTS (SELECT "
+        "FROM p WHERE polcmd IN (needed::\"char\", '*') AND NOT polpermissive AND NOT p.all))",
+        Params().text(table.sql).texts(needed));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    const std::string user = quote_identifier(connection.user());
+    found(findings, true,
+          "rights: row security of " + table.sql + " may hide events from user " +
+              connection.user() + ", or keep it from ending them. CREATE POLICY outbox_relay ON " +
+              table.sql + " TO " + user +
+              " USING (true), with no restrictive policy beside it; or ALTER ROLE " + user +
+              " BYPASSRLS");
+    return {};
+}
+
+Status tell_all_rights(Connection& connection, const Table& table,
+                       std::vector<spi::Finding>& findings) {
+    const std::size_t before = findings.size();
+    // UPDATE, also where rows are only removed: to pass over one that somebody holds (FOR UPDATE).
+    Status status = tell_rights(connection, table.sql,
+                                table.has_scheduled ? "SELECT, INSERT, UPDATE, DELETE"
+                                : table.mark        ? "SELECT, UPDATE"
+                                                    : "SELECT, UPDATE, DELETE",
+                                findings);
+    if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
+    if (status.ok()) status = tell_row_security(connection, table, findings);
+    if (status.ok() && table.has_scheduled) {
+        status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
+                             "SELECT, DELETE", findings);
+    }
+    const std::string record = quote_identifier(table.schema) + ".outbox_migrations";
+    if (status.ok() && table.has_scheduled) {
+        Result<Rows> there =
+            connection.query("SELECT to_regclass($1) IS NOT NULL", Params().text(record));
+        if (!there.ok()) return there.status();
+        if (there->boolean(0, 0)) status = tell_rights(connection, record, "SELECT", findings);
+    }
+    for (const SchemaObject& object : schema_objects()) {
+        if (!status.ok()) return status;
+        if (!object.beside_adopted || !table.has_side_tables || object.relay.empty()) continue;
+        status = tell_rights(connection, table.side + std::string(object.name),
+                             std::string(object.relay), findings);
+    }
+    if (status.ok() && table.mark) {
+        // Only pruning needs it, and what it cannot remove stays.
+        std::vector<spi::Finding> prune;
+        status = tell_rights(connection, table.sql, "DELETE", prune);
+        for (const spi::Finding& finding : prune) {
+            found(findings, false,
+                  finding.text + "; without it published rows older than the retention stay");
+        }
+    }
+    if (status.ok() && findings.size() == before) {
+        found(findings, false, "rights: user " + connection.user() + " has all it needs");
+    }
+    return status;
+}
+
+Status tell_side_tables(Connection& connection, const Table& table,
+                        std::vector<spi::Finding>& findings) {
+    const Result<SideTables> tables =
+        look_for_side_tables(connection, quote_identifier(table.schema));
+    if (!tables.ok()) return tables.status();
+    Result<Rows> rows = connection.query(misplaced_indexes_sql(tables->schema, "producer", true));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        found(findings, !tables->missing.empty(),
+              "side tables: " + misplaced_index(rows->string(row, 0)));
+    }
+    if (!tables->indexes.empty()) {
+        found(findings, false,
+              "side tables: without " + tables->indexes +
+                  ", which `outbox migrate --print` makes, the relay is slower");
+    }
+    if (tables->missing.empty()) return {};
+    // An owner of the schema may make tables, of a table its indexes.
+    rows = connection.query(
+        "SELECT coalesce(has_schema_privilege($1::name, 'CREATE'), false) AND NOT EXISTS (SELECT "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1::name "
+        "AND c.relname = 'outbox_dead_letters' AND NOT pg_has_role(c.relowner, 'USAGE'))",
+        Params().text(tables->schema));
+    if (!rows.ok()) return rows.status();
+    const bool can = rows->boolean(0, 0);
+    found(findings, !can,
+          "side tables: " + tables->missing +
+              (can ? " are missing; the relay makes them when it starts"
+                   : " are missing and user " + connection.user() +
+                         " may not create them; have an owner run:\n" +
+                         printed(side_tables_sql(tables->schema))));
+    return {};
+}
+
+Status tell_path(Connection& connection, const Table& table, const PostgresSourceConfig& config,
+                 std::vector<spi::Finding>& findings) {
+    if (config.mode == Mode::kPolling) {
+        found(findings, false, "events: by polling, as mode is polling");
+        return {};
+    }
+    Result<StreamVerdict> verdict = look_at_stream(connection, table, config);
+    if (!verdict.ok()) return verdict.status();
+    if (verdict->obstacles.empty()) {
+        found(findings, false,
+              "events: by the stream of the log when caught up, else by polling" +
+                  (verdict->publication_sql.empty()
+                       ? ""
+                       : "; the relay will run: " + verdict->publication_sql));
+        return {};
+    }
+    std::string text = "events: by polling; the stream would need";
+    for (const std::string& obstacle : verdict->obstacles) text += "\n           - " + obstacle;
+    found(findings, config.mode == Mode::kStream, std::move(text));
+    return {};
+}
+
+Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) {
+    Result<Rows> rows = connection.query(
+        "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), "
+        "(SELECT count(*) FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')");
+    if (!rows.ok()) return rows.status();
+    found(findings, false, "server: PostgreSQL " + rows->string(0, 2));
+    if (rows->integer(0, 0) != connection.client_backend_pid()) {
+        found(findings, false,
+              "pooler: the connection goes through one (PgBouncer?); the relay needs a direct or "
+              "session-mode connection, transaction mode breaks its prepared statements");
+    }
+    if (rows->boolean(0, 1)) {
+        found(findings, true, "server: it is a standby; point the URL at the primary");
+    }
+    if (rows->integer(0, 3) > 0) {
+        found(findings, false,
+              "prepared transactions: " + rows->string(0, 3) +
+                  " older than a minute (pg_prepared_xacts); events behind those that wrote to "
+                  "the table may wait for them");
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<SideTables> look_for_side_tables(Connection& connection, const std::string& table_schema) {
+    std::vector<std::string> schemas = connection.schemas();
+    schemas.push_back(table_schema);
+    SideTables tables{{}, {}, true, {}};
+    for (const std::string& schema : schemas) {
+        SideTables here{{}, {}, true, {}};
+        Result<Rows> rows = connection.query("SELECT (parse_ident($1))[1]", Params().text(schema));
+        if (!rows.ok()) return rows.status();
+        here.schema = rows->string(0, 0);
+        for (const SchemaObject& object : schema_objects()) {
+            if (!object.beside_adopted || object.kind == SchemaObject::Kind::kFunction) continue;
+            if (object.kind == SchemaObject::Kind::kIndex) {
+                rows = connection.query(
+                    "SELECT to_regclass($2) IS NULL OR EXISTS (SELECT FROM pg_index WHERE "
+                    "indexrelid = to_regclass($1)::oid AND indrelid = to_regclass($2)::oid)",
+                    Params()
+                        .text(schema + "." + std::string(object.name))
+                        .text(schema + "." + std::string(object.table)));
+                if (!rows.ok()) return rows.status();
+                std::string& names = object.needed ? here.missing : here.indexes;
+                if (!rows->boolean(0, 0)) {
+                    names.append(names.empty() ? "" : ", ").append(object.name);
+                }
+                continue;
+            }
+            // An earlier version's ledger has other columns.
+            rows = connection.query(
+                "SELECT to_regclass($1) IS NULL OR ($2 = 'outbox_ledger' AND EXISTS (SELECT FROM "
+                "pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'ranges' AND NOT "
+                "attisdropped))",
+                Params().text(schema + "." + std::string(object.name)).text(object.name));
+            if (!rows.ok()) return rows.status();
+            if (!rows->boolean(0, 0)) {
+                // What consumers have, too, says nothing of a relay.
+                here.none = here.none && object.side.empty();
+                continue;
+            }
+            here.missing += std::string(here.missing.empty() ? "" : ", ");
+            here.missing += object.name;
+        }
+        if (!here.none) return here;
+        if (tables.schema.empty()) tables = std::move(here);
+    }
+    return tables;
+}
+
+Status make_side_tables(Connection& connection, const SideTables& tables,
+                        const PostgresSourceConfig& config) {
+    const std::string sql = side_tables_sql(tables.schema);
+    // The lock: two relays that start at once would collide in IF NOT EXISTS. The guard: somebody
+    // else may have been faster.
+    Status status = connection.execute(
+        "BEGIN; " + std::string(kCatalogPath) +
+        "SELECT pg_advisory_xact_lock(hashtextextended('outbox side tables', 0)); " + sql +
+        owner_guard_sql(tables.schema, objects_of_relay(false), {config.owners, true}) +
+        index_guard_sql(tables.schema, "producer", true) + "COMMIT");
+    if (status.ok()) return status;
+    ErrorInfo error = status.error();
+    if (Status rolled_back = connection.execute("ROLLBACK"); !rolled_back.ok()) return rolled_back;
+    if (error.backend_code == kForeignOwnerState) return foreign_owner(error.message);
+    if (error.backend_code == kMisplacedIndexState) {
+        return {ErrorCode::kTableShape, Advice::kStop, misplaced_index(error.message),
+                error.backend_code};
+    }
+    error.code = ErrorCode::kNoRights;
+    error.message = "the relay's own tables (" + tables.missing +
+                    ") are missing and cannot be created: " + error.message +
+                    "; have an owner run:\n" + printed(sql);
+    return error;
+}
+
+Status require_owners(Connection& connection, const std::string& schema,
+                      const PostgresSourceConfig& config, const Table* table) {
+    const TrustedOwners trusted{config.owners, true};
+    const auto look = [&](const std::string& place, bool with_events) -> Status {
+        Result<Rows> rows =
+            connection.query(foreign_objects_sql(place, objects_of_relay(with_events), trusted));
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? Status() : Status(foreign_owner(rows->string(0, 0)));
+    };
+    if (table != nullptr && table->has_scheduled) {
+        if (Status events = look(table->schema, true); !events.ok()) return events;
+    }
+    return look(schema, false);
+}
+
+Status require_known_version(Connection& connection, const Table& table) {
+    if (!table.has_scheduled) return {};
+    const std::string record = quote_identifier(table.schema) + ".outbox_migrations";
+    Result<Rows> rows =
+        connection.query("SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false)",
+                         Params().text(record));
+    // Without the right `require_rights` says so.
+    if (!rows.ok() || !rows->boolean(0, 0)) return rows.status();
+    rows = connection.query("SELECT coalesce(max(version), 0) FROM " + record +
+                            " WHERE side = 'producer'");
+    if (!rows.ok()) return rows.status();
+    return check_producer_version("producer/postgres", rows->integer(0, 0));
+}
+
+Status require_rights(Connection& connection, const Table& table) {
+    std::vector<spi::Finding> findings;
+    if (Status status = tell_all_rights(connection, table, findings); !status.ok()) return status;
+    std::string missing;
+    for (const spi::Finding& finding : findings) {
+        if (finding.problem) missing += (missing.empty() ? "" : "; ") + finding.text;
+    }
+    if (missing.empty()) return {};
+    return {ErrorCode::kNoRights, Advice::kStop, std::move(missing), "42501"};
+}
+
+Result<std::vector<spi::Finding>> check_table(Connection& connection, const Table& table,
+                                              const PostgresSourceConfig& config) {
+    std::vector<spi::Finding> findings;
+    tell_shape(table, findings);
+    // Without SELECT there is no plan; the rights say so.
+    if (const Status index = tell_index(connection, table, findings);
+        !index.ok() && index.error().code != ErrorCode::kNoRights) {
+        return index;
+    }
+    if (const Status rights = tell_all_rights(connection, table, findings); !rights.ok()) {
+        return rights;
+    }
+    if (const Status side = tell_side_tables(connection, table, findings); !side.ok()) return side;
+    if (const Status server = tell_server(connection, findings); !server.ok()) return server;
+    if (const Status path = tell_path(connection, table, config, findings); !path.ok()) return path;
+    return findings;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,123 @@
+#include "databases/postgres/source/lease.h"
+
+namespace outbox::postgres {
+namespace {
+
+// The owner's backend names itself; one that is gone has lost the lease at once. A backend of
+// another role shows no start to a role without rights and then counts as alive.
+constexpr const char* kFree =
+    "(l.owner IS NULL OR l.expires_at <= clock_timestamp() OR (l.backend_start IS NOT NULL AND "
+    "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = l.backend_pid AND "
+    "(a.backend_start IS NULL OR a.backend_start = l.backend_start))))";
+
+constexpr const char* kBackend =
+    "pg_backend_pid(), "
+    "(SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())";
+
+constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 millisecond'";
+
+}  // namespace
+
+PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table,
+                             Identity& identity)
+    : source_(table.source),
+      side_(table.side),
+      session_(config, [&identity](Connection& connection) {
+          // A lease of an old primary says nothing about the new one.
+          if (Status same = identity.check_lease(connection); !same.ok()) return same;
+          // Longer waits would outlast the lease.
+          connection.limit_waits(std::chrono::seconds(5));
+          return connection.execute("SET statement_timeout = '3s'; SET lock_timeout = '2s'");
+      }) {}
+
+Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Result<Rows> rows = (*connection)->query(sql, params);
+    if (!rows.ok()) session_.drop();
+    return rows;
+}
+
+Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
+                                                            std::chrono::milliseconds ttl) {
+    // A look first: the waiting relay must not lock the row that the owner renews.
+    Result<Rows> look = query(
+        std::string("SELECT ") + kFree + " FROM " + side_ + "outbox_lease l WHERE l.source = $1",
+        Params().text(source_));
+    if (!look.ok()) return look.status();
+    if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
+    // Who holds the row FOR KEY SHARE is about to commit what the last owner wrote.
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) return begun;
+    auto epoch = take(owner, ttl);
+    if (!epoch.ok()) return epoch;  // The connection went with the error.
+    const Status ended = (*connection)->execute("COMMIT");
+    if (ended.ok()) return epoch;
+    session_.drop();
+    return ended;
+}
+
+Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
+                                                         std::chrono::milliseconds ttl) {
+    Result<Rows> rows = query("SELECT FROM " + side_ + "outbox_lease WHERE source = $1 FOR UPDATE",
+                              Params().text(source_));
+    if (!rows.ok()) return rows.status();
+    rows = query(
+        std::string("INSERT INTO " + side_ +
+                    "outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
+                    "backend_pid, backend_start) SELECT $1, $2, 1, clock_timestamp(), ") +
+            kExpires + ", " + kBackend +
+            " ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + 1, "
+            "acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, "
+            "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
+            "WHERE " +
+            kFree + " RETURNING l.epoch",
+        Params().text(source_).text(owner).integer(ttl.count()));
+    if (!rows.ok()) return rows.status();
+    if (rows->empty()) return std::optional<std::uint64_t>();
+    return std::optional(static_cast<std::uint64_t>(rows->integer(0, 0)));
+}
+
+Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
+    Result<Rows> rows = query(
+        std::string("UPDATE " + side_ + "outbox_lease SET expires_at = ") + kExpires +
+            ", (backend_pid, backend_start) = (SELECT " + kBackend +
+            ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL",
+        Params().text(source_).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
+    if (!rows.ok()) return rows.status();
+    return rows->affected() == 1;
+}
+
+Status PostgresLease::release(std::uint64_t epoch) {
+    return query("UPDATE " + side_ +
+                     "outbox_lease SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
+                     "backend_start = NULL WHERE source = $1 AND epoch = $2",
+                 Params().text(source_).integer(static_cast<std::int64_t>(epoch)))
+        .status();
+}
+
+// Those that are gone without a word go with the next.
+Status PostgresLease::stand_by(const std::string& owner, std::span<const std::string> routes) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status old =
+        (*connection)
+            ->query("DELETE FROM " + side_ +
+                        "outbox_standbys WHERE source = $1 AND (owner = $2 AND $3::boolean OR "
+                        "seen_at < clock_timestamp() - interval '1 hour')",
+                    Params().text(source_).text(owner).text(routes.empty() ? "true" : "false"))
+            .status();
+    if (!old.ok() || routes.empty()) return old;
+    std::string names;
+    for (const std::string& route : routes) names += (names.empty() ? "" : "\n") + route;
+    return (*connection)
+        ->query("INSERT INTO " + side_ +
+                    "outbox_standbys (source, owner, routes) VALUES ($1, $2, $3) ON CONFLICT "
+                    "(source, owner) DO UPDATE SET routes = excluded.routes, seen_at = "
+                    "clock_timestamp()",
+                Params().text(source_).text(owner).text(names))
+        .status();
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include <outbox/spi/source.h>
+
+#include "databases/postgres/identity.h"
+#include "databases/postgres/session.h"
+#include "databases/postgres/source/config.h"
+#include "databases/postgres/source/table.h"
+
+namespace outbox::postgres {
+
+/// The lease as a row of outbox_lease; the database's clock decides.
+class PostgresLease final : public spi::LeaseStore {
+  public:
+    /// `identity` is the source's and outlives the lease.
+    PostgresLease(const PostgresSourceConfig& config, const Table& table, Identity& identity);
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override;
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override;
+    Status release(std::uint64_t epoch) override;
+    Status stand_by(const std::string& owner, std::span<const std::string> routes) override;
+
+  private:
+    Result<std::optional<std::uint64_t>> take(const std::string& owner,
+                                              std::chrono::milliseconds ttl);
+    Result<Rows> query(const std::string& sql, const Params& params);
+
+    const std::string source_;
+    const std::string side_;  // before the name of a side table
+    Session session_;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,414 @@
+#include "databases/postgres/source/operate.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "databases/postgres/connection.h"
+#include "databases/postgres/source/check.h"
+#include "databases/postgres/source/operate_routes.h"
+
+namespace outbox::postgres {
+namespace {
+
+std::string epoch_us(const std::string& column) {
+    // From year 1 to 9999: infinite times, too, are shown as something.
+    return "CASE WHEN " + column + " IS NOT NULL THEN (least(greatest(extract(epoch FROM " +
+           column + "), -62135596800), 253402300799) * 1000000)::bigint END";
+}
+
+// Of a dead letter l.
+std::string route_known(const std::string& side) {
+    return "EXISTS (SELECT FROM " + side +
+           "outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
+}
+
+// A statement's conditions with their parameters, $1 being the table.
+class DeadQuery {
+  public:
+    DeadQuery(const std::string& table, const DeadFilter& filter) {
+        params_.text(table);
+        if (!filter.ids.empty()) {
+            params_.texts(filter.ids);
+            where_ += " AND id = ANY(" + next() + "::text[])";
+        }
+        equal("route", filter.route);
+        equal("event_type", filter.event_type);
+        equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
+        equal("error_code", filter.error_code);
+    }
+    // Of outbox_scheduled, which has one table's events alone.
+    DeadQuery(const std::string& table, const ScheduledFilter& filter) {
+        params_.text(table);
+        where_ = " WHERE $1 <> ''";
+        if (!filter.ids.empty()) {
+            params_.texts(filter.ids);
+            where_ += " AND id::text = ANY(" + next() + "::text[])";
+        }
+        equal("event_type", filter.event_type);
+        equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
+    }
+    void after(std::int64_t dead_id) {
+        params_.integer(dead_id);
+        where_ += " AND dead_id > " + next();
+    }
+    std::string limit(std::size_t count) {
+        params_.integer(static_cast<std::int64_t>(count));
+        return " LIMIT " + next();
+    }
+    [[nodiscard]] const std::string& where() const { return where_; }
+    [[nodiscard]] const Params& params() const { return params_; }
+
+    std::string text(const std::string& value) {
+        params_.text(value);
+        return next();
+    }
+    std::string bytes(const std::string& value) {
+        params_.bytes_or_null(value);
+        return next();
+    }
+
+  private:
+    std::string next() { return "$" + std::to_string(++number_); }
+    void equal(const std::string& column, const std::string& value) {
+        if (value.empty()) return;
+        params_.text(value);
+        where_ += " AND " + column + " = " + next();
+    }
+
+    Params params_;
+    std::string where_ = std::string(" WHERE ") + kOfTable;
+    int number_ = 1;
+};
+
+DeadInfo dead_of(const Rows& rows, int row) {
+    DeadInfo dead;
+    dead.dead_id = rows.integer(row, 0);
+    dead.id = rows.string(row, 1);
+    dead.route = rows.string(row, 2);
+    dead.position = rows.integer(row, 3);
+    dead.aggregate_type = rows.string(row, 4);
+    dead.aggregate_id = rows.string(row, 5);
+    dead.event_type = rows.string(row, 6);
+    dead.tenant_id = rows.string(row, 7);
+    dead.schema_id = rows.string(row, 8);
+    dead.schema_version = rows.string(row, 9);
+    dead.topic = rows.string(row, 10);
+    dead.key = rows.string(row, 11);
+    dead.routing_key = rows.string(row, 12);
+    dead.headers = rows.string(row, 13);
+    dead.metadata = rows.string(row, 14);
+    dead.attempts = rows.integer(row, 15);
+    dead.error_code = rows.string(row, 16);
+    dead.error = rows.string(row, 17);
+    dead.occurred_at_us = rows.integer(row, 18);
+    dead.died_at_us = rows.integer(row, 19);
+    dead.retry_requested_at_us = rows.integer(row, 20);
+    const std::string_view payload = rows.text(row, 21);
+    dead.payload_is_null = payload.data() == nullptr;
+    if (!dead.payload_is_null) dead.payload = decode_bytea(payload);
+    dead.route_known = rows.boolean(row, 22);
+    return dead;
+}
+
+class PostgresOperations final : public Operations {
+  public:
+    PostgresOperations(Connection connection, PostgresSourceConfig config, std::string side,
+                       std::string table)
+        : connection_(std::move(connection)),
+          config_(std::move(config)),
+          side_(std::move(side)),
+          table_(std::move(table)),
+          ledgers_(connection_, config_, side_, table_) {}
+
+    Result<LeaseInfo> lease() override {
+        const auto leases = ledgers_.leases(false);
+        if (!leases.ok()) return leases.status();
+        return leases->empty() ? LeaseInfo{} : leases->front();
+    }
+
+    Result<std::vector<RouteInfo>> routes() override {
+        const std::string of_table = kOfTable;
+        // A rate that no relay has renewed for a while is not one any more.
+        const auto rows = connection_.query(
+            "WITH failing AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_delivery WHERE " + of_table +
+                " GROUP BY route), dead AS (SELECT route, count(*) AS n FROM " + side_ +
+                "outbox_dead_letters "
+                "WHERE " +
+                of_table +
+                " GROUP BY route), stats AS (SELECT route, sum(published_total)::bigint AS "
+                "published_total, sum(dead_total)::bigint AS dead_total, "
+                "(array_agg(circuit ORDER BY updated_at DESC))[1] AS circuit, "
+                "(array_agg(last_error ORDER BY updated_at DESC))[1] AS last_error, "
+                "(array_agg(last_error_at ORDER BY updated_at DESC))[1] AS last_error_at, "
+                "(array_agg(path ORDER BY updated_at DESC))[1] AS path, "
+                "(array_agg(path_reason ORDER BY updated_at DESC))[1] AS path_reason, "
+                "sum(CASE WHEN updated_at > clock_timestamp() - interval '15 seconds' "
+                "THEN rate_per_s ELSE 0 END) AS rate_per_s, max(updated_at) AS updated_at "
+                "FROM " +
+                side_ + "outbox_route_stats WHERE " + of_table +
+                " GROUP BY route), known AS (SELECT DISTINCT route FROM " + side_ +
+                "outbox_routes WHERE " + of_table +
+                ") SELECT route, coalesce(s.published_total, 0), "
+                "coalesce(s.dead_total, 0), coalesce(f.n, 0), coalesce(d.n, 0), "
+                "coalesce(s.circuit, ''), coalesce(s.last_error, ''), coalesce(s.rate_per_s, 0), "
+                "coalesce(" +
+                epoch_us("s.updated_at") +
+                ", 0), coalesce(s.path, ''), coalesce(s.path_reason, ''), NOT EXISTS (SELECT FROM "
+                "known k WHERE k.route = a.route), coalesce(" +
+                epoch_us("s.last_error_at") +
+                ", 0) FROM (SELECT route FROM known UNION SELECT route "
+                "FROM dead) a LEFT JOIN stats s USING (route) LEFT JOIN failing f USING (route) "
+                "LEFT JOIN dead d USING (route) ORDER BY route",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        std::vector<RouteInfo> routes;
+        for (int row = 0; row < rows->size(); ++row) {
+            RouteInfo route;
+            route.name = rows->string(row, 0);
+            route.published_total = rows->integer(row, 1);
+            route.dead_total = rows->integer(row, 2);
+            route.failing = rows->integer(row, 3);
+            route.dead = rows->integer(row, 4);
+            route.circuit = rows->string(row, 5);
+            route.last_error = rows->string(row, 6);
+            route.rate_per_s = std::strtod(rows->string(row, 7).c_str(), nullptr);
+            route.updated_at_us = rows->integer(row, 8);
+            route.path = rows->string(row, 9);
+            route.path_reason = rows->string(row, 10);
+            route.retired = rows->boolean(row, 11);
+            route.last_error_at_us = rows->integer(row, 12);
+            routes.push_back(std::move(route));
+        }
+        return routes;
+    }
+
+    Result<std::vector<StandbyInfo>> standbys() override {
+        const auto rows = connection_.query(
+            "SELECT owner, routes, " + epoch_us("seen_at") + " FROM " + side_ +
+                "outbox_standbys WHERE " + kOfTable +
+                " AND seen_at > clock_timestamp() - interval '15 seconds' ORDER BY owner",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        std::vector<StandbyInfo> standbys;
+        for (int row = 0; row < rows->size(); ++row) {
+            standbys.push_back(
+                {rows->string(row, 0), lines_of(rows->text(row, 1)), rows->integer(row, 2)});
+        }
+        return standbys;
+    }
+
+    Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
+                                       std::size_t limit, bool with_payload) override {
+        DeadQuery query(table_, filter);
+        query.after(after_dead_id);
+        const std::string tail = query.limit(limit);
+        const auto rows = connection_.query(
+            "SELECT dead_id, id, route, position, aggregate_type, aggregate_id, event_type, "
+            "tenant_id, schema_id, schema_version, topic, key, routing_key, headers, metadata, "
+            "attempts, error_code, error, " +
+                epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
+                epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
+                ", " + route_known(side_) + " FROM " + side_ + "outbox_dead_letters l" +
+                query.where() + " ORDER BY dead_id" + tail,
+            query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<DeadInfo> letters;
+        letters.reserve(static_cast<std::size_t>(rows->size()));
+        for (int row = 0; row < rows->size(); ++row) letters.push_back(dead_of(*rows, row));
+        return letters;
+    }
+
+    Result<std::int64_t> count_dead(const DeadFilter& filter) override {
+        const DeadQuery query(table_, filter);
+        const auto rows = connection_.query(
+            "SELECT count(*) FROM " + side_ + "outbox_dead_letters" + query.where(),
+            query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
+    Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
+        DeadQuery query(table_, filter);
+        return audited("UPDATE " + side_ +
+                           "outbox_dead_letters SET retry_requested_at = "
+                           "coalesce(retry_requested_at, clock_timestamp())" +
+                           query.where(),
+                       query, "dead retry", describe(filter));
+    }
+
+    Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
+        DeadQuery query(table_, filter);
+        return audited("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query,
+                       "dead discard", describe(filter));
+    }
+
+    Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
+        DeadQuery query(table_, filter);
+        std::string set;
+        const auto assign = [&](const std::string& column, const std::string& value) {
+            set += (set.empty() ? "" : ", ") + column + " = " + value;
+        };
+        if (edit.payload) assign("payload", query.bytes(*edit.payload));
+        if (edit.topic) assign("topic", "nullif(" + query.text(*edit.topic) + ", '')");
+        if (edit.key) assign("key", "nullif(" + query.text(*edit.key) + ", '')");
+        if (edit.headers) assign("headers", query.text(*edit.headers) + "::jsonb::text");
+        return audited("UPDATE " + side_ + "outbox_dead_letters SET " + set + query.where() +
+                           " AND retry_requested_at IS NULL",
+                       query, "dead edit", describe(filter) + ": " + describe(edit));
+    }
+
+    Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
+                                                 std::size_t limit) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
+        DeadQuery query(table_, filter);
+        const std::string tail = query.limit(limit);
+        const auto rows =
+            connection_.query("SELECT id, aggregate_type, aggregate_id, event_type, topic, key, " +
+                                  epoch_us("available_at") + " FROM " + *place + query.where() +
+                                  " ORDER BY available_at, schedule_id" + tail,
+                              query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<ScheduledInfo> events;
+        for (int row = 0; row < rows->size(); ++row) {
+            events.push_back({rows->string(row, 0), rows->string(row, 1), rows->string(row, 2),
+                              rows->string(row, 3), rows->string(row, 4), rows->string(row, 5),
+                              rows->integer(row, 6)});
+        }
+        return events;
+    }
+
+    Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
+        const DeadQuery query(table_, filter);
+        const auto rows =
+            connection_.query("SELECT count(*) FROM " + *place + query.where(), query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
+    Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) override {
+        const auto place = scheduled_table();
+        if (!place.ok()) return place.status();
+        DeadQuery query(table_, filter);
+        return audited("DELETE FROM " + *place + query.where(), query, "scheduled cancel",
+                       describe(filter));
+    }
+
+    Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
+        return ledgers_.list(count_unfinished);
+    }
+    Result<std::int64_t> accept_destination(const std::string& route) override {
+        return ledgers_.accept(route);
+    }
+    Result<std::int64_t> rename_route(const std::string& from, const std::string& to) override {
+        return ledgers_.rename(from, to);
+    }
+    Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) override {
+        return ledgers_.retire(route, with_unfinished);
+    }
+    Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
+    Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
+
+    Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
+                                                    bool unknown_only) override {
+        const DeadQuery query(table_, filter);
+        const auto rows = connection_.query(
+            "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
+                (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
+                " ORDER BY route",
+            query.params());
+        if (!rows.ok()) return rows.status();
+        std::vector<std::string> routes;
+        for (int row = 0; row < rows->size(); ++row) routes.push_back(rows->string(row, 0));
+        return routes;
+    }
+
+    Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
+        DeadQuery query(table_, filter);
+        const std::string to = query.text(route);
+        const auto twice = connection_.query(
+            "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +
+                "outbox_dead_letters" + query.where() +
+                ") SELECT min(d.route), max(d.route) FROM " + side_ +
+                "outbox_dead_letters d WHERE (d.dead_id "
+                "IN (SELECT dead_id FROM chosen) OR d.route = " +
+                to +
+                ") AND (d.source, d.id) IN (SELECT source, id FROM chosen) GROUP BY d.source, d.id "
+                "HAVING count(*) > 1 LIMIT 1",
+            query.params());
+        if (!twice.ok()) return twice.status();
+        if (!twice->empty()) return two_letters(twice->string(0, 0), twice->string(0, 1));
+        return audited("UPDATE " + side_ +
+                           "outbox_dead_letters SET error = 'rerouted from ' || route || ': ' || "
+                           "error, route = " +
+                           to +
+                           ", unmatched = false, retry_requested_at = coalesce(retry_requested_at, "
+                           "clock_timestamp())" +
+                           query.where(),
+                       query, "dead retry --to " + route, describe(filter));
+    }
+
+  private:
+    // One statement: what is done, and the line that says so.
+    Result<std::int64_t> audited(const std::string& change, DeadQuery& query,
+                                 const std::string& action, const std::string& detail) {
+        const std::string who = query.text(os_user_);
+        const std::string what = query.text(action) + ", " + query.text(detail);
+        const auto rows = connection_.query(
+            "WITH changed AS (" + change + " RETURNING id::text AS event_id) INSERT INTO " + side_ +
+                "outbox_audit (os_user, source, action, detail, events, event_ids) SELECT " + who +
+                ", $1, " + what + ", count(*), (array_agg(event_id))[1:" +
+                std::to_string(kAuditedIds) + "] FROM changed HAVING count(*) > 0 RETURNING events",
+            query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->empty() ? std::int64_t{0} : rows->integer(0, 0);
+    }
+
+    // Of the native table only.
+    Result<std::string> scheduled_table() {
+        const auto dot = table_.find('.');
+        const std::string name = quote_identifier(table_.substr(0, dot)) + "." + "outbox_scheduled";
+        const auto there =
+            connection_.query("SELECT to_regclass($1) IS NOT NULL", Params().text(name));
+        if (!there.ok()) return there.status();
+        if (table_.substr(dot + 1) != "outbox_events" || !there->boolean(0, 0)) {
+            return no_delayed_events(table_);
+        }
+        return name;
+    }
+
+    Connection connection_;
+    const PostgresSourceConfig config_;
+    const std::string side_;  // before the name of a side table
+    const std::string table_;
+    RouteLedgers ledgers_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& config,
+                                                    const std::string& table) {
+    auto connection = Connection::open(config.url, config.connect_timeout_s);
+    if (!connection.ok()) return connection.status();
+    const auto tables =
+        look_for_side_tables(*connection, quote_identifier(table.substr(0, table.find('.'))));
+    if (!tables.ok()) return tables.status();
+    if (tables->none) return std::unique_ptr<Operations>(new NoOperations);
+    if (Status owners = require_owners(*connection, tables->schema, config); !owners.ok()) {
+        return owners;
+    }
+    if (tables->missing.find("outbox_routes") != std::string::npos) {
+        return ErrorInfo{ErrorCode::kTableShape,
+                         Advice::kStop,
+                         {},
+                         "the side tables of this database were made by an earlier version: " +
+                             tables->missing + " are missing; the relay makes them when it starts"};
+    }
+    return std::unique_ptr<Operations>(new PostgresOperations(
+        std::move(*connection), config, quote_identifier(tables->schema) + ".", table));
+}
+
+}  // namespace outbox::postgres

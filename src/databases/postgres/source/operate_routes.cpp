@@ -1,0 +1,304 @@
+#include "databases/postgres/source/operate_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "databases/postgres/record/ledger.h"
+
+namespace outbox::postgres {
+namespace {
+
+ErrorInfo conflict(std::string message) {
+    return {ErrorCode::kConflict, Advice::kStop, {}, std::move(message)};
+}
+
+}  // namespace
+
+Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
+    const auto rows = connection_.query(
+        std::string("SELECT coalesce(owner, ''), epoch, owner IS NOT NULL AND "
+                    "expires_at > clock_timestamp() AND (backend_start IS NULL OR EXISTS ("
+                    "SELECT FROM pg_stat_activity a WHERE a.pid = backend_pid AND "
+                    "(a.backend_start IS NULL OR a.backend_start = l.backend_start))) AS held, "
+                    "CASE WHEN owner IS NULL THEN 0 ELSE (extract(epoch FROM acquired_at) * "
+                    "1000000)::bigint END, coalesce(greatest(extract(epoch FROM expires_at - "
+                    "clock_timestamp()) * 1000, 0), 0)::bigint FROM " +
+                    side_ + "outbox_lease l WHERE ") +
+            kOfTable + " ORDER BY held DESC, epoch DESC" + (lock ? " FOR UPDATE" : ""),
+        Params().text(table_));
+    if (!rows.ok()) return rows.status();
+    std::vector<LeaseInfo> leases;
+    for (int row = 0; row < rows->size(); ++row) {
+        LeaseInfo lease;
+        lease.owner = rows->string(row, 0);
+        lease.epoch = static_cast<std::uint64_t>(rows->integer(row, 1));
+        lease.held = rows->boolean(row, 2);
+        lease.acquired_at_us = rows->integer(row, 3);
+        lease.expires_in_ms = lease.held ? rows->integer(row, 4) : 0;
+        leases.push_back(std::move(lease));
+    }
+    return leases;
+}
+
+Status RouteLedgers::refuse_while_relayed() {
+    const auto held = leases(true);
+    if (!held.ok()) return held.status();
+    for (const LeaseInfo& lease : *held) {
+        if (lease.held) return relay_is_running(lease.owner);
+    }
+    return {};
+}
+
+Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
+    if (Status begun = connection_.execute("BEGIN"); !begun.ok()) return begun;
+    Result<bool> done = false;
+    Status free = refuse_while_relayed();
+    // One whose lease has run out while it was stopped must find that when it goes on.
+    if (free.ok()) {
+        free = connection_
+                   .query(std::string("UPDATE " + side_ +
+                                      "outbox_lease SET epoch = epoch + 1, owner = NULL, "
+                                      "expires_at = NULL, backend_pid = NULL, backend_start = NULL "
+                                      "WHERE owner IS NOT NULL AND ") +
+                              kOfTable,
+                          Params().text(table_))
+                   .status();
+    }
+    done = free.ok() ? change() : Result<bool>(free);
+    const Status ended = connection_.execute(done.ok() && *done ? "COMMIT" : "ROLLBACK");
+    return done.ok() ? ended : done.status();
+}
+
+Result<std::int64_t> RouteLedgers::number(const std::string& sql, const Params& params) {
+    const auto rows = connection_.query(sql, params);
+    if (!rows.ok()) return rows.status();
+    return rows->integer(0, 0);
+}
+
+Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
+    const auto rows = connection_.query(
+        std::string("SELECT r.route, r.source, coalesce(r.destination, ''), (extract(epoch FROM "
+                    "r.since) * 1000000)::bigint, (SELECT count(*) FROM " +
+                    side_ +
+                    "outbox_dead_letters d "
+                    "WHERE d.source = r.source AND d.route = r.route), coalesce(s.circuit, ''), "
+                    "coalesce(s.last_error, '') FROM " +
+                    side_ + "outbox_routes r LEFT JOIN " + side_ +
+                    "outbox_route_stats "
+                    "s USING (source, route) WHERE ") +
+            kOfTable + " ORDER BY r.route, r.source",
+        Params().text(table_));
+    if (!rows.ok()) return rows.status();
+    std::vector<LedgerRoute> routes;
+    for (int row = 0; row < rows->size(); ++row) {
+        LedgerRoute route;
+        route.name = rows->string(row, 0);
+        route.source = rows->string(row, 1);
+        route.destination = rows->string(row, 2);
+        route.since_us = rows->integer(row, 3);
+        route.dead = rows->integer(row, 4);
+        route.circuit = rows->string(row, 5);
+        route.last_error = rows->string(row, 6);
+        if (count_unfinished) {
+            const auto unfinished = this->count_unfinished(route.source, route.name);
+            if (!unfinished.ok()) return unfinished.status();
+            route.unfinished = *unfinished;
+        }
+        routes.push_back(std::move(route));
+    }
+    return routes;
+}
+
+Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
+                                                    const std::string& route) {
+    auto table = resolve_table(connection_, config_);
+    if (!table.ok()) return table.status();
+    table->side = side_;
+    Params params;
+    params.text(source).text(route);
+    std::string tenants = "true";
+    if (source != table_ && table->has("tenant_id")) {
+        params.text(source.substr(table_.size() + 1)).text(config_.default_tenant);
+        tenants = "strpos(',' || $3 || ',', ',' || coalesce(" + table->quoted("tenant_id") +
+                  "::text, $4) || ',') > 0";
+    }
+    std::string sql;
+    if (table->by_position) {
+        // The segments are unpacked once (done | done is a new value) and not for each row.
+        const std::string position = "t." + quote_identifier(table->position);
+        sql = "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " + side_ +
+              "outbox_ledger "
+              "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
+              table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " +
+              tenants + " AND (l.done IS NULL OR get_bit(l.done, (" + position +
+              " % 65536)::integer) = 0)";
+    } else {
+        std::string unfinished;
+        for (const std::string& condition : unfinished_conditions(*table)) {
+            unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
+        }
+        sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " + unfinished +
+              ") AND " + tenants + " AND " + not_done(*table, "$1", "$2");
+    }
+    const auto count =
+        number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);
+    if (!count.ok()) return count.status();
+    return BoundedCount{std::min(*count, BoundedCount::kLimit), *count > BoundedCount::kLimit};
+}
+
+Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
+    const auto rows = connection_.query(
+        std::string("UPDATE " + side_ +
+                    "outbox_routes SET destination = NULL WHERE route = $2 AND ") +
+            kOfTable,
+        Params().text(table_).text(route));
+    if (!rows.ok()) return rows.status();
+    return rows->affected();
+}
+
+// Figures of a former route of the new name may be left: they are one route's from now on.
+Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
+    const Params params = Params().text(table_).text(from).text(to);
+    Status status =
+        connection_
+            .query(std::string("UPDATE " + side_ +
+                               "outbox_route_stats n SET published_total = "
+                               "n.published_total + o.published_total, dead_total = n.dead_total + "
+                               "o.dead_total, circuit = o.circuit, path = o.path, path_reason = "
+                               "o.path_reason, last_error = o.last_error, rate_per_s = "
+                               "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM " +
+                               side_ + "outbox_route_stats WHERE route = $2 AND ") +
+                       kOfTable + ") o WHERE n.source = o.source AND n.route = $3",
+                   params)
+            .status();
+    if (!status.ok()) return status;
+    return connection_
+        .query(std::string("UPDATE " + side_ +
+                           "outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE "
+                           "$3 END, published_total = CASE WHEN t.there THEN 0 ELSE "
+                           "o.published_total END, dead_total = CASE WHEN t.there THEN 0 ELSE "
+                           "o.dead_total END FROM (SELECT source, bool_or(route = $3) AS there "
+                           "FROM " +
+                           side_ + "outbox_route_stats WHERE route IN ($2, $3) AND ") +
+                   kOfTable + " GROUP BY source) t WHERE o.source = t.source AND o.route = $2",
+               params)
+        .status();
+}
+
+Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::string& to) {
+    const std::string of_table = kOfTable;
+    const Params params = Params().text(table_).text(from).text(to);
+    std::int64_t renamed = 0;
+    const Status status = alone([&]() -> Result<bool> {
+        const auto old = number(
+            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(from));
+        if (!old.ok()) return old.status();
+        if (*old == 0) return false;
+        const auto taken = number(
+            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(to));
+        if (!taken.ok()) return taken.status();
+        if (*taken > 0) return conflict("a route '" + to + "' is there already");
+        const auto twice =
+            number("SELECT count(*) FROM " + side_ + "outbox_dead_letters WHERE route = $3 AND " +
+                       of_table + " AND (source, id) IN (SELECT source, id FROM " + side_ +
+                       "outbox_dead_letters WHERE route = "
+                       "$2)",
+                   params);
+        if (!twice.ok()) return twice.status();
+        if (*twice > 0) return two_letters(from, to);
+        Result<Rows> rows = connection_.query(
+            "DELETE FROM " + side_ + "outbox_delivery WHERE route = $2 AND " + of_table,
+            Params().text(table_).text(to));
+        if (!rows.ok()) return rows.status();
+        for (const std::string table : tables_of_routes()) {
+            if (table == "outbox_route_stats") continue;
+            rows = connection_.query(
+                "UPDATE " + side_ + table + " SET route = $3 WHERE route = $2 AND " + of_table,
+                params);
+            if (!rows.ok()) return rows.status();
+        }
+        if (Status moved = move_figures(from, to); !moved.ok()) return moved;
+        renamed = *old;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return renamed;
+}
+
+Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_unfinished) {
+    const std::string of_table = kOfTable;
+    RetiredRoute out;
+    const Status status = alone([&]() -> Result<bool> {
+        const auto routes = list(false);
+        if (!routes.ok()) return routes.status();
+        for (const LedgerRoute& one : *routes) {
+            if (one.name != route) continue;
+            const auto unfinished = count_unfinished(one.source, route);
+            if (!unfinished.ok()) return unfinished.status();
+            out.known = true;
+            out.unfinished.count += unfinished->count;
+            out.unfinished.more = out.unfinished.more || unfinished->more;
+            out.dead += one.dead;
+        }
+        if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
+        for (const char* table :
+             {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
+            const auto rows = connection_.query(
+                "DELETE FROM " + side_ + table + " WHERE route = $2 AND " + of_table,
+                Params().text(table_).text(route));
+            if (!rows.ok()) return rows.status();
+        }
+        out.done = true;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return out;
+}
+
+Result<std::int64_t> RouteLedgers::keep() {
+    std::int64_t routes = 0;
+    const Status status = alone([&]() -> Result<bool> {
+        const auto kept = number(std::string("WITH kept AS (UPDATE " + side_ +
+                                             "outbox_ledger SET life = NULL WHERE life IS "
+                                             "NOT NULL AND ") +
+                                     kOfTable +
+                                     " RETURNING source, route) SELECT count(DISTINCT (source, "
+                                     "route)) FROM kept",
+                                 Params().text(table_));
+        if (!kept.ok()) return kept.status();
+        routes = *kept;
+        return connection_
+            .query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
+                   Params().text(table_))
+            .ok();
+    });
+    if (!status.ok()) return status;
+    return routes;
+}
+
+Result<std::int64_t> RouteLedgers::forget() {
+    std::int64_t routes = 0;
+    const Status status = alone([&]() -> Result<bool> {
+        const auto forgotten = number(
+            std::string("WITH ledger AS (DELETE FROM " + side_ + "outbox_ledger WHERE ") +
+                kOfTable + " RETURNING source, route), done AS (DELETE FROM " + side_ +
+                "outbox_route_done WHERE " + kOfTable +
+                " RETURNING source, route), delivery AS (DELETE FROM " + side_ +
+                "outbox_delivery "
+                "WHERE " +
+                kOfTable +
+                " RETURNING source, route) SELECT count(*) FROM (SELECT source, route FROM ledger "
+                "UNION SELECT source, route FROM done WHERE route <> '' UNION SELECT source, route "
+                "FROM delivery) f",
+            Params().text(table_));
+        if (!forgotten.ok()) return forgotten.status();
+        routes = *forgotten;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return routes;
+}
+
+}  // namespace outbox::postgres

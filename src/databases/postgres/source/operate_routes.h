@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "core/operations.h"
+#include "databases/postgres/connection.h"
+#include "databases/postgres/source/config.h"
+#include "databases/postgres/source/table.h"
+
+namespace outbox::postgres {
+
+/// A relay for some tenants only writes "schema.table/tenant,...": it belongs to the table, too.
+inline constexpr const char* kOfTable = "(source = $1 OR starts_with(source, $1 || '/'))";
+
+/// What operators do to the routes of `table`; see `Operations`. Used by one thread.
+class RouteLedgers {
+  public:
+    RouteLedgers(Connection& connection, const PostgresSourceConfig& config, std::string side,
+                 std::string table)
+        : connection_(connection),
+          config_(config),
+          side_(std::move(side)),
+          table_(std::move(table)) {}
+
+    Result<std::vector<LeaseInfo>> leases(bool lock);
+    Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    Result<std::int64_t> accept(const std::string& route);
+    Result<std::int64_t> rename(const std::string& from, const std::string& to);
+    Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
+    Result<std::int64_t> keep();
+    Result<std::int64_t> forget();
+
+  private:
+    // In a transaction that no relay of the table can begin or go on in; `change` says whether it
+    // is to be committed.
+    Status alone(const std::function<Result<bool>()>& change);
+    Status refuse_while_relayed();
+    Status move_figures(const std::string& from, const std::string& to);
+    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route);
+    Result<std::int64_t> number(const std::string& sql, const Params& params);
+
+    Connection& connection_;
+    const PostgresSourceConfig& config_;
+    const std::string side_;  // before the name of a side table
+    const std::string table_;
+};
+
+}  // namespace outbox::postgres

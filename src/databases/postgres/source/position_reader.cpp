@@ -1,0 +1,529 @@
+#include "databases/postgres/source/position_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+namespace outbox::postgres {
+namespace {
+
+constexpr auto kHoleSettles = std::chrono::milliseconds(2);    // most late commits come sooner
+constexpr auto kWritersEvery = std::chrono::milliseconds(20);  // between two looks at pg_locks
+constexpr auto kLookBelowEvery = std::chrono::seconds(1);
+constexpr auto kLookAtTableEvery = std::chrono::seconds(1);
+constexpr auto kSettlesWithin = std::chrono::seconds(1);  // less than an offer is held open
+constexpr auto kSettleLook = std::chrono::milliseconds(1);
+constexpr spi::Position kClosedKept = 256 * spi::PositionSet::kSegmentSize;
+constexpr std::size_t kLookBelowRanges = 1'000;
+constexpr std::int64_t kMaxLookBelow = 1'000;
+constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
+constexpr std::size_t kSkimRanges = 20'000;
+constexpr std::size_t kSkimRows = 50'000;
+constexpr std::uint32_t kMostReadsUnskimmed = 64;
+constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
+
+// Numbers that are not used are few: a longer stretch of them is looked into.
+constexpr spi::Position kJump = 10'000;
+
+constexpr const char* kNewRows = "outbox_new_rows";
+constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
+constexpr const char* kSkim = "outbox_skim";
+constexpr const char* kFetch = "outbox_fetch";
+
+std::string array_literal(std::span<const std::int64_t> values) {
+    std::string out = "'{";
+    for (const std::int64_t value : values) {
+        if (out.size() > 2) out += ',';
+        out += std::to_string(value);
+    }
+    return out + "}'";
+}
+
+// As `resolve_table` sees it, through one domain.
+std::set<std::string> bytea_columns_of(const Table& table) {
+    std::set<std::string> out;
+    for (const char* field : {"payload", "headers"}) {
+        if (table.has(field) && table.find(field)->type == "bytea") out.insert(table.column(field));
+    }
+    return out;
+}
+
+}  // namespace
+
+RowLayout layout_of(const Table& table) {
+    RowLayout layout;
+    layout.uuid_id = table.uuid_id;
+    layout.jsonb_payload = table.find("payload")->type == "jsonb";
+    layout.jsonb_headers = table.has("headers") && table.find("headers")->type == "jsonb";
+    layout.id_prefix = table.id_prefix();
+    return layout;
+}
+
+PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& table,
+                               Identity& identity, spi::PositionSet finished)
+    : table_(table),
+      identity_(identity),
+      select_(select_list(table, config)),
+      own_(tenant_condition(table, config)),
+      writers_(table),
+      bytea_columns_(bytea_columns_of(table)),
+      layout_(layout_of(table)),
+      session_(
+          config, [this](Connection& connection) { return prepare(connection); }, table.path),
+      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
+    mark_.set_finished(std::move(finished));
+}
+
+std::string PositionReader::rows_sql(const std::string& mark, const std::string& limit,
+                                     const std::string& holes) const {
+    const std::string position = "t." + quote_identifier(table_.position);
+    const std::string tail = " ORDER BY " + position + " LIMIT " + limit;
+    const std::string above = " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
+    if (holes.empty()) return "SELECT " + select_ + above;
+    return "SELECT " + select_ + " FROM ((SELECT t.* FROM " + holes +
+           " AS h (low, high), LATERAL (SELECT t.* FROM " + table_.sql + " t WHERE " + position +
+           " BETWEEN h.low AND h.high" + tail + ") t) UNION ALL (SELECT t.*" + above + ")) t" +
+           tail;
+}
+
+Status PositionReader::prepare(Connection& connection) {
+    mark_.forget_writers();
+    identity_.reached(top_);
+    if (Status same = identity_.check(connection); !same.ok()) return same;
+    const std::string position = "t." + quote_identifier(table_.position);
+    Params types;
+    types.integer(0).integer(0);
+    Status status = connection.prepare(kNewRows, rows_sql("$1", "$2", ""), types);
+    if (!status.ok()) return status;
+    types.integers({}).integers({});
+    status = connection.prepare(kRowsAndHoles,
+                                rows_sql("$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
+    if (!status.ok()) return status;
+    types = Params().integers({}).integers({});
+    status = connection.prepare(kSkim,
+                                "SELECT " + position + "::bigint, (" + own_ +
+                                    ")::int::bigint FROM unnest($1::bigint[], $2::bigint[]) WITH "
+                                    "ORDINALITY AS h (low, high, n), "
+                                    "LATERAL (SELECT t.* FROM " +
+                                    table_.sql + " t WHERE " + position +
+                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + position,
+                                types);
+    if (!status.ok()) return status;
+    return connection.prepare(kFetch,
+                              "SELECT " + select_ + " FROM " + table_.sql + " t WHERE " + position +
+                                  " = ANY($1) ORDER BY " + position,
+                              Params().integers({}));
+}
+
+// Who could still fill a hole is asked rarely: most late commits come within milliseconds.
+Status PositionReader::look_after_holes(Connection& connection) {
+    const auto now = Clock::now();
+    if (!mark_.wants_writers()) {
+        holes_since_ = now;
+        return {};
+    }
+    if (now - holes_since_ < kHoleSettles || now - writers_asked_ < kWritersEvery) return {};
+    const auto writers = writers_.ask(connection);
+    if (!writers.ok()) return writers.status();
+    mark_.writers_now(*writers);
+    writers_asked_ = now;
+    return {};
+}
+
+Status PositionReader::look_at_table() {
+    const auto now = Clock::now();
+    if (now - looked_at_table_ < kLookAtTableEvery) return {};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    looked_at_table_ = now;
+    identity_.reached(top_);
+    if (Status status = identity_.check_table(**connection); !status.ok()) return status;
+    return look_at_types(**connection);
+}
+
+// As text, bytea depends on a setting, and text is no bytea: they are read as they were resolved.
+Status PositionReader::look_at_types(Connection& connection) {
+    const Result<Rows> rows = connection.query(
+        "SELECT a.attname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE "
+        "a.attrelid = $1::text::regclass AND NOT a.attisdropped AND a.attname IN ($2, $3) "
+        "AND 'bytea'::regtype IN (t.oid, t.typbasetype)",
+        Params().text(table_.sql).text(table_.column("payload")).text(table_.column("headers")));
+    if (!rows.ok()) return rows.status();
+    std::set<std::string> now;
+    for (int row = 0; row < rows->size(); ++row) now.insert(rows->string(row, 0));
+    if (now == bytea_columns_) return {};
+    return {ErrorCode::kTableShape, Advice::kStop,
+            "payload or headers of " + table_.sql +
+                " became bytea, or ceased to be; start the relay again, it goes on with the new "
+                "type"};
+}
+
+// The net below the proof: a row in a hole that was closed is read all the same. Each look is for a
+// part of the holes alone, so that rows that are dead, or finished and not yet removed, cost
+// nothing.
+Status PositionReader::look_below_mark(Connection& connection) {
+    const auto now = Clock::now();
+    if (now - looked_below_ < kLookBelowEvery) return {};
+    looked_below_ = now;
+    closed_ranges_.clear();
+    closed_.append_ranges({looked_below_to_ + 1, core::ReadMark::kEverything}, kLookBelowRanges,
+                          closed_ranges_);
+    looked_below_to_ = closed_ranges_.size() < kLookBelowRanges ? 0 : closed_ranges_.back().last;
+    if (closed_ranges_.empty()) return {};
+    set_bounds(closed_ranges_);
+    const std::string position = "t." + quote_identifier(table_.position);
+    Result<Rows> rows = connection.query(
+        "SELECT " + position + " FROM unnest($1, $2) AS h (low, high), LATERAL (SELECT t.* FROM " +
+            table_.sql + " t WHERE " + position + " BETWEEN h.low AND h.high ORDER BY " + position +
+            " LIMIT $3) t",
+        Params().integers(lows_).integers(highs_).integer(kMaxLookBelow));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        // Once: what is returned now is not looked for again while its row stays.
+        if (closed_.remove(rows->integer(row, 0))) mark_.reopen(rows->integer(row, 0));
+    }
+    return {};
+}
+
+void PositionReader::note_closed(const std::vector<spi::PositionRange>& closed) {
+    for (const spi::PositionRange& range : closed) closed_.add(range);
+    if (mark_.mark() > kClosedKept) closed_.remove_segments_below(mark_.mark() - kClosedKept);
+}
+
+void PositionReader::set_bounds(const std::vector<spi::PositionRange>& ranges) {
+    lows_.clear();
+    highs_.clear();
+    for (const spi::PositionRange& range : ranges) {
+        lows_.push_back(range.first);
+        highs_.push_back(range.last);
+    }
+}
+
+// A relay that starts while another route lags finds that route's rows between what this one has
+// not finished: rows of other tenants and numbers that were rolled back, a range for each, and few
+// rows to be sent. Only whose they are is looked at, in one statement for many ranges, and what is
+// to be sent is fetched: nobody else takes it away. False: few ranges are left, to be read at once.
+Result<bool> PositionReader::skim(Connection& connection, const spi::ReadLimits& limits,
+                                  spi::EventBatch& out) {
+    if (!mark_.may_advance()) return false;
+    if (reads_unskimmed_ > 0) {
+        --reads_unskimmed_;
+        return false;
+    }
+    ranges_.clear();
+    mark_.append_holes(false, ranges_);
+    const std::size_t holes = ranges_.size();
+    covered_ = mark_.append_unread(kSkimRanges, ranges_);
+    if (ranges_.size() - holes <= kUnreadRanges) return false;
+    if (covered_ == core::ReadMark::kEverything) {
+        ranges_.pop_back();
+        covered_ = ranges_.back().last;
+    }
+    set_bounds(ranges_);
+    params_.clear();
+    Status status = connection.start_prepared(kSkim, params_.integers(lows_).integers(highs_));
+    std::array<Field, 2> found;
+    own_positions_.clear();
+    while (status.ok() && connection.next(found, status)) {
+        const spi::Position position = decode_integer(found[0]);
+        seen_.push_back(position);
+        if (decode_integer(found[1]) != 0) {
+            own_positions_.push_back(position);
+        } else {
+            closed_now_.push_back({position, position});
+        }
+        if (out.size() + own_positions_.size() < limits.max_events && seen_.size() < kSkimRows) {
+            continue;
+        }
+        covered_ = position;
+        status = connection.stop();
+        break;
+    }
+    // Where rows to be sent are many, looking ahead gains nothing.
+    if (covered_ > ranges_[holes + kUnreadRanges].last) {
+        skim_again_after_ = 1;
+    } else {
+        reads_unskimmed_ = skim_again_after_;
+        skim_again_after_ = std::min(2 * skim_again_after_, kMostReadsUnskimmed);
+    }
+    if (status.ok() && !own_positions_.empty()) status = take_own(connection, limits, out);
+    if (!status.ok()) return status.error();
+    return true;
+}
+
+Status PositionReader::take_own(Connection& connection, const spi::ReadLimits& limits,
+                                spi::EventBatch& out) {
+    params_.clear();
+    Status status = connection.start_prepared(kFetch, params_.integers(own_positions_));
+    while (status.ok() && connection.next(fields_, status)) {
+        const spi::Position position = decode_integer(fields_[0]);
+        status = take_row(position, out);
+        if (!status.ok() || out.bytes() < limits.max_bytes) continue;
+        covered_ = position;
+        status = connection.stop();
+        std::erase_if(seen_, [&](spi::Position seen) { return seen > position; });
+        std::erase_if(closed_now_, [&](const auto& range) { return range.first > position; });
+        break;
+    }
+    return status;
+}
+
+Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes) {
+    ranges_.clear();
+    mark_.append_holes(all_holes, ranges_);
+    covered_ = core::ReadMark::kEverything;
+    std::int64_t above = core::ReadMark::kEverything;
+    // With too many holes only the holes are read, until some are closed or filled.
+    if (mark_.may_advance()) {
+        covered_ = mark_.append_unread(kUnreadRanges, ranges_);
+        if (covered_ == core::ReadMark::kEverything) {
+            above = ranges_.back().first - 1;
+            ranges_.pop_back();
+        }
+    } else {
+        covered_ = mark_.mark();
+    }
+    set_bounds(ranges_);
+    const auto rows = static_cast<std::int64_t>(limit);
+    if (full_ && limit >= kCopyFromRows) {
+        return connection.start_copy(
+            rows_sql(std::to_string(above), std::to_string(rows),
+                     lows_.empty() ? ""
+                                   : "unnest(" + array_literal(lows_) + "::bigint[], " +
+                                         array_literal(highs_) + "::bigint[])"));
+    }
+    params_.clear();
+    params_.integer(above).integer(rows);
+    if (lows_.empty()) return connection.start_prepared(kNewRows, params_);
+    params_.integers(lows_).integers(highs_);
+    return connection.start_prepared(kRowsAndHoles, params_);
+}
+
+// What is in `fields_`.
+Status PositionReader::take_row(spi::Position position, spi::EventBatch& out) {
+    if (fields_[1].data != nullptr) return decode_row(fields_, layout_, position, out);
+    if (!table_.has("tenant_id")) {
+        return {
+            ErrorCode::kTableShape, Advice::kStop,
+            "the row at position " + std::to_string(position) + " of " + table_.sql + " has no id"};
+    }
+    closed_now_.push_back({position, position});  // another tenant's
+    return {};
+}
+
+// `cut`: the rows reached max_bytes before they ended.
+Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out, bool& cut) {
+    Status status;
+    while (connection.next(fields_, status)) {
+        const spi::Position position = decode_integer(fields_[0]);
+        if (position < 1 || (!seen_.empty() && position <= seen_.back())) {
+            return {ErrorCode::kTableShape, Advice::kStop,
+                    "table " + table_.sql + " holds position " + std::to_string(position) +
+                        " after " + std::to_string(seen_.empty() ? 0 : seen_.back()) +
+                        "; positions must be positive and unique"};
+        }
+        seen_.push_back(position);
+        if (Status taken = take_row(position, out); !taken.ok()) return taken;
+        if (out.bytes() >= limits.max_bytes) {
+            cut = true;
+            return connection.stop();
+        }
+    }
+    return status;
+}
+
+// A row far beyond what the sequence has given was numbered by hand (OVERRIDING SYSTEM VALUE). It
+// is not read: all between would pass for holes, and the sequence for one that began anew.
+Result<bool> PositionReader::is_numbered(Connection& connection, spi::Position position) {
+    if (position > numbered_to_) {
+        const auto last = identity_.last_position(connection);
+        if (!last.ok()) return last.status();
+        numbered_to_ = *last;
+    }
+    return position <= numbered_to_;
+}
+
+Status PositionReader::leave_out_unnumbered(Connection& connection, std::size_t events_before,
+                                            spi::EventBatch& out, bool& cut) {
+    spi::Position before = mark_.mark();
+    const auto jumps = [&before](spi::Position position) {
+        return position - std::exchange(before, std::max(before, position)) > kJump;
+    };
+    const auto far = std::find_if(seen_.begin(), seen_.end(), jumps);
+    if (far == seen_.end()) return {};
+    const auto numbered = is_numbered(connection, seen_.back());
+    if (!numbered.ok()) return numbered.status();
+    if (*numbered) return {};
+    const auto left_out = std::find_if(
+        far, seen_.end(), [this](spi::Position position) { return position > numbered_to_; });
+    const spi::Position first = *left_out;
+    seen_.erase(left_out, seen_.end());
+    std::erase_if(closed_now_,
+                  [&](const spi::PositionRange& range) { return range.first >= first; });
+    auto& events = out.events();
+    while (events.size() > events_before && events.back().position >= first) events.pop_back();
+    full_ = cut = false;
+    return {};
+}
+
+Result<bool> PositionReader::saw(spi::Position position) {
+    if (position - mark_.mark() > kJump) {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        const auto numbered = is_numbered(**connection, position);
+        if (!numbered.ok() || !*numbered) return numbered;
+    }
+    top_ = std::max(top_, position);
+    return mark_.saw(position);
+}
+
+// One statement; what it returned is in `out`, `seen_` and `closed_now_`.
+Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& limits,
+                                 bool all_holes, spi::EventBatch& out, bool& complete) {
+    const std::size_t events_before = out.size();
+    const std::size_t bytes_before = out.bytes();
+    const std::size_t limit =
+        row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
+                        limits.max_bytes - std::min(limits.max_bytes, bytes_before));
+    seen_.clear();
+    closed_now_.clear();
+    bool cut = false;
+    const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(connection, limits, out);
+    Status status = skimmed.status();
+    if (status.ok() && !*skimmed) {
+        status = start(connection, limit, all_holes);
+        if (status.ok()) status = take_rows(connection, limits, out, cut);
+        full_ = seen_.size() >= limit;
+        if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
+    }
+    if (!status.ok()) {
+        out.events().resize(events_before);
+        return status;
+    }
+    if (!seen_.empty()) top_ = std::max(top_, seen_.back());
+    if (!*skimmed && (full_ || cut)) covered_ = seen_.back();
+    complete = !*skimmed && !full_ && !cut &&
+               (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
+    row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    return {};
+}
+
+Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    const std::size_t closed_before = out.closed.size();
+    Status status = read_rows(connection, limits, false, out, at_end_);
+    if (!status.ok()) return status;
+    if (mark_.left_out()) {
+        // Somebody may have filled a hole that was left out, and then written what was read.
+        const auto writers = writers_.ask(connection);
+        if (!writers.ok() || !mark_.writers_now(*writers)) {
+            out.events().resize(events_before);
+            out.closed.resize(closed_before);
+            at_end_ = false;
+            return writers.status();
+        }
+    }
+    std::vector<spi::PositionRange> proved;
+    mark_.read_done(seen_, covered_, proved);
+    note_closed(proved);
+    out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
+    out.closed.insert(out.closed.end(), proved.begin(), proved.end());
+    return {};
+}
+
+// An exported snapshot shows what the log says is committed. A transaction whose commit is in the
+// log and not yet in pg_xact would pass for one that was rolled back, for this read and, by a hint
+// on its rows, for ever. It holds the lock on its id until it has ended.
+Status PositionReader::wait_until_settled(Connection& connection) {
+    const auto deadline = Clock::now() + kSettlesWithin;
+    for (;;) {
+        Result<Rows> rows = connection.query(
+            "WITH s AS MATERIALIZED (SELECT pg_current_snapshot() AS snap, "
+            "pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS top), "
+            // The ids of pg_locks lack their upper half.
+            "alive AS MATERIALIZED (SELECT top + ((transactionid::text::bigint - top % 4294967296 "
+            "+ 6442450944) % 4294967296 - 2147483648) AS id FROM pg_locks, s "
+            "WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted) "
+            "SELECT EXISTS (SELECT FROM alive, s WHERE "
+            "pg_visible_in_snapshot(id::text::xid8, snap))");
+        if (!rows.ok()) return rows.status();
+        if (!rows->boolean(0, 0)) return {};
+        if (Clock::now() >= deadline) {
+            return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
+                    "transactions that have committed by the log have not ended"};
+        }
+        std::this_thread::sleep_for(kSettleLook);
+    }
+}
+
+Status PositionReader::read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
+                                     spi::EventBatch& out, bool& complete) {
+    const std::size_t events_before = out.size();
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    Status status = (*connection)
+                        ->execute(
+                            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+                            "SET TRANSACTION SNAPSHOT " +
+                            quote_literal(snapshot));
+    if (status.ok()) status = wait_until_settled(**connection);
+    if (status.ok()) status = read_rows(**connection, limits, true, out, complete);
+    if (status.ok()) {
+        for (const spi::Position position : seen_) mark_.saw(position);
+        identity_.returned(out, events_before);
+        out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
+        if (Status ended = (*connection)->execute("COMMIT"); ended.ok()) return status;
+    }
+    // What was read stays read; a new connection has no transaction open.
+    session_.drop();
+    return status;
+}
+
+Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    const std::size_t events_before = out.size();
+    Status status;
+    do {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) {
+            status = connection.status();
+            break;
+        }
+        status = look_at_table();
+        if (status.ok()) status = look_after_holes(**connection);
+        if (status.ok()) status = look_below_mark(**connection);
+        if (status.ok()) status = read_some(**connection, limits, out);
+    } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
+             out.bytes() < limits.max_bytes);
+    if (!status.ok()) session_.drop();
+    identity_.returned(out, events_before);
+    // What was read before the error is read; the error comes again with the next call.
+    return out.size() > events_before ? Status() : status;
+}
+
+Status PositionReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const std::size_t events_before = out.size();
+    Status status = (*connection)->start_prepared(kFetch, Params().integers(positions));
+    if (status.ok()) {
+        while ((*connection)->next(fields_, status)) {
+            if (fields_[1].data == nullptr) continue;
+            status = decode_row(fields_, layout_, decode_integer(fields_[0]), out);
+            if (!status.ok()) break;
+        }
+    }
+    if (status.ok()) return status;
+    out.events().resize(events_before);
+    session_.drop();
+    return status;
+}
+
+void PositionReader::rewind() {
+    mark_.reset();
+    closed_ = {};
+    full_ = false;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "core/read_mark.h"
+#include "databases/postgres/identity.h"
+#include "databases/postgres/session.h"
+#include "databases/postgres/source/config.h"
+#include "databases/postgres/source/decode.h"
+#include "databases/postgres/source/table.h"
+#include "databases/postgres/source/writers.h"
+
+namespace outbox::postgres {
+
+[[nodiscard]] RowLayout layout_of(const Table& table);
+
+/// Reads a table by position: above a mark, and in the holes below it, in one snapshot each time.
+class PositionReader final : public spi::Reader {
+  public:
+    /// `identity` is the source's and outlives the reader. Rows of `finished` are passed over.
+    PositionReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
+                   spi::PositionSet finished);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position>) override {}
+    void rewind() override;
+
+    /// Like one `read`, in the snapshot of a replication slot. `complete`: nothing that it shows is
+    /// left unread. It may be older than the last read and so proves nothing about holes.
+    Status read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
+                         spi::EventBatch& out, bool& complete);
+
+    /// The last read left nothing.
+    [[nodiscard]] bool at_end() const { return at_end_; }
+    [[nodiscard]] const Table& table() const { return table_; }
+    [[nodiscard]] bool has_holes() const { return !mark_.holes().empty(); }
+    /// For questions beside the reads.
+    Result<Connection*> connection() { return session_.get(); }
+    /// Looks whether the table is still the same, now and then.
+    Status look_at_table();
+    [[nodiscard]] bool may_advance() const { return mark_.may_advance(); }
+    /// A row of the stream; true: it was not returned yet, and is to be.
+    Result<bool> saw(spi::Position position);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    Status prepare(Connection& connection);
+    Status look_after_holes(Connection& connection);
+    Status wait_until_settled(Connection& connection);
+    Status look_below_mark(Connection& connection);
+    Status look_at_types(Connection& connection);
+    void set_bounds(const std::vector<spi::PositionRange>& ranges);
+    Result<bool> skim(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_own(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status start(Connection& connection, std::size_t limit, bool all_holes);
+    Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
+                     spi::EventBatch& out, bool& complete);
+
+    Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Result<bool> is_numbered(Connection& connection, spi::Position position);
+    Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
+                                spi::EventBatch& out, bool& cut);
+    Status take_row(spi::Position position, spi::EventBatch& out);
+    Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& cut);
+    [[nodiscard]] std::string rows_sql(const std::string& mark, const std::string& limit,
+                                       const std::string& holes) const;
+    void note_closed(const std::vector<spi::PositionRange>& closed);
+
+    const Table table_;
+    Identity& identity_;
+    const std::string select_;
+    const std::string own_;  // the condition of rows that are to be sent
+    const WriterQuery writers_;
+    const std::set<std::string> bytea_columns_;  // of payload and headers
+    const RowLayout layout_;
+    Session session_;
+    core::ReadMark mark_;
+    spi::PositionSet closed_;            // the newest closed holes, for the look below the mark
+    spi::Position looked_below_to_ = 0;  // how far that look has come
+    spi::Position covered_ = 0;          // by the statement that was started, if all of it comes
+    RowSize row_size_;
+    std::uint32_t reads_unskimmed_ = 0;  // that are to come
+    std::uint32_t skim_again_after_ = 1;
+    bool full_ = false;    // the last statement returned all that it might
+    bool at_end_ = false;  // and this one did not: nothing is left
+    std::vector<Field> fields_;
+    std::vector<spi::Position> seen_;
+    std::vector<spi::PositionRange> closed_now_;
+    std::vector<spi::Position> own_positions_;       // of what is skimmed, to be sent
+    std::vector<spi::PositionRange> ranges_;         // of the statement that was started
+    std::vector<spi::PositionRange> closed_ranges_;  // of the look below
+    std::vector<std::int64_t> lows_;
+    std::vector<std::int64_t> highs_;
+    Params params_;
+    Clock::time_point holes_since_{};
+    Clock::time_point writers_asked_{};
+    Clock::time_point looked_below_ = Clock::now();
+    Clock::time_point looked_at_table_{};
+    spi::Position top_ = 0;          // the highest position returned
+    spi::Position numbered_to_ = 0;  // the sequence gave this, when it was asked last
+};
+
+}  // namespace outbox::postgres

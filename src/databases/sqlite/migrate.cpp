@@ -1,0 +1,369 @@
+#include <array>
+#include <chrono>
+#include <fcntl.h>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "core/embedded_sql.h"
+#include "core/schema_objects.h"
+#include "core/table_shape.h"
+#include "databases/sqlite/handle.h"
+#include "producer/migration_plan.h"
+#include "producer/uninstall.h"
+
+namespace outbox::producer {
+namespace {
+
+constexpr const char* kWriteAheadLog = "PRAGMA journal_mode = WAL;\n";
+
+constexpr const char* kNowMicroseconds =
+    "CAST((julianday('now') - 2440587.5) * 86400000000 AS integer)";
+
+// RFC 9562, section 5.7: 48 bits of Unix milliseconds, version 7, variant 10, random bits.
+std::string uuid_v7() {
+    const std::string milliseconds =
+        "printf('%012x', CAST((julianday('now') - 2440587.5) * 86400000 AS integer))";
+    return "lower(substr(" + milliseconds + ", 1, 8) || '-' || substr(" + milliseconds +
+           ", 9) || '-7' || substr(hex(randomblob(2)), 2) || '-' || "
+           "substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2) || '-' || "
+           "hex(randomblob(6)))";
+}
+
+std::string body(const EmbeddedMigration& migration, PayloadType payload) {
+    const bool binary = payload == PayloadType::kBytea;
+    const bool json = payload == PayloadType::kJson || payload == PayloadType::kJsonb;
+    const std::array<TemplateValue, 5> values{{
+        {"payload_type", binary ? "blob" : "text"},
+        {"payload_check", json ? "payload IS NULL OR json_valid(payload)" : "true"},
+        {"dead_payload", binary ? "d.payload" : "CAST(d.payload AS text)"},
+        {"uuidv7", uuid_v7()},
+        {"now_us", kNowMicroseconds},
+    }};
+    return std::string(
+               "CREATE TABLE IF NOT EXISTS outbox_migrations (\n"
+               "    side       text NOT NULL,\n"
+               "    version    integer NOT NULL,\n"
+               "    name       text NOT NULL,\n"
+               "    checksum   text NOT NULL,\n"
+               "    applied_at integer NOT NULL DEFAULT (") +
+           kNowMicroseconds +
+           "),\n"
+           "    PRIMARY KEY (side, version)\n"
+           ");\n" +
+           fill_template(migration.text, values) +
+           "\nINSERT INTO outbox_migrations (side, version, name, checksum) VALUES (" +
+           sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
+           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
+}
+
+// SQLite takes an empty file for an empty database, and gives its journals the same mode. Failing
+// is left to SQLite, which says why.
+void make_private_file(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) ::close(file);
+}
+
+constexpr std::string_view kAudit = "outbox_audit";
+
+struct MadeObject {
+    std::string kind;  ///< "TABLE", "VIEW" or "INDEX".
+    std::string name;
+    bool shared = false;  ///< A relay or a sink makes it, too.
+    std::string table;    ///< An index: its table, which it goes with.
+};
+
+// What the migrations of a side make, as their text says it.
+std::vector<MadeObject> made_by(std::string_view side) {
+    std::vector<MadeObject> made;
+    const MigrationSide which =
+        side == "producer" ? MigrationSide::kProducer : MigrationSide::kConsumer;
+    for (const EmbeddedMigration& migration : embedded_migrations("sqlite", which)) {
+        std::istringstream lines{std::string(migration.text)};
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream words(line);
+            MadeObject object;
+            std::string create;
+            words >> create >> object.kind;
+            if (object.kind == "UNIQUE") words >> object.kind;
+            const bool index = object.kind == "INDEX";
+            if (create != "CREATE" || (object.kind != "TABLE" && object.kind != "VIEW" && !index)) {
+                continue;
+            }
+            words >> object.name;
+            object.shared = object.name == "IF";
+            if (object.shared) words >> create >> create >> object.name;  // NOT EXISTS name
+            if (index && !(words >> create >> object.table)) {            // ON table
+                std::getline(lines, line);
+                std::istringstream(line) >> create >> object.table;
+            }
+            made.push_back(object);
+        }
+    }
+    return made;
+}
+
+std::vector<std::string_view> sides_of(MigrationSide side) {
+    if (side == MigrationSide::kProducer) return {"producer"};
+    if (side == MigrationSide::kConsumer) return {"consumer"};
+    return {"producer", "consumer"};
+}
+
+// Views first, as they name tables.
+std::string drops(std::string_view side, bool with_events) {
+    std::string views;
+    std::string tables;
+    for (const MadeObject& object : made_by(side)) {
+        if (object.name == "outbox_events" && !with_events) continue;
+        if (object.kind == "INDEX") continue;
+        if (object.name == kAudit) continue;  // of both sides: with the last one
+        (object.kind == "VIEW" ? views : tables) +=
+            "DROP " + object.kind + " IF EXISTS " + object.name + ";\n";
+    }
+    return views + tables;
+}
+
+struct Waiting {
+    std::string_view side;
+    std::string_view table;
+    std::string_view where;
+    std::string_view what;
+};
+
+constexpr std::array kWaiting{
+    Waiting{
+        "producer", "outbox_events",
+        " WHERE NOT EXISTS (SELECT 1 FROM outbox_ledger_segments l WHERE (l.source || '/') LIKE "
+        "'outbox_events/%' AND l.segment = e.position / 65536 AND "
+        "(instr('0123456789ABCDEF', substr(hex(substr(l.done, 1 + e.position % 65536 / 8, 1)), "
+        "1 + e.position % 8 / 4, 1)) - 1) & (8 >> (e.position % 4)) GROUP BY l.source HAVING "
+        "count(*) >= (SELECT count(*) FROM outbox_routes r WHERE r.source = l.source))",
+        "events"},
+    Waiting{"producer", "outbox_scheduled", "", "delayed events"},
+    Waiting{"producer", "outbox_dead_letters", "", "dead letters"},
+    Waiting{"producer", "outbox_lease",
+            " WHERE owner IS NOT NULL AND expires_at > (julianday('now') - 2440587.5) * "
+            "86400000000.0",
+            "running relays"},
+    Waiting{"consumer", "outbox_mailbox", "", "messages in mailboxes"},
+    Waiting{"consumer", "outbox_inbox_dead_letters", "", "dead letters of consumers"},
+    Waiting{"consumer", "outbox_saga", " WHERE finished_at IS NULL", "open sagas"},
+};
+
+class SqliteTarget final : public MigrationTarget {
+  public:
+    SqliteTarget(const std::string& path, std::chrono::seconds busy_timeout)
+        : where_("Database " + path) {
+        make_private_file(path);
+        sqlite3* opened = nullptr;
+        const int result = sqlite3_open_v2(path.c_str(), &opened,
+                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+        database_.reset(opened);
+        if (result != SQLITE_OK) throw Error(sqlite_error(opened, "cannot open " + path));
+        sqlite3_busy_timeout(opened,
+                             static_cast<int>(std::chrono::milliseconds(busy_timeout).count()));
+    }
+
+    [[nodiscard]] std::string_view database() const override { return "sqlite"; }
+    [[nodiscard]] std::string where() const override { return where_; }
+
+    void begin_alone() override { execute("BEGIN IMMEDIATE"); }
+
+    std::vector<RecordedMigration> recorded() override {
+        std::vector<RecordedMigration> rows;
+        if (!exists("outbox_migrations")) return rows;
+        const auto statement = prepare(
+            "SELECT side, version, name, checksum FROM outbox_migrations ORDER BY side, version");
+        while (step(statement.get())) {
+            rows.push_back({text(statement.get(), 0), sqlite3_column_int(statement.get(), 1),
+                            text(statement.get(), 2), text(statement.get(), 3)});
+        }
+        return rows;
+    }
+
+    EventTable event_table() override {
+        EventTable table{"outbox_events", {}, {}};
+        const auto columns = prepare("SELECT name FROM pragma_table_info('outbox_events')");
+        while (step(columns.get())) table.columns.push_back(text(columns.get(), 0));
+        const auto payload = prepare(
+            "SELECT CASE WHEN upper(p.type) = 'BLOB' THEN 'bytea' "
+            "WHEN m.sql LIKE '%json_valid(payload)%' THEN 'json' ELSE 'text' END "
+            "FROM sqlite_master m, pragma_table_info('outbox_events') p "
+            "WHERE m.name = 'outbox_events' AND p.name = 'payload'");
+        if (step(payload.get())) table.payload_type = text(payload.get(), 0);
+        return table;
+    }
+
+    Presence look_for(std::string_view side) override {
+        Presence found;
+        for (const MadeObject& object : made_by(side)) {
+            if (!exists(object.name)) {
+                found.missing.push_back(object.name);
+                continue;
+            }
+            if (!object.shared) found.there.push_back(object.name);
+            const auto other = prepare(
+                ("SELECT tbl_name FROM sqlite_master WHERE name = " + sql_literal(object.name) +
+                 " AND tbl_name <> " + sql_literal(object.table))
+                    .c_str());
+            if (object.kind != "INDEX" || !step(other.get())) continue;
+            refuse_misplaced_index(
+                where_, misplaced_index("index " + object.name + " is of table " +
+                                        text(other.get(), 0) + ", not of " + object.table));
+        }
+        return found;
+    }
+
+    // Gives the names of what there was.
+    std::vector<std::string> uninstall(MigrationSide which) {
+        const auto columns = event_table().columns;
+        const bool mine = is_native_table(columns);
+        const bool ledger = exists("outbox_ledger_segments") && exists("outbox_routes");
+        std::string waits;
+        std::vector<std::string> names;
+        std::string sql;
+        for (const std::string_view side : sides_of(which)) {
+            for (const Waiting& waiting : kWaiting) {
+                const std::string table(waiting.table);
+                const bool events = table == "outbox_events";
+                if (waiting.side != side || !exists(table) || (events && !mine)) continue;
+                const std::string where(events && !ledger ? "" : waiting.where);
+                const auto count =
+                    prepare(("SELECT count(*) FROM " + table + " e" + where).c_str());
+                if (!step(count.get()) || sqlite3_column_int64(count.get(), 0) == 0) continue;
+                waits += (waits.empty() ? "" : ", ") + text(count.get(), 0) + " " +
+                         std::string(waiting.what);
+            }
+            for (const MadeObject& object : made_by(side)) {
+                if (!exists(object.name) || (object.name == "outbox_events" && !mine)) continue;
+                if (object.kind == "INDEX") continue;
+                if (object.name == kAudit && !names.empty() &&
+                    std::find(names.begin(), names.end(), object.name) != names.end()) {
+                    continue;
+                }
+                names.push_back(object.name);
+            }
+            sql += drops(side, mine);
+        }
+        if (!waits.empty()) refuse_uninstall(where_, waits);
+        execute(sql);
+        if (exists("outbox_migrations")) {
+            for (const std::string_view side : sides_of(which)) {
+                execute("DELETE FROM outbox_migrations WHERE side = " + sql_literal(side));
+            }
+            if (!step(prepare("SELECT 1 FROM outbox_migrations").get())) {
+                execute("DROP TABLE outbox_migrations");
+            }
+        }
+        if (!exists("outbox_migrations")) execute("DROP TABLE IF EXISTS outbox_audit");
+        std::erase_if(names, [&](const std::string& name) { return exists(name); });
+        commit();
+        return names;
+    }
+
+    void apply(const EmbeddedMigration& migration, PayloadType payload) override {
+        execute(body(migration, payload));
+    }
+    void commit() override { execute("COMMIT"); }
+    void finish() override { execute(kWriteAheadLog); }
+
+  private:
+    bool exists(const std::string& name) {
+        return step(
+            prepare(("SELECT 1 FROM sqlite_master WHERE name = " + sql_literal(name)).c_str())
+                .get());
+    }
+
+    static std::string text(sqlite3_stmt* statement, int column) {
+        const auto* value = sqlite3_column_text(statement, column);
+        return value != nullptr ? reinterpret_cast<const char*>(value) : "";
+    }
+
+    SqliteStatement prepare(const char* sql) {
+        sqlite3_stmt* statement = nullptr;
+        check(sqlite3_prepare_v2(database_.get(), sql, -1, &statement, nullptr));
+        return SqliteStatement(statement);
+    }
+
+    bool step(sqlite3_stmt* statement) {
+        const int result = sqlite3_step(statement);
+        if (result != SQLITE_ROW && result != SQLITE_DONE) check(result);
+        return result == SQLITE_ROW;
+    }
+
+    void execute(const std::string& sql) {
+        check(sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr));
+    }
+
+    void check(int result) {
+        if (result != SQLITE_OK) {
+            throw Error(sqlite_error(database_.get(), "migrating " + where_));
+        }
+    }
+
+    SqliteDatabase database_;
+    std::string where_;
+};
+
+// SQLite keeps both kinds of JSON as text.
+MigrateOptions with_one_json(MigrateOptions options) {
+    if (options.payload == PayloadType::kJsonb) options.payload = PayloadType::kJson;
+    return options;
+}
+
+}  // namespace
+
+std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options) {
+    SqliteTarget target(path, options.connect_timeout);
+    return run_migrations(target, with_one_json(options));
+}
+
+std::vector<std::string> uninstall_sqlite(const std::string& path, const MigrateOptions& options) {
+    if (::access(path.c_str(), F_OK) != 0) {
+        throw Error(ErrorCode::kNoSuchDatabase, Advice::kStop,
+                    "There is no database " + path + ".");
+    }
+    SqliteTarget target(path, options.connect_timeout);
+    target.begin_alone();
+    const auto known = embedded_migrations("sqlite", options.side);
+    static_cast<void>(next_migration(known, target.recorded(), target.where()));
+    return target.uninstall(options.side);
+}
+
+// The shell has to stop at the first error: what counts cannot keep the rest from running.
+std::string sqlite_uninstall_sql(const MigrateOptions& options) {
+    std::string sql = ".bail on\nBEGIN IMMEDIATE;\n";
+    std::string drop;
+    std::string sides;
+    for (const std::string_view side : sides_of(options.side)) {
+        for (const Waiting& waiting : kWaiting) {
+            if (waiting.side != side) continue;
+            const std::string name = "outbox_uninstall_" + std::string(waiting.table);
+            sql += "CREATE TEMP TABLE " + name + " (n integer CONSTRAINT \"" +
+                   std::string(waiting.what) + " wait\" CHECK (n = 0));\nINSERT INTO " + name +
+                   " SELECT count(*) FROM " + std::string(waiting.table) + " e" +
+                   std::string(waiting.where) + ";\nDROP TABLE " + name + ";\n";
+        }
+        drop += drops(side, true);
+        sides += (sides.empty() ? "" : ", ") + sql_literal(side);
+    }
+    return sql + drop + "DELETE FROM outbox_migrations WHERE side IN (" + sides + ");\n" +
+           (options.side == MigrationSide::kBoth
+                ? "DROP TABLE outbox_migrations;\nDROP TABLE IF EXISTS "
+                  "outbox_audit;\n"
+                : "") +
+           "COMMIT;\n";
+}
+
+std::string sqlite_migration_sql(const MigrateOptions& options) {
+    std::string sql;
+    for (const auto& migration : embedded_migrations("sqlite", options.side)) {
+        sql += "BEGIN IMMEDIATE;\n" +
+               body(migration, options.payload.value_or(PayloadType::kJson)) + "COMMIT;\n\n";
+    }
+    return sql + kWriteAheadLog;
+}
+
+}  // namespace outbox::producer

@@ -1,0 +1,144 @@
+#include <outbox/adapters/sqlite_consumer.h>
+
+#include "consumer/message_time.h"
+#include "databases/sqlite/receive/use.h"
+
+namespace outbox {
+namespace {
+
+using consumer::SqliteUse;
+
+constexpr const char* kEntering = "entering a message in outbox_inbox";
+
+// Insert first: asking beforehand whether the id is there would be a race.
+constexpr const char* kAccept =
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
+    "ON CONFLICT (consumer, message_id) DO NOTHING";
+
+constexpr const char* kFloor = "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1";
+
+constexpr const char* kAcceptSequence =
+    "INSERT INTO outbox_inbox_sequences AS s (consumer, key, last_sequence) "
+    "SELECT ?1, ?2, ?3 WHERE ?3 = 1 OR EXISTS (SELECT 1 FROM outbox_inbox_sequences k "
+    "  WHERE k.consumer = ?1 AND k.key = ?2) "
+    "ON CONFLICT (consumer, key) DO UPDATE SET last_sequence = excluded.last_sequence "
+    "WHERE s.last_sequence = excluded.last_sequence - 1";
+
+constexpr const char* kLastSequence =
+    "SELECT last_sequence FROM outbox_inbox_sequences WHERE consumer = ?1 AND key = ?2";
+
+constexpr const char* kNextOffset =
+    "SELECT next_offset FROM outbox_inbox_offsets "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
+
+constexpr const char* kMoveOffset =
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
+    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
+
+constexpr const char* kFirstOffset =
+    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
+    "VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+
+// SQLite has one writer, so no floor can rise between this look and the insert.
+void check_floor(sqlite3* transaction, std::string_view consumer, std::string_view id,
+                 std::int64_t time_us, std::int64_t now_us) {
+    SqliteUse floor(transaction, kFloor, kEntering);
+    const bool found = floor.text(consumer).next();
+    consumer::quarantine_unless(id, consumer, time_us,
+                                found ? floor.integer(0) : consumer::kNoFloorUs, now_us)
+        .or_throw();
+}
+
+// The floor is asked only of what the inbox does not know: a repeat is a repeat whatever its age.
+bool enter(sqlite3* transaction, SqliteUse& insert, std::string_view consumer,
+           const InboxEntry& message, std::int64_t now_us) {
+    consumer::require_id(message.id);
+    const auto time_us = consumer::microseconds(message.time);
+    insert.reset();
+    if (insert.text(consumer).text(message.id).number_or_null(time_us).changes() == 0) return false;
+    if (consumer::may_be_quarantined(time_us, now_us)) {
+        check_floor(transaction, consumer, message.id, *time_us, now_us);
+    }
+    return true;
+}
+
+}  // namespace
+
+bool accept(sqlite3* transaction, std::string_view consumer, std::string_view message_id,
+            MessageTime message_time) {
+    consumer::require_transaction(transaction, "accept");
+    SqliteUse insert(transaction, kAccept, kEntering);
+    return enter(transaction, insert, consumer, {message_id, message_time},
+                 consumer::wall_clock_us());
+}
+
+bool accept(sqlite3* transaction, const InboxTable& table, std::string_view consumer,
+            std::string_view message_id) {
+    consumer::require_transaction(transaction, "accept");
+    consumer::require_id(message_id);
+    std::string columns = consumer::quoted_name(table.id_column);
+    std::string values = "?1";
+    if (!table.consumer_column.empty()) {
+        columns += ", " + consumer::quoted_name(table.consumer_column);
+        values += ", ?2";
+    }
+    if (!table.time_column.empty()) {
+        columns += ", " + consumer::quoted_name(table.time_column);
+        values += ", CURRENT_TIMESTAMP";
+    }
+    SqliteUse insert(transaction,
+                     "INSERT INTO " + consumer::quoted_name(table.table) + " (" + columns +
+                         ") VALUES (" + values + ") ON CONFLICT DO NOTHING",
+                     "entering a message in the application's inbox");
+    insert.text(message_id);
+    if (!table.consumer_column.empty()) insert.text(consumer);
+    return insert.changes() == 1;
+}
+
+std::vector<bool> accept_batch(sqlite3* transaction, std::string_view consumer,
+                               std::span<const InboxEntry> messages) {
+    consumer::require_transaction(transaction, "accept_batch");
+    const std::int64_t now_us = consumer::wall_clock_us();
+    SqliteUse insert(transaction, kAccept, kEntering);
+    std::vector<bool> is_new;
+    is_new.reserve(messages.size());
+    for (const InboxEntry& message : messages) {
+        is_new.push_back(enter(transaction, insert, consumer, message, now_us));
+    }
+    return is_new;
+}
+
+SequenceResult accept_sequence(sqlite3* transaction, std::string_view consumer,
+                               std::string_view key, std::int64_t sequence) {
+    constexpr const char* kDoing = "entering a message in outbox_inbox_sequences";
+    consumer::require_transaction(transaction, "accept_sequence");
+    SqliteUse take(transaction, kAcceptSequence, kDoing);
+    if (take.text(consumer).text(key).number(sequence).changes() == 1) {
+        return {SequenceResult::What::kNew, sequence + 1};
+    }
+    SqliteUse last(transaction, kLastSequence, kDoing);
+    const std::int64_t expected = last.text(consumer).text(key).next() ? last.integer(0) + 1 : 1;
+    return {sequence < expected ? SequenceResult::What::kRepeat : SequenceResult::What::kGap,
+            expected};
+}
+
+std::optional<std::int64_t> next_offset(sqlite3* connection, std::string_view consumer,
+                                        std::string_view topic, int partition) {
+    SqliteUse row(connection, kNextOffset, "reading outbox_inbox_offsets");
+    if (!row.text(consumer).text(topic).number(partition).next()) return std::nullopt;
+    return row.integer(0);
+}
+
+bool accept_offset(sqlite3* transaction, std::string_view consumer, std::string_view topic,
+                   int partition, std::optional<std::int64_t> expected, std::int64_t next) {
+    consumer::require_transaction(transaction, "accept_offset");
+    SqliteUse move(transaction, expected ? kMoveOffset : kFirstOffset,
+                   "moving an offset in outbox_inbox_offsets");
+    move.text(consumer).text(topic).number(partition);
+    if (expected) move.number(*expected);
+    return move.number(next).changes() == 1;
+}
+
+}  // namespace outbox

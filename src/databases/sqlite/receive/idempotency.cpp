@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <outbox/adapters/sqlite_idempotency.h>
+
+#include "consumer/idempotency_answers.h"
+#include "consumer/message_time.h"
+#include "databases/sqlite/receive/use.h"
+
+namespace outbox {
+namespace {
+
+constexpr const char* kDoing = "claiming an Idempotency-Key";
+constexpr std::int64_t kMicroseconds = 1'000'000;
+constexpr std::int64_t kMicrosecondsPerMs = 1'000;
+
+using consumer::quoted_name;
+
+consumer::SqliteUse use(sqlite3* database, const std::string& sql) {
+    return {database, sql, kDoing};
+}
+
+// The same rules as the SQL function idempotency_claim of PostgreSQL, where they are explained.
+constexpr const char* kEnter =
+    "INSERT INTO outbox_idempotency AS i (scope, key, fingerprint, lease_until, expires_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (scope, key) DO UPDATE SET "
+    "  attempt = CASE WHEN i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL) "
+    "    THEN 1 ELSE i.attempt + 1 END, "
+    "  fingerprint = excluded.fingerprint, lease_until = excluded.lease_until, "
+    "  status = NULL, headers = NULL, body = NULL, "
+    "  created_at = excluded.created_at, expires_at = excluded.expires_at "
+    "WHERE i.expires_at <= ?6 OR (i.status IS NULL AND i.lease_until <= ?6 "
+    "                             AND i.fingerprint = excluded.fingerprint)";
+constexpr const char* kRead =
+    "SELECT attempt, fingerprint, lease_until, status, headers, body FROM outbox_idempotency "
+    "WHERE scope = ?1 AND key = ?2";
+
+bool enter_adopted(sqlite3* transaction, const IdempotentRequest& request,
+                   const AdoptedKeys& adopted) {
+    return use(transaction, "INSERT INTO " + quoted_name(adopted.table) + " (" +
+                                quoted_name(adopted.scope_column) + ", " +
+                                quoted_name(adopted.key_column) +
+                                ") VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+               .text(request.scope)
+               .text(request.key)
+               .changes() == 1;
+}
+
+IdempotentAnswer answer_of(const consumer::SqliteUse& row, const std::string& fingerprint) {
+    if (row.bytes(1) != fingerprint) return consumer::other_request();
+    if (!row.is_null(3)) {
+        return consumer::repeat_of(static_cast<int>(row.integer(3)), row.bytes(4), row.bytes(5));
+    }
+    return row.is_null(2) ? consumer::answer_not_kept() : consumer::still_running();
+}
+
+}  // namespace
+
+IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& request,
+                           const ClaimOptions& options) {
+    consumer::check_claim(options);
+    consumer::require_transaction(transaction, "claim_key");
+    if (request.key.empty()) return {.is_new = true, .attempt = 0, .answer = {}};
+    const std::string fingerprint = request_fingerprint(request);
+    const std::int64_t now = consumer::wall_clock_us();
+    std::optional<std::int64_t> lease_until;
+    if (options.lease_ms > 0) lease_until = now + options.lease_ms * kMicrosecondsPerMs;
+    const bool entered =
+        use(transaction, kEnter)
+            .text(request.scope)
+            .text(request.key)
+            .text(fingerprint)
+            .number_or_null(lease_until)
+            .number(std::max(now + options.retention_s * kMicroseconds, lease_until.value_or(now)))
+            .number(now)
+            .changes() == 1;
+    consumer::SqliteUse row = use(transaction, kRead);
+    row.text(request.scope).text(request.key).next();
+    IdempotencyClaim claim;
+    claim.attempt = static_cast<std::uint32_t>(row.integer(0));
+    if (!entered) {
+        claim.answer = answer_of(row, fingerprint);
+        return claim;
+    }
+    claim.is_new = claim.attempt > 1 || options.adopted.table.empty() ||
+                   enter_adopted(transaction, request, options.adopted);
+    if (!claim.is_new) claim.answer = consumer::answer_not_kept();
+    return claim;
+}
+
+void complete_key(sqlite3* transaction, const IdempotentRequest& request,
+                  const IdempotencyClaim& claim, const IdempotentAnswer& answer) {
+    consumer::require_transaction(transaction, "claim_key");
+    if (claim.attempt == 0) return;
+    const std::string headers = consumer::storable_headers(answer.headers);
+    const int changed =
+        use(transaction,
+            "UPDATE outbox_idempotency SET status = ?4, headers = ?5, body = ?6, "
+            "lease_until = NULL WHERE scope = ?1 AND key = ?2 AND attempt = ?3 AND status IS NULL")
+            .text(request.scope)
+            .text(request.key)
+            .number(claim.attempt)
+            .number(answer.status)
+            .text(headers)
+            .blob(answer.body)
+            .changes();
+    if (changed != 1) consumer::throw_lease_lost(request);
+}
+
+void release_key(sqlite3* transaction, const IdempotentRequest& request,
+                 const IdempotencyClaim& claim) {
+    consumer::require_transaction(transaction, "claim_key");
+    if (claim.attempt == 0) return;
+    use(transaction,
+        "UPDATE outbox_idempotency SET lease_until = 0 WHERE scope = ?1 AND key = ?2 "
+        "AND attempt = ?3 AND status IS NULL AND lease_until IS NOT NULL")
+        .text(request.scope)
+        .text(request.key)
+        .number(claim.attempt)
+        .next();
+}
+
+}  // namespace outbox

@@ -1,0 +1,190 @@
+#include "databases/sqlite/receive/inbox_store.h"
+
+#include <utility>
+
+#include "consumer/message_time.h"
+#include "databases/sqlite/receive/operator_sql.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kFetchRetries =
+    "SELECT 0, message_id, topic, key, headers, payload FROM outbox_inbox_dead_letters "
+    "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL AND (mailbox IS NULL OR mailbox = ?3) "
+    "ORDER BY retry_requested_at LIMIT ?2";
+
+constexpr const char* kTakeRetry =
+    "DELETE FROM outbox_inbox_dead_letters "
+    "WHERE consumer = ?1 AND message_id = ?2 AND retry_requested_at IS NOT NULL";
+
+constexpr const char* kBuryAgain =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + ?3, error_code = ?4, error = ?5, "
+    "  died_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer), "
+    "  retry_requested_at = NULL WHERE consumer = ?1 AND message_id = ?2";
+
+constexpr const char* kReport =
+    "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, lag) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = excluded.applied, repeats = excluded.repeats, failed = excluded.failed, "
+    "  dead = excluded.dead, lag = excluded.lag, updated_at = excluded.updated_at";
+
+// Figures of members that are gone are kept together under no name: of `member`, and of those that
+// have long said nothing.
+constexpr const char* kFold =
+    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
+    "SELECT ?1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM outbox_inbox_stats "
+    "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3) GROUP BY consumer "
+    "ON CONFLICT (consumer, member) DO UPDATE SET "
+    "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
+    "  failed = s.failed + excluded.failed, dead = s.dead + excluded.dead, "
+    "  updated_at = excluded.updated_at";
+
+constexpr const char* kForget =
+    "DELETE FROM outbox_inbox_stats "
+    "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3)";
+
+constexpr const char* kEnter =
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
+    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
+    "ON CONFLICT (consumer, message_id) DO NOTHING";
+
+constexpr const char* kFloor = "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1";
+
+constexpr const char* kIsVersioned = "SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'";
+
+constexpr const char* kVersion =
+    "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = 'consumer'";
+
+std::vector<const char*> with_ours(std::vector<const char*> more) {
+    more.insert(more.end(), {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kFold, kForget, kEnter,
+                             kFloor, kIsVersioned});
+    return more;
+}
+
+}  // namespace
+
+SqliteInboxStore::SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
+                                   std::vector<const char*> more)
+    : session_(path, busy_timeout_s, with_ours(std::move(more))),
+      consumer_(std::move(consumer)),
+      path_(std::move(path)),
+      busy_timeout_s_(busy_timeout_s),
+      member_(member_name()) {}
+
+OpenSql SqliteInboxStore::opener() const {
+    return [path = path_, timeout_s = busy_timeout_s_] { return open_sqlite_sql(path, timeout_s); };
+}
+
+Status SqliteInboxStore::connect() {
+    if (session_.connected() && !session_.has_moved()) return {};
+    disconnect();
+    if (Status status = session_.connect(); !status.ok()) return status;
+    versioned_ = Run(session_, kIsVersioned).next();
+    Status status = check_version();
+    if (!status.ok()) disconnect();
+    return status;
+}
+
+Status SqliteInboxStore::check_version() {
+    if (!versioned_ || !session_.connected()) return {};
+    sqlite3_stmt* compiled = nullptr;
+    const int code = sqlite3_prepare_v2(connection(), kVersion, -1, &compiled, nullptr);
+    const SqliteStatement version(compiled);
+    if (code != SQLITE_OK || sqlite3_step(compiled) != SQLITE_ROW) {
+        return session_.error("reading outbox_migrations");
+    }
+    return check_inbox_version(sqlite3_column_int64(compiled, 0));
+}
+
+Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
+    session_.end_transaction();
+    return {};
+}
+
+Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
+    Run rows(session_, kFetchRetries);
+    rows.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
+    rows.append_messages(SIZE_MAX, out);
+    return rows.failed() ? Status(session_.error("reading dead letters")) : Status();
+}
+
+Result<Taken> SqliteInboxStore::begin_retry(std::string_view message_id) {
+    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
+    Status status =
+        Run(session_, kTakeRetry).text(consumer_).text(message_id).finish("taking a dead letter");
+    if (status.ok()) return session_.changes() == 0 ? Taken::kGone : Taken::kNew;
+    session_.end_transaction();
+    return status;
+}
+
+Status SqliteInboxStore::bury_again(std::string_view message_id, const Burial& burial) {
+    if (Status status = connect(); !status.ok()) return status;
+    return Run(session_, kBuryAgain)
+        .text(consumer_)
+        .text(message_id)
+        .number(burial.attempts)
+        .text(burial.error_code)
+        .text(burial.error)
+        .finish("keeping a dead letter");
+}
+
+Status SqliteInboxStore::report(const Figures& figures) {
+    if (Status status = connect(); !status.ok()) return status;
+    Run report(session_, kReport);
+    report.text(consumer_).text(member_).number(static_cast<std::int64_t>(figures.applied));
+    report.number(static_cast<std::int64_t>(figures.repeats));
+    report.number(static_cast<std::int64_t>(figures.failed));
+    report.number(static_cast<std::int64_t>(figures.dead)).number(figures.lag);
+    if (Status status = report.finish("writing outbox_inbox_stats"); !status.ok()) return status;
+    return fold("");
+}
+
+Status SqliteInboxStore::fold(std::string_view member) {
+    if (!session_.connected()) return {};
+    if (Status status = session_.begin(); !status.ok()) return status;
+    constexpr std::int64_t kMicroseconds = 1'000'000;
+    const std::int64_t before_us = wall_clock_us() - kMemberGoneS * kMicroseconds;
+    Status status;
+    for (const char* sql : {kFold, kForget}) {
+        if (!status.ok()) break;
+        status = Run(session_, sql)
+                     .text(consumer_)
+                     .text(member)
+                     .number(before_us)
+                     .finish("writing outbox_inbox_stats");
+    }
+    if (status.ok()) return session_.commit();
+    session_.end_transaction();
+    return status;
+}
+
+Status SqliteInboxStore::enter(const spi::EventView& message, Taken& taken) {
+    if (Status status = enter_buried(message); !status.ok()) return status;
+    taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
+    if (taken == Taken::kRepeat) return {};
+    const auto time_us = message_time_us(message);
+    const std::int64_t now_us = wall_clock_us();
+    return may_be_quarantined(time_us, now_us) ? check_floor(message, *time_us, now_us) : Status();
+}
+
+Status SqliteInboxStore::enter_buried(const spi::EventView& message) {
+    return Run(session_, kEnter)
+        .text(consumer_)
+        .text(message.id)
+        .number_or_null(message_time_us(message))
+        .finish("entering a message in outbox_inbox");
+}
+
+// SQLite has one writer, so no floor can rise between this look and the insert.
+Status SqliteInboxStore::check_floor(const spi::EventView& message, std::int64_t time_us,
+                                     std::int64_t now_us) {
+    Run floor(session_, kFloor);
+    floor.text(consumer_);
+    const bool found = floor.next();
+    if (floor.failed()) return session_.error("reading the inbox's floor");
+    return quarantine_unless(message.id, consumer_, time_us, found ? floor.integer(0) : kNoFloorUs,
+                             now_us);
+}
+
+}  // namespace outbox::consumer

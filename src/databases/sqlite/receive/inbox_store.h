@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "consumer/inbox_store.h"
+#include "databases/sqlite/receive/session.h"
+
+namespace outbox::consumer {
+
+/// What a mailbox and a log in an SQLite file have in common.
+class SqliteInboxStore : public virtual InboxStore {
+  public:
+    [[nodiscard]] sqlite3* connection() const { return session_.connection(); }
+
+    Status connect() override;
+    [[nodiscard]] OpenSql opener() const override;
+    void disconnect() override { session_.disconnect(); }
+    Status check_version() override;
+    Status commit() override { return session_.commit(); }
+    Status roll_back(ErrorInfo& cause) override;
+    Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> begin_retry(std::string_view message_id) override;
+    Status bury_again(std::string_view message_id, const Burial& burial) override;
+    Status report(const Figures& figures) override;
+    Status retire() override { return fold(member_); }
+
+  protected:
+    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
+    /// none.
+    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
+
+    using Run = SqliteSession::Run;
+
+    /// `more`: the statements of the one.
+    SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
+                     std::vector<const char*> more);
+
+    /// Enters the message in the open transaction, unless it is to be quarantined.
+    Status enter(const spi::EventView& message, Taken& taken);
+    /// The same for one given up on: it is entered whatever its time.
+    Status enter_buried(const spi::EventView& message);
+
+    SqliteSession session_;
+    const std::string consumer_;
+
+  private:
+    const std::string path_;
+    const int busy_timeout_s_;
+    Status fold(std::string_view member);
+    Status check_floor(const spi::EventView& message, std::int64_t time_us, std::int64_t now_us);
+
+    const std::string member_;
+    bool versioned_ = false;  // outbox_migrations is there
+};
+
+}  // namespace outbox::consumer

@@ -1,0 +1,114 @@
+#include "databases/sqlite/receive/log.h"
+
+#include <utility>
+
+#include "consumer/message_time.h"
+#include "core/utf8.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kMove =
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
+    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
+
+constexpr const char* kFirst =
+    "INSERT INTO outbox_inbox_offsets "
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
+    "SELECT ?1, ?2, ?3, ?5, ?6, ?7 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
+
+constexpr const char* kNext =
+    "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
+    "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
+
+constexpr const char* kBury =
+    "INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
+    "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
+    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "  retry_requested_at = NULL";
+
+}  // namespace
+
+SqliteLog::SqliteLog(std::string path, const KafkaConsumerOptions& options)
+    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
+                       {kMove, kFirst, kNext, kBury}) {}
+
+Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,
+                                            const OffsetStep* step) {
+    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
+    std::vector<Taken> taken(messages.size(), Taken::kNew);
+    Status status;
+    for (std::size_t i = 0; by_id && status.ok() && i < messages.size(); ++i) {
+        status = enter(messages[i], taken[i]);
+    }
+    if (status.ok()) status = move(step);
+    if (status.ok()) return taken;
+    session_.end_transaction();
+    return status;
+}
+
+Status SqliteLog::move(const OffsetStep* step) {
+    if (step == nullptr) return {};
+    Status status = Run(session_, step->expected ? kMove : kFirst)
+                        .text(consumer_)
+                        .text(step->topic)
+                        .number(step->partition)
+                        .number_or_null(step->expected)
+                        .number(step->next)
+                        .text(step->cluster_id)
+                        .text(step->last_id)
+                        .finish("moving an offset in outbox_inbox_offsets");
+    if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
+    return status;
+}
+
+Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                              const OffsetStep* step) {
+    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = session_.begin(); !status.ok()) return status;
+    spi::EventView storable = message;
+    const std::string id = to_storable_text(message.id, kMaxIdBytes);
+    storable.id = id;
+    Taken taken = Taken::kNew;
+    Status status;
+    if (by_id) {
+        status = enter_buried(storable);
+        if (status.ok() && session_.changes() == 0) taken = Taken::kRepeat;
+    }
+    if (status.ok() && taken == Taken::kNew) {
+        status = Run(session_, kBury)
+                     .text(consumer_)
+                     .text(storable.id)
+                     .text(message.topic)
+                     .text_or_null(message.key)
+                     .text_or_null(message.headers)
+                     .blob_or_null(message.payload)
+                     .number(burial.attempts)
+                     .text(burial.error_code)
+                     .text(burial.error)
+                     .finish("moving a message to outbox_inbox_dead_letters");
+    }
+    if (status.ok()) status = move(step);
+    if (status.ok()) status = session_.commit();
+    if (status.ok()) return taken;
+    session_.end_transaction();
+    return status;
+}
+
+Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
+    if (Status status = connect(); !status.ok()) return status;
+    Run row(session_, kNext);
+    const bool found = row.text(consumer_).text(topic).number(partition).next();
+    if (row.failed()) return session_.error("reading outbox_inbox_offsets");
+    if (!found) return std::optional<LogPlace>();
+    LogPlace place{row.integer(0), std::string(row.bytes(1)), {}};
+    if (const auto last = row.bytes(2); last.data() != nullptr) place.last_id = last;
+    return std::optional<LogPlace>(std::move(place));
+}
+
+}  // namespace outbox::consumer

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include <outbox/consumer/kafka.h>
+
+#include "consumer/log_store.h"
+#include "databases/sqlite/receive/inbox_store.h"
+
+namespace outbox::consumer {
+
+/// The inbox in an SQLite file of a consumer of a log.
+class SqliteLog final : public LogStore, public SqliteInboxStore {
+  public:
+    SqliteLog(std::string path, const KafkaConsumerOptions& options);
+
+    Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                     const OffsetStep* step) override;
+    Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
+                       const OffsetStep* step) override;
+    Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
+
+  private:
+    Status move(const OffsetStep* step);
+};
+
+}  // namespace outbox::consumer

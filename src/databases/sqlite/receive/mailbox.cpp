@@ -1,0 +1,262 @@
+#include "databases/sqlite/receive/mailbox.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+#include <xxhash.h>
+
+#include <outbox/adapters/sqlite_consumer.h>
+
+#include "consumer/one_by_one.h"
+#include "mailbox/loop.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kLeaseSuffix = "-outbox-mailbox-lease";
+
+constexpr const char* kDataVersion = "PRAGMA data_version";
+
+constexpr const char* kWaiting =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox_mailbox WHERE mailbox = ?1 LIMIT ?2)";
+
+// What is present, never what lies behind a remembered position.
+constexpr const char* kFetch =
+    "SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+    "WHERE mailbox = ?1 AND (coalesce(key, '') = '' "
+    "      OR key NOT IN (SELECT value FROM json_each(?2))) "
+    "  AND position NOT IN (SELECT value FROM json_each(?3)) "
+    "ORDER BY position LIMIT ?4";
+
+constexpr const char* kFetchOnly =
+    "SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+    "WHERE mailbox = ?1 AND position IN (SELECT value FROM json_each(?2)) ORDER BY position";
+
+constexpr const char* kTake = "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND position = ?2";
+
+constexpr const char* kBury =
+    "INSERT INTO outbox_inbox_dead_letters "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox) "
+    "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6, mailbox FROM outbox_mailbox "
+    "WHERE mailbox = ?2 AND position = ?3 "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
+    "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
+    "  retry_requested_at = NULL, mailbox = excluded.mailbox";
+
+void append_json_string(std::string& out, std::string_view text) {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    out += '"';
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < ' ') {
+            out.append("\\u00").append(1, kHex[byte >> 4]).append(1, kHex[byte & 0xF]);
+            continue;
+        }
+        if (c == '"' || c == '\\') out += '\\';
+        out += c;
+    }
+    out += '"';
+}
+
+std::string json_array(const std::vector<std::string>& texts) {
+    std::string out = "[";
+    for (const std::string& text : texts) {
+        if (out.size() > 1) out += ',';
+        append_json_string(out, text);
+    }
+    return out + "]";
+}
+
+std::string json_array(const std::vector<std::int64_t>& numbers) {
+    std::string out = "[";
+    for (const std::int64_t number : numbers) {
+        if (out.size() > 1) out += ',';
+        out += std::to_string(number);
+    }
+    return out + "]";
+}
+
+}  // namespace
+
+SqliteMailbox::SqliteMailbox(std::string path, const MailboxOptions& options)
+    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
+                       {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}),
+      mailbox_(options.mailbox) {}
+
+SqliteMailbox::~SqliteMailbox() {
+    release();
+}
+
+void SqliteMailbox::release() {
+    session_.disconnect();
+    seen_version_.reset();
+    if (lease_fd_ >= 0) ::close(std::exchange(lease_fd_, -1));
+}
+
+Result<Hold> SqliteMailbox::hold_mailbox() {
+    if (lease_fd_ >= 0) return Hold::kStill;
+    const std::string path = session_.path() + kLeaseSuffix;
+    const auto refused = [&] {
+        return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, std::to_string(errno),
+                         "cannot lock " + path + ": " + std::strerror(errno) +
+                             "; let this process write the file and its folder"};
+    };
+    constexpr int kMode = 0666;
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+    if (fd < 0) return refused();
+    // One byte for each mailbox of the file.
+    constexpr int kShift = 2;
+    struct flock range{};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    range.l_start = static_cast<off_t>(XXH3_64bits(mailbox_.data(), mailbox_.size()) >> kShift);
+    range.l_len = 1;
+    if (::fcntl(fd, F_OFD_SETLK, &range) == 0) {
+        lease_fd_ = fd;
+        return Hold::kNew;
+    }
+    const bool taken = errno == EAGAIN || errno == EACCES;
+    const ErrorInfo why = refused();
+    ::close(fd);
+    if (taken) return Hold::kNo;
+    return why;
+}
+
+Result<bool> SqliteMailbox::may_have_news() {
+    if (!seen_version_) return true;
+    Run version(session_, kDataVersion);
+    if (!version.next()) return session_.error("looking for new messages");
+    return version.integer(0) != *seen_version_;
+}
+
+Result<std::int64_t> SqliteMailbox::waiting(std::int64_t most) {
+    Run count(session_, kWaiting);
+    count.text(mailbox_).number(most);
+    if (!count.next()) return session_.error("counting the mailbox");
+    return count.integer(0);
+}
+
+Status SqliteMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
+    {
+        // Read first: what arrives in between is seen twice rather than not at all.
+        Run version(session_, kDataVersion);
+        if (!version.next()) return session_.error("looking for new messages");
+        seen_version_ = version.integer(0);
+    }
+    const std::string only = json_array(choice.only);
+    const std::string keys = json_array(choice.without_keys);
+    const std::string positions = json_array(choice.without_positions);
+    Run rows(session_, choice.only.empty() ? kFetch : kFetchOnly);
+    rows.text(mailbox_);
+    if (choice.only.empty()) {
+        rows.text(keys).text(positions).number(static_cast<std::int64_t>(limits.max_messages));
+    } else {
+        rows.text(only);
+    }
+    rows.append_messages(limits.max_bytes, out);
+    return rows.failed() ? Status(session_.error("reading the mailbox")) : Status();
+}
+
+Result<Taken> SqliteMailbox::begin(const spi::EventView& message) {
+    auto taken = begin_all({&message, 1});
+    if (!taken.ok()) return taken.status();
+    return taken->front();
+}
+
+Result<std::vector<Taken>> SqliteMailbox::begin_all(std::span<const spi::EventView> messages) {
+    if (!session_.connected() || lease_fd_ < 0) {
+        return ErrorInfo{ErrorCode::kConnectionLost,
+                         Advice::kRetryDestination,
+                         {},
+                         "the session ended with the message before; a new one is made"};
+    }
+    if (Status status = session_.begin(); !status.ok()) return status;
+    std::vector<Taken> taken(messages.size(), Taken::kGone);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (Status status = take(messages[i], taken[i]); !status.ok()) {
+            session_.end_transaction();
+            return status;
+        }
+    }
+    return taken;
+}
+
+Status SqliteMailbox::take(const spi::EventView& message, Taken& taken) {
+    bool was_there = false;
+    if (Status status = remove(message, was_there); !status.ok()) return status;
+    return was_there ? enter(message, taken) : Status();
+}
+
+Status SqliteMailbox::remove(const spi::EventView& message, bool& was_there) {
+    Status status = Run(session_, kTake)
+                        .text(mailbox_)
+                        .number(message.position)
+                        .finish("taking a message out of the mailbox");
+    was_there = status.ok() && session_.changes() == 1;
+    return status;
+}
+
+Result<Taken> SqliteMailbox::bury(const spi::EventView& message, const Burial& burial) {
+    if (Status status = session_.begin(); !status.ok()) return status;
+    Taken taken = Taken::kGone;
+    Status status = bury_in_transaction(message, burial, taken);
+    if (status.ok()) status = session_.commit();
+    if (status.ok()) return taken;
+    session_.end_transaction();
+    return status;
+}
+
+Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const Burial& burial,
+                                          Taken& taken) {
+    Status status = enter_buried(message);
+    if (!status.ok()) return status;
+    const bool entered = session_.changes() == 1;
+    if (entered) {
+        status = Run(session_, kBury)
+                     .text(consumer_)
+                     .text(mailbox_)
+                     .number(message.position)
+                     .number(burial.attempts)
+                     .text(burial.error_code)
+                     .text(burial.error)
+                     .finish("moving a message to outbox_inbox_dead_letters");
+        if (!status.ok()) return status;
+        if (session_.changes() == 0) {  // the row is gone: nothing is remembered
+            session_.end_transaction();
+            return session_.begin();
+        }
+    }
+    bool was_there = false;
+    status = remove(message, was_there);
+    if (was_there) taken = entered ? Taken::kNew : Taken::kRepeat;
+    return status;
+}
+
+}  // namespace outbox::consumer
+
+namespace outbox {
+
+MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteBatchHandler handler,
+                                        MailboxOptions options) {
+    const std::string path = consumer::sqlite_path(url);
+    options = consumer::checked(std::move(options));
+    auto store = std::make_unique<consumer::SqliteMailbox>(path, options);
+    const consumer::SqliteMailbox& session = *store;
+    return consumer::make_mailbox_consumer(
+        std::move(store),
+        [&session, handler = std::move(handler)](std::span<const Message> messages) {
+            handler(session.connection(), messages);
+        },
+        std::move(options));
+}
+
+MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler handler,
+                                        MailboxOptions options) {
+    return sqlite_mailbox_consumer(
+        url, SqliteBatchHandler(consumer::one_by_one<sqlite3>(std::move(handler))),
+        std::move(options));
+}
+
+}  // namespace outbox

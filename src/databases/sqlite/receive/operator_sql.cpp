@@ -1,0 +1,197 @@
+#include "databases/sqlite/receive/operator_sql.h"
+
+#include <utility>
+
+#include "consumer/janitor.h"
+#include "consumer/message_time.h"
+#include "databases/sqlite/receive/use.h"
+
+namespace outbox::consumer {
+namespace {
+
+constexpr const char* kReading = "reading the consumer's tables";
+constexpr std::int64_t kPruneRows = 10'000;
+constexpr std::int64_t kMicroseconds = 1'000'000;
+constexpr std::int64_t kAuditedIds = 1'000;  // of one action
+
+class SqliteSql final : public Sql {
+  public:
+    static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s) {
+        sqlite3* opened = nullptr;
+        const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(opened));
+        if (code != SQLITE_OK) return sqlite_error(opened, "opening " + path);
+        sqlite3_extended_result_codes(opened, 1);
+        sqlite3_busy_timeout(opened, busy_timeout_s * 1000);
+        return std::unique_ptr<Sql>(std::move(sql));
+    }
+
+    Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
+                     std::int64_t* changed) override {
+        try {
+            SqliteUse use(database_.get(), sql, kReading);
+            for (const std::string& parameter : parameters) use.text(parameter);
+            Rows rows;
+            while (use.next()) rows.push_back(cells_of(use));
+            if (changed != nullptr) *changed = sqlite3_changes(database_.get());
+            return rows;
+        } catch (const Error& error) {
+            return error.info();
+        }
+    }
+    Result<std::int64_t> change_letters(const std::string& change, Where where,
+                                        const Audit& audit) override {
+        Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
+        if (!status.ok()) return status;
+        auto count = change_audited(change, where, audit);
+        status = run(count.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
+        if (count.ok() && !status.ok()) return status;
+        return count;
+    }
+    [[nodiscard]] std::string microseconds(const std::string& column) const override {
+        return "max(" + column + ", 0)";
+    }
+    [[nodiscard]] std::string now() const override {
+        return "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer)";
+    }
+    [[nodiscard]] std::string table_count(const std::string& table) const override {
+        return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
+    }
+    [[nodiscard]] std::string payload_hex() const override { return "hex(payload)"; }
+    [[nodiscard]] std::string header(const std::string& column,
+                                     const std::string& name) const override {
+        return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";
+    }
+
+    // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
+    Result<PrunedInbox> prune(std::int64_t retention_s, const std::string& consumer) override {
+        if (retention_s < kLeastRetentionS) {
+            return ErrorInfo{ErrorCode::kConfigInvalid,
+                             Advice::kStop,
+                             {},
+                             "an inbox must be kept for at least two hours"};
+        }
+        const std::string rows = std::to_string(kPruneRows);
+        const std::string now = std::to_string(wall_clock_us());
+        PrunedInbox pruned;
+        Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
+        if (!status.ok()) return status;
+        status = run("INSERT INTO outbox_inbox_floor (consumer, floor) "
+                     "SELECT consumer, min($1 + 0, coalesce((SELECT min(received_at) "
+                     "  FROM outbox_mailbox), $1 + 0)) - $2 * 1000000 "
+                     "FROM (SELECT DISTINCT consumer FROM outbox_inbox) "
+                     "WHERE $3 IN ('', consumer) "
+                     "ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor "
+                     "WHERE floor < excluded.floor",
+                     {now, std::to_string(retention_s), consumer}, nullptr)
+                     .status();
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_inbox WHERE (consumer, message_id) IN ("
+                         "SELECT i.consumer, i.message_id FROM outbox_inbox i "
+                         "JOIN outbox_inbox_floor f USING (consumer) "
+                         "WHERE i.message_time < f.floor AND i.message_time > -9223372036854775807 "
+                         "AND $1 IN ('', i.consumer) LIMIT $2)",
+                         {consumer, rows}, &pruned.messages)
+                         .status();
+        }
+        if (status.ok()) {
+            status = run("DELETE FROM outbox_idempotency WHERE rowid IN (SELECT rowid FROM "
+                         "outbox_idempotency WHERE expires_at <= $1 + 0 "
+                         "AND ((attempt = 1 AND (status IS NOT NULL OR lease_until IS NULL)) "
+                         "  OR expires_at <= $1 - 604800000000) LIMIT $2)",
+                         {now, rows}, &pruned.keys)
+                         .status();
+        }
+        const std::string before = std::to_string(wall_clock_us() - retention_s * kMicroseconds);
+        std::int64_t steps = 0;
+        if (status.ok() && consumer.empty()) {
+            status = run("DELETE FROM outbox_saga WHERE rowid IN (SELECT rowid FROM outbox_saga "
+                         "WHERE finished_at < $1 + 0 ORDER BY finished_at LIMIT $2)",
+                         {before, rows}, &pruned.sagas)
+                         .status();
+        }
+        if (status.ok() && consumer.empty()) {
+            status = run("DELETE FROM outbox_saga_steps WHERE rowid IN (SELECT rowid FROM "
+                         "outbox_saga_steps WHERE updated_at < $1 + 0 LIMIT $2)",
+                         {before, rows}, &steps)
+                         .status();
+        }
+        pruned.sagas += steps;
+        const Status ended = run(status.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
+        if (!status.ok()) return status;
+        if (!ended.ok()) return ended;
+        return pruned;
+    }
+
+    Result<PrunedInbox> prunable(std::int64_t retention_s) override {
+        const auto rows =
+            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > "
+                "-9223372036854775807 AND message_time < min($1 + 0, coalesce((SELECT "
+                "min(received_at) FROM outbox_mailbox), $1 + 0)) - $2 * 1000000), "
+                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
+                "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
+                "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
+                {std::to_string(wall_clock_us()), std::to_string(retention_s)}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
+    }
+
+    Status read(const std::string& query,
+                const std::function<Status(ConsumerOperations::Cells)>& take) override {
+        if (Status status = run("PRAGMA query_only = true", {}, nullptr).status(); !status.ok()) {
+            return status;
+        }
+        try {
+            SqliteUse use(database_.get(), query, kReading);
+            while (use.next()) {
+                if (Status status = take(cells_of(use)); !status.ok()) return status;
+            }
+            return {};
+        } catch (const Error& error) {
+            return Status(error.info());
+        }
+    }
+
+  private:
+    static Row cells_of(const SqliteUse& use) {
+        Row cells;
+        for (int column = 0; column < use.columns(); ++column) {
+            cells.push_back(use.is_null(column) ? std::nullopt
+                                                : std::optional<std::string>(use.bytes(column)));
+        }
+        return cells;
+    }
+    Result<std::int64_t> change_audited(const std::string& change, const Where& where,
+                                        const Audit& audit) {
+        const auto ids = run("SELECT count(*), json_group_array(message_id) FILTER (WHERE n <= " +
+                                 std::to_string(kAuditedIds) +
+                                 ") FROM (SELECT message_id, row_number() OVER () AS n FROM "
+                                 "outbox_inbox_dead_letters" +
+                                 where.sql() + ")",
+                             where.parameters(), nullptr);
+        if (!ids.ok()) return ids.status();
+        const std::int64_t count = number((*ids)[0][0]);
+        if (count == 0) return count;
+        auto done =
+            run("INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
+                "event_ids) VALUES (" +
+                    now() + ", $1, $2, $3, $4, $5 + 0, $6)",
+                {audit.os_user, audit.source, audit.action, audit.detail, std::to_string(count),
+                 (*ids)[0][1].value_or("[]")},
+                nullptr);
+        if (done.ok()) done = run(change + where.sql(), where.parameters(), nullptr);
+        if (!done.ok()) return done.status();
+        return count;
+    }
+
+    explicit SqliteSql(sqlite3* database) : database_(database) {}
+    SqliteConnection database_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sql>> open_sqlite_sql(const std::string& path, int busy_timeout_s) {
+    return SqliteSql::open(path, busy_timeout_s);
+}
+
+}  // namespace outbox::consumer

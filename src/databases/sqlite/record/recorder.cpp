@@ -1,0 +1,545 @@
+#include "databases/sqlite/record/recorder.h"
+
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/utf8.h"
+#include "databases/sqlite/errors.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr std::size_t kMaxErrorBytes = 2'000;
+
+std::int64_t older_than(std::chrono::seconds retention) {
+    return now_us() - std::chrono::microseconds(retention).count();
+}
+
+// Of a UUID or other hexadecimal text; what is none gives bytes that no id has.
+std::string bytes_of_hex(std::string_view text) {
+    std::string bytes;
+    int high = -1;
+    for (const char c : text) {
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) continue;
+        if (high >= 0) bytes += static_cast<char>(high * 16 + digit);
+        high = high >= 0 ? -1 : digit;
+    }
+    return bytes;
+}
+
+}  // namespace
+
+SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions)
+    : table_(table),
+      writer_(table),
+      ledger_(table_),
+      positions_(std::move(positions)),
+      session_(table.path, table.busy_timeout_ms) {}
+
+std::optional<std::string> SqliteRecorder::raw_id(spi::Position position) const {
+    std::vector<std::string> ids = positions_->raw_ids({&position, 1});
+    return ids.empty() ? std::nullopt : std::optional(std::move(ids.front()));
+}
+
+void SqliteRecorder::bind_position(Statement& statement, spi::Position position) const {
+    if (positions_ == nullptr) {
+        statement.bind(position);
+    } else {
+        statement.bind_null();
+    }
+}
+
+template <typename Work>
+Status SqliteRecorder::transact(Work work) {
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Status status;
+    {
+        WriteTransaction transaction(**database);
+        status = transaction.begin();
+        if (status.ok()) status = work(**database);
+        if (status.ok()) status = transaction.commit();
+    }
+    if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    return status;
+}
+
+ErrorInfo SqliteRecorder::lease_lost(std::uint64_t epoch) const {
+    return {ErrorCode::kLeaseLost, Advice::kStop, "",
+            "another relay took the lease of " + table_.source + " after epoch " +
+                std::to_string(epoch)};
+}
+
+Result<bool> SqliteRecorder::holds_lease(Database& database, std::uint64_t epoch) const {
+    Statement row(database, "SELECT epoch FROM outbox_lease WHERE source = ?");
+    row.bind(table_.source);
+    const bool holds = row.step() && static_cast<std::uint64_t>(row.integer(0)) == epoch;
+    if (Status status = row.status(); !status.ok()) return status;
+    return holds;
+}
+
+Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
+                                             std::span<const spi::RouteName> routes) {
+    routes_.clear();
+    for (const spi::RouteName& route : routes) routes_.push_back(route.name);
+    spi::Beginning beginning;
+    Status status = transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        auto begun = ledger_.begin(database, routes);
+        if (!begun.ok()) return begun.status();
+        beginning = std::move(*begun);
+        return positions_ == nullptr ? Status() : end_left_rows(database);
+    });
+    if (!status.ok()) return status;
+    return beginning;
+}
+
+Result<std::vector<std::string>> SqliteRecorder::destinations(std::span<const std::string> routes) {
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    return ledger_.destinations(**database, routes);
+}
+
+Status SqliteRecorder::record(const spi::RecordBatch& batch) {
+    if (batch.empty()) return {};
+    Status status = transact([&](Database& database) { return write_batch(database, batch); });
+    if (status.ok() && positions_ != nullptr) {
+        for (const spi::Finished& finished : batch.finished) {
+            positions_->settle(finished.positions);
+        }
+    }
+    return status;
+}
+
+Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) const {
+    const Result<bool> owner = holds_lease(database, batch.epoch);
+    if (!owner.ok()) return owner.status();
+    if (!*owner) return lease_lost(batch.epoch);
+    // An attempt is written into the owner's row before the row's end.
+    Status status = add_failed(database, batch.failed);
+    if (status.ok()) status = add_dead(database, batch.dead);
+    if (status.ok()) status = finish(database, batch);
+    if (status.ok()) status = forget_state(database, batch);
+    if (status.ok()) status = settle_retries(database, batch);
+    for (const auto& [route, name] : batch.destinations) {
+        if (status.ok()) status = ledger_.set_destination(database, route_name(route), name);
+    }
+    return status;
+}
+
+Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch) const {
+    std::unordered_set<spi::Position> dead;
+    for (const spi::DeadLetter& letter : batch.dead) dead.insert(letter.position);
+    for (const spi::Finished& finished : batch.finished) {
+        Status status;
+        if (positions_ == nullptr) {
+            status = ledger_.add(database, route_name(finished.route), finished);
+        } else {
+            const std::unordered_set<spi::Position> passed(finished.passed.begin(),
+                                                           finished.passed.end());
+            for (const spi::Position position : finished.positions) {
+                const auto id = raw_id(position);
+                if (!status.ok() || !id) continue;
+                const How how = dead.contains(position)     ? How::kDead
+                                : passed.contains(position) ? How::kPassed
+                                                            : How::kTaken;
+                status = end_row(database, route_name(finished.route), *id, how);
+            }
+        }
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+// Of a table without positions: the row's end when every route has finished it, else a note that
+// this one has.
+Status SqliteRecorder::end_row(Database& database, const std::string& route,
+                               const std::string& raw_id, How how) const {
+    const std::string name = done_name(raw_id);
+    bool dead = how == How::kDead;
+    if (routes_.size() > 1) {
+        Statement note(database,
+                       "INSERT INTO outbox_route_done (source, event_id, route, passed) VALUES "
+                       "(?, ?, ?, ?) ON CONFLICT DO NOTHING");
+        Status status = note.bind(table_.source)
+                            .bind(name)
+                            .bind(route)
+                            .bind(std::int64_t{how == How::kPassed})
+                            .run();
+        if (!status.ok()) return status;
+        for (const std::string& other : routes_) {
+            Statement done(database,
+                           "SELECT 1 FROM outbox_route_done WHERE source = ? AND event_id = ? AND "
+                           "route = ?");
+            done.bind(table_.source).bind(name).bind(other);
+            const bool finished = done.step();
+            if (status = done.status(); !status.ok()) return status;
+            if (!finished) return {};
+        }
+        Statement letter(database,
+                         "SELECT 1 FROM outbox_dead_letters WHERE source = ? AND id = ? AND route "
+                         "<> ?");
+        letter.bind(table_.source).bind(event_id_of(table_, raw_id)).bind(route);
+        dead = dead || letter.step();
+        if (status = letter.status(); !status.ok()) return status;
+    }
+    Statement row(database, dead ? writer_.dead : writer_.published);
+    bind_raw_id(row, raw_id);
+    const Status status = row.bind(now_us()).run();
+    if (!status.ok()) return refuses_row(status.error()) ? owe(database, name) : status;
+    if (routes_.size() <= 1) return {};
+    Statement forget(database, "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ?");
+    return forget.bind(table_.source).bind(name).run();
+}
+
+// The owner's table refuses the row's end: that every route has finished it keeps it from being
+// read again, and the mark '' says that it is owed its end, which the next start tries.
+Status SqliteRecorder::owe(Database& database, const std::string& name) const {
+    Statement note(database,
+                   "INSERT INTO outbox_route_done (source, event_id, route) VALUES (?, ?, ?) "
+                   "ON CONFLICT DO NOTHING");
+    Status status = note.bind(table_.source).bind(name).bind(std::string()).run();
+    for (const std::string& route : routes_) {
+        if (status.ok()) status = note.bind(table_.source).bind(name).bind(route).run();
+    }
+    return status;
+}
+
+// Rows that only a route which is gone had not finished.
+Status SqliteRecorder::end_left_rows(Database& database) const {
+    std::string list;
+    for (const std::string& route : routes_)
+        list += (list.empty() ? "" : ", ") + quote_literal(route);
+    const std::string complete =
+        "SELECT event_id FROM outbox_route_done WHERE source = ?1 AND "
+        "route IN (" +
+        list + ") GROUP BY event_id HAVING count(*) = " + std::to_string(routes_.size());
+    Statement rows(database, "SELECT typeof(" + table_.quoted("id") + "), " + table_.quoted("id") +
+                                 " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
+                                 " AND " + done_name_sql(table_) + " IN (" + complete + ")");
+    rows.bind(table_.source);
+    std::vector<std::string> ids;
+    while (rows.step()) ids.push_back(raw_id_of(rows, 0, 1));
+    if (Status status = rows.status(); !status.ok()) return status;
+    rows.reset();
+    for (const std::string& id : ids) {
+        // A mark that is owed is made anew where the row is refused again.
+        Statement forget(database,
+                         "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ? AND "
+                         "route = ''");
+        Status status = forget.bind(table_.source).bind(done_name(id)).run();
+        Statement letter(database,
+                         "SELECT 1 FROM outbox_dead_letters WHERE source = ? AND id = ? AND route "
+                         "= ?");
+        letter.bind(table_.source).bind(event_id_of(table_, id)).bind(routes_.front());
+        const bool dead = letter.step();
+        if (status.ok()) status = letter.status();
+        if (status.ok()) {
+            status = end_row(database, routes_.front(), id, dead ? How::kDead : How::kTaken);
+        }
+        if (!status.ok()) return status;
+    }
+    if (routes_.size() > 1) return {};
+    // What one route alone has finished is known by the rows themselves, but for those.
+    Statement forget(database,
+                     "DELETE FROM outbox_route_done WHERE source = ?1 AND event_id NOT IN (SELECT "
+                     "event_id FROM outbox_route_done WHERE source = ?1 AND route = '')");
+    return forget.bind(table_.source).run();
+}
+
+Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
+                                            std::span<const spi::Position> positions) {
+    spi::Removed removed;
+    if (positions.empty()) return removed;
+    Status status = transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        Statement row(database, writer_.published);
+        for (const spi::Position position : positions) {
+            const Status done = row.bind(position).bind(now_us()).run();
+            if (done.ok()) {
+                removed.positions.push_back(position);
+            } else if (refuses_row(done.error())) {
+                // It stays in the ledger; the next start tries again.
+                removed.refusal = done.error().message;
+            } else {
+                return done;
+            }
+        }
+        return ledger_.subtract(database, removed.positions);
+    });
+    if (!status.ok()) return status;
+    return removed;
+}
+
+// What is finished fails no longer; and a dead row that its owner set back and that is published
+// now has no dead letter any more.
+Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& batch) const {
+    Statement any(database,
+                  "SELECT EXISTS (SELECT 1 FROM outbox_delivery WHERE source = ?1), EXISTS "
+                  "(SELECT 1 FROM outbox_dead_letters WHERE source = ?1)");
+    any.bind(table_.source);
+    const bool failing = any.step() && any.integer(0) != 0;
+    const bool letters = positions_ != nullptr && any.integer(1) != 0;
+    if (Status status = any.status(); !status.ok()) return status;
+    if (!failing && !letters) return {};
+    std::unordered_set<spi::Position> dead;
+    for (const spi::DeadLetter& one : batch.dead) dead.insert(one.position);
+    const std::string by = positions_ == nullptr ? "position" : "event_id";
+    const std::string which = " = ? AND source = ? AND route = ?";
+    Statement state(database, "DELETE FROM outbox_delivery WHERE " + by + which);
+    Statement letter(database, "DELETE FROM outbox_dead_letters WHERE id" + which);
+    for (const spi::Finished& finished : batch.finished) {
+        const std::string& route = route_name(finished.route);
+        for (const spi::Position position : finished.positions) {
+            Status done;
+            if (positions_ == nullptr) {
+                done = state.bind(position).bind(table_.source).bind(route).run();
+            } else if (const auto id = raw_id(position)) {
+                const std::string event_id = event_id_of(table_, *id);
+                done = state.bind(event_id).bind(table_.source).bind(route).run();
+                if (done.ok() && letters && !dead.contains(position)) {
+                    done = letter.bind(event_id).bind(table_.source).bind(route).run();
+                }
+            }
+            if (!done.ok()) return done;
+        }
+    }
+    return {};
+}
+
+// The owner's columns, where the table has them.
+Status SqliteRecorder::write_attempt(Database& database, const std::string& sql,
+                                     spi::Position position, std::uint32_t attempts,
+                                     std::int64_t next_attempt_us, const std::string& error) const {
+    if (sql.empty() || positions_ == nullptr) return {};
+    const auto id = raw_id(position);
+    if (!id) return {};
+    Statement update(database, sql);
+    bind_raw_id(update, *id);
+    update.bind(static_cast<std::int64_t>(attempts)).bind(next_attempt_us);
+    const Status status = update.bind(to_storable_text(error, kMaxErrorBytes)).run();
+    return !status.ok() && refuses_row(status.error()) ? Status() : status;
+}
+
+Status SqliteRecorder::add_failed(Database& database,
+                                  const std::vector<spi::Delivery>& failed) const {
+    if (failed.empty()) return {};
+    Statement upsert(
+        database,
+        "INSERT INTO outbox_delivery (source, route, event_id, position, key, attempts, "
+        "next_attempt_at, error_code, last_error, first_failed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
+        "?, ?) ON CONFLICT (source, route, event_id) DO UPDATE SET position = excluded.position, "
+        "attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, "
+        "error_code = excluded.error_code, last_error = excluded.last_error");
+    for (const spi::Delivery& delivery : failed) {
+        upsert.bind(table_.source).bind(delivery.route).bind(delivery.event_id);
+        bind_position(upsert, delivery.position);
+        upsert.bind(delivery.key);
+        upsert.bind(static_cast<std::int64_t>(delivery.attempts)).bind(delivery.next_attempt_us);
+        upsert.bind(delivery.error_code).bind(to_storable_text(delivery.error, kMaxErrorBytes));
+        Status status = upsert.bind(now_us()).run();
+        if (status.ok()) {
+            status = write_attempt(database, writer_.attempt, delivery.position, delivery.attempts,
+                                   delivery.next_attempt_us, delivery.error);
+        }
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+Status SqliteRecorder::add_dead(Database& database,
+                                const std::vector<spi::DeadLetter>& dead) const {
+    if (dead.empty()) return {};
+    Statement insert(
+        database,
+        "INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_type, "
+        "aggregate_id, event_type, payload, headers, metadata, tenant_id, schema_id, "
+        "schema_version, occurred_at, topic, key, routing_key, attempts, error_code, error, "
+        "unmatched, died_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+        "?, "
+        "?) "
+        "ON CONFLICT (source, route, id, coalesce(position, 0)) DO UPDATE SET "
+        "aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id, "
+        "event_type = excluded.event_type, payload = excluded.payload, "
+        "headers = excluded.headers, metadata = excluded.metadata, "
+        "tenant_id = excluded.tenant_id, schema_id = excluded.schema_id, "
+        "schema_version = excluded.schema_version, occurred_at = excluded.occurred_at, "
+        "topic = excluded.topic, key = excluded.key, routing_key = excluded.routing_key, "
+        "attempts = excluded.attempts, error_code = excluded.error_code, error = excluded.error, "
+        "unmatched = excluded.unmatched, died_at = excluded.died_at, retry_requested_at = NULL");
+    Statement forget(database,
+                     "DELETE FROM outbox_delivery WHERE source = ? AND route = ? AND event_id = ?");
+    for (const spi::DeadLetter& letter : dead) {
+        if (letter.event.empty()) continue;
+        const spi::EventView& event = letter.event.events().front();
+        insert.bind(table_.source).bind(letter.route);
+        bind_position(insert, letter.position);
+        insert.bind(event.id);
+        insert.bind(event.aggregate_type).bind(event.aggregate_id).bind(event.event_type);
+        insert.bind_blob(event.payload).bind(event.headers).bind(event.metadata);
+        insert.bind(event.tenant_id).bind(event.schema_id).bind(event.schema_version);
+        insert.bind(event.occurred_at_us).bind(event.topic).bind(event.key);
+        insert.bind(event.routing_key).bind(static_cast<std::int64_t>(letter.attempts));
+        insert.bind(letter.error_code).bind(to_storable_text(letter.error, kMaxErrorBytes));
+        insert.bind(std::int64_t{letter.unmatched});
+        Status status = insert.bind(now_us()).run();
+        if (status.ok()) {
+            status = forget.bind(table_.source).bind(letter.route).bind(event.id).run();
+        }
+        if (status.ok()) {
+            status = write_attempt(database, writer_.last_attempt, letter.position, letter.attempts,
+                                   0, letter.error);
+        }
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch& batch) const {
+    Statement remove(database, "DELETE FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
+    for (const std::int64_t dead_id : batch.redelivered) {
+        if (Status status = say_delivered(database, dead_id); !status.ok()) return status;
+        if (Status status = remove.bind(dead_id).bind(table_.source).run(); !status.ok()) {
+            return status;
+        }
+    }
+    Statement update(database,
+                     "UPDATE outbox_dead_letters SET attempts = ?, error_code = ?, error = ?, "
+                     "died_at = ?, retry_requested_at = NULL WHERE dead_id = ? AND source = ?");
+    for (const spi::Delivery& failed : batch.failed_again) {
+        update.bind(static_cast<std::int64_t>(failed.attempts)).bind(failed.error_code);
+        update.bind(to_storable_text(failed.error, kMaxErrorBytes)).bind(now_us());
+        Status status = update.bind(failed.position).bind(table_.source).run();
+        if (!status.ok()) return status;
+    }
+    return remove.status();
+}
+
+// The owner's row says so when the last of its dead letters was delivered after all.
+Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) const {
+    if (writer_.redelivered.empty()) return {};
+    Statement letter(database,
+                     "SELECT id FROM outbox_dead_letters l WHERE dead_id = ? AND source = ? AND "
+                     "NOT EXISTS (SELECT 1 FROM outbox_dead_letters o WHERE o.source = l.source "
+                     "AND o.id = l.id AND o.dead_id <> l.dead_id)");
+    letter.bind(dead_id).bind(table_.source);
+    if (!letter.step()) return letter.status();
+    std::string id = letter.string(0);
+    if (id.starts_with(table_.id_prefix())) id.erase(0, table_.id_prefix().size());
+    Statement update(database, writer_.redelivered);
+    const Status status = update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us()).run();
+    return !status.ok() && refuses_row(status.error()) ? Status() : status;
+}
+
+Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
+    if (!table_.native || table_.name != "outbox_events") return std::size_t{0};
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    // A look first: an idle relay must not take the write lock.
+    Statement due(**database, "SELECT 1 FROM outbox_scheduled WHERE available_at <= ? LIMIT 1");
+    due.bind(now_us());
+    const bool any = due.step();
+    if (Status status = due.status(); !status.ok()) return status;
+    due.reset();
+    if (!any) return std::size_t{0};
+    std::size_t moved = 0;
+    Status status = transact([&](Database& writer) -> Status {
+        const Result<bool> owner = holds_lease(writer, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        const Result<std::size_t> count = move_rows(writer, limit);
+        if (count.ok()) moved = *count;
+        return count.status();
+    });
+    if (!status.ok()) return status;
+    return moved;
+}
+
+Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t limit) const {
+    const std::string columns =
+        "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
+        "schema_version, occurred_at, topic, key, routing_key";
+    const std::string due =
+        " FROM outbox_scheduled WHERE available_at <= ?1 ORDER BY available_at, schedule_id "
+        "LIMIT ?2";
+    const std::int64_t now = now_us();
+    const auto rows = static_cast<std::int64_t>(limit);
+    Statement insert(database, "INSERT INTO " + table_.sql + " (" + columns +
+                                   ", available_at) SELECT " + columns + ", available_at" + due);
+    Status status = insert.bind(now).bind(rows).run();
+    if (!status.ok()) return status;
+    const auto moved = static_cast<std::size_t>(database.changes());
+    Statement remove(database,
+                     "DELETE FROM outbox_scheduled WHERE schedule_id IN (SELECT "
+                     "schedule_id" +
+                         due + ")");
+    status = remove.bind(now).bind(rows).run();
+    if (!status.ok()) return status;
+    return moved;
+}
+
+Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
+    if (writer_.prune.empty()) return std::size_t{0};
+    std::size_t removed = 0;
+    Status status = transact([&](Database& database) -> Status {
+        Statement remove(database, writer_.prune);
+        remove.bind(older_than(retention)).bind(table_.source);
+        Status done = remove.bind(static_cast<std::int64_t>(limit)).run();
+        removed = static_cast<std::size_t>(database.changes());
+        return done;
+    });
+    if (!status.ok()) return status;
+    return removed;
+}
+
+Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
+    if (writer_.prunable.empty()) return std::int64_t{0};
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Statement count(**database, writer_.prunable);
+    count.bind(older_than(retention)).bind(table_.source);
+    const std::int64_t rows = count.step() ? count.integer(0) : 0;
+    if (Status status = count.status(); !status.ok()) return status;
+    return rows;
+}
+
+Status SqliteRecorder::save_figures(std::uint64_t epoch,
+                                    std::span<const spi::RouteFigures> figures) {
+    if (figures.empty()) return {};
+    return transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        Statement upsert(
+            database,
+            "INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "
+            "circuit, last_error, rate_per_s, path, path_reason, updated_at, last_error_at) VALUES "
+            "(?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?, ?, nullif(?, 0)) ON CONFLICT (source, route) "
+            "DO UPDATE SET "
+            "published_total = s.published_total + "
+            "excluded.published_total, dead_total = s.dead_total + excluded.dead_total, circuit = "
+            "excluded.circuit, last_error = coalesce(excluded.last_error, s.last_error), "
+            "last_error_at = coalesce(excluded.last_error_at, s.last_error_at), "
+            "rate_per_s = excluded.rate_per_s, path = excluded.path, path_reason = "
+            "excluded.path_reason, updated_at = excluded.updated_at");
+        for (const spi::RouteFigures& figure : figures) {
+            upsert.bind(table_.source).bind(figure.route);
+            upsert.bind(static_cast<std::int64_t>(figure.published));
+            upsert.bind(static_cast<std::int64_t>(figure.dead)).bind(figure.circuit);
+            upsert.bind(to_storable_text(figure.last_error, kMaxErrorBytes))
+                .bind(figure.rate_per_s);
+            upsert.bind(figure.path.path).bind(figure.path.reason);
+            upsert.bind(now_us()).bind(figure.last_error_at_us);
+            if (Status status = upsert.run(); !status.ok()) return status;
+        }
+        return {};
+    });
+}
+
+}  // namespace outbox::sqlite

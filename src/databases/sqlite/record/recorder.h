@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "databases/sqlite/client.h"
+#include "databases/sqlite/record/ledger.h"
+#include "databases/sqlite/record/table_writer.h"
+#include "databases/sqlite/source/table.h"
+#include "relay/position_map.h"
+
+namespace outbox::sqlite {
+
+class SqliteRecorder final : public spi::Recorder {
+  public:
+    /// `positions` is shared with the source's readers; null where rows have positions.
+    SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions);
+
+    Result<spi::Beginning> begin(std::uint64_t epoch,
+                                 std::span<const spi::RouteName> routes) override;
+    Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override;
+    Status record(const spi::RecordBatch& batch) override;
+    Result<spi::Removed> remove(std::uint64_t epoch,
+                                std::span<const spi::Position> positions) override;
+    Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) override;
+    Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) override;
+    Result<std::int64_t> prunable(std::chrono::seconds retention) override;
+    Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override;
+    Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                           std::int64_t after_dead_id,
+                                                           std::size_t limit) override;
+    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Status save_figures(std::uint64_t epoch, std::span<const spi::RouteFigures> figures) override;
+    Result<Stats> stats() override;
+
+  private:
+    /// Runs `work` in one write transaction; the connection is made anew after an error.
+    template <typename Work>
+    Status transact(Work work);
+    Result<bool> holds_lease(Database& database, std::uint64_t epoch) const;
+    [[nodiscard]] ErrorInfo lease_lost(std::uint64_t epoch) const;
+
+    Status write_batch(Database& database, const spi::RecordBatch& batch) const;
+    Status finish(Database& database, const spi::RecordBatch& batch) const;
+    enum class How : std::uint8_t { kTaken, kPassed, kDead };
+    Status end_row(Database& database, const std::string& route, const std::string& raw_id,
+                   How how) const;
+    Status owe(Database& database, const std::string& name) const;
+    Status forget_state(Database& database, const spi::RecordBatch& batch) const;
+    Status end_left_rows(Database& database) const;
+    Status write_attempt(Database& database, const std::string& sql, spi::Position position,
+                         std::uint32_t attempts, std::int64_t next_attempt_us,
+                         const std::string& error) const;
+    Status say_delivered(Database& database, std::int64_t dead_id) const;
+    /// The name of an adopted table's row; none: nobody holds it any more.
+    [[nodiscard]] std::optional<std::string> raw_id(spi::Position position) const;
+    /// A position that was made up means nothing to the next process.
+    void bind_position(Statement& statement, spi::Position position) const;
+    Status add_failed(Database& database, const std::vector<spi::Delivery>& failed) const;
+    Status add_dead(Database& database, const std::vector<spi::DeadLetter>& dead) const;
+    [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
+    Status settle_retries(Database& database, const spi::RecordBatch& batch) const;
+    Result<std::size_t> move_rows(Database& database, std::size_t limit) const;
+
+    const Table table_;
+    const TableWriter writer_;
+    const Ledger ledger_;
+    std::vector<std::string> routes_;  // as `begin` was given them
+    // Shared by the readers of this source, which give and take positions.
+    const std::shared_ptr<sources::PositionMap> positions_;
+    Session session_;
+};
+
+}  // namespace outbox::sqlite

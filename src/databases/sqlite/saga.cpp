@@ -1,0 +1,185 @@
+#include <string>
+
+#include <outbox/adapters/sqlite.h>
+#include <outbox/adapters/sqlite_saga.h>
+
+#include "consumer/message_time.h"
+#include "databases/sqlite/receive/use.h"
+#include "saga/coordinator.h"
+
+namespace outbox {
+namespace {
+
+using consumer::SqliteUse;
+
+constexpr const char* kDoing = "using outbox_saga";
+
+constexpr const char* kInsert =
+    "INSERT INTO outbox_saga "
+    "  (saga_id, name, version, state, step, steps, data, topic, timer, leader) "
+    "VALUES (?1, ?2, ?3, ?4, nullif(?5, ''), ?6, ?7, ?8, ?9, ?10) ON CONFLICT (saga_id) DO NOTHING";
+
+constexpr const char* kLoad =
+    "SELECT name, version, state, steps, data, timer, coalesce(cause, ''), coalesce(trouble, ''), "
+    "  leader "
+    "FROM outbox_saga WHERE saga_id = ?1";
+
+constexpr const char* kSave =
+    "UPDATE outbox_saga SET state = ?2, step = nullif(?3, ''), steps = ?4, data = ?5, topic = ?6, "
+    "timer = ?7, cause = nullif(?8, ''), trouble = nullif(?9, ''), "
+    "due_at = CASE WHEN ?11 THEN ?10 ELSE due_at END, "
+    "updated_at = CASE WHEN ?11 THEN ?13 ELSE updated_at END, "
+    "finished_at = CASE WHEN ?12 THEN coalesce(finished_at, ?13) END, "
+    "requested = CASE WHEN ?14 THEN NULL ELSE requested END WHERE saga_id = ?1";
+
+constexpr const char* kEnterStep =
+    "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES (?1, ?2, ?3, ?4) "
+    "ON CONFLICT (leader, saga_id, step) DO NOTHING";
+
+constexpr const char* kChangeStep =
+    "UPDATE outbox_saga_steps SET state = ?5, updated_at = ?6 "
+    "WHERE leader = ?1 AND saga_id = ?2 AND step = ?3 AND state = ?4";
+
+constexpr const char* kCount =
+    "SELECT name, state, count(*), CASE WHEN state IN ('completed', 'compensated') THEN 0 ELSE "
+    "max(0, (?1 - min(updated_at)) / 1000) END "
+    "FROM outbox_saga GROUP BY name, state ORDER BY name, state";
+
+class SqliteStore final : public saga::Store {
+  public:
+    explicit SqliteStore(sqlite3* database) : database_(database) {}
+
+    void require_transaction(const std::string& who) override {
+        consumer::require_transaction(database_, who);
+    }
+
+    bool insert(const saga::Instance& saga, const saga::Saving& saving) override {
+        const std::string steps = to_json(saga.steps);
+        const saga::StepRecord* awaited = saga.awaited();
+        return SqliteUse(database_, kInsert, kDoing)
+                   .text(saga.id)
+                   .text(saga.name)
+                   .number(saga.version)
+                   .text(saga_state_name(saga.state))
+                   .text(awaited == nullptr ? std::string_view() : awaited->name)
+                   .text(steps)
+                   .text(saga.data)
+                   .text(saving.topic)
+                   .number(saga.timer)
+                   .text(saga.leader)
+                   .changes() == 1;
+    }
+
+    // SQLite has one writer, so nobody else changes the row before this transaction ends.
+    std::optional<saga::Instance> load(std::string_view id) override {
+        SqliteUse row(database_, kLoad, kDoing);
+        if (!row.text(id).next()) return std::nullopt;
+        saga::Instance saga;
+        saga.id = id;
+        saga.name = row.bytes(0);
+        saga.version = static_cast<int>(row.integer(1));
+        saga.state = saga::saga_state_of(row.bytes(2)).value_or(SagaState::kStuck);
+        saga.steps = saga::steps_of_json(id, row.bytes(3));
+        saga.data = row.bytes(4);
+        saga.timer = row.integer(5);
+        saga.cause = row.bytes(6);
+        saga.trouble = row.bytes(7);
+        saga.leader = row.bytes(8);
+        return saga;
+    }
+
+    void save(const saga::Instance& saga, const saga::Saving& saving) override {
+        const std::string steps = to_json(saga.steps);
+        const saga::StepRecord* awaited = saga.awaited();
+        SqliteUse(database_, kSave, kDoing)
+            .text(saga.id)
+            .text(saga_state_name(saga.state))
+            .text(awaited == nullptr ? std::string_view() : awaited->name)
+            .text(steps)
+            .text(saga.data)
+            .text(saving.topic)
+            .number(saga.timer)
+            .text(saga.cause)
+            .text(saga.trouble)
+            .number_or_null(saving.due_us)
+            .number(saving.progress ? 1 : 0)
+            .number(saga::is_finished(saga.state) ? 1 : 0)
+            .number(consumer::wall_clock_us())
+            .number(saving.request ? 1 : 0)
+            .next();
+    }
+
+    saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
+        const int entered = SqliteUse(database_, kEnterStep, kDoing)
+                                .text(key.leader)
+                                .text(key.saga_id)
+                                .text(key.step)
+                                .text(state)
+                                .changes();
+        return entered == 1 ? saga::StepEntry::kNew : saga::StepEntry::kThere;
+    }
+
+    bool change_step(const saga::StepKey& key, std::string_view from,
+                     std::string_view to) override {
+        return SqliteUse(database_, kChangeStep, kDoing)
+                   .text(key.leader)
+                   .text(key.saga_id)
+                   .text(key.step)
+                   .text(from)
+                   .text(to)
+                   .number(consumer::wall_clock_us())
+                   .changes() == 1;
+    }
+
+    std::string emit(const Event& event, const EmitOptions& options) override {
+        return outbox::emit(database_, event, options);
+    }
+
+  private:
+    sqlite3* database_;
+};
+
+}  // namespace
+
+std::string start_saga(sqlite3* transaction, const Sagas& sagas, std::string_view name,
+                       std::string data, std::string id) {
+    SqliteStore store(transaction);
+    return saga::start(store, sagas, name, std::move(data), std::move(id));
+}
+
+SagaChange advance_saga(sqlite3* transaction, const Sagas& sagas, const Message& message) {
+    SqliteStore store(transaction);
+    return saga::advance(store, sagas, message);
+}
+
+SagaCall begin_saga_step(sqlite3* transaction, const Message& command) {
+    SqliteStore store(transaction);
+    return saga::begin_step(store, command);
+}
+
+std::string answer_saga_step(sqlite3* transaction, const Message& command, Event answer,
+                             const EmitOptions& options) {
+    SqliteStore store(transaction);
+    return saga::answer_step(store, command, std::move(answer), options);
+}
+
+std::string refuse_saga_step(sqlite3* transaction, const Message& command, Event answer,
+                             const EmitOptions& options) {
+    SqliteStore store(transaction);
+    return saga::refuse_step(store, command, std::move(answer), options);
+}
+
+std::vector<SagaCount> count_sagas(sqlite3* connection) {
+    SqliteUse rows(connection, kCount, kDoing);
+    rows.number(consumer::wall_clock_us());
+    std::vector<SagaCount> counts;
+    while (rows.next()) {
+        counts.push_back({.name = rows.bytes(0),
+                          .state = saga::saga_state_of(rows.bytes(1)).value_or(SagaState::kStuck),
+                          .count = rows.integer(2),
+                          .oldest_s = static_cast<double>(rows.integer(3)) / 1000});
+    }
+    return counts;
+}
+
+}  // namespace outbox

@@ -1,0 +1,192 @@
+#include "databases/sqlite/source/lease.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr int kMaxWaitMs = 2'000;  // A longer wait would outlast the lease.
+
+// One file for each source; the plain table has the plain name.
+std::string lock_path(const std::string& database, const std::string& source) {
+    std::string path = database + "-outbox-lease";
+    if (source == "outbox_events") return path;
+    path += '-';
+    for (const char c : source) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (std::isalnum(byte) != 0 || c == '_') {
+            path += c;
+        } else {
+            constexpr const char* kDigits = "0123456789abcdef";
+            path.append("%").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 0xfU]);
+        }
+    }
+    return path;
+}
+
+std::int64_t microseconds(std::chrono::milliseconds ttl) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(ttl).count();
+}
+
+}  // namespace
+
+// Shared, so that two who look do not see each other; a relay that starts just now tries again.
+bool owner_is_gone(const std::string& database, const std::string& source) {
+    const int file = open(lock_path(database, source).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0) return false;
+    const bool free = flock(file, LOCK_SH | LOCK_NB) == 0;
+    close(file);
+    return free;
+}
+
+// No sync at each renewal: after a power failure an older epoch is as good, its owner died, too.
+SqliteLease::SqliteLease(const Table& table)
+    : source_(table.source),
+      lock_path_(lock_path(table.path, table.source)),
+      session_(table.path, std::min(table.busy_timeout_ms, kMaxWaitMs),
+               [](Database& database) { return database.execute("PRAGMA synchronous = NORMAL"); }) {
+}
+
+SqliteLease::~SqliteLease() {
+    unlock_file();
+}
+
+// Tries; `file_` tells whether it is ours.
+Status SqliteLease::lock_file() {
+    if (file_ >= 0) return {};
+    // No link: whoever may write the folder could have the relay make a file elsewhere.
+    const int file = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0 && errno == ENOENT && was_locked_) {
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "the folder of " + lock_path_ + " is away; is its volume there?"};
+    }
+    if (file < 0) {
+        return {ErrorCode::kNoRights, Advice::kStop,
+                "cannot open the lease's lock file " + lock_path_ + ": " + std::strerror(errno) +
+                    ". The user needs write access to the database's folder."};
+    }
+    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+        close(file);
+        return {};
+    }
+    file_ = file;
+    was_locked_ = true;
+    return {};
+}
+
+void SqliteLease::unlock_file() {
+    if (file_ >= 0) close(file_);
+    file_ = -1;
+}
+
+Result<bool> SqliteLease::held_by_another(Database& database) const {
+    Statement row(database,
+                  "SELECT owner IS NOT NULL AND expires_at > ? AND (NOT locked OR NOT ?) "
+                  "FROM outbox_lease WHERE source = ?");
+    row.bind(now_us()).bind(static_cast<std::int64_t>(file_ >= 0)).bind(source_);
+    const bool held = row.step() && row.integer(0) != 0;
+    if (Status status = row.status(); !status.ok()) return status;
+    return held;
+}
+
+Result<std::optional<std::uint64_t>> SqliteLease::acquire(const std::string& owner,
+                                                          std::chrono::milliseconds ttl) {
+    if (Status status = lock_file(); !status.ok()) return status;
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) {
+        unlock_file();
+        return database.error();
+    }
+    // A look first: the waiting relay must not keep the owner from writing.
+    const Result<bool> held = held_by_another(**database);
+    if (held.ok() && !*held) {
+        auto epoch = take(**database, owner, ttl);
+        if (epoch.ok() && epoch->has_value()) return epoch;
+        if (!epoch.ok()) session_.drop();
+        unlock_file();
+        return epoch;
+    }
+    unlock_file();  // For the owner, who may be without it.
+    if (held.ok()) return std::optional<std::uint64_t>();
+    session_.drop();
+    return held.error();
+}
+
+Result<std::optional<std::uint64_t>> SqliteLease::take(Database& database, const std::string& owner,
+                                                       std::chrono::milliseconds ttl) {
+    WriteTransaction transaction(database);
+    if (Status status = transaction.begin(); !status.ok()) return status;
+    const Result<bool> held = held_by_another(database);
+    if (!held.ok()) return held.error();
+    if (*held) return std::optional<std::uint64_t>();
+    Statement take(database,
+                   "INSERT INTO outbox_lease (source, owner, epoch, acquired_at, expires_at, "
+                   "locked) VALUES (?1, ?2, 1, ?3, ?3 + ?4, ?5) ON CONFLICT (source) DO UPDATE SET "
+                   "owner = excluded.owner, epoch = outbox_lease.epoch + 1, acquired_at = "
+                   "excluded.acquired_at, expires_at = excluded.expires_at, locked = "
+                   "excluded.locked RETURNING epoch");
+    take.bind(source_).bind(owner).bind(now_us()).bind(microseconds(ttl));
+    take.bind(static_cast<std::int64_t>(file_ >= 0));
+    std::uint64_t epoch = 0;
+    if (take.step()) epoch = static_cast<std::uint64_t>(take.integer(0));
+    if (Status status = take.run(); !status.ok()) return status;
+    if (Status status = transaction.commit(); !status.ok()) return status;
+    return std::optional(epoch);
+}
+
+Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
+    // An owner that took over from a hung relay gets the flock when that one is gone.
+    if (Status status = lock_file(); !status.ok()) return status;
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.error();
+    Statement renew(**database,
+                    "UPDATE outbox_lease SET expires_at = ?, locked = ? "
+                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL");
+    renew.bind(now_us() + microseconds(ttl)).bind(static_cast<std::int64_t>(file_ >= 0));
+    renew.bind(source_).bind(static_cast<std::int64_t>(epoch));
+    const Status status = renew.run();
+    if (!status.ok()) return status;
+    const bool kept = (*database)->changes() == 1;
+    if (!kept) unlock_file();
+    return kept;
+}
+
+Status SqliteLease::release(std::uint64_t epoch) {
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Statement release(**database,
+                      "UPDATE outbox_lease SET owner = NULL, expires_at = NULL, locked = 0 "
+                      "WHERE source = ? AND epoch = ?");
+    release.bind(source_).bind(static_cast<std::int64_t>(epoch));
+    Status status = release.run();
+    unlock_file();
+    return status;
+}
+
+// Those that are gone without a word go with the next.
+Status SqliteLease::stand_by(const std::string& owner, std::span<const std::string> routes) {
+    constexpr std::int64_t kGoneUs = 3'600'000'000;
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Statement old(**database,
+                  "DELETE FROM outbox_standbys WHERE source = ? AND (owner = ? AND ? OR seen_at < "
+                  "?)");
+    old.bind(source_).bind(owner).bind(static_cast<std::int64_t>(routes.empty()));
+    if (Status status = old.bind(now_us() - kGoneUs).run(); !status.ok()) return status;
+    if (routes.empty()) return {};
+    std::string names;
+    for (const std::string& route : routes) names += (names.empty() ? "" : "\n") + route;
+    Statement upsert(**database,
+                     "INSERT INTO outbox_standbys (source, owner, routes, seen_at) VALUES (?, ?, "
+                     "?, ?) ON CONFLICT (source, owner) DO UPDATE SET routes = excluded.routes, "
+                     "seen_at = excluded.seen_at");
+    return upsert.bind(source_).bind(owner).bind(names).bind(now_us()).run();
+}
+
+}  // namespace outbox::sqlite

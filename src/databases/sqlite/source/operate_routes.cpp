@@ -1,0 +1,280 @@
+#include "databases/sqlite/source/operate_routes.h"
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include <outbox/spi/position_set.h>
+
+#include "databases/sqlite/source/lease.h"
+
+namespace outbox::sqlite {
+namespace {
+
+// Every statement names ?3, so that each can be bound.
+constexpr const char* kNoThird = " AND coalesce(?3, '') IS NOT NULL";
+
+// Whose rows go with a route's name; its figures may have to be joined with others.
+constexpr std::array kRenamed{"outbox_routes", "outbox_ledger_segments", "outbox_route_done",
+                              "outbox_delivery", "outbox_dead_letters"};
+
+Result<spi::PositionSet> load_finished(Database& database, const std::string& source,
+                                       const std::string& route) {
+    Statement rows(
+        database,
+        "SELECT segment, done FROM outbox_ledger_segments WHERE source = ? AND route = ?");
+    rows.bind(source).bind(route);
+    spi::PositionSet finished;
+    while (rows.step()) {
+        const std::string_view bits = rows.text(1);
+        if (bits.size() != spi::PositionSet::kSegmentBytes) {
+            return ErrorInfo{ErrorCode::kTableShape,
+                             Advice::kStop,
+                             {},
+                             "outbox_ledger_segments.done has not 8192 bytes"};
+        }
+        finished.add_segment(rows.integer(0),
+                             std::span<const std::uint8_t, spi::PositionSet::kSegmentBytes>(
+                                 reinterpret_cast<const std::uint8_t*>(bits.data()), bits.size()));
+    }
+    if (Status status = rows.status(); !status.ok()) return status;
+    return finished;
+}
+
+}  // namespace
+
+Result<LeaseInfo> RouteLedgers::lease() {
+    Statement row(database_,
+                  "SELECT owner, epoch, owner IS NOT NULL AND expires_at > ?2 AS held, "
+                  "acquired_at, expires_at - ?2, locked, source FROM outbox_lease WHERE " +
+                      std::string(kOfTable) + " ORDER BY held DESC, epoch DESC");
+    row.bind(table_).bind(now_us());
+    LeaseInfo lease;
+    for (bool first = true; !lease.held && row.step(); first = false) {
+        const bool gone = row.integer(5) != 0 && owner_is_gone(database_.path(), row.string(6));
+        const bool held = row.integer(2) != 0 && !gone;
+        if (!held && !first) continue;
+        lease.owner = row.string(0);
+        lease.epoch = static_cast<std::uint64_t>(row.integer(1));
+        lease.held = held;
+        lease.acquired_at_us = lease.owner.empty() ? 0 : row.integer(3);
+        lease.expires_in_ms = lease.held ? row.integer(4) / 1000 : 0;
+    }
+    if (Status status = row.status(); !status.ok()) return status;
+    return lease;
+}
+
+Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
+    WriteTransaction transaction(database_);
+    if (Status status = transaction.begin(); !status.ok()) return status;
+    const auto held = lease();
+    if (!held.ok()) return held.status();
+    if (held->held) return relay_is_running(held->owner);
+    const auto done = change();
+    if (!done.ok()) return done.status();
+    return *done ? transaction.commit() : Status();
+}
+
+Result<std::int64_t> RouteLedgers::number(const std::string& sql, const std::string& second,
+                                          const std::string& third) {
+    Statement row(database_, sql + kNoThird);
+    row.bind(table_).bind(second).bind(third);
+    const std::int64_t number = row.step() ? row.integer(0) : 0;
+    if (Status status = row.status(); !status.ok()) return status;
+    return number;
+}
+
+Status RouteLedgers::run(const std::string& sql, const std::string& second,
+                         const std::string& third) {
+    Statement statement(database_, sql + kNoThird);
+    return statement.bind(table_).bind(second).bind(third).run();
+}
+
+Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
+    Statement rows(database_,
+                   "SELECT r.route, r.source, coalesce(r.destination, ''), r.since, (SELECT "
+                   "count(*) FROM outbox_dead_letters d WHERE d.source = r.source AND d.route = "
+                   "r.route), coalesce(s.circuit, ''), coalesce(s.last_error, '') FROM "
+                   "outbox_routes r LEFT JOIN outbox_route_stats s USING (source, route) WHERE " +
+                       std::string(kOfTable) + " ORDER BY r.route, r.source");
+    rows.bind(table_);
+    std::vector<LedgerRoute> routes;
+    while (rows.step()) {
+        LedgerRoute route;
+        route.name = rows.string(0);
+        route.source = rows.string(1);
+        route.destination = rows.string(2);
+        route.since_us = rows.integer(3);
+        route.dead = rows.integer(4);
+        route.circuit = rows.string(5);
+        route.last_error = rows.string(6);
+        routes.push_back(std::move(route));
+    }
+    if (Status status = rows.status(); !status.ok()) return status;
+    for (LedgerRoute& route : routes) {
+        if (!count_unfinished) break;
+        const auto unfinished = this->count_unfinished(route.source, route.name);
+        if (!unfinished.ok()) return unfinished.status();
+        route.unfinished = *unfinished;
+    }
+    return routes;
+}
+
+Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
+                                                    const std::string& route) {
+    auto table = name_table(config_);
+    if (!table.ok()) return table.status();
+    if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
+    table->source = source;
+    std::string tenants = "1";
+    if (source != table_ && table->has("tenant_id")) {
+        tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
+                  ", ',' || coalesce(" + table->quoted("tenant_id") + ", " +
+                  quote_literal(config_.default_tenant) + ") || ',') > 0";
+    }
+    spi::PositionSet finished;
+    if (table->native) {
+        auto loaded = load_finished(database_, source, route);
+        if (!loaded.ok()) return loaded.status();
+        finished = std::move(*loaded);
+    }
+    Statement rows(database_, table->native
+                                  ? "SELECT position FROM " + table->sql + " t WHERE " + tenants
+                                  : "SELECT 0 FROM " + table->sql + " t WHERE " +
+                                        any_unfinished(*table) + " AND " + tenants + " AND " +
+                                        not_done(*table, quote_literal(route)));
+    BoundedCount count;
+    while (!count.more && rows.step()) {
+        if (table->native && finished.contains(rows.integer(0))) continue;
+        count.more = count.count == BoundedCount::kLimit;
+        if (!count.more) ++count.count;
+    }
+    if (Status status = rows.status(); !status.ok()) return status;
+    return count;
+}
+
+Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
+    const Status status = run(
+        "UPDATE outbox_routes SET destination = NULL WHERE route = ?2 AND " + std::string(kOfTable),
+        route);
+    if (!status.ok()) return status;
+    return database_.changes();
+}
+
+// Figures of a former route of the new name may be left: they are one route's from now on.
+Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
+    const std::string of_table = kOfTable;
+    Status status = run(
+        "UPDATE outbox_route_stats AS o SET published_total = published_total + coalesce((SELECT "
+        "published_total FROM outbox_route_stats n WHERE n.source = o.source AND n.route = ?3), "
+        "0), dead_total = dead_total + coalesce((SELECT dead_total FROM outbox_route_stats n WHERE "
+        "n.source = o.source AND n.route = ?3), 0) WHERE route = ?2 AND " +
+            of_table,
+        from, to);
+    if (!status.ok()) return status;
+    return run(
+        "UPDATE OR REPLACE outbox_route_stats SET route = ?3 WHERE route = ?2 AND " + of_table,
+        from, to);
+}
+
+Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::string& to) {
+    const std::string of_table = kOfTable;
+    std::int64_t renamed = 0;
+    const Status status = alone([&]() -> Result<bool> {
+        const std::string count = "SELECT count(*) FROM outbox_routes WHERE route = ?2 AND ";
+        const auto old = number(count + of_table, from);
+        if (!old.ok()) return old.status();
+        if (*old == 0) return false;
+        const auto taken = number(count + of_table, to);
+        if (!taken.ok()) return taken.status();
+        if (*taken > 0) {
+            return ErrorInfo{
+                ErrorCode::kConflict, Advice::kStop, {}, "a route '" + to + "' is there already"};
+        }
+        const auto twice = number(
+            "SELECT count(*) FROM outbox_dead_letters WHERE route = ?3 AND (source, id) IN (SELECT "
+            "source, id FROM outbox_dead_letters WHERE route = ?2) AND " +
+                of_table,
+            from, to);
+        if (!twice.ok()) return twice.status();
+        if (*twice > 0) return two_letters(from, to);
+        Status moved = run("DELETE FROM outbox_delivery WHERE route = ?2 AND " + of_table, to);
+        for (const char* table : kRenamed) {
+            if (moved.ok()) {
+                moved = run("UPDATE " + std::string(table) +
+                                " SET route = ?3 WHERE route = ?2 AND " + of_table,
+                            from, to);
+            }
+        }
+        if (moved.ok()) moved = move_figures(from, to);
+        if (!moved.ok()) return moved;
+        renamed = *old;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return renamed;
+}
+
+Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_unfinished) {
+    const std::string of_table = kOfTable;
+    RetiredRoute out;
+    const Status status = alone([&]() -> Result<bool> {
+        const auto routes = list(false);
+        if (!routes.ok()) return routes.status();
+        for (const LedgerRoute& one : *routes) {
+            if (one.name != route) continue;
+            const auto unfinished = count_unfinished(one.source, route);
+            if (!unfinished.ok()) return unfinished.status();
+            out.known = true;
+            out.unfinished.count += unfinished->count;
+            out.unfinished.more = out.unfinished.more || unfinished->more;
+            out.dead += one.dead;
+        }
+        if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
+        for (const char* table :
+             {"outbox_routes", "outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
+            Status removed = run(
+                "DELETE FROM " + std::string(table) + " WHERE route = ?2 AND " + of_table, route);
+            if (!removed.ok()) return removed;
+        }
+        out.done = true;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return out;
+}
+
+Result<std::int64_t> RouteLedgers::keep() {
+    const Status status = alone([]() -> Result<bool> { return false; });
+    if (!status.ok()) return status;
+    return std::int64_t{0};
+}
+
+Result<std::int64_t> RouteLedgers::forget() {
+    const std::string of_table = kOfTable;
+    std::int64_t routes = 0;
+    const Status status = alone([&]() -> Result<bool> {
+        std::string rows;
+        for (const char* table :
+             {"outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
+            rows += std::string(rows.empty() ? "" : " UNION ") + "SELECT source, route FROM " +
+                    table + " WHERE " + of_table;
+        }
+        const auto forgotten =
+            number("SELECT count(*) FROM (" + rows + ") WHERE coalesce(?2, '') IS NOT NULL", "");
+        if (!forgotten.ok()) return forgotten.status();
+        for (const char* table :
+             {"outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
+            Status removed = run("DELETE FROM " + std::string(table) +
+                                     " WHERE coalesce(?2, '') IS NOT NULL AND " + of_table,
+                                 "");
+            if (!removed.ok()) return removed;
+        }
+        routes = *forgotten;
+        return true;
+    });
+    if (!status.ok()) return status;
+    return routes;
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "core/operations.h"
+#include "databases/sqlite/client.h"
+#include "databases/sqlite/source/config.h"
+#include "databases/sqlite/source/table.h"
+
+namespace outbox::sqlite {
+
+/// A relay for some tenants only writes "table/tenant,...": it belongs to the table, too.
+inline constexpr const char* kOfTable =
+    "(source = ?1 OR substr(source, 1, length(?1) + 1) = ?1 || '/')";
+
+/// What operators do to the routes of `table`; see `Operations`. Used by one thread.
+class RouteLedgers {
+  public:
+    RouteLedgers(Database& database, const SqliteSourceConfig& config, std::string table)
+        : database_(database), config_(config), table_(std::move(table)) {}
+
+    Result<LeaseInfo> lease();
+    Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    Result<std::int64_t> accept(const std::string& route);
+    Result<std::int64_t> rename(const std::string& from, const std::string& to);
+    Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
+    /// SQLite tells by its numbers alone whether a table began anew: nothing is to be settled.
+    Result<std::int64_t> keep();
+    Result<std::int64_t> forget();
+
+  private:
+    // In a transaction that no relay of the table can begin or go on in; `change` says whether it
+    // is to be committed.
+    Status alone(const std::function<Result<bool>()>& change);
+    Status move_figures(const std::string& from, const std::string& to);
+    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route);
+    // Statements with ?1 the table, ?2 and ?3.
+    Result<std::int64_t> number(const std::string& sql, const std::string& second,
+                                const std::string& third = {});
+    Status run(const std::string& sql, const std::string& second, const std::string& third = {});
+
+    Database& database_;
+    const SqliteSourceConfig& config_;
+    const std::string table_;
+};
+
+}  // namespace outbox::sqlite

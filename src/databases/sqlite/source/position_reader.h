@@ -1,0 +1,42 @@
+#pragma once
+
+#include <outbox/spi/source.h>
+
+#include "databases/sqlite/source/poll_session.h"
+#include "databases/sqlite/source/table.h"
+
+namespace outbox::sqlite {
+
+/// Reads the rows above a mark. SQLite has one writer at a time, which takes its positions inside
+/// its transaction: position order is commit order, nothing commits late, and what is missing
+/// below a row that was read stays missing.
+class SqliteReader final : public spi::Reader {
+  public:
+    /// Rows of `finished` are passed over.
+    SqliteReader(const Table& table, spi::PositionSet finished);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position>) override {}
+    void rewind() override;
+
+  private:
+    struct Statements {
+        Statements(Database& database, const Table& table);
+        [[nodiscard]] Status first_error() const;
+        Statement rows;
+        Statement by_position;
+        Statement last_position;
+    };
+
+    Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& at_end);
+    Status check_life(Statement& last_position);
+
+    const Table table_;
+    const spi::PositionSet finished_;
+    PollSession<Statements> session_;
+    spi::Position mark_ = 0;
+};
+
+}  // namespace outbox::sqlite

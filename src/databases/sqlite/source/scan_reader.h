@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <outbox/spi/source.h>
+
+#include "databases/sqlite/source/poll_session.h"
+#include "databases/sqlite/source/table.h"
+#include "relay/known_rows.h"
+#include "relay/read_ahead.h"
+
+namespace outbox::sqlite {
+
+/// Reads a table that a team brought along: each read is one statement over the unfinished rows, in
+/// the order in which they were written, stepping over those that are known. Behind a full one it
+/// reads ahead.
+class ScanReader final : public spi::Reader {
+  public:
+    /// `positions` is shared with the other readers and recorders of the source.
+    ScanReader(const Table& table, const std::string& route,
+               std::shared_ptr<sources::PositionMap> positions);
+
+    Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
+    Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
+    void forget(std::span<const spi::Position> positions) override;
+    void rewind() override;
+
+  private:
+    struct Statements {
+        Statements(Database& database, const Table& table, const std::string& route);
+        [[nodiscard]] Status first_error() const;
+        Statement rows;
+        Statement by_id;
+    };
+
+    Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
+                     bool& at_end);
+    Status add(const Statement& row, spi::Position position, const std::string& raw_id,
+               spi::EventBatch& out) const;
+
+    const Table table_;
+    PollSession<Statements, std::string> session_;
+    sources::KnownRows rows_;
+    sources::ReadAhead ahead_;
+    bool full_ = false;  // the last statement returned as much as it might
+};
+
+}  // namespace outbox::sqlite

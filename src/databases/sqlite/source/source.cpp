@@ -1,0 +1,206 @@
+#include "databases/sqlite/source/source.h"
+
+#include <utility>
+
+#include "core/embedded_sql.h"
+#include "core/schema_objects.h"
+#include "databases/sqlite/client.h"
+#include "databases/sqlite/record/ledger.h"
+#include "databases/sqlite/record/recorder.h"
+#include "databases/sqlite/source/lease.h"
+#include "databases/sqlite/source/position_reader.h"
+#include "databases/sqlite/source/scan_reader.h"
+#include "databases/sqlite/source/table.h"
+
+namespace outbox::sqlite {
+namespace {
+
+// `complete`: all side tables and the index that they need are there; `none`: not one is there that
+// consumers have not, too.
+struct SideTables {
+    bool complete = false;
+    bool none = false;
+};
+
+Result<SideTables> look_for_side_tables(Database& database) {
+    Statement count(database,
+                    "SELECT count(*), coalesce(sum(name <> 'outbox_audit'), 0) FROM sqlite_master "
+                    "WHERE name IN ('outbox_lease', "
+                    "'outbox_routes', 'outbox_ledger_segments', 'outbox_route_done', "
+                    "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats', "
+                    "'outbox_standbys', 'outbox_audit') OR (name = 'outbox_dead_letters_event' AND "
+                    "tbl_name = 'outbox_dead_letters')");
+    const bool row = count.step();
+    const SideTables tables{row && count.integer(0) == 10, !row || count.integer(1) == 0};
+    if (Status status = count.status(); !status.ok()) return status;
+    return tables;
+}
+
+// CREATE INDEX IF NOT EXISTS goes by the name alone.
+Status require_own_index(Database& database) {
+    Statement look(database,
+                   "SELECT tbl_name FROM sqlite_master WHERE name = 'outbox_dead_letters_event' "
+                   "AND tbl_name <> 'outbox_dead_letters'");
+    if (!look.step()) return look.status();
+    return {ErrorCode::kTableShape, Advice::kStop,
+            misplaced_index("index outbox_dead_letters_event is of table " +
+                            std::string(look.text(0)) + ", not of outbox_dead_letters")};
+}
+
+Status require_known_version(Database& database, const Table& table) {
+    if (!table.native) return {};
+    Statement record(database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'");
+    if (!record.step()) return record.status();
+    Statement newest(database,
+                     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = "
+                     "'producer'");
+    const std::int64_t version = newest.step() ? newest.integer(0) : 0;
+    if (Status status = newest.status(); !status.ok()) return status;
+    return check_producer_version("producer/sqlite", version);
+}
+
+class SqliteSource final : public spi::Source {
+  public:
+    explicit SqliteSource(Table table)
+        : table_(std::move(table)),
+          positions_(table_.native ? nullptr : std::make_shared<sources::PositionMap>()) {}
+
+    [[nodiscard]] std::string table_name() const override { return table_.name; }
+    [[nodiscard]] bool stable_positions() const override { return table_.native; }
+
+    [[nodiscard]] bool writes_concurrently() const override { return false; }
+
+    Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
+                                                     spi::PositionSet finished) override {
+        if (table_.native) {
+            return std::unique_ptr<spi::Reader>(new SqliteReader(table_, std::move(finished)));
+        }
+        return std::unique_ptr<spi::Reader>(new ScanReader(table_, route, positions_));
+    }
+    Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
+        return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_, positions_));
+    }
+    Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
+        return std::unique_ptr<spi::LeaseStore>(std::make_unique<SqliteLease>(table_));
+    }
+
+    // The same as at a start, in a transaction that is rolled back.
+    Result<spi::Beginning> preview(std::span<const spi::RouteName> routes) override {
+        auto database = Database::open(table_.path, table_.busy_timeout_ms);
+        if (!database.ok()) return database.error();
+        const auto side = look_for_side_tables(**database);
+        if (!side.ok()) return side.status();
+        if (!side->complete) return Source::preview(routes);
+        WriteTransaction write(**database);
+        if (Status status = write.begin(); !status.ok()) return status;
+        return Ledger(table_).begin(**database, routes);
+    }
+
+    Result<std::vector<spi::Finding>> check() override {
+        auto database = Database::open(table_.path, table_.busy_timeout_ms);
+        if (!database.ok()) return database.error();
+        std::vector<spi::Finding> findings;
+        const std::string shape = table_.native           ? "the table of outbox migrate"
+                                  : table_.preset.empty() ? "mapped by [source.table]"
+                                                          : "preset " + table_.preset;
+        findings.push_back({false, "table " + table_.name + " in " + table_.path + ": " + shape +
+                                       (table_.deletes_unasked ? ""
+                                        : table_.mark          ? "; published rows are marked"
+                                                               : "; published rows are deleted")});
+        if (table_.deletes_unasked) {
+            findings.push_back(
+                {true, "after publish: " + table_.deletion_refusal(table_.sql).message});
+        }
+        findings.push_back({false,
+                            "order: kept per key; SQLite has one writer at a time, so that the "
+                            "order of rows is the order of commits"});
+        if (Status status = tell_index(**database, findings); !status.ok()) return status;
+        const auto side = look_for_side_tables(**database);
+        if (!side.ok()) return side.status();
+        if (!side->complete) {
+            findings.push_back(
+                {false, std::string("side tables: ") +
+                            (side->none ? "they are missing" : "a part of them is missing") +
+                            "; the relay makes them when it starts"});
+        }
+        if (Status index = require_own_index(**database); !index.ok()) {
+            if (index.error().code != ErrorCode::kTableShape) return index;
+            findings.push_back({true, "side tables: " + index.error().message});
+        }
+        Statement mode(**database, "PRAGMA journal_mode");
+        const bool wal = mode.step() && mode.text(0) == "wal";
+        findings.push_back(
+            {false, wal ? "journal: write-ahead log"
+                        : "journal: no write-ahead log, so that reading and writing wait for each "
+                          "other. PRAGMA journal_mode = WAL"});
+        if (Status status = mode.status(); !status.ok()) return status;
+        WriteTransaction write(**database);
+        const Status writable = write.begin();
+        findings.push_back({!writable.ok(), writable.ok() ? "rights: the file can be written"
+                                                          : "rights: " + writable.error().message});
+        return findings;
+    }
+
+  private:
+    // The plan of a read that no index serves scans the table; one without a state has no other
+    // rows to step over.
+    Status tell_index(Database& database, std::vector<spi::Finding>& findings) const {
+        for (const std::string& condition : unfinished_conditions(table_)) {
+            if (condition == "1") continue;
+            Statement plan(database, "EXPLAIN QUERY PLAN SELECT t.* FROM " + table_.sql +
+                                         " t WHERE " + condition + " ORDER BY t." + table_.order +
+                                         " LIMIT 500");
+            bool served = true;
+            while (plan.step()) {
+                const std::string line = plan.string(3);
+                const bool scans = line.starts_with("SCAN") || line.starts_with("USE TEMP");
+                served = served && (!scans || line.find("INDEX") != std::string::npos);
+            }
+            if (Status status = plan.status(); !status.ok()) return status;
+            if (served) continue;
+            std::string where = condition;
+            for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
+                where.erase(at, 2);
+            }
+            const std::string column = where.substr(0, where.find('"', 1) + 1);
+            findings.push_back({false, "index: none serves the read of rows WHERE " + where +
+                                           "; each read scans the whole table. CREATE INDEX " +
+                                           quote_identifier(table_.name + "_unsent") + " ON " +
+                                           table_.sql + " (" + column + ")"});
+            return {};
+        }
+        findings.push_back({false, "index: the read is served by an index"});
+        return {};
+    }
+
+    const Table table_;
+    // Shared with the readers and recorders, which must mean the same row by a position. Null
+    // where rows have positions.
+    const std::shared_ptr<sources::PositionMap> positions_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig& config) {
+    Result<Table> table = name_table(config);
+    if (!table.ok()) return table.status();
+    auto database = Database::open(table->path, table->busy_timeout_ms);
+    if (!database.ok()) return database.error();
+    if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
+    if (Status known = require_known_version(**database, *table); !known.ok()) return known;
+    if (config.make_side_tables && table->deletes_unasked) {
+        return table->deletion_refusal(table->sql);
+    }
+    const auto side = look_for_side_tables(**database);
+    if (!side.ok()) return side.status();
+    if (config.make_side_tables && !side->complete) {
+        const std::string sql(embedded_sql_text("producer/sqlite/side_tables.sql"));
+        if (Status status = (*database)->execute(sql); !status.ok()) return status;
+        if (Status index = require_own_index(**database); !index.ok()) return index;
+    } else {
+        table->has_side_tables = !side->none;
+    }
+    return std::unique_ptr<spi::Source>(std::make_unique<SqliteSource>(*std::move(table)));
+}
+
+}  // namespace outbox::sqlite

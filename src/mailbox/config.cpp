@@ -1,0 +1,85 @@
+#include "mailbox/config.h"
+
+#include <algorithm>
+
+#include "core/url.h"
+
+namespace outbox::mailbox {
+namespace {
+
+constexpr std::size_t kMaxMailboxNameBytes = 255;
+constexpr std::string_view kPrefix = "mailbox+";
+constexpr std::string_view kMailboxParameter = "mailbox=";
+constexpr std::string_view kOwnerParameter = "owner=";
+
+ErrorInfo invalid(std::string message) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
+}
+
+// The URL without "mailbox+" and without our own parameters; the rest is libpq's, untouched.
+std::string libpq_url(std::string_view url) {
+    url.remove_prefix(kPrefix.size());
+    const auto question = url.find('?');
+    std::string out(url.substr(0, question));
+    std::string_view query = question == std::string_view::npos ? "" : url.substr(question + 1);
+    char separator = '?';
+    while (!query.empty()) {
+        const auto end = query.find('&');
+        const std::string_view item = query.substr(0, end);
+        if (!item.empty() && !item.starts_with(kMailboxParameter) &&
+            !item.starts_with(kOwnerParameter)) {
+            out.append(1, separator).append(item);
+            separator = '&';
+        }
+        query = end == std::string_view::npos ? "" : query.substr(end + 1);
+    }
+    return out;
+}
+
+Status check_name(std::string_view name) {
+    const bool printable = std::none_of(name.begin(), name.end(),
+                                        [](char c) { return static_cast<unsigned char>(c) < ' '; });
+    if (!name.empty() && name.size() <= kMaxMailboxNameBytes && printable) return {};
+    return invalid("?mailbox= needs a name of 1 to " + std::to_string(kMaxMailboxNameBytes) +
+                   " bytes without control characters");
+}
+
+}  // namespace
+
+Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeout_s) {
+    const Result<Url> url = parse_url(text);
+    if (!url.ok()) return url.error();
+    MailboxConfig config;
+    config.connect_timeout_s = connect_timeout_s;
+    config.mailbox = url->query_value("mailbox", "default");
+    if (Status status = check_name(config.mailbox); !status.ok()) return status;
+    if (url->scheme == "mailbox+postgresql" || url->scheme == "mailbox+postgres") {
+        config.store = MailboxConfig::Store::kPostgres;
+        config.target = libpq_url(text);
+        for (const auto& [name, value] : url->query) {
+            if (name == "owner") config.owners.push_back(value);
+        }
+        return config;
+    }
+    if (url->scheme != "mailbox+sqlite") {
+        return invalid("'" + redact(text) +
+                       "' names no mailbox: write mailbox+postgresql://HOST/DATABASE or "
+                       "mailbox+sqlite:///PATH");
+    }
+    config.store = MailboxConfig::Store::kSqlite;
+    if (!url->authority.empty() || url->path.size() < 2) {
+        return invalid("'" + redact(text) +
+                       "' names no file: write mailbox+sqlite:///absolute/path.db, with three "
+                       "slashes");
+    }
+    for (const auto& [name, value] : url->query) {
+        if (name != "mailbox") {
+            return invalid("unknown parameter '" + name +
+                           "' in the mailbox URL; the only one for SQLite is mailbox");
+        }
+    }
+    config.target = url->path;
+    return config;
+}
+
+}  // namespace outbox::mailbox

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+
+#include "mailbox/config.h"
+
+namespace outbox::mailbox {
+
+/// One message as it is stored. Null `data()` is NULL.
+struct Row {
+    std::string_view id;
+    std::string_view topic;
+    std::string_view key;
+    std::string_view headers;  ///< A JSON object of strings.
+    std::string_view payload;
+};
+
+/// A connection to the database that holds the mailbox. One thread uses it at a time.
+class Client {
+  public:
+    Client() = default;
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+    virtual ~Client() = default;
+
+    /// Connects if it must, creates the table if it is missing and may be created. Blocks up to
+    /// the connect timeout. Errors: retry_destination with the remedy.
+    virtual Status prepare() = 0;
+
+    /// Whether `prepare` would succeed, as far as looking tells. Connects and changes nothing; a
+    /// database file that is not there is an error, as its path may be a wrong one.
+    virtual Status look() = 0;
+
+    /// What the database and the mailbox in it call themselves. Connects as `prepare` does.
+    virtual Result<std::string> destination() = 0;
+
+    /// Adds the rows in their order, in one transaction that is durable on return; ids that the
+    /// mailbox holds already are left out. All or none. Blocks up to `kRequestTimeoutMs`. Errors
+    /// as in errors.h; after one that blames no message `prepare` starts afresh.
+    virtual Status insert(std::span<const Row> rows) = 0;
+};
+
+inline constexpr int kRequestTimeoutMs = 10'000;
+
+std::unique_ptr<Client> make_postgres_client(const MailboxConfig& config);
+std::unique_ptr<Client> make_sqlite_client(const MailboxConfig& config);
+
+/// Errors: kConfigInvalid when libpq cannot read the URL; the message shows no part of a secret.
+Status check_postgres_url(const MailboxConfig& config);
+
+}  // namespace outbox::mailbox

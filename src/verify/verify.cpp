@@ -1,0 +1,253 @@
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+namespace outbox::core {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxTextBytes = 1000;
+
+ErrorInfo bad_line(std::string what) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(what)};
+}
+
+Result<std::string> text_field(const nlohmann::json& object, const char* name) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null()) return std::string();
+    if (!found->is_string()) return bad_line(std::string("\"") + name + "\" must be a string");
+    auto text = found->get<std::string>();
+    if (text.size() > kMaxTextBytes)
+        return bad_line(std::string("\"") + name + "\" is longer than 1000 bytes");
+    return text;
+}
+
+Result<JournalState> state_field(const nlohmann::json& object) {
+    auto text = text_field(object, "state");
+    if (!text.ok()) return text.error();
+    if (text->empty() || *text == "committed") return JournalState::kCommitted;
+    if (*text == "intent") return JournalState::kIntent;
+    if (*text == "rolled_back") return JournalState::kRolledBack;
+    return bad_line("\"state\" must be \"intent\", \"committed\" or \"rolled_back\"");
+}
+
+}  // namespace
+
+Result<JournalLine> parse_journal_line(std::string_view line) {
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (object.is_discarded() || !object.is_object())
+        return bad_line("not a JSON object; expected {\"id\":\"...\",\"key\":\"...\",\"n\":1}");
+    JournalLine out;
+    auto id = text_field(object, "id");
+    if (!id.ok()) return id.error();
+    if (id->empty()) return bad_line("\"id\" is missing or empty");
+    out.id = std::move(*id);
+    auto key = text_field(object, "key");
+    if (!key.ok()) return key.error();
+    out.key = std::move(*key);
+    auto consumer = text_field(object, "consumer");
+    if (!consumer.ok()) return consumer.error();
+    out.consumer = std::move(*consumer);
+    if (const auto n = object.find("n"); n != object.end() && !n->is_null()) {
+        if (!n->is_number_integer() ||
+            (n->is_number_unsigned() && n->get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
+            return bad_line("\"n\" must be a whole number");
+        out.n = n->get<std::int64_t>();
+        if (out.n < 0) return bad_line("\"n\" must not be negative");
+    }
+    if (const auto applied = object.find("applied");
+        applied != object.end() && !applied->is_null()) {
+        if (!applied->is_boolean()) return bad_line("\"applied\" must be true or false");
+        out.applied = applied->get<bool>();
+    }
+    auto state = state_field(object);
+    if (!state.ok()) return state.error();
+    out.state = *state;
+    return out;
+}
+
+std::uint32_t TextTable::find(std::string_view text) const {
+    if (slots_.empty()) return kNone;
+    return slots_[slot_of(text, std::hash<std::string_view>{}(text))];
+}
+
+std::uint32_t TextTable::add(std::string_view text) {
+    if (rows_.size() * 2 >= slots_.size()) grow();
+    const std::uint64_t hash = std::hash<std::string_view>{}(text);
+    std::uint32_t& slot = slots_[slot_of(text, hash)];
+    if (slot != kNone) return slot;
+    if (blocks_.empty() || blocks_.back().capacity() - blocks_.back().size() < text.size())
+        blocks_.emplace_back().reserve(std::max(kBlockBytes, text.size()));
+    std::string& block = blocks_.back();
+    const std::size_t start = block.size();
+    block.append(text);
+    slot = size();
+    rows_.push_back({hash, block.data() + start, static_cast<std::uint32_t>(text.size())});
+    return slot;
+}
+
+std::string_view TextTable::text(std::uint32_t number) const {
+    return {rows_[number].data, rows_[number].size};
+}
+
+std::size_t TextTable::slot_of(std::string_view text, std::uint64_t hash) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = hash & mask;
+    while (slots_[slot] != kNone) {
+        const Row& row = rows_[slots_[slot]];
+        if (row.hash == hash && std::string_view(row.data, row.size) == text) break;
+        slot = (slot + 1) & mask;
+    }
+    return slot;
+}
+
+void TextTable::grow() {
+    slots_.assign(std::max<std::size_t>(64, slots_.size() * 2), kNone);
+    const std::size_t mask = slots_.size() - 1;
+    for (std::uint32_t number = 0; number < size(); ++number) {
+        std::size_t slot = rows_[number].hash & mask;
+        while (slots_[slot] != kNone) slot = (slot + 1) & mask;
+        slots_[slot] = number;
+    }
+}
+
+Verifier::Item& Verifier::item(std::string_view id) {
+    const std::uint32_t number = ids_.add(id);
+    if (number == items_.size()) items_.emplace_back();
+    return items_[number];
+}
+
+Status Verifier::produced(const JournalLine& line) {
+    Item& event = item(line.id);
+    const std::uint32_t key = line.key.empty() ? TextTable::kNone : keys_.add(line.key);
+    if (event.produced && (event.key != key || event.n != line.n))
+        return bad_line("event " + line.id + " was produced before with another key or n");
+    event.produced = true;
+    event.key = key;
+    event.n = line.n;
+    if (line.state == JournalState::kCommitted) event.committed = true;
+    if (line.state == JournalState::kRolledBack) event.rolled_back = true;
+    return {};
+}
+
+void Verifier::dead_letter(std::string_view id) {
+    ++verdict_.dead_letters;
+    ++item(id).dead;
+}
+
+Result<std::uint32_t> Verifier::consumer_number(std::string_view name) {
+    const std::uint32_t known = consumer_names_.find(name);
+    if (known != TextTable::kNone) return known;
+    if (consumer_names_.size() == kMaxConsumers)
+        return bad_line("more than 64 consumers; verify them in several runs");
+    highest_n_.emplace_back();
+    return consumer_names_.add(name);
+}
+
+Status Verifier::begin_received(std::string_view file_name) {
+    if (file_is_empty_) {
+        if (auto number = consumer_number(file_name_); !number.ok()) return number.status();
+    }
+    file_name_ = file_name;
+    file_is_empty_ = true;
+    return {};
+}
+
+Status Verifier::received(const JournalLine& line) {
+    file_is_empty_ = false;
+    auto consumer = consumer_number(line.consumer.empty() ? file_name_ : line.consumer);
+    if (!consumer.ok()) return consumer.status();
+    if (line.state == JournalState::kRolledBack) return {};
+
+    Item& event = item(line.id);
+    const std::uint32_t id = ids_.find(line.id);
+    if (!event.produced && event.seen == 0) {
+        event.key = line.key.empty() ? TextTable::kNone : keys_.add(line.key);
+        event.n = line.n;
+    }
+    const bool may_exist = event.committed || (event.produced && !event.rolled_back);
+    if (!may_exist && !event.ghost) {
+        event.ghost = true;
+        keep_fault(VerifyFault::Kind::kGhost, ++verdict_.ghosts, id, *consumer);
+    }
+    check_order(id, *consumer);
+    if (line.state == JournalState::kCommitted) check_repeat(id, *consumer, line.applied);
+    return {};
+}
+
+void Verifier::check_order(std::uint32_t id, std::uint32_t consumer) {
+    Item& event = items_[id];
+    const std::uint64_t bit = std::uint64_t{1} << consumer;
+    const bool first = (event.seen & bit) == 0;
+    event.seen |= bit;
+    if (!first || event.key == TextTable::kNone || event.n == 0) return;
+    auto& highest = highest_n_[consumer];
+    if (highest.size() <= event.key) highest.resize(keys_.size());
+    if (event.n >= highest[event.key]) {
+        highest[event.key] = event.n;
+    } else if (!event.late) {
+        event.late = true;
+        keep_fault(VerifyFault::Kind::kOutOfOrder, ++verdict_.out_of_order, id, consumer);
+    }
+}
+
+void Verifier::check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied) {
+    Item& event = items_[id];
+    const std::uint64_t bit = std::uint64_t{1} << consumer;
+    ++verdict_.received;
+    if ((event.received & bit) != 0) ++verdict_.repeats;
+    event.received |= bit;
+    if (!applied) return;
+    if ((event.applied & bit) != 0 && !event.applied_twice) {
+        event.applied_twice = true;
+        keep_fault(VerifyFault::Kind::kRepeatApplied, ++verdict_.repeats_applied, id, consumer);
+    }
+    event.applied |= bit;
+}
+
+Result<Verdict> Verifier::finish() {
+    if (auto status = begin_received({}); !status.ok()) return status;
+    file_is_empty_ = false;
+    const std::uint32_t consumers = consumer_names_.size();
+    const std::uint64_t all =
+        consumers == kMaxConsumers ? UINT64_MAX : (std::uint64_t{1} << consumers) - 1;
+    for (std::uint32_t id = 0; id < items_.size(); ++id) {
+        const Item& event = items_[id];
+        if (event.committed) {
+            ++verdict_.produced;
+            check_lost(id, all);
+        }
+        const bool intent_only = event.produced && !event.committed && !event.rolled_back;
+        if (intent_only || event.seen != event.received) ++verdict_.uncertain;
+    }
+    return verdict_;
+}
+
+void Verifier::check_lost(std::uint32_t id, std::uint64_t all_consumers) {
+    const std::uint64_t missing = all_consumers & ~items_[id].seen;
+    // A dead letter says which route gave up, not which consumer that route feeds: each one
+    // excuses one consumer.
+    const int unexcused = std::popcount(missing) - items_[id].dead;
+    const bool nobody_there = all_consumers == 0 && items_[id].dead == 0;
+    if (unexcused <= 0 && !nobody_there) return;
+    const auto consumer = static_cast<std::uint32_t>(std::countr_zero(missing));
+    keep_fault(VerifyFault::Kind::kLost, ++verdict_.lost, id, consumer);
+}
+
+void Verifier::keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
+                          std::uint32_t consumer) {
+    if (count > kMaxFaultsKept) return;
+    const Item& event = items_[id];
+    VerifyFault& fault = faults_.emplace_back();
+    fault.kind = kind;
+    fault.id = ids_.text(id);
+    if (event.key != TextTable::kNone) fault.key = keys_.text(event.key);
+    fault.n = event.n;
+    if (consumer < consumer_names_.size()) fault.consumer = consumer_names_.text(consumer);
+}
+
+}  // namespace outbox::core

@@ -1,0 +1,169 @@
+// What `relay --check` says of an outbox table, and what keeps a relay from starting.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/databases/postgres/support.h"
+#include "tests/support/adopted_tables.h"
+#include "tests/support/pg.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class CheckOfPostgres : public testing::Test {
+  protected:
+    ~CheckOfPostgres() override {
+        if (role_.empty()) return;
+        pg_.exec("DROP OWNED BY " + role_ + "; DROP ROLE " + role_);
+    }
+    postgres::PostgresSourceConfig config(const std::string& table = "outbox_events") const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.table = table;
+        config.mode = postgres::Mode::kPolling;
+        return config;
+    }
+    std::string check(postgres::PostgresSourceConfig config, bool only_problems = true) const {
+        config.make_side_tables = false;
+        return findings(*value_of(postgres::make_postgres_source(config)), only_problems);
+    }
+    // One that may do all but what a test is about.
+    postgres::PostgresSourceConfig of_role(postgres::PostgresSourceConfig config) {
+        role_ = "relay_of_" + url_.substr(url_.rfind('/') + 1);
+        pg_.exec("CREATE ROLE " + role_ + " LOGIN PASSWORD 'test'; GRANT ALL ON SCHEMA public TO " +
+                 role_ + "; GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role_);
+        const auto at = config.url.find("//") + 2;
+        config.url.replace(at, config.url.find('@') - at, role_ + ":test");
+        return config;
+    }
+    static std::string refusal(const postgres::PostgresSourceConfig& config) {
+        try {
+            Relay relay(config);
+            relay.read();
+        } catch (const std::runtime_error& error) {
+            return error.what();
+        }
+        return {};
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+    std::string role_;
+};
+
+TEST_F(CheckOfPostgres, SaysWhereIdsAreNotUnique) {
+    pg_.exec(kPendingPublishedTable);
+    EXPECT_EQ(check(config("outbox")), "");
+    pg_.exec("ALTER TABLE outbox DROP CONSTRAINT outbox_pkey");
+    pg_.exec("CREATE UNIQUE INDEX ON outbox (id) WHERE status = 'PENDING'");
+    pg_.exec("CREATE UNIQUE INDEX ON outbox (id, created_at)");
+    EXPECT_THAT(check(config("outbox")),
+                AllOf(HasSubstr("two rows of one id are one event"),
+                      HasSubstr("CREATE UNIQUE INDEX CONCURRENTLY ON \"public\".\"outbox\" "
+                                "(\"id\")")));
+    {
+        Relay relay(config("outbox"));
+        ASSERT_EQ(relay.notes().size(), 1U);
+        EXPECT_THAT(relay.notes()[0], HasSubstr("two rows of one id are one event"));
+    }
+    pg_.exec("CREATE UNIQUE INDEX ON outbox (id)");
+    EXPECT_EQ(check(config("outbox")), "");
+}
+
+TEST_F(CheckOfPostgres, TwoEventsOfOneIdThatDieHaveALetterEach) {
+    migrate(url_);
+    pg_.exec(
+        "INSERT INTO outbox_events (id, topic, key, payload) SELECT "
+        "'00000000-0000-7000-8000-000000000001', 't', 'k', n::text::jsonb FROM "
+        "generate_series(1, 2) n");
+    Relay relay(config());
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 2U);
+    relay.die(events[0], 1);
+    relay.die(events[1], 1);
+    relay.die(events[1], 1);  // recorded again, as after an unknown outcome
+    EXPECT_EQ(pg_.number("SELECT count(DISTINCT payload) FROM outbox_dead_letters"), 2);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 2);
+}
+
+TEST_F(CheckOfPostgres, ARelayThatMayNotAskTheSequenceDoesNotStart) {
+    migrate(url_);
+    const auto limited = of_role(config());
+    const std::string grant =
+        "GRANT SELECT ON SEQUENCE public.outbox_events_position_seq TO \"" + role_ + "\"";
+    EXPECT_THAT(check(limited), HasSubstr(grant));
+    EXPECT_THAT(refusal(limited), AllOf(HasSubstr("OB_NO_RIGHTS"), HasSubstr(grant)));
+    pg_.exec(grant);
+    EXPECT_EQ(check(limited), "");
+    EXPECT_EQ(refusal(limited), "");
+}
+
+TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesEventsDoesNotStart) {
+    migrate(url_);
+    const auto limited = of_role(config());
+    pg_.exec("GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO " + role_);
+    EXPECT_EQ(check(limited), "");
+    pg_.exec(
+        "ALTER TABLE outbox_events ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON "
+        "outbox_events USING (tenant_id = 'a')");
+    EXPECT_EQ(check(config()), "") << "a superuser sees all";
+    EXPECT_THAT(check(limited), AllOf(HasSubstr("row security"), HasSubstr("CREATE POLICY")));
+    EXPECT_THAT(refusal(limited), AllOf(HasSubstr("OB_NO_RIGHTS"), HasSubstr("row security")));
+    pg_.exec("CREATE POLICY sees ON outbox_events FOR SELECT TO " + role_ + " USING (true)");
+    EXPECT_THAT(check(limited), HasSubstr("row security")) << "and may not remove";
+    pg_.exec("CREATE POLICY removes ON outbox_events FOR DELETE TO " + role_ + " USING (true)");
+    EXPECT_EQ(check(limited), "");
+    pg_.exec("CREATE POLICY narrow ON outbox_events AS RESTRICTIVE USING (tenant_id = 'a')");
+    EXPECT_THAT(check(limited), HasSubstr("row security"));
+    pg_.exec(
+        "DROP POLICY narrow ON outbox_events; DROP POLICY sees ON outbox_events; DROP POLICY "
+        "removes ON outbox_events");
+    pg_.exec("CREATE POLICY relays ON outbox_events TO " + role_ + " USING (true)");
+    EXPECT_EQ(refusal(limited), "");
+}
+
+TEST_F(CheckOfPostgres, SaysWhatTheTimeOfAnAdoptedTableIsWorthForItsOrder) {
+    pg_.exec(kPendingPublishedTable);
+    EXPECT_THAT(check(config("outbox"), false), Not(HasSubstr("promise 2")));
+    pg_.exec("ALTER TABLE outbox ALTER created_at SET DEFAULT now()");
+    EXPECT_THAT(
+        check(config("outbox"), false),
+        AllOf(HasSubstr("is by default when the transaction began"), HasSubstr("promise 2")));
+    pg_.exec("ALTER TABLE outbox ALTER created_at SET DEFAULT CURRENT_TIMESTAMP");
+    EXPECT_THAT(check(config("outbox"), false), HasSubstr("when the transaction began"));
+    pg_.exec(
+        "ALTER TABLE outbox ALTER created_at SET DEFAULT clock_timestamp(), ALTER created_at "
+        "TYPE timestamp(0)");
+    EXPECT_THAT(check(config("outbox"), false),
+                AllOf(HasSubstr("to 0 digits of a second"), HasSubstr("promise 2")));
+    pg_.exec("ALTER TABLE outbox ALTER created_at DROP DEFAULT, ALTER created_at TYPE date");
+    EXPECT_THAT(check(config("outbox"), false), HasSubstr("to a day"));
+}
+
+TEST_F(CheckOfPostgres, TheIndexOfDeadLettersIsMadeAnewOrRefused) {
+    migrate(url_);
+    pg_.exec("DROP INDEX outbox_dead_letters_event, outbox_delivery_position");
+    EXPECT_THAT(check(config(), false),
+                AllOf(HasSubstr("outbox_dead_letters_event are missing; the relay makes them"),
+                      HasSubstr("without outbox_delivery_position")));
+    EXPECT_THAT(check(of_role(config())), HasSubstr("may not create them; have an owner run"));
+    pg_.exec("CREATE TABLE mine (a int); CREATE INDEX outbox_dead_letters_event ON mine (a)");
+    const char* taken =
+        "index outbox_dead_letters_event is of table public.mine, not of outbox_dead_letters";
+    EXPECT_THAT(check(config()), HasSubstr(taken));
+    EXPECT_THAT(refusal(config()), HasSubstr(taken));
+    pg_.exec("ALTER INDEX outbox_dead_letters_event RENAME TO mine_a");
+    EXPECT_EQ(refusal(config()), "");
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM pg_index WHERE indrelid = "
+                        "'outbox_dead_letters'::regclass AND indexrelid = "
+                        "'outbox_dead_letters_event'::regclass"),
+              "1");
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,266 @@
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/databases/postgres/support.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+// What ends a term because positions no longer mean the same, on both paths.
+class IdentityOfTheSource : public testing::TestWithParam<postgres::Mode> {
+  protected:
+    void SetUp() override {
+        migrate(server_.url());
+        pg().exec(
+            "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' "
+            "FROM generate_series(1, 10)");
+    }
+
+    Pg pg() const { return Pg(server_.url()); }
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = server_.url();
+        config.mode = GetParam();
+        return config;
+    }
+    // Reads all there is, on the path of the test.
+    static void settle(Relay& relay) {
+        bool stream = GetParam() == postgres::Mode::kPolling;
+        std::size_t seen = 0;
+        ASSERT_TRUE(eventually(20s, "all is read", [&] {
+            seen += relay.read().size();
+            if (const auto path = relay.reader().new_path()) stream = path->path == "stream";
+            return seen >= 10 && (stream || GetParam() == postgres::Mode::kPolling);
+        }));
+    }
+    // What a term's threads meet, which try again where the advice says so.
+    static ErrorInfo end_of_term(Relay& relay) {
+        ErrorInfo end;
+        EXPECT_TRUE(eventually(30s, "the term ends", [&] {
+            spi::EventBatch batch;
+            const Status status = relay.reader().read(kAll, batch);
+            if (status.ok() || status.error().advice != Advice::kStop) return false;
+            end = status.error();
+            return true;
+        }));
+        return end;
+    }
+    static ErrorInfo end_of_recorder(Relay& relay, spi::Position position) {
+        ErrorInfo end;
+        EXPECT_TRUE(eventually(30s, "the recorder refuses", [&] {
+            const std::vector<spi::Position> positions{position};
+            const auto removed = relay.recorder().remove(relay.epoch(), positions);
+            if (removed.ok() || removed.error().advice != Advice::kStop) return false;
+            end = removed.error();
+            return true;
+        }));
+        return end;
+    }
+    void copy_data(const std::filesystem::path& to) const {
+        std::filesystem::remove_all(to);
+        ASSERT_EQ(std::system(("cp -a " + server_.data().string() + " " + to.string()).c_str()), 0);
+    }
+    void replace_data(const std::filesystem::path& from) const {
+        std::filesystem::remove_all(server_.data());
+        ASSERT_EQ(std::system(("cp -a " + from.string() + " " + server_.data().string()).c_str()),
+                  0);
+    }
+
+    PostgresServer server_;
+    TemporaryFolder folder_{"copy"};
+};
+
+TEST_P(IdentityOfTheSource, ATableWhosePositionsBeginAnewStopsTheRelayAndLosesNothing) {
+    Relay relay(config());
+    settle(relay);
+    pg().exec(
+        "TRUNCATE outbox_events RESTART IDENTITY; "
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '2')");
+    // What was on its way to be removed had the position of the new event.
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kTableReset);
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 1);
+    const ErrorInfo end = end_of_term(relay);
+    EXPECT_EQ(end.code, ErrorCode::kTableReset) << end.message;
+    EXPECT_THAT(end.message, HasSubstr("start the relay again"));
+    relay.end();
+    Relay next(config());
+    EXPECT_EQ(next.read().size(), 1U);
+}
+
+TEST_P(IdentityOfTheSource, ARemovalUnderWayDoesNotHitAnEventThatGotItsPositionAnew) {
+    Relay relay(config());
+    settle(relay);
+    relay.publish({1});
+    pg().exec(
+        "TRUNCATE outbox_events RESTART IDENTITY; "
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '2' "
+        "FROM generate_series(1, 20)");
+    spi::RecordBatch batch = relay.fresh();
+    batch.finished.push_back({0, {2}});
+    require(relay.recorder().record(batch));  // on the connection that is open
+    EXPECT_EQ(end_of_recorder(relay, 2).code, ErrorCode::kTableReset);
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 20);
+    EXPECT_EQ(end_of_term(relay).code, ErrorCode::kTableReset);
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 20);
+}
+
+TEST_P(IdentityOfTheSource, ATableThatWasReplacedStopsTheRelay) {
+    Relay relay(config());
+    settle(relay);
+    pg().exec(
+        "BEGIN; ALTER TABLE outbox_events RENAME TO old; "
+        "CREATE TABLE outbox_events (LIKE old INCLUDING ALL); COMMIT");
+    const ErrorInfo end = end_of_term(relay);
+    EXPECT_EQ(end.code, ErrorCode::kTableReset) << end.message;
+    EXPECT_THAT(end.message, HasSubstr("replaced"));
+}
+
+TEST_P(IdentityOfTheSource, ATableThatWasRewrittenOrEmptiedGoesOn) {
+    Relay relay(config());
+    settle(relay);
+    pg().exec("VACUUM FULL outbox_events");
+    relay.publish({1});
+    EXPECT_TRUE(eventually(20s, "the row is removed", [&] {
+        relay.read();
+        relay.remove();
+        return pg().number("SELECT count(*) FROM outbox_events") == 9;
+    }));
+    pg().exec(
+        "TRUNCATE outbox_events; "
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '2')");
+    EXPECT_TRUE(eventually(20s, "the next event comes", [&] { return relay.read().size() == 1; }));
+}
+
+TEST_P(IdentityOfTheSource, APromotedServerEndsTheTermAndNoneOfItsRemovalsIsAppliedThere) {
+    server_.stop();
+    copy_data(folder_ / "standby");
+    std::ofstream(folder_ / "standby/standby.signal").close();
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    server_.stop();
+    replace_data(folder_ / "standby");
+    ASSERT_EQ(
+        std::system(("chown postgres " + (server_.data() / "standby.signal").string()).c_str()), 0);
+    server_.start();
+    // A standby is waited for.
+    spi::EventBatch batch;
+    const Status standby = relay.reader().read(kAll, batch);
+    ASSERT_FALSE(standby.ok());
+    EXPECT_EQ(standby.error().advice, Advice::kRetryDestination);
+    pg().exec("SELECT pg_promote()");
+    const ErrorInfo end = end_of_term(relay);
+    EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kServerChanged);
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
+}
+
+TEST_P(IdentityOfTheSource, EventsThatAFailoverLostAfterTheyWerePublishedAreNamed) {
+    server_.stop();
+    copy_data(folder_ / "standby");
+    std::ofstream(folder_ / "standby/standby.signal").close();
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+    pg().exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '2' "
+        "FROM generate_series(1, 3)");
+    std::vector<spi::Position> lost;
+    std::vector<std::string> ids;
+    ASSERT_TRUE(eventually(20s, "the next events come", [&] {
+        for (const spi::EventView& event : relay.read()) {
+            lost.push_back(event.position);
+            ids.emplace_back(event.id);
+        }
+        return lost.size() == 3;
+    }));
+    relay.publish({1, 2});  // that the standby has, with their rows
+    relay.publish(lost);
+    server_.stop(PostgresServer::Stop::kImmediate);
+    replace_data(folder_ / "standby");
+    ASSERT_EQ(
+        std::system(("chown postgres " + (server_.data() / "standby.signal").string()).c_str()), 0);
+    server_.start();
+    pg().exec("SELECT pg_promote()");
+    EXPECT_EQ(end_of_term(relay).code, ErrorCode::kServerChanged);
+    // Another event has a lost one's position by now.
+    pg().exec(
+        "SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), 10); "
+        "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '3')");
+    const auto next_term = value_of(relay.source().open_recorder());
+    const auto ghosts = value_of(relay.source().ghosts());
+    ASSERT_EQ(ghosts.size(), 3U);
+    for (std::size_t i = 0; i < ghosts.size(); ++i) {
+        EXPECT_EQ(ghosts[i].position, lost[i]);
+        EXPECT_EQ(ghosts[i].id, ids[i]);
+    }
+    EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+}
+
+TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
+    server_.stop();
+    copy_data(folder_ / "backup");
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    pg().exec("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)");
+    relay.read();
+    // The end of the log is noted about each second, with the reads.
+    const auto enough = std::chrono::steady_clock::now() + 2500ms;
+    ASSERT_TRUE(eventually(20s, "the end of the log is noted", [&] {
+        relay.read();
+        return std::chrono::steady_clock::now() >= enough;
+    }));
+    server_.stop(PostgresServer::Stop::kImmediate);
+    replace_data(folder_ / "backup");
+    server_.start();
+    const ErrorInfo end = end_of_term(relay);
+    EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kServerChanged);
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
+}
+
+// After a split the next address of the URL may be another cluster's, which has a lease table, too.
+TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
+    PostgresServer first;
+    PostgresServer second{PostgresServer::OwnIdentity()};
+    migrate(first.url());
+    migrate(second.url());
+    postgres::PostgresSourceConfig config;
+    config.url = "postgresql://postgres@127.0.0.1:" + std::to_string(first.port()) +
+                 ",127.0.0.1:" + std::to_string(second.port()) + "/postgres";
+    config.mode = postgres::Mode::kPolling;
+    Relay relay(config);
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    first.stop(PostgresServer::Stop::kImmediate);
+    ErrorInfo refused;
+    ASSERT_TRUE(eventually(30s, "the other server is met", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 60s);
+        if (!renewed.ok()) refused = renewed.error();
+        return renewed.ok() || refused.advice == Advice::kStop;
+    }));
+    EXPECT_EQ(refused.code, ErrorCode::kWrongServer) << refused.message;
+    const auto taken = lease->acquire("me", 60s);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.error().code, ErrorCode::kWrongServer);
+    EXPECT_EQ(Pg(second.url()).number("SELECT count(*) FROM outbox_lease"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
+                         testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
+                         [](const auto& mode) {
+                             return mode.param == postgres::Mode::kPolling ? "Polling" : "Stream";
+                         });
+
+}  // namespace
+}  // namespace outbox::test

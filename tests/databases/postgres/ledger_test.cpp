@@ -1,0 +1,343 @@
+// The ledger where it meets what others do: tables that begin anew, rows that are held, positions
+// that nobody expected, a neighbour that lags.
+#include <future>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/databases/postgres/support.h"
+#include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class LedgerOfPostgres : public testing::Test {
+  protected:
+    postgres::PostgresSourceConfig config(const std::string& table = "outbox_events") const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.table = table;
+        config.mode = postgres::Mode::kPolling;
+        return config;
+    }
+    void insert(int count) {
+        pg_.exec(
+            "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', n::text::jsonb FROM "
+            "generate_series(1, " +
+            std::to_string(count) + ") n");
+    }
+    // A term of the routes "default" and "b".
+    static Result<spi::Beginning> begin(Relay& relay) {
+        relay.source().begin_term();
+        const std::vector<spi::RouteName> routes{{"default", {}}, {"b", {}}};
+        return relay.recorder().begin(relay.epoch(), routes);
+    }
+    static void finish(Relay& relay, std::size_t route, std::vector<spi::Position> positions) {
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({route, std::move(positions)});
+        require(relay.recorder().record(batch));
+    }
+    std::int64_t rows() { return pg_.number("SELECT count(*) FROM outbox_events"); }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+};
+
+class NativeLedger : public LedgerOfPostgres {
+  protected:
+    void SetUp() override { migrate(url_); }
+    // What a supervisor does after a relay has ended: another process.
+    ErrorInfo refusal() {
+        try {
+            Relay next(config());
+        } catch (const std::runtime_error& error) {
+            return {ErrorCode::kInternal, Advice::kStop, {}, error.what()};
+        }
+        return {};
+    }
+};
+
+TEST_F(NativeLedger, OfATableThatBeganAnewIsSetAsideAndAllThatTheTableHoldsIsSent) {
+    insert(100);
+    {
+        Relay relay(config());
+        static_cast<void>(value_of(begin(relay)));
+        std::vector<spi::Position> positions;
+        for (const auto& event : relay.read()) positions.push_back(event.position);
+        finish(relay, 0, positions);  // the other route is down
+    }
+    pg_.exec("TRUNCATE outbox_events RESTART IDENTITY");
+    insert(50);
+    pg_.exec("DELETE FROM outbox_routes WHERE route = 'b'");
+    Relay next(config());
+    ASSERT_EQ(next.notes().size(), 1U);
+    EXPECT_THAT(next.notes()[0], HasSubstr("began anew"));
+    EXPECT_EQ(next.read().size(), 50U);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 0);
+}
+
+TEST_F(NativeLedger, OfASequenceThatWasSetBackIsSetAside) {
+    insert(100);
+    {
+        Relay relay(config());
+        relay.read();
+        finish(relay, 0, {90, 91, 100});
+    }
+    pg_.exec(
+        "DELETE FROM outbox_events; SELECT setval(pg_get_serial_sequence('outbox_events', "
+        "'position'), 20)");
+    insert(5);
+    Relay next(config());
+    ASSERT_EQ(next.notes().size(), 1U);
+    EXPECT_EQ(next.read().size(), 5U);
+}
+
+TEST_F(NativeLedger, OfAnotherTableIsRefusedWithTheCommandsThatSettleIt) {
+    insert(10);
+    {
+        Relay relay(config());
+        relay.read();
+        finish(relay, 0, {3, 7});
+    }
+    pg_.exec(
+        "BEGIN; CREATE TABLE copy (LIKE outbox_events INCLUDING ALL); INSERT INTO copy OVERRIDING "
+        "SYSTEM VALUE SELECT * FROM outbox_events; DROP TABLE outbox_events CASCADE; ALTER TABLE "
+        "copy RENAME TO outbox_events; SELECT setval(pg_get_serial_sequence('outbox_events', "
+        "'position'), 10); COMMIT");
+    const std::string said = refusal().message;
+    EXPECT_THAT(said, HasSubstr("OB_TABLE_RESET"));
+    EXPECT_THAT(said, HasSubstr("outbox routes continue --db URL"));
+    EXPECT_THAT(said, HasSubstr("outbox routes begin --db URL"));
+    // As the first of these does.
+    pg_.exec("UPDATE outbox_ledger SET life = NULL");
+    Relay next(config());
+    EXPECT_EQ(next.read().size(), 8U);
+}
+
+TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
+    insert(10);
+    Relay relay(config());
+    ASSERT_EQ(relay.read().size(), 10U);
+    finish(relay, 0, {1, 2, 3});
+    pg_.exec("DROP PUBLICATION outbox; ALTER TABLE outbox_events SET UNLOGGED");
+    EXPECT_TRUE(eventually(20s, "the rows are removed", [&] {
+        relay.remove({1, 2, 3});
+        relay.read();  // looks at the table now and then
+        return rows() == 7;
+    }));
+    EXPECT_TRUE(
+        eventually(20s, "nothing of it is left to do", [&] { return relay.remove() == 0; }));
+    finish(relay, 0, {4});
+    relay.end();
+    Relay next(config());
+    EXPECT_EQ(next.read().size(), 6U);
+}
+
+TEST_F(NativeLedger, ARowThatSomebodyHoldsDelaysItsOwnRemovalAlone) {
+    insert(5);
+    Relay relay(config());
+    ASSERT_EQ(relay.read().size(), 5U);
+    Pg owner(url_);
+    owner.exec("BEGIN; SELECT FROM outbox_events WHERE position = 3 FOR UPDATE");
+    relay.publish({1, 2, 3, 4, 5});
+    EXPECT_EQ(rows(), 1);
+    // Its holder is no writer, and proves nothing about the row.
+    for (int i = 0; i < 10; ++i) {
+        std::this_thread::sleep_for(20ms);
+        EXPECT_EQ(relay.remove(), 1U);
+    }
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 1);
+    owner.exec("COMMIT");
+    EXPECT_TRUE(eventually(20s, "the row is removed", [&] { return relay.remove() == 0; }));
+    EXPECT_EQ(rows(), 0);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 0);
+}
+
+TEST_F(NativeLedger, TheLeaseIsRenewedWhileARecordIsOnItsWay) {
+    insert(1);
+    Relay relay(config());
+    const auto lease = value_of(relay.source().open_lease());
+    Pg slow(url_);
+    // What a recorder holds until its commit.
+    slow.exec("BEGIN; SELECT FROM outbox_lease FOR KEY SHARE");
+    EXPECT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    slow.exec("COMMIT");
+}
+
+TEST_F(NativeLedger, WhoTakesTheLeaseWaitsForWhatIsBeingRecorded) {
+    Relay relay(config());
+    relay.end();
+    Pg slow(url_);
+    slow.exec("BEGIN; SELECT FROM outbox_lease FOR KEY SHARE");
+    const auto lease = value_of(relay.source().open_lease());
+    auto taken = std::async(std::launch::async, [&] { return lease->acquire("next", 60s); });
+    EXPECT_EQ(taken.wait_for(300ms), std::future_status::timeout);
+    slow.exec("COMMIT");
+    EXPECT_TRUE(value_of(taken.get()).has_value());
+}
+
+TEST_F(NativeLedger, AnEventPutIntoAPlaceThatWasProvedEmptyIsReturnedOnce) {
+    pg_.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); ROLLBACK");
+    insert(1);
+    Relay relay(config());
+    ASSERT_EQ(relay.read().size(), 1U);
+    EXPECT_TRUE(eventually(10s, "the place is closed", [&] {
+        relay.read();
+        return !relay.closed().empty();
+    }));
+    pg_.exec(
+        "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE VALUES (1, "
+        "'t', '\"late\"')");
+    EXPECT_TRUE(eventually(20s, "the event is read", [&] { return relay.read().size() == 1; }));
+    // Its row stays, for another route perhaps.
+    const auto until = std::chrono::steady_clock::now() + 3s;
+    while (std::chrono::steady_clock::now() < until) ASSERT_THAT(relay.read(), IsEmpty());
+}
+
+TEST_F(NativeLedger, ARollbackBetweenAllEventsOfALaggingRouteCostsNoMoreThanABitEach) {
+    // 30,000 events, each behind a position that nobody will ever fill.
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' FROM "
+        "generate_series(1, 60000); DELETE FROM outbox_events WHERE position % 2 = 1");
+    Relay relay(config());
+    static_cast<void>(value_of(begin(relay)));
+    std::vector<spi::Position> positions;
+    while (positions.size() < 30'000) {
+        const auto events = relay.read({1'000, 1U << 24});
+        ASSERT_FALSE(events.empty());
+        std::vector<spi::Position> now;
+        for (const auto& event : events) now.push_back(event.position);
+        finish(relay, 0, now);
+        positions.insert(positions.end(), now.begin(), now.end());
+    }
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger WHERE route = 'default'"), 1);
+    EXPECT_LE(pg_.number("SELECT max(pg_column_size(done)) FROM outbox_ledger"), 8'300);
+    // The next owner passes over all of them at once and goes on behind them.
+    insert(1);
+    spi::Beginning next = value_of(begin(relay));
+    const auto reader =
+        value_of(relay.source().open_reader("default", std::move(next.routes[0].finished)));
+    std::size_t reads = 0;
+    std::vector<std::string> seen;
+    EXPECT_TRUE(eventually(20s, "the new event comes", [&] {
+        spi::EventBatch batch;
+        require(reader->read(kAll, batch));
+        ++reads;
+        for (const auto& event : batch.events()) seen.emplace_back(event.payload);
+        return !seen.empty();
+    }));
+    EXPECT_THAT(seen, ElementsAre("1"));
+}
+
+// Below the mark only closed holes are looked at again, and a bounded part of them at a time:
+// rows that another route still needs, or that a held snapshot keeps, are not read again and again.
+TEST_F(NativeLedger, ALookBelowTheMarkReadsNoRowsThatWaitForAnotherRoute) {
+    constexpr int kRows = 30'000;
+    const std::string read_so_far =
+        "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = "
+        "'outbox_events'";
+    pg_.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); ROLLBACK");
+    insert(kRows);
+    const long long before = Pg(url_).number(read_so_far);
+    {
+        Relay relay(config());
+        std::vector<spi::Position> positions;
+        while (positions.size() < kRows) {
+            for (const auto& event : relay.read()) positions.push_back(event.position);
+        }
+        static_cast<void>(value_of(begin(relay)));
+        finish(relay, 0, positions);
+        relay.reader().forget(positions);
+        const auto until = std::chrono::steady_clock::now() + 3s;  // three looks
+        while (std::chrono::steady_clock::now() < until) ASSERT_THAT(relay.read(), IsEmpty());
+        EXPECT_FALSE(relay.closed().empty());
+    }
+    ASSERT_TRUE(eventually(10s, "the reader has told what it read",
+                           [&] { return Pg(url_).number(read_so_far) - before >= kRows; }));
+    EXPECT_LT(Pg(url_).number(read_so_far) - before, kRows + kRows / 2);
+}
+
+TEST_F(LedgerOfPostgres, ANumberingThatBeginsBelowOneIsNoneToProveByAndLosesNothing) {
+    pg_.exec(
+        "CREATE TABLE numbered (position bigint GENERATED ALWAYS AS IDENTITY (MINVALUE -3 START "
+        "-3) PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), aggregatetype text, "
+        "aggregateid text, type text, payload jsonb); INSERT INTO numbered (aggregatetype, "
+        "aggregateid, type, payload) SELECT 'o', 'k', 't', '1' FROM generate_series(1, 8)");
+    auto numbered = config("numbered");
+    numbered.after_publish = AfterPublish::kDelete;
+    Relay relay(numbered);
+    EXPECT_FALSE(relay.source().stable_positions());
+    const auto events = relay.read();
+    EXPECT_EQ(events.size(), 8U);
+    std::vector<spi::Position> positions;
+    for (const auto& event : events) positions.push_back(event.position);
+    relay.publish(positions);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM numbered"), 0);
+}
+
+class AdoptedLedger : public LedgerOfPostgres {
+  protected:
+    void SetUp() override {
+        pg_.exec(kPendingPublishedTable);
+        pg_.exec(
+            "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) SELECT "
+            "gen_random_uuid(), 'Order', 'o-' || n, 'OrderCreated', '{}' FROM generate_series(1, "
+            "4) n");
+    }
+    std::int64_t count(const std::string& where) {
+        return pg_.number("SELECT count(*) FROM outbox WHERE " + where);
+    }
+};
+
+TEST_F(AdoptedLedger, ARowThatSomebodyHoldsIsOwedItsMarkAndNotSentAgain) {
+    Relay relay(config("outbox"));
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 4U);
+    Pg owner(url_);
+    owner.exec("BEGIN; SELECT FROM outbox WHERE id = '" + std::string(events[1].id) +
+               "' FOR UPDATE");
+    relay.publish({events[0].position, events[1].position, events[2].position});
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 2);
+    EXPECT_THAT(relay.read_ids(), IsEmpty());
+    {
+        const auto reader = value_of(relay.source().open_reader("default", {}));
+        spi::EventBatch batch;
+        require(reader->read(kAll, batch));
+        ASSERT_EQ(batch.size(), 1U);  // the fourth
+        EXPECT_EQ(batch.events()[0].id, events[3].id);
+    }
+    value_of(relay.recorder().tidy(relay.epoch()));
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 2);
+    owner.exec("COMMIT");
+    value_of(relay.recorder().tidy(relay.epoch()));
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 3);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+}
+
+TEST_F(AdoptedLedger, RowsThatOnlyARouteWhichIsGoneHadNotFinishedGetTheirMark) {
+    Relay relay(config("outbox"));
+    static_cast<void>(value_of(begin(relay)));
+    std::vector<spi::Position> positions;
+    for (const auto& event : relay.read()) positions.push_back(event.position);
+    finish(relay, 0, positions);
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 0);
+    // As outbox routes retire does.
+    pg_.exec(
+        "DELETE FROM outbox_routes WHERE route = 'b'; DELETE FROM outbox_route_done WHERE route = "
+        "'b'");
+    const std::vector<spi::RouteName> one{{"default", {}}};
+    static_cast<void>(value_of(relay.recorder().begin(relay.epoch(), one)));
+    value_of(relay.recorder().tidy(relay.epoch()));
+    EXPECT_EQ(count("status = 'PUBLISHED'"), 4);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+}
+
+}  // namespace
+}  // namespace outbox::test

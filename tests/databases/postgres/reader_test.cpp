@@ -1,0 +1,301 @@
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/databases/postgres/support.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class NativeTable : public testing::Test {
+  protected:
+    void SetUp() override { make(PayloadType::kJsonb); }
+
+    void make(PayloadType payload) {
+        MigrateOptions options;
+        options.payload = payload;
+        migrate(url_, options);
+    }
+
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.mode = postgres::Mode::kPolling;
+        return config;
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+};
+
+// AddressSanitizer keeps freed memory back; what it keeps must not count as ours. The name is its.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" const char* __asan_default_options() {
+    return "quarantine_size_mb=1:thread_local_quarantine_size_kb=64";
+}
+
+std::size_t resident_bytes() {
+    std::ifstream file("/proc/self/statm");
+    std::size_t total = 0;
+    std::size_t resident = 0;
+    file >> total >> resident;
+    return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
+    pg_.exec(
+        "DROP VIEW outbox_status; "
+        "ALTER TABLE outbox_events DROP CONSTRAINT outbox_payload_size");
+    Relay relay(config());
+    const auto read = [&] {
+        std::vector<std::string> payloads;
+        for (const spi::EventView& event : relay.read()) {
+            payloads.push_back(std::string(event.key) + std::string(event.payload));
+        }
+        return payloads;
+    };
+    const auto insert = [&] {
+        pg_.exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '{\"a\": 1}')");
+    };
+    insert();
+    EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
+    const char* const to_jsonb = "payload TYPE jsonb USING payload::jsonb";
+    for (const char* change : {"key TYPE varchar(100)", "payload TYPE json", "payload TYPE text",
+                               to_jsonb, "occurred_at TYPE timestamp"}) {
+        SCOPED_TRACE(change);
+        pg_.exec(std::string("ALTER TABLE outbox_events ALTER ") + change);
+        insert();
+        EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
+    }
+    const auto ends = [&](spi::Reader& reader) {
+        return eventually(10s, "the change is told", [&] {
+            spi::EventBatch batch;
+            const Status status = reader.read(kAll, batch);
+            if (status.ok()) return false;
+            EXPECT_EQ(status.error().code, ErrorCode::kTableShape);
+            EXPECT_EQ(status.error().advice, Advice::kStop);
+            EXPECT_THAT(status.error().message, testing::HasSubstr("start the relay again"));
+            return true;
+        });
+    };
+    pg_.exec(
+        "ALTER TABLE outbox_events ALTER payload TYPE bytea USING convert_to(payload::text, "
+        "'UTF8')");
+    EXPECT_TRUE(ends(relay.reader()));
+    spi::EventBatch batch;
+    const auto again = value_of(postgres::make_postgres_source(config()));
+    const auto of_bytea = value_of(again->open_reader("default", {}));
+    require(of_bytea->read(kAll, batch));
+    EXPECT_EQ(batch.size(), 6U);
+    // Each text can be read as bytea, and not all as what it says.
+    pg_.exec(
+        "ALTER TABLE outbox_events ALTER payload TYPE text USING convert_from(payload, 'UTF8')");
+    EXPECT_TRUE(ends(*of_bytea));
+}
+
+TEST_F(NativeTable, ReadsLargeRowsWithinTheLimitOfBytes) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(repeat(md5(n::text), "
+        "3200)) FROM generate_series(1, 500) n");
+    Relay relay(config());
+    const std::size_t before = resident_bytes();
+    std::size_t events = 0;
+    spi::EventBatch batch;
+    do {
+        batch.clear();
+        require(relay.reader().read(kAll, batch));
+        EXPECT_LE(batch.bytes(), kAll.max_bytes + 110'000);
+        events += batch.size();
+        EXPECT_LT(resident_bytes(), before + (std::size_t{16} << 20));
+    } while (!batch.empty());
+    EXPECT_EQ(events, 500U);
+}
+
+TEST_F(NativeTable, KeepsTheLimitOfBytesWhenRowsGrowFromSmallToLarge) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(n) FROM "
+        "generate_series(1, 3000) n");
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(repeat('x', 1000000)) "
+        "FROM generate_series(1, 40) n");
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(n) FROM "
+        "generate_series(1, 1000) n");
+    Relay relay(config());
+    spi::Position last = 0;
+    std::size_t events = 0;
+    spi::EventBatch batch;
+    do {
+        batch.clear();
+        require(relay.reader().read(kAll, batch));
+        EXPECT_LT(batch.bytes(), kAll.max_bytes + 1'001'000);
+        for (const spi::EventView& event : batch.events()) {
+            EXPECT_EQ(event.position, last + 1);
+            last = event.position;
+        }
+        events += batch.size();
+    } while (!batch.empty());
+    EXPECT_EQ(events, 4040U);
+}
+
+TEST_F(NativeTable, LeavesRowsOfOtherTenantsAloneAndTakesThemForNoHoles) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, tenant_id) SELECT 't', to_jsonb(n), CASE "
+        "WHEN n % 3 = 0 THEN 'acme' ELSE 'beta' END FROM generate_series(1, 3000) n");
+    auto acme = config();
+    acme.tenants = {"acme"};
+    Relay relay(acme);
+    std::size_t events = 0;
+    spi::EventBatch batch;
+    do {
+        batch.clear();
+        require(relay.reader().read({100, 1U << 20}, batch));
+        for (const spi::EventView& event : batch.events()) EXPECT_EQ(event.tenant_id, "acme");
+        events += batch.size();
+    } while (!batch.empty());
+    EXPECT_EQ(events, 1000U);
+    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 1000);
+}
+
+class PayloadTypes : public NativeTable {
+    void SetUp() override {}
+};
+
+TEST_F(PayloadTypes, JsonIsReadAsItWasWritten) {
+    make(PayloadType::kJson);
+    pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '{\"b\" :1,\"a\": 2}')");
+    Relay relay(config());
+    EXPECT_EQ(relay.read().at(0).payload, "{\"b\" :1,\"a\": 2}");
+}
+
+TEST_F(PayloadTypes, TextIsReadAsItWasWritten) {
+    make(PayloadType::kText);
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) VALUES ('t', 'gr\xC3\xBC\xC3\x9F'), ('t', "
+        "'')");
+    Relay relay(config());
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 2U);
+    EXPECT_EQ(events[0].payload, "gr\xC3\xBC\xC3\x9F");
+    EXPECT_NE(events[1].payload.data(), nullptr);
+    EXPECT_EQ(events[1].payload, "");
+}
+
+TEST_F(PayloadTypes, BytesAreReadAsTheyWereWritten) {
+    make(PayloadType::kBytea);
+    pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '\\x0001ff')");
+    Relay relay(config());
+    EXPECT_EQ(relay.read().at(0).payload, std::string_view("\x00\x01\xff", 3));
+}
+
+TEST_F(NativeTable, ReadsTimesThatAreNoTimes) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, occurred_at) VALUES ('t', '1', "
+        "'infinity'), ('t', '2', '1969-12-31 23:59:59+00')");
+    Relay relay(config());
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 2U);
+    EXPECT_EQ(events[0].occurred_at_us, 0);
+    EXPECT_EQ(events[1].occurred_at_us, -1'000'000);
+}
+
+TEST_F(NativeTable, GivesTheLeaseAtOnceWhenTheOwnersBackendIsGone) {
+    Relay relay(config());
+    const auto standby = value_of(relay.source().open_lease());
+    ASSERT_FALSE(value_of(standby->acquire("standby", 1h)));
+    pg_.exec("SELECT pg_terminate_backend(backend_pid) FROM outbox_lease");
+    EXPECT_TRUE(eventually(10s, "the lease is free",
+                           [&] { return value_of(standby->acquire("standby", 1h)).has_value(); }));
+}
+
+TEST_F(NativeTable, CountsABackendThatMayNotBeSeenAsAlive) {
+    pg_.exec("DROP ROLE IF EXISTS blind_relay");
+    pg_.exec(
+        "CREATE ROLE blind_relay LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public "
+        "TO "
+        "blind_relay");
+    Relay relay(config());
+    auto blind = config();
+    blind.url = "postgresql://blind_relay@" + url_.substr(url_.find('@') + 1);
+    {
+        auto source = value_of(postgres::make_postgres_source(blind));
+        const auto standby = value_of(source->open_lease());
+        EXPECT_FALSE(value_of(standby->acquire("standby", 1h)));
+        pg_.exec("SELECT pg_terminate_backend(backend_pid) FROM outbox_lease");
+        EXPECT_TRUE(eventually(10s, "the lease is free", [&] {
+            return value_of(standby->acquire("standby", 1h)).has_value();
+        }));
+    }
+    pg_.exec("DROP OWNED BY blind_relay; DROP ROLE blind_relay");
+}
+
+TEST_F(NativeTable, EstimatesALargeBacklog) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM "
+        "generate_series(1, 60000); ANALYZE outbox_events");
+    Relay relay(config());
+    const auto stats = value_of(relay.recorder().stats());
+    EXPECT_GT(stats.backlog, 50'000);
+    EXPECT_LT(stats.backlog, 70'000);
+}
+
+TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanned) {
+    {
+        Relay relay(config());
+        for (int poll = 0; poll < 10; ++poll) EXPECT_TRUE(relay.read().empty());
+        pg_.exec(
+            "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM "
+            "generate_series(1, 5000)");
+        std::vector<spi::Position> positions;
+        while (positions.size() < 5000) {
+            for (const auto& event : relay.read({500, 1U << 20})) {
+                positions.push_back(event.position);
+            }
+        }
+        relay.publish(positions);
+    }
+    // The counters of a backend arrive when it ends.
+    const std::string scans = " FROM pg_stat_user_tables WHERE relname = 'outbox_events'";
+    EXPECT_TRUE(eventually(10s, "the scans are counted", [&] {
+        return pg_.number("SELECT n_tup_del" + scans) == 5000 &&
+               pg_.number("SELECT idx_scan" + scans) >= 20;
+    }));
+    EXPECT_EQ(pg_.number("SELECT seq_tup_read" + scans), 0);
+}
+
+// A relay looks ten times a second: what is not due yet must cost it nothing.
+TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (id, topic, payload, available_at) "
+        "SELECT gen_random_uuid(), 't', '1', now() + n * interval '1 minute' "
+        "FROM generate_series(1, 5000) n");
+    pg_.exec("ANALYZE outbox_scheduled");
+    const std::string read_so_far =
+        "SELECT pg_stat_get_tuples_returned('outbox_scheduled'::regclass) + "
+        "pg_stat_get_tuples_returned('outbox_scheduled_pkey'::regclass)";
+    const long long before = Pg(url_).number(read_so_far);
+    {
+        Relay relay(config());
+        for (int look = 0; look < 10; ++look) {
+            EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 0U);
+        }
+        pg_.exec(
+            "UPDATE outbox_scheduled SET available_at = now() WHERE available_at < "
+            "now() + interval '90 seconds'");
+        EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 100)), 1U);
+    }
+    // A session tells its counts when it ends; those of the UPDATE are in it, too.
+    pg_ = Pg(url_);
+    ASSERT_TRUE(eventually(10s, "the sessions have told what they read",
+                           [&] { return Pg(url_).number(read_so_far) > before; }));
+    EXPECT_LT(Pg(url_).number(read_so_far) - before, 1'000);
+}
+
+}  // namespace
+}  // namespace outbox::test

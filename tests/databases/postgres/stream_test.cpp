@@ -1,0 +1,448 @@
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "databases/postgres/replication.h"
+#include "databases/postgres/stream/hub.h"
+#include "databases/postgres/stream/pgoutput.h"
+#include "tests/databases/postgres/stream_support.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(Stream, ServesARouteThatHasCaughtUp) {
+    pg_.exec(insert("1"));
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    EXPECT_THAT(route.seen, ElementsAre("1"));
+    pg_.exec(insert_and_delete("2"));
+    pg_.exec(insert("3"));
+    EXPECT_THAT(route.next(2), ElementsAre("2", "3"));
+    EXPECT_EQ(slots(), "1");
+}
+
+// The server would tell of each flush of its log, whatever it brings.
+TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
+    auto stream = value_of(postgres::ReplicationStream::open(url_, 5));
+    postgres::Wakeup wakeup;
+    const auto slot =
+        value_of(stream.create_slot("outbox_of_this_test", wakeup, [] { return false; }));
+    require(stream.start(slot, "outbox"));
+    int keepalives = 0;
+    const auto server_has_sent = [&](postgres::Lsn place) {
+        return eventually(20s, "the server has sent all", [&] {
+            require(stream.confirm(slot.start, true));
+            require(stream.wait(wakeup, 50ms));
+            postgres::Lsn sent = 0;
+            std::string_view bytes;
+            Status status;
+            while (stream.next(bytes, status) == postgres::ReplicationStream::Next::kMessage) {
+                postgres::pgoutput::Envelope envelope;
+                require(postgres::pgoutput::parse_envelope(bytes, envelope));
+                if (!envelope.keepalive) continue;
+                ++keepalives;
+                sent = envelope.end_lsn;
+            }
+            require(status);
+            return sent >= place;
+        });
+    };
+    ASSERT_TRUE(server_has_sent(slot.start));
+    pg_.exec("CREATE TABLE others (n int)");
+    keepalives = 0;
+    for (int i = 0; i < 300; ++i) pg_.exec("INSERT INTO others VALUES (1)");
+    const auto end = postgres::pgoutput::parse_lsn(pg_.value("SELECT pg_current_wal_flush_lsn()"));
+    ASSERT_TRUE(server_has_sent(end.value()));
+    EXPECT_LT(keepalives, 30);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM pg_stat_replication WHERE flush_lsn > sent_lsn OR "
+                         "replay_lsn > sent_lsn"),
+              0);
+}
+
+// More than one fill of libpq's buffer.
+TEST_F(Stream, IsReadWholeAsFarAsItHasCome) {
+    auto stream = value_of(postgres::ReplicationStream::open(url_, 5));
+    postgres::Wakeup wakeup;
+    const auto slot =
+        value_of(stream.create_slot("outbox_of_this_test", wakeup, [] { return false; }));
+    require(stream.start(slot, "outbox"));
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', to_jsonb(repeat('x', "
+        "400)) FROM generate_series(1, 100)");
+    const std::string end = pg_.value("SELECT pg_current_wal_flush_lsn()");
+    ASSERT_TRUE(eventually(20s, "all is sent", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_stat_replication WHERE application_name = "
+                   "'outbox_stream' AND sent_lsn >= '" +
+                   end + "'") == 1;
+    }));
+    require(stream.wait(wakeup, 50ms));
+    std::size_t bytes = 0;
+    std::string_view message;
+    Status status;
+    while (stream.next(message, status) == postgres::ReplicationStream::Next::kMessage) {
+        bytes += message.size();
+    }
+    require(status);
+    EXPECT_GE(bytes, 100 * 400U);
+}
+
+// As one whose decoding is slower than the writers.
+TEST_F(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    const auto sender = static_cast<pid_t>(
+        pg_.number("SELECT active_pid FROM pg_replication_slots WHERE database = "
+                   "current_database()"));
+    ASSERT_EQ(kill(sender, SIGSTOP), 0);
+    for (int i = 1; i <= 3; ++i) pg_.exec(insert(std::to_string(i)) + "; SELECT pg_switch_wal()");
+    EXPECT_THAT(route.next(3), ElementsAre("1", "2", "3"));
+    EXPECT_TRUE(eventually(20s, "the stream is left", [&] {
+        static_cast<void>(route.read());
+        return route.reason().find("slower than the writers") != std::string::npos;
+    }));
+    kill(sender, SIGCONT);
+    EXPECT_TRUE(route.joins());
+}
+
+// By a transaction that stays open, while there is a stream and while one is being made.
+TEST_F(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
+    postgres::PostgresSourceConfig config = this->config();
+    config.max_kept_log = 64 << 20;
+    const auto source = value_of(postgres::make_postgres_source(config));
+    const auto write_more = [&] {
+        for (int segment = 0; segment < 6; ++segment) {
+            pg_.exec("SELECT pg_logical_emit_message(false, 'of this test', '')");
+            pg_.exec("SELECT pg_switch_wal()");
+        }
+    };
+    const auto slot = [&] {
+        return pg_.value(
+            "SELECT coalesce(max(slot_name), '') FROM pg_replication_slots WHERE "
+            "database = current_database()");
+    };
+    Route route(*source);
+    ASSERT_TRUE(route.joins());
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    write_more();
+    EXPECT_TRUE(eventually(20s, "the stream is left", [&] {
+        static_cast<void>(route.read());
+        return route.reason().find("of its log for the stream") != std::string::npos;
+    }));
+    std::string waits;
+    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
+        static_cast<void>(route.read());
+        return !(waits = slot()).empty();
+    }));
+    EXPECT_EQ(route.path(), "polling");
+    write_more();
+    EXPECT_TRUE(eventually(20s, "it is given up", [&] { return slot() != waits; }));
+    other.exec("COMMIT");
+    EXPECT_TRUE(route.joins());
+}
+
+// A route whose destination is away reads nothing.
+TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
+    Route route(source());
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    EXPECT_TRUE(begins_to_join(route));
+    other.exec("COMMIT");
+    EXPECT_TRUE(eventually(20s, "the offer is over", [&] { return slots() == "0"; }));
+    for (int i = 0; i < 100; ++i) {
+        std::this_thread::sleep_for(20ms);
+        ASSERT_EQ(slots(), "0");
+    }
+    EXPECT_TRUE(route.joins());
+}
+
+// The server's own question would come after five seconds, the stream's after half a second of
+// silence.
+TEST_F(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec(insert("0"));
+    const std::string confirmed =
+        "SELECT count(*) FROM pg_replication_slots WHERE active AND "
+        "confirmed_flush_lsn >= '" +
+        pg_.value("SELECT pg_current_wal_flush_lsn()") + "'";
+    int more = 0;
+    while (more < 60 && pg_.number(confirmed) == 0) {
+        std::this_thread::sleep_for(50ms);
+        pg_.exec(insert(std::to_string(++more)));
+    }
+    EXPECT_LT(more, 60);
+}
+
+// In containers many relays of a cluster are process 1.
+TEST(StreamSlots, HaveNamesThatNoOtherRelayHas) {
+    EXPECT_NE(postgres::make_slot_prefix(), postgres::make_slot_prefix());
+}
+
+TEST_F(Stream, EndsWithItsLastReader) {
+    {
+        Route route(source());
+        ASSERT_TRUE(route.joins());
+        EXPECT_EQ(slots(), "1");
+    }
+    EXPECT_TRUE(eventually(10s, "the slot is gone", [&] { return slots() == "0"; }));
+}
+
+TEST_F(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec("BEGIN; " + insert("0") + "; ROLLBACK");
+    pg_.exec("BEGIN; " + insert("1") + "; SAVEPOINT s; " + insert("0") + "; ROLLBACK TO s; " +
+             insert("2") + "; COMMIT");
+    EXPECT_THAT(route.next(2), ElementsAre("1", "2"));
+    std::set<spi::Position> closed;
+    EXPECT_TRUE(eventually(20s, "both holes are closed", [&] {
+        spi::EventBatch batch;
+        require(route.reader().read(kAll, batch));
+        EXPECT_TRUE(batch.empty());
+        for (const auto& range : batch.closed) {
+            for (auto p = range.first; p <= range.last; ++p) closed.insert(p);
+        }
+        return closed.contains(1) && closed.contains(3);
+    }));
+    EXPECT_THAT(closed, ElementsAre(1, 3));
+}
+
+TEST_F(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
+    Route route(source());
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");  // in another database, too
+    for (int i = 0; i < 50; ++i) {
+        pg_.exec(insert(std::to_string(i)));
+        EXPECT_THAT(route.next(1), ElementsAre(std::to_string(i)));
+        EXPECT_EQ(route.path(), "polling");
+    }
+    // The slot's making waits by now, and goes on when it need not wait.
+    EXPECT_TRUE(begins_to_join(route));
+    other.exec("COMMIT");
+    EXPECT_TRUE(route.joins());
+}
+
+TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    {
+        Route route(source());
+        EXPECT_TRUE(begins_to_join(route));
+    }
+    EXPECT_TRUE(eventually(10s, "the slot is gone", [&] { return slots() == "0"; }));
+}
+
+TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    // More than a queue holds, in one transaction.
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', "
+        "to_jsonb(i::text || repeat('x', 1000)) FROM generate_series(1, 12000) i");
+    EXPECT_TRUE(eventually(20s, "the route is behind", [&] {
+        static_cast<void>(route.reader().wait(10ms));
+        const auto now = route.read({100, kAll.max_bytes});
+        route.seen.insert(route.seen.end(), now.begin(), now.end());
+        return route.path() == "polling";
+    }));
+    EXPECT_EQ(route.reason(), "the route is behind");
+    const auto rest = route.next(12000 - route.seen.size());
+    route.seen.insert(route.seen.end(), rest.begin(), rest.end());
+    ASSERT_EQ(route.seen.size(), 12000U);
+    for (std::size_t i = 0; i < route.seen.size(); ++i) {
+        ASSERT_TRUE(route.seen[i].starts_with("\"" + std::to_string(i + 1) + "x"))
+            << i << ": " << route.seen[i].substr(0, 20);
+    }
+    ASSERT_TRUE(route.joins());
+    pg_.exec(insert_and_delete("1"));
+    EXPECT_THAT(route.next(1), ElementsAre("1"));
+}
+
+TEST_F(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
+    Route route(source());
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(route.joins());
+        pg_.exec(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+            "WHERE database = current_database()");
+        pg_.exec(insert("1"));
+        EXPECT_THAT(route.next(1), ElementsAre("1"));
+        EXPECT_TRUE(eventually(10s, "the loss is told", [&] {
+            static_cast<void>(route.read());
+            return route.path() == "polling";
+        }));
+        EXPECT_THAT(route.reason(), HasSubstr("terminating connection"));
+    }
+}
+
+TEST_F(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {
+    Route first(source());
+    ASSERT_TRUE(first.joins());
+    Route second(source());
+    const auto both = [&] {
+        static_cast<void>(first.read());
+        static_cast<void>(second.read());
+        return first.path() == "stream" && second.path() == "stream";
+    };
+    EXPECT_TRUE(eventually(30s, "both are on the stream", both));
+    EXPECT_TRUE(eventually(10s, "one slot is left", [&] { return slots() == "1"; }));
+    EXPECT_EQ(first.paths(), (std::vector<std::string>{"polling: catching up", "stream: "}));
+    pg_.exec(insert_and_delete("1"));
+    EXPECT_THAT(first.next(1), ElementsAre("1"));
+    EXPECT_THAT(second.next(1), ElementsAre("1"));
+}
+
+// The second one's slot waits for the open transaction; what the others bring meanwhile is in its
+// queue and, but for what was removed again, in its snapshot as well.
+TEST_F(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined) {
+    Route first(source());
+    ASSERT_TRUE(first.joins());
+    pg_.exec(insert("1"));
+    EXPECT_THAT(first.next(1), ElementsAre("1"));
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    Route second(source());
+    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
+        const auto now = second.read();
+        second.seen.insert(second.seen.end(), now.begin(), now.end());
+        return slots() == "2";
+    }));
+    for (const char* payload : {"2", "3", "4"}) pg_.exec(insert(payload));
+    pg_.exec(insert_and_delete("5"));
+    other.exec("COMMIT");
+    ASSERT_TRUE(second.joins());
+    pg_.exec(insert_and_delete("6"));
+    EXPECT_TRUE(eventually(20s, "all has come", [&] {
+        const auto now = second.read();
+        second.seen.insert(second.seen.end(), now.begin(), now.end());
+        return second.seen.size() >= 6;
+    }));
+    EXPECT_THAT(second.seen, ElementsAre("1", "2", "3", "4", "5", "6"));
+    EXPECT_THAT(first.next(5), ElementsAre("2", "3", "4", "5", "6"));
+    EXPECT_EQ(first.path(), "stream");
+}
+
+TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid) {
+    Route route(source());
+    Pg other(shared_postgres().url());
+    other.exec("BEGIN; SELECT pg_current_xact_id()");
+    EXPECT_TRUE(begins_to_join(route));
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' "
+        "FROM generate_series(1, 1000)");
+    other.exec("COMMIT");
+    EXPECT_TRUE(eventually(20s, "the reason is told", [&] {
+        static_cast<void>(route.read({1, kAll.max_bytes}));
+        return route.reason().find("while the route joined") != std::string::npos;
+    }));
+    EXPECT_TRUE(route.joins());
+}
+
+TEST_F(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec(
+        "DO $$ DECLARE c name; BEGIN FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = "
+        "'outbox_events'::regclass AND contype = 'c' LOOP EXECUTE format('ALTER TABLE "
+        "outbox_events DROP CONSTRAINT %I', c); END LOOP; END $$");
+    pg_.exec("ALTER TABLE outbox_events ALTER routing_key TYPE interval USING NULL");
+    pg_.exec(insert("1"));
+    route.seen.clear();
+    EXPECT_TRUE(eventually(20s, "the event comes and the obstacle is told", [&] {
+        const auto now = route.read();
+        route.seen.insert(route.seen.end(), now.begin(), now.end());
+        return route.seen.size() == 1 &&
+               route.reason().find("has type interval") != std::string::npos;
+    }));
+    for (const std::string& path : route.paths()) {
+        EXPECT_TRUE(path == "polling: catching up" || path == "stream: " ||
+                    path.find("routing_key") != std::string::npos)
+            << path;
+    }
+}
+
+// Writers of a key serialise on its row before they insert; everything else is free. The stream is
+// cut again and again.
+TEST_F(Stream, KeepsEachKeysOrderAndReturnsEachEventOnceAcrossJoinsAndLosses) {
+    pg_.exec(
+        "CREATE TABLE keys (key int PRIMARY KEY, n int NOT NULL); "
+        "INSERT INTO keys SELECT i, 0 FROM generate_series(1, 8) i");
+    constexpr unsigned kWriters = 4;
+    constexpr int kJoins = 3;  // after each cut the next stream is longer in coming
+    constexpr std::size_t kEventsOnEach = 200;
+    std::atomic<bool> enough{false};
+    std::vector<std::thread> writers;
+    for (unsigned w = 0; w < kWriters; ++w) {
+        writers.emplace_back([&, w] {
+            Pg pg(url_);
+            std::mt19937 random(w);
+            while (!enough) {
+                const auto key = std::to_string(random() % 8 + 1);
+                pg.exec("BEGIN");
+                const auto n =
+                    pg.value("UPDATE keys SET n = n + 1 WHERE key = " + key + " RETURNING n");
+                pg.exec(insert(n, key));
+                std::this_thread::sleep_for(std::chrono::milliseconds(random() % 8));
+                pg.exec(random() % 8 == 0 ? "ROLLBACK" : "COMMIT");
+            }
+        });
+    }
+    Route route(source());
+    std::map<std::string, int> last;
+    std::mt19937 random(77);
+    int joins = 0;
+    bool streaming = false;  // only then is there something to cut; a join is let be
+    std::size_t on_stream = 0;
+    bool in_order = true;
+    const auto take = [&] {
+        static_cast<void>(route.reader().wait(1ms));
+        spi::EventBatch batch;
+        require(route.reader().read({random() % 500 + 200, 1 << 20}, batch));
+        for (const spi::EventView& event : batch.events()) {
+            int& n = last[std::string(event.key)];
+            in_order = in_order && std::stoi(std::string(event.payload)) == n + 1;
+            ++n;
+        }
+        if (const auto path = route.reader().new_path()) {
+            streaming = path->path == "stream";
+            if (streaming) ++joins;
+            on_stream = 0;
+        }
+        if (streaming) on_stream += batch.size();
+    };
+    Pg killer(url_);
+    EXPECT_TRUE(eventually(180s, "the stream is joined several times", [&] {
+        for (int i = 0; i < 50 && in_order; ++i) take();
+        if (on_stream > kEventsOnEach) {
+            killer.exec(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots "
+                "WHERE database = current_database()");
+        }
+        return !in_order || (joins >= kJoins && on_stream > kEventsOnEach);
+    }));
+    enough = true;
+    for (std::thread& writer : writers) writer.join();
+    EXPECT_TRUE(eventually(20s, "all has come", [&] {
+        take();
+        for (const auto& row : pg_.query("SELECT key, n FROM keys")) {
+            if (last[*row[0]] < std::stoi(*row[1])) return !in_order;
+        }
+        return true;
+    }));
+    EXPECT_TRUE(in_order);
+}
+
+}  // namespace
+}  // namespace outbox::test

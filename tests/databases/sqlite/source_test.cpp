@@ -1,0 +1,570 @@
+#include "databases/sqlite/source/source.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <outbox/producer/migrate.h>
+
+#include "databases/sqlite/source/operate.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/process.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr spi::ReadLimits kAll{1000, std::size_t{1} << 20};
+
+template <typename T>
+T value_of(Result<T> result) {
+    if (!result.ok()) throw std::runtime_error(describe(result.error()));
+    return std::move(result).value();
+}
+
+// A disk without room: every write to a file of SQLite's fails as the kernel's ENOSPC does.
+class FullDisk {
+  public:
+    static void install() {
+        if (open_file != nullptr) return;
+        static sqlite3_vfs vfs = *sqlite3_vfs_find(nullptr);
+        open_file = vfs.xOpen;
+        vfs.zName = "full-disk";
+        vfs.xOpen = open_with_limit;
+        sqlite3_vfs_register(&vfs, 1);
+    }
+    FullDisk() { full = true; }
+    ~FullDisk() { full = false; }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+  private:
+    static int open_with_limit(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,
+                               int* flags_out) {
+        const int result = open_file(vfs, name, file, flags, flags_out);
+        if (result != SQLITE_OK || file->pMethods == nullptr) return result;
+        write_file = file->pMethods->xWrite;
+        // SQLite has several tables of methods: one copy of each.
+        static std::map<const sqlite3_io_methods*, sqlite3_io_methods> copies;
+        sqlite3_io_methods& methods =
+            copies.try_emplace(file->pMethods, *file->pMethods).first->second;
+        methods.xWrite = [](sqlite3_file* target, const void* bytes, int size, sqlite3_int64 at) {
+            return full ? SQLITE_FULL : write_file(target, bytes, size, at);
+        };
+        file->pMethods = &methods;
+        return result;
+    }
+
+    static inline int (*open_file)(sqlite3_vfs*, const char*, sqlite3_file*, int, int*) = nullptr;
+    static inline int (*write_file)(sqlite3_file*, const void*, int, sqlite3_int64) = nullptr;
+    static inline std::atomic<bool> full = false;
+};
+
+class SqliteSource : public testing::Test {
+  protected:
+    static void SetUpTestSuite() { FullDisk::install(); }
+
+    std::unique_ptr<spi::Source> open(std::vector<std::string> tenants = {}) {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.tenants = std::move(tenants);
+        return value_of(sqlite::make_sqlite_source(config));
+    }
+    ErrorInfo open_error(const std::string& url, const std::string& table = "outbox_events") {
+        sqlite::SqliteSourceConfig config;
+        config.url = url;
+        config.table = table;
+        auto source = sqlite::make_sqlite_source(config);
+        return source.ok() ? ErrorInfo{} : source.error();
+    }
+    // Takes the lease and begins a term of one route.
+    static spi::RecordBatch begin(spi::LeaseStore& lease, spi::Recorder& recorder) {
+        spi::RecordBatch batch;
+        batch.epoch = value_of(lease.acquire("test", std::chrono::minutes(10))).value();
+        const std::vector<spi::RouteName> routes{{"default", {}}};
+        static_cast<void>(value_of(recorder.begin(batch.epoch, routes)));
+        return batch;
+    }
+    std::vector<std::string> read(spi::Reader& reader, spi::EventBatch& batch) {
+        batch.clear();
+        const Status status = reader.read(kAll, batch);
+        if (!status.ok()) throw std::runtime_error(describe(status.error()));
+        std::vector<std::string> ids;
+        for (const auto& event : batch.events()) ids.emplace_back(event.id);
+        return ids;
+    }
+
+    TemporaryFolder folder_{"source"};
+    std::string path_ = folder_ / "shop.db";
+    std::string url_ = "sqlite://" + path_;
+    std::vector<Migration> migrated_ = migrate(url_);
+    Sqlite db_{path_};
+};
+
+TEST_F(SqliteSource, NamesWhatIsWrongWithFileTableOrUrl) {
+    EXPECT_EQ(open_error("sqlite:///no/such/folder/shop.db").code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(open_error("sqlite://" + std::string(folder_ / "none.db")).code,
+              ErrorCode::kConnectFailed);
+    std::ofstream(folder_ / "text") << std::string(4096, 'x');
+    EXPECT_EQ(open_error("sqlite://" + std::string(folder_ / "text")).code,
+              ErrorCode::kNoSuchDatabase);
+    EXPECT_EQ(open_error("sqlite://shop.db").code, ErrorCode::kConfigInvalid);
+    EXPECT_EQ(open_error(url_, "no_such_table").code, ErrorCode::kNoSuchTable);
+    EXPECT_THAT(open_error(url_, "no_such_table").message, HasSubstr("outbox migrate"));
+    db_.exec("CREATE TABLE other (id text, what text)");
+    EXPECT_EQ(open_error(url_, "other").code, ErrorCode::kTableShape);
+    EXPECT_THAT(open_error(url_, "other").message, HasSubstr("[source.table] in outbox.toml"));
+}
+
+TEST_F(SqliteSource, TheIndexOfDeadLettersIsMadeAnewOrRefused) {
+    const auto check = [&] {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.make_side_tables = false;
+        std::string said;
+        for (const spi::Finding& finding :
+             value_of(value_of(sqlite::make_sqlite_source(config))->check())) {
+            said += (finding.problem ? "! " : "") + finding.text + "\n";
+        }
+        return said;
+    };
+    db_.exec("DROP INDEX outbox_dead_letters_event");
+    EXPECT_THAT(check(), HasSubstr("side tables: a part of them is missing; the relay makes them"));
+    db_.exec("CREATE TABLE mine (a); CREATE INDEX outbox_dead_letters_event ON mine (a)");
+    EXPECT_THAT(check(),
+                HasSubstr("! side tables: index outbox_dead_letters_event is of table mine"));
+    EXPECT_EQ(open_error(url_).code, ErrorCode::kTableShape);
+    EXPECT_THAT(open_error(url_).message,
+                HasSubstr("is of table mine, not of outbox_dead_letters"));
+    db_.exec("DROP INDEX outbox_dead_letters_event");
+    open();
+    EXPECT_EQ(check().find("side tables"), std::string::npos);
+    EXPECT_EQ(db_.value("SELECT tbl_name FROM sqlite_master WHERE name = "
+                        "'outbox_dead_letters_event'"),
+              "outbox_dead_letters");
+}
+
+TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
+    db_.exec(
+        "INSERT INTO outbox_events (id, topic, tenant_id) VALUES ('a', 't', 'one'), "
+        "('b', 't', 'two'), ('c', 't', 'one')");
+    const auto source = open({"one"});
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"a", "c"}));
+    EXPECT_EQ(batch.closed, (std::vector<spi::PositionRange>{{2, 2}}));
+    const auto recorder = value_of(source->open_recorder());
+    EXPECT_EQ(value_of(recorder->stats()).backlog, 2);
+}
+
+TEST_F(SqliteSource, ClosesWhatIsMissingBelowARow) {
+    db_.exec(
+        "INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't'), ('c', 't'); "
+        "DELETE FROM outbox_events WHERE id <> 'c'");
+    const auto source = open();
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"c"}));
+    EXPECT_EQ(batch.closed, (std::vector<spi::PositionRange>{{1, 2}}));
+}
+
+TEST_F(SqliteSource, SeesWhatIsWrittenBetweenIdlePolls) {
+    const auto source = open();
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    for (int n = 0; n < 20; ++n) {
+        EXPECT_TRUE(read(*reader, batch).empty());
+        EXPECT_TRUE(read(*reader, batch).empty());
+        const std::string id = "e" + std::to_string(n);
+        db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('" + id + "', 't')");
+        EXPECT_EQ(read(*reader, batch), std::vector<std::string>{id});
+    }
+}
+
+TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    const std::vector<spi::Position> positions{1, 2};
+    done.finished.push_back({0, positions});
+    {
+        const FullDisk full;
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            const Status status = recorder->record(done);
+            ASSERT_FALSE(status.ok());
+            EXPECT_EQ(status.error().code, ErrorCode::kDiskFull);
+            EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        }
+        EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 2);
+        spi::EventBatch again;
+        EXPECT_TRUE(reader->fetch(positions, again).ok());
+        EXPECT_EQ(again.size(), 2U);
+    }
+    ASSERT_TRUE(recorder->record(done).ok());
+    ASSERT_TRUE(recorder->remove(done.epoch, positions).ok());
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 0);
+}
+
+TEST_F(SqliteSource, ABusyWriterIsWaitedForNotFatal) {
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.busy_timeout_ms = 1;
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'); BEGIN IMMEDIATE");
+    done.finished.push_back({0, {1}});
+    const Status status = recorder->record(done);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+    db_.exec("COMMIT");
+    EXPECT_TRUE(recorder->record(done).ok());
+}
+
+// Holds the lease in a process of its own.
+class LeaseHolder {
+  public:
+    LeaseHolder(const std::string& url, std::chrono::milliseconds ttl) {
+        int ready[2];
+        if (pipe(ready) != 0) throw std::runtime_error("no pipe");
+        pid_ = fork();
+        if (pid_ == 0) {
+            sqlite::SqliteSourceConfig config;
+            config.url = url;
+            auto source = sqlite::make_sqlite_source(config);
+            auto lease = (*source)->open_lease();
+            const auto epoch = (*lease)->acquire("child", ttl);
+            const char got = epoch.ok() && epoch->has_value() ? 'y' : 'n';
+            if (write(ready[1], &got, 1) != 1) _exit(1);
+            while (true) pause();
+        }
+        close(ready[1]);
+        char got = 'n';
+        if (read(ready[0], &got, 1) != 1 || got != 'y') {
+            ADD_FAILURE() << "the other process got no lease";
+        }
+        close(ready[0]);
+    }
+    ~LeaseHolder() { die(); }
+    LeaseHolder(const LeaseHolder&) = delete;
+    LeaseHolder& operator=(const LeaseHolder&) = delete;
+
+    void die() {
+        if (pid_ <= 0) return;
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+        pid_ = -1;
+    }
+
+  private:
+    pid_t pid_ = -1;
+};
+
+TEST_F(SqliteSource, TheLeaseOfAKilledProcessIsFreeAtOnce) {
+    LeaseHolder holder(url_, 600s);
+    const auto source = open();
+    const auto lease = value_of(source->open_lease());
+    EXPECT_FALSE(value_of(lease->acquire("me", 600s)));
+    holder.die();
+    EXPECT_TRUE(value_of(lease->acquire("me", 600s)));
+    EXPECT_EQ(db_.number("SELECT locked FROM outbox_lease"), 1);
+}
+
+// The hung owner keeps the flock; its death must not look like the death of its successor.
+TEST_F(SqliteSource, ASuccessorOfAHungOwnerKeepsItsLeaseWhenThatOneDies) {
+    LeaseHolder hung(url_, 1ms);
+    const auto source = open();
+    const auto successor = value_of(source->open_lease());
+    const auto third = value_of(source->open_lease());
+    std::optional<std::uint64_t> epoch;
+    ASSERT_TRUE(eventually(10s, "the lease expires", [&] {
+        epoch = value_of(successor->acquire("successor", 600s));
+        return epoch.has_value();
+    }));
+    EXPECT_EQ(db_.number("SELECT locked FROM outbox_lease"), 0);
+    EXPECT_FALSE(value_of(third->acquire("third", 600s)));
+    hung.die();
+    EXPECT_FALSE(value_of(third->acquire("third", 600s)));
+    EXPECT_TRUE(value_of(successor->renew(*epoch, 600s)));
+    EXPECT_EQ(db_.number("SELECT locked FROM outbox_lease"), 1);
+    EXPECT_FALSE(value_of(third->acquire("third", 600s)));
+    ASSERT_TRUE(successor->release(*epoch).ok());
+    EXPECT_TRUE(value_of(third->acquire("third", 600s)));
+}
+
+TEST_F(SqliteSource, AnOwnerWhoseRenewalFoundAnotherWriterKeepsItsLock) {
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.busy_timeout_ms = 1;
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto lease = value_of(source->open_lease());
+    const auto epoch = value_of(lease->acquire("me", 600s));
+    ASSERT_TRUE(epoch);
+    db_.exec("BEGIN IMMEDIATE");
+    const auto renewed = lease->renew(*epoch, 600s);
+    ASSERT_FALSE(renewed.ok());
+    EXPECT_EQ(renewed.error().advice, Advice::kRetryDestination);
+    db_.exec("COMMIT");
+    EXPECT_FALSE(value_of(value_of(source->open_lease())->acquire("other", 600s)));
+    EXPECT_TRUE(value_of(lease->renew(*epoch, 600s)));
+}
+
+// `mv backup shop.db` under a running relay: what is open is another file by now.
+TEST_F(SqliteSource, AReplacedFileEndsTheTermAndTheNextOneReadsIt) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    std::filesystem::copy_file(path_, path_ + ".backup");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    const spi::RecordBatch term = begin(*lease, *recorder);
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 1U);
+    ASSERT_TRUE(read(*reader, batch).empty());
+    std::filesystem::rename(path_ + ".backup", path_);
+    Sqlite now(path_);
+    now.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't')");
+    spi::RecordBatch done;
+    done.epoch = term.epoch;
+    done.finished.push_back({0, {1}});
+    EXPECT_EQ(reader->read(kAll, batch).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(lease->renew(term.epoch, 600s).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(now.number("SELECT count(*) FROM outbox_ledger_segments"), 0);
+    const auto next = value_of(source->open_reader("default", {}));
+    EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "b"}));
+}
+
+// What `.restore` of the shell does: another content in the same file.
+TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneReadsIt) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't'), ('c', 't')");
+    const auto source = open();
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 3U);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'",
+                                    "INSERT INTO outbox_events (id, topic) VALUES ('d', 't')"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    batch.clear();
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
+    const auto next = value_of(source->open_reader("default", {}));
+    EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
+}
+
+TEST_F(SqliteSource, TenantsHaveLeasesOfTheirOwn) {
+    const auto one = open({"one"});
+    const auto two = open({"two"});
+    const auto lease_one = value_of(one->open_lease());
+    const auto lease_two = value_of(two->open_lease());
+    EXPECT_TRUE(value_of(lease_one->acquire("a", 600s)));
+    EXPECT_TRUE(value_of(lease_two->acquire("b", 600s)));
+    EXPECT_EQ(db_.number("SELECT sum(locked) FROM outbox_lease"), 2);
+}
+
+TEST_F(SqliteSource, ChecksTellTheJournalModeAndMissingRights) {
+    const auto source = open();
+    const auto findings = value_of(source->check());
+    EXPECT_THAT(findings, testing::Contains(
+                              testing::Field(&spi::Finding::text, HasSubstr("write-ahead log"))));
+}
+
+TEST_F(SqliteSource, MakesSideTablesThatAreMissing) {
+    db_.exec("DROP TABLE outbox_route_stats; DROP TABLE outbox_lease");
+    const auto source = open();
+    const auto lease = value_of(source->open_lease());
+    EXPECT_TRUE(value_of(lease->acquire("me", 1s)));
+}
+
+TEST_F(SqliteSource, WhatIsMadeBesideTheDatabaseIsItsOwnersAndNoLinkIsFollowed) {
+    namespace fs = std::filesystem;
+    constexpr auto kPrivate = fs::perms::owner_read | fs::perms::owner_write;
+    const std::string path = url_.substr(std::string("sqlite://").size());
+    const auto source = open();
+    {
+        const auto lease = value_of(source->open_lease());
+        ASSERT_TRUE(value_of(lease->acquire("me", 1s)));
+        for (const char* beside : {"", "-wal", "-shm", "-outbox-lease"}) {
+            EXPECT_EQ(fs::status(path + beside).permissions(), kPrivate) << beside;
+        }
+    }
+    fs::remove(path + "-outbox-lease");
+    fs::create_symlink(path + "-elsewhere", path + "-outbox-lease");
+    const auto lease = value_of(source->open_lease());
+    const auto refused = lease->acquire("me", 1s);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
+    EXPECT_FALSE(fs::exists(path + "-elsewhere"));
+}
+
+TEST_F(SqliteSource, RefusesToMarkWhereNothingCouldBeMarked) {
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.after_publish = sqlite::AfterPublish::kMark;
+    const ErrorInfo error = sqlite::make_sqlite_source(config).error();
+    EXPECT_EQ(error.code, ErrorCode::kConfigInvalid);
+    EXPECT_THAT(error.message, HasSubstr("use after_publish = delete"));
+}
+
+TEST_F(SqliteSource, NumbersThatComeAgainInAnAdoptedTableAreNewEvents) {
+    db_.exec(
+        "CREATE TABLE \"OutboxMessages\" (\"Id\" integer PRIMARY KEY, \"EventType\" text, "
+        "\"Payload\" text, \"CreatedAt\" text, \"Processed\" integer DEFAULT 0)");
+    const auto insert = [&](const std::string& content, int count) {
+        for (int i = 0; i < count; ++i) {
+            db_.exec(
+                "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', '" +
+                content + "')");
+        }
+    };
+    const auto open_adopted = [&] {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.table = "OutboxMessages";
+        return value_of(sqlite::make_sqlite_source(config));
+    };
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"far", {}}};
+    insert("old", 3);
+    {
+        const auto source = open_adopted();
+        const auto lease = value_of(source->open_lease());
+        const auto recorder = value_of(source->open_recorder());
+        spi::RecordBatch batch;
+        batch.epoch = value_of(lease->acquire("test", 600s)).value();
+        static_cast<void>(value_of(recorder->begin(batch.epoch, routes)));
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch events;
+        ASSERT_EQ(read(*reader, events).size(), 3U);
+        batch.finished.push_back({0, {}});
+        for (const auto& event : events.events()) {
+            batch.finished[0].positions.push_back(event.position);
+        }
+        spi::DeadLetter letter;
+        letter.route = "far";
+        letter.position = events.events()[0].position;
+        letter.event.add_copy(events.events()[0]);
+        batch.dead.push_back(std::move(letter));
+        ASSERT_TRUE(recorder->record(batch).ok());
+        ASSERT_TRUE(lease->release(batch.epoch).ok());
+    }
+    for (const bool anew : {false, true}) {
+        if (anew) db_.exec("DELETE FROM \"OutboxMessages\"");
+        if (anew) insert("new", 2);
+        const auto source = open_adopted();
+        const auto lease = value_of(source->open_lease());
+        const auto recorder = value_of(source->open_recorder());
+        const auto epoch = value_of(lease->acquire("test", 600s)).value();
+        EXPECT_EQ(value_of(recorder->begin(epoch, routes)).notes.size(), anew ? 1U : 0U);
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch events;
+        EXPECT_EQ(read(*reader, events).size(), anew ? 2U : 0U);
+        EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters WHERE id LIKE '%:1" +
+                             std::string(anew ? "~1" : "") + "'"),
+                  1);
+        ASSERT_TRUE(lease->release(epoch).ok());
+    }
+}
+
+class SqliteOperations : public SqliteSource {
+  protected:
+    SqliteOperations() {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        operations_ = value_of(sqlite::open_operations(config, "outbox_events"));
+        for (int n = 1; n <= 3; ++n) {
+            const std::string id = std::to_string(n);
+            db_.exec(
+                "INSERT INTO outbox_dead_letters (source, route, position, id, aggregate_id, "
+                "event_type, payload, attempts, error_code, error, died_at) VALUES ('" +
+                std::string(n == 3 ? "outbox_events/t" : "outbox_events") + "', 'default', " + id +
+                ", 'e\"" + id + "', 'k" + id +
+                "', 'OrderPlaced', x'7b7d', 5, 'OB_RECORD_REFUSED', 'no', 7)");
+        }
+        db_.exec(
+            "INSERT INTO outbox_dead_letters (source, route, id, attempts, error_code, error, "
+            "died_at) VALUES ('other_table', 'default', 'x', 1, 'OB_X', 'x', 1)");
+    }
+    std::unique_ptr<Operations> operations_;
+};
+
+TEST_F(SqliteOperations, FindsDeadLettersByEveryFilter) {
+    EXPECT_EQ(value_of(operations_->count_dead({})), 3);
+    DeadFilter filter;
+    filter.ids = {"e\"1", "e\"3", "x"};
+    EXPECT_EQ(value_of(operations_->count_dead(filter)), 2);
+    filter.key = "k3";
+    EXPECT_EQ(value_of(operations_->count_dead(filter)), 1);
+    filter.error_code = "OB_OTHER";
+    EXPECT_EQ(value_of(operations_->count_dead(filter)), 0);
+    DeadFilter by_type;
+    by_type.event_type = "OrderPlaced";
+    by_type.route = "default";
+    const auto letters = value_of(operations_->dead(by_type, 1, 1, true));
+    ASSERT_EQ(letters.size(), 1U);
+    EXPECT_EQ(letters[0].id, "e\"2");
+    EXPECT_EQ(letters[0].payload, "{}");
+    EXPECT_EQ(letters[0].attempts, 5);
+    EXPECT_EQ(letters[0].died_at_us, 7);
+    EXPECT_EQ(value_of(operations_->dead(by_type, 0, 1, false))[0].payload, "");
+}
+
+TEST_F(SqliteOperations, RetriesAndDiscardsOnlyWhatTheFilterNames) {
+    DeadFilter filter;
+    filter.ids = {"e\"1"};
+    EXPECT_EQ(value_of(operations_->retry_dead(filter)), 1);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at > 0"),
+              1);
+    filter.ids = {"e\"2"};
+    EXPECT_EQ(value_of(operations_->discard_dead(filter)), 1);
+    EXPECT_EQ(value_of(operations_->discard_dead({})), 2);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters"), 1);
+}
+
+TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
+    EXPECT_FALSE(value_of(operations_->lease()).held);
+    const auto source = open();
+    const auto lease = value_of(source->open_lease());
+    const auto epoch = value_of(lease->acquire("me", 600s));
+    const auto recorder = value_of(source->open_recorder());
+    const std::vector<spi::RouteFigures> figures{
+        {"default", 10, 2, "open", "down", 77, 12.5, {"polling", "why"}}};
+    ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
+    ASSERT_TRUE(recorder->save_figures(*epoch, figures).ok());
+    const LeaseInfo info = value_of(operations_->lease());
+    EXPECT_TRUE(info.held);
+    EXPECT_EQ(info.owner, "me");
+    EXPECT_EQ(info.epoch, *epoch);
+    const auto routes = value_of(operations_->routes());
+    ASSERT_EQ(routes.size(), 1U);
+    EXPECT_EQ(routes[0].name, "default");
+    EXPECT_EQ(routes[0].published_total, 20);
+    EXPECT_EQ(routes[0].dead, 3);
+    EXPECT_EQ(routes[0].circuit, "open");
+    EXPECT_EQ(routes[0].last_error, "down");
+    EXPECT_EQ(routes[0].rate_per_s, 12.5);
+    EXPECT_EQ(routes[0].path, "polling");
+    EXPECT_EQ(routes[0].path_reason, "why");
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -53,6 +53,40 @@ function(outbox_part target)
     target_link_libraries(${target} PRIVATE ${ARG_LINK})
 endfunction()
 
+# outbox_backend(database|broker NAME [TARGET]): what a folder of a wing exports, as
+# src/backend/database.h and broker.h say. Without a target its client library was not there.
+function(outbox_backend kind name)
+    set_property(GLOBAL APPEND PROPERTY OUTBOX_BACKENDS ${kind}:${name}:${ARGN})
+    if(NOT ARGN)
+        message(STATUS "${name} is left out: its client library was not found")
+    endif()
+endfunction()
+
+# outbox_backends(PROGRAM): gives it the backends of all folders so far.
+function(outbox_backends program)
+    get_property(backends GLOBAL PROPERTY OUTBOX_BACKENDS)
+    foreach(backend IN LISTS backends)
+        string(REGEX MATCH "^(.+):(.+):(.*)$" matched "${backend}")
+        set(kind ${CMAKE_MATCH_1})
+        set(name ${CMAKE_MATCH_2})
+        set(target ${CMAKE_MATCH_3})
+        if(NOT target)
+            string(APPEND left_out "\"${name}\", ")
+            continue()
+        endif()
+        target_link_libraries(${program} PRIVATE ${target})
+        string(SUBSTRING ${kind} 1 -1 type)
+        string(SUBSTRING ${kind} 0 1 initial)
+        string(TOUPPER ${initial} initial)
+        string(APPEND declarations "const ${initial}${type}& ${name}_${kind}();\n")
+        string(APPEND ${kind}_list "&${name}_${kind}(), ")
+    endforeach()
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${program}_backends.cpp")
+    configure_file("${CMAKE_SOURCE_DIR}/cmake/backends.cpp.in" "${file}" @ONLY)
+    target_sources(${program} PRIVATE "${file}")
+    target_include_directories(${program} PRIVATE "${CMAKE_SOURCE_DIR}/src")
+endfunction()
+
 # The code of tests that talk to servers is most of what is compiled; what they test keeps all checks.
 # Unit tests, which instantiate what they test, are built like it.
 set(OUTBOX_LIGHT_TEST -O0 -fno-sanitize=undefined)

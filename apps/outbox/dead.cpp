@@ -128,7 +128,7 @@ struct Letters {
 };
 
 // Where a database has the consumer's side only, that is meant.
-ErrorInfo no_relay_here(const runtime::SourceConfig& config, const ErrorInfo& error) {
+ErrorInfo no_relay_here(const SourceConfig& config, const ErrorInfo& error) {
     const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     const auto there = (*operations)->has_tables();

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kPruneBatch = 1'000;
 
 // None: this database has no consumer's tables.
-Result<std::optional<PrunedInbox>> prune_inbox(const runtime::SourceConfig& config,
-                                               std::int64_t retention_s, bool dry_run) {
+Result<std::optional<PrunedInbox>> prune_inbox(const SourceConfig& config, std::int64_t retention_s,
+                                               bool dry_run) {
     const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     const auto there = (*operations)->has_tables();

@@ -17,13 +17,13 @@ void tell_secret_options();
 
 /// The source that the URL's scheme names. Connects; blocks up to the connect timeout. Errors:
 /// kConfigInvalid for a scheme that there is not, kUnsupported for one that this build left out.
-Result<std::unique_ptr<spi::Source>> make_source(const runtime::SourceConfig& config);
+Result<std::unique_ptr<spi::Source>> make_source(const SourceConfig& config);
 
 /// Who runs this, as the audit shows it: a name, or the number of who has none.
 std::string os_user();
 
 /// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
-Result<std::unique_ptr<Operations>> open_operations(const runtime::SourceConfig& config,
+Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
                                                     const std::string& table);
 
 /// A connection for operators to a consumer's database, whose tables must belong to the current
@@ -35,7 +35,7 @@ Result<std::unique_ptr<consumer::Sql>> open_consumer_sql(const std::string& url,
 
 /// What operators do in the consumer's tables of a source's database; `os_user` for the audit.
 Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(
-    const runtime::SourceConfig& config, const std::string& os_user = {});
+    const SourceConfig& config, const std::string& os_user = {});
 
 /// What of the way to the database or the destination is in clear or unverified, with the remedy;
 /// empty: nothing, or the URL is not one.

@@ -33,7 +33,7 @@ struct Report {
 };
 
 // Whether the database has a consumer's tables.
-Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report) {
+Result<bool> read_consumers(const SourceConfig& config, Report& report) {
     const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     auto there = (*operations)->has_tables();
@@ -48,7 +48,7 @@ Result<bool> read_consumers(const runtime::SourceConfig& config, Report& report)
 }
 
 // Nothing where the database has no table of sagas.
-Status read_sagas(const runtime::SourceConfig& config, Report& report) {
+Status read_sagas(const SourceConfig& config, Report& report) {
     auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
                                  {config.owners});
     if (!sql.ok()) return sql.status();
@@ -61,7 +61,7 @@ Status read_sagas(const runtime::SourceConfig& config, Report& report) {
     return {};
 }
 
-Result<Report> read_report(const runtime::SourceConfig& config, bool table_named) {
+Result<Report> read_report(const SourceConfig& config, bool table_named) {
     Report report;
     auto source = make_source(config);
     // A table that is asked for by name is not replaced by what else there is.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <unistd.h>
 
+#include "backend/backends.h"
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"
@@ -291,9 +292,8 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const std::string_view url_option = invocation.command == kRelay ? "from" : "db";
     if (!options.given(url_option)) {
         return config_error("--" + std::string(url_option),
-                            "which database? Give --" + std::string(url_option) +
-                                " postgresql://user@host/database or sqlite:///path, " +
-                                environment_name(url_option) +
+                            "which database? Give --" + std::string(url_option) + " " +
+                                urls_of_databases() + ", " + environment_name(url_option) +
                                 ", or url under [source] in outbox.toml");
     }
     SourceConfig source;
@@ -304,7 +304,9 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     source.table = options.text("table");
     source.mapping = invocation.file.mapping;
     if (options.given("preset")) source.mapping.preset = options.text("preset");
-    source.after_publish = options.text("after-publish");
+    const std::string after_publish = options.text("after-publish");
+    if (after_publish == "delete") source.after_publish = AfterPublish::kDelete;
+    if (after_publish == "mark") source.after_publish = AfterPublish::kMark;
     source.mode = options.text("mode");
     source.owners = options.list("owner");
     source.require_tls = options.flag("require-tls");

@@ -9,27 +9,12 @@
 
 #include <outbox/result.h>
 
+#include "backend/database.h"
 #include "core/routing.h"
-#include "core/table_mapping.h"
 #include "runtime/options.h"
 #include "runtime/toml_file.h"
 
 namespace outbox::runtime {
-
-/// Where events are read.
-struct SourceConfig {
-    std::string url;
-    std::string table = "outbox_events";
-    TableMapping mapping;
-    std::string after_publish;         ///< "delete", "mark" or "": by the table's shape.
-    std::string mode = "auto";         ///< "auto", "stream" or "polling".
-    std::vector<std::string> owners;   ///< Roles that may own our tables.
-    std::vector<std::string> tenants;  ///< Empty: all.
-    std::string default_tenant = "default";
-    std::chrono::seconds connect_timeout{5};
-    bool require_tls = false;
-    bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
-};
 
 /// One route: what it takes, where it goes.
 struct RouteConfig {
@@ -41,7 +26,7 @@ struct RouteConfig {
     std::vector<std::string> allowed_topics;
     std::string format = "raw";
     std::string on_dead_letter = "continue";
-    /// Options for the sink's client library, "kafka.linger.ms" -> "5".
+    /// As in `Destination`.
     std::map<std::string, std::string> sink_options;
 };
 

@@ -32,7 +32,7 @@ void append_wrapped(std::string& out, std::string_view text, std::size_t indent,
 }
 
 std::string option_help(const OptionSpec& spec) {
-    std::string text(spec.help);
+    std::string text = help_of(spec);
     std::vector<std::string> facts;
     if (spec.type == OptionType::kChoice) {
         std::string choices(spec.choices);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "backend/backends.h"
+
 namespace outbox::runtime {
 namespace {
 
@@ -194,15 +196,14 @@ constexpr std::array kOptions{
                .value = "URL",
                .commands = kRelay,
                .group = kSourceGroup,
-               .help = "database to read events from: postgresql://user@host:port/database or "
-                       "sqlite:///path"},
+               .help = "database to read events from: {databases}"},
     OptionSpec{.name = "db",
                .type = OptionType::kUrl,
                .file_key = "source.url",
                .value = "URL",
                .commands = kMigrate | kOperate | kSaga | kVerify,
                .group = kSourceGroup,
-               .help = "database: postgresql://user@host:port/database or sqlite:///path"},
+               .help = "database: {databases}"},
     OptionSpec{.name = "owner",
                .type = OptionType::kText,
                .file_key = "source.owner",
@@ -345,10 +346,9 @@ constexpr std::array kOptions{
                .commands = kRelay,
                .group = kRouteGroup,
                .help =
-                   "where events go: kafka://host:port, mailbox+postgresql://..., "
-                   "mailbox+sqlite:///path, stdout: or null:; repeated, each makes a route. What a "
-                   "route has finished is kept under its NAME; without one it is called kafka, "
-                   "mailbox, mailbox-NAME, stdout or null, by its URL"},
+                   "where events go: {brokers}; repeated, each makes a route. What a route has "
+                   "finished is kept under its NAME; without one it is called by its URL's scheme: "
+                   "kafka, mailbox, mailbox-NAME, stdout"},
     OptionSpec{.name = "topic-template",
                .type = OptionType::kText,
                .file_key = "topic_template",
@@ -742,6 +742,17 @@ std::span<const CommandSpec> command_table() {
 
 std::span<const OptionSpec> option_table() {
     return kOptions;
+}
+
+std::string help_of(const OptionSpec& option) {
+    std::string text(option.help);
+    const auto fill = [&text](std::string_view name, const std::string& value) {
+        const auto at = text.find(name);
+        if (at != std::string::npos) text.replace(at, name.size(), value);
+    };
+    fill("{brokers}", urls_of_brokers());
+    fill("{databases}", urls_of_databases());
+    return text;
 }
 
 const OptionSpec* find_option(std::string_view name, std::uint32_t commands) {

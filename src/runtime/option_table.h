@@ -73,11 +73,14 @@ struct OptionSpec {
     bool argument_only = false;  ///< Not from the environment: it belongs to one call.
     std::uint32_t commands = 0;  ///< Of `Command`.
     std::string_view group = {};
-    std::string_view help = {};
+    std::string_view help = {};  ///< With {brokers} and {databases}: see `help_of`.
 };
 
 [[nodiscard]] std::span<const CommandSpec> command_table();
 [[nodiscard]] std::span<const OptionSpec> option_table();
+
+/// Its help, with the URLs of the backends that this program has.
+[[nodiscard]] std::string help_of(const OptionSpec& option);
 
 /// Null when there is none.
 [[nodiscard]] const OptionSpec* find_option(std::string_view name, std::uint32_t commands = ~0U);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "backend/backends.h"
 #include "runtime/exit_codes.h"
 #include "runtime/metrics.h"
 #include "runtime/option_table.h"
@@ -114,7 +115,7 @@ void append_option_section(std::string& out) {
                (option.file_key.empty() ? "" : code(option.file_key)) + " | " +
                cell(type_of(option)) + " | " +
                (option.fallback.empty() ? "" : code(cell(option.fallback))) + " | " +
-               commands_of(option) + " | " + cell(option.help) + " |\n";
+               commands_of(option) + " | " + cell(help_of(option)) + " |\n";
     }
 }
 
@@ -129,7 +130,11 @@ void append_route_section(std::string& out) {
         out += "| " + code(key.name) + " | " + (key.list ? "text or list" : "text") + " | " +
                cell(help) + " |\n";
     }
-    out += "| `[route.kafka]` | table | options of librdkafka, for example `linger.ms = 5` |\n";
+    for (const Broker* broker : brokers()) {
+        if (broker->options.empty()) continue;
+        out += "| `[route." + std::string(broker->name) + "]` | table | " +
+               std::string(broker->options) + " |\n";
+    }
 }
 
 void append_table_section(std::string& out) {
@@ -212,7 +217,7 @@ void append_example_value(std::string& out, const OptionSpec& option, std::strin
     if (option.repeatable) {
         text = option.type == OptionType::kDestination ? "[" + text + "]" : "[]";
     }
-    out += "# " + std::string(option.help) + "\n# " + std::string(key) + " = " + text + "\n";
+    out += "# " + help_of(option) + "\n# " + std::string(key) + " = " + text + "\n";
 }
 
 // The keys of one table, "" being the top of the file.
@@ -286,8 +291,12 @@ std::string example_file() {
         "# Instead of `to`: one table for each route.\n# [[route]]\n# name = \"billing\"\n"
         "# to = \"kafka://localhost:9092\"\n# aggregate_type = [\"Order\", \"Invoice\"]\n"
         "# topic_template = \"{aggregate_type}.{event_type}\"\n"
-        "# allowed_topics = [\"Order.*\", \"Invoice.*\"]\n# on_dead_letter = \"block_key\"\n"
-        "# [route.kafka]\n# compression.type = \"lz4\"\n";
+        "# allowed_topics = [\"Order.*\", \"Invoice.*\"]\n# on_dead_letter = \"block_key\"\n";
+    for (const Broker* broker : brokers()) {
+        if (broker->example_option.empty()) continue;
+        out += "# [route." + std::string(broker->name) + "]\n# " +
+               std::string(broker->example_option) + "\n";
+    }
     return out;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <toml++/toml.h>
 
+#include "backend/backends.h"
 #include "runtime/suggest.h"
 
 namespace outbox::runtime {
@@ -85,6 +86,15 @@ std::string_view column_key(std::string_view key, std::string_view inside) {
     const bool known = std::any_of(kColumnKeys.begin(), kColumnKeys.end(),
                                    [&](const ColumnKeySpec& spec) { return spec.name == key; });
     return known && inside == "source.table" ? key : std::string_view();
+}
+
+// The tables that a route may have.
+std::vector<std::string_view> tables_of_brokers() {
+    std::vector<std::string_view> out;
+    for (const Broker* broker : brokers()) {
+        if (!broker->options.empty()) out.push_back(broker->name);
+    }
+    return out;
 }
 
 // Walks the document and stops at the first error.
@@ -329,15 +339,16 @@ class Reader {
             if (error_) return;
             const std::string key(toml_key.str());
             const RouteKeySpec* spec = nullptr;
-            std::vector<std::string_view> known{"kafka"};
+            std::vector<std::string_view> known = tables_of_brokers();
+            const bool is_broker = std::ranges::find(known, key) != known.end();
             for (const RouteKeySpec& candidate : kRouteKeys) {
                 known.push_back(candidate.name);
                 if (candidate.name == key) spec = &candidate;
             }
             if (spec != nullptr) {
                 read_route_value(entry, *spec, node);
-            } else if (key == "kafka" && node.is_table()) {
-                flatten(*node.as_table(), "kafka.", entry.sink_options);
+            } else if (is_broker && node.is_table()) {
+                flatten(*node.as_table(), key + ".", entry.sink_options);
             } else {
                 return unknown(place(toml_key.source()), key, known, "[route]");
             }

@@ -13,7 +13,7 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "codec", "secrets", "verify", "relay", "producer", "consumer", "mailbox", "saga"}
+MIDDLE = {"core", "codec", "secrets", "verify", "relay", "producer", "consumer", "mailbox", "saga", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
@@ -25,11 +25,12 @@ ALLOWED = {
     "consumer": {"secrets", "core", "public"},
     "mailbox": {"consumer", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
+    "backend": {"consumer", "core", "public"},
     "databases": MIDDLE - {"codec", "verify"} | {"public"},
-    "brokers": {"mailbox", "consumer", "secrets", "core", "public"},
+    "brokers": {"backend", "mailbox", "consumer", "secrets", "core", "public"},
     "adapters": MIDDLE | {"databases", "brokers", "public"},
-    "runtime": {"relay", "codec", "core", "public"},
-    "admin": {"runtime", "relay", "codec", "core", "public"},
+    "runtime": {"backend", "relay", "codec", "core", "public"},
+    "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
 }
 BACKENDS = {"databases", "brokers"}
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/broker.h"
+#include "backend/database.h"
+
+namespace outbox {
+
+/// What this program has behind URLs. The build writes these lists, for each program
+/// (`outbox_backends` in cmake/).
+std::span<const Database* const> databases();
+std::span<const Broker* const> brokers();
+/// The folders whose client library was not there.
+std::span<const std::string_view> left_out();
+
+/// By the URL's scheme. Errors: kConfigInvalid for a scheme that there is not, kUnsupported for one
+/// that this program left out.
+Result<const Database*> find_database(const std::string& url);
+Result<const Broker*> find_broker(const std::string& url);
+
+/// "kafka://host:port, stdout: or null:", of all that there are.
+std::string urls_of_databases();
+std::string urls_of_brokers();
+
+}  // namespace outbox

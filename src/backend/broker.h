@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+#include <outbox/spi/sink.h>
+
+namespace outbox {
+
+/// What a route says of where its events go.
+struct Destination {
+    std::string url;
+    /// Of the table in the route that bears the broker's name: "kafka.linger.ms" -> "5".
+    std::map<std::string, std::string> options;
+    std::chrono::seconds connect_timeout{5};
+};
+
+/// What a folder of brokers/ exports, as `const Broker& NAME_broker()`: all that the command line,
+/// the configuration file, the help and the reference pages know of it. The build collects them.
+struct Broker {
+    std::string_view name;                      ///< The folder's.
+    std::span<const std::string_view> schemes;  ///< Of its URLs.
+    std::string_view urls;                      ///< As the help shows them: "kafka://host:port".
+    /// What may stand in the table [route.NAME], with an example in backticks; empty: there is
+    /// none.
+    std::string_view options = {};
+    std::string_view example_option = {};            ///< A line of that table.
+    std::span<const std::string_view> secrets = {};  ///< Parts of names of options to be hidden.
+
+    /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
+    Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;
+    /// Where the sink's own `check` may change the destination: the same without a change. Blocks
+    /// up to the connect timeout.
+    Status (*look)(const Destination& destination) = nullptr;
+    /// What of the way there is in clear or unverified, with the remedy; or "".
+    std::string (*weakness)(const Destination& destination) = nullptr;
+};
+
+}  // namespace outbox

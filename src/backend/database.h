@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/source.h>
+
+#include "consumer/operator_sql.h"
+#include "core/operations.h"
+#include "core/table_layout.h"
+#include "core/table_mapping.h"
+
+namespace outbox {
+
+/// Where events are read.
+struct SourceConfig {
+    std::string url;
+    std::string table = "outbox_events";
+    TableMapping mapping;
+    AfterPublish after_publish = AfterPublish::kDefault;
+    std::string mode = "auto";         ///< "auto", "stream" or "polling".
+    std::vector<std::string> owners;   ///< Roles that may own our tables.
+    std::vector<std::string> tenants;  ///< Empty: all.
+    std::string default_tenant = "default";
+    std::chrono::seconds connect_timeout{5};
+    bool require_tls = false;
+    bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
+};
+
+/// What a folder of databases/ exports, as `const Database& NAME_database()`. All of its functions
+/// block up to the connect timeout. The build collects them.
+struct Database {
+    std::string_view name;                      ///< The folder's.
+    std::span<const std::string_view> schemes;  ///< Of its URLs.
+    std::string_view urls;                      ///< As the help shows them: "sqlite:///path".
+
+    Result<std::unique_ptr<spi::Source>> (*make_source)(const SourceConfig& config) = nullptr;
+    /// What operators do with the outbox `table` (the source's `table_name`).
+    Result<std::unique_ptr<Operations>> (*open_operations)(const SourceConfig& config,
+                                                           const std::string& table) = nullptr;
+    /// A connection for operators to a consumer's tables, which must belong to the current role, a
+    /// superuser, the owner of database or schema, or one whom `trust` names.
+    Result<std::unique_ptr<consumer::Sql>> (*open_sql)(const std::string& url,
+                                                       std::chrono::seconds connect_timeout,
+                                                       const consumer::Trust& trust) = nullptr;
+    /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
+    std::string (*weakness)(const std::string& url) = nullptr;
+};
+
+}  // namespace outbox

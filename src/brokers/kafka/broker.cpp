@@ -1,0 +1,45 @@
+#include "backend/broker.h"
+
+#include <array>
+#include <utility>
+
+#include "brokers/kafka/config.h"
+#include "brokers/kafka/sink.h"
+#include "brokers/kafka/transport.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSchemes{"kafka"};
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = sinks::kafka::make_config(destination.url, destination.options);
+    if (!config.ok()) return config.error();
+    config->connect_timeout = destination.connect_timeout;
+    auto sink = sinks::kafka::KafkaSink::open(std::move(*config));
+    if (!sink.ok()) return sink.error();
+    return std::unique_ptr<spi::Sink>(std::move(*sink));
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = sinks::kafka::make_config(destination.url, destination.options);
+    return config.ok() ? sinks::kafka::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& kafka_broker() {
+    static const Broker broker{
+        .name = "kafka",
+        .schemes = kSchemes,
+        .urls = "kafka://host:port",
+        .options = "options of librdkafka, for example `linger.ms = 5`",
+        .example_option = "compression.type = \"lz4\"",
+        .secrets = sinks::kafka::secret_options(),
+        .make = make,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

@@ -1,0 +1,23 @@
+#include "backend/broker.h"
+
+#include <array>
+
+#include "brokers/null/sink.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSchemes{"null"};
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
+    return std::unique_ptr<spi::Sink>(new sinks::null::NullSink);
+}
+
+}  // namespace
+
+const Broker& null_broker() {
+    static const Broker broker{.name = "null", .schemes = kSchemes, .urls = "null:", .make = make};
+    return broker;
+}
+
+}  // namespace outbox

@@ -1,0 +1,24 @@
+#include "backend/broker.h"
+
+#include <array>
+
+#include "brokers/stdout/sink.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 1> kSchemes{"stdout"};
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
+    return std::unique_ptr<spi::Sink>(new sinks::stdout_::StdoutSink);
+}
+
+}  // namespace
+
+const Broker& stdout_broker() {
+    static const Broker broker{
+        .name = "stdout", .schemes = kSchemes, .urls = "stdout:", .make = make};
+    return broker;
+}
+
+}  // namespace outbox

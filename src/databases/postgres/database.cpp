@@ -1,0 +1,73 @@
+#include "backend/database.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "core/transport.h"
+#include "databases/postgres/receive/operator_sql.h"
+#include "databases/postgres/source/operate.h"
+#include "databases/postgres/source/source.h"
+
+namespace outbox {
+namespace {
+
+using postgres::Mode;
+using postgres::PostgresSourceConfig;
+
+constexpr std::array<std::string_view, 2> kSchemes{"postgresql", "postgres"};
+
+PostgresSourceConfig config_of(const SourceConfig& config) {
+    PostgresSourceConfig out;
+    out.url = config.url;
+    out.table = config.table;
+    out.mapping = config.mapping;
+    out.tenants = config.tenants;
+    out.default_tenant = config.default_tenant;
+    out.owners = config.owners;
+    out.after_publish = config.after_publish;
+    out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());
+    out.make_side_tables = config.make_side_tables;
+    out.mode = config.mode == "auto"     ? Mode::kAuto
+               : config.mode == "stream" ? Mode::kStream
+                                         : Mode::kPolling;
+    return out;
+}
+
+Result<std::unique_ptr<spi::Source>> make_source(const SourceConfig& config) {
+    return postgres::make_postgres_source(config_of(config));
+}
+
+Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
+                                                    const std::string& table) {
+    return postgres::open_operations(config_of(config), table);
+}
+
+Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
+                                                std::chrono::seconds connect_timeout,
+                                                const consumer::Trust& trust) {
+    return consumer::open_postgres_sql(url, static_cast<int>(connect_timeout.count()), trust);
+}
+
+std::string weakness(const std::string& url) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return {};
+    const char* mode = std::getenv("PGSSLMODE");
+    return postgres_transport(*parsed, mode == nullptr ? "" : mode);
+}
+
+}  // namespace
+
+const Database& postgres_database() {
+    static const Database database{
+        .name = "postgres",
+        .schemes = kSchemes,
+        .urls = "postgresql://user@host:port/database",
+        .make_source = make_source,
+        .open_operations = open_operations,
+        .open_sql = open_sql,
+        .weakness = weakness,
+    };
+    return database;
+}
+
+}  // namespace outbox

@@ -14,6 +14,7 @@
 #include "core/operations.h"
 #include "core/table_layout.h"
 #include "core/table_mapping.h"
+#include "mailbox/writer.h"
 
 namespace outbox {
 
@@ -48,6 +49,9 @@ struct Database {
     Result<std::unique_ptr<consumer::Sql>> (*open_sql)(const std::string& url,
                                                        std::chrono::seconds connect_timeout,
                                                        const consumer::Trust& trust) = nullptr;
+    /// Writes into a mailbox of the database. Does not connect yet. Null: it holds none.
+    Result<std::unique_ptr<mailbox::Client>> (*open_mailbox)(const mailbox::MailboxConfig& config) =
+        nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
     std::string (*weakness)(const std::string& url) = nullptr;
 };

@@ -16,8 +16,8 @@ ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-// The URL without "mailbox+" and without our own parameters; the rest is libpq's, untouched.
-std::string libpq_url(std::string_view url) {
+// The URL without "mailbox+" and without our own parameters; the rest is the database's, untouched.
+std::string database_url(std::string_view url) {
     url.remove_prefix(kPrefix.size());
     const auto question = url.find('?');
     std::string out(url.substr(0, question));
@@ -53,32 +53,12 @@ Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeo
     config.connect_timeout_s = connect_timeout_s;
     config.mailbox = url->query_value("mailbox", "default");
     if (Status status = check_name(config.mailbox); !status.ok()) return status;
-    if (url->scheme == "mailbox+postgresql" || url->scheme == "mailbox+postgres") {
-        config.store = MailboxConfig::Store::kPostgres;
-        config.target = libpq_url(text);
-        for (const auto& [name, value] : url->query) {
-            if (name == "owner") config.owners.push_back(value);
-        }
-        return config;
-    }
-    if (url->scheme != "mailbox+sqlite") {
-        return invalid("'" + redact(text) +
-                       "' names no mailbox: write mailbox+postgresql://HOST/DATABASE or "
-                       "mailbox+sqlite:///PATH");
-    }
-    config.store = MailboxConfig::Store::kSqlite;
-    if (!url->authority.empty() || url->path.size() < 2) {
-        return invalid("'" + redact(text) +
-                       "' names no file: write mailbox+sqlite:///absolute/path.db, with three "
-                       "slashes");
-    }
+    if (!url->scheme.starts_with(kPrefix))
+        return invalid("'" + redact(text) + "' names no mailbox");
+    config.target = database_url(text);
     for (const auto& [name, value] : url->query) {
-        if (name != "mailbox") {
-            return invalid("unknown parameter '" + name +
-                           "' in the mailbox URL; the only one for SQLite is mailbox");
-        }
+        if (name == "owner") config.owners.push_back(value);
     }
-    config.target = url->path;
     return config;
 }
 

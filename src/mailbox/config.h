@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,15 +8,13 @@
 
 namespace outbox::mailbox {
 
-/// Where messages are put: `mailbox+postgresql://HOST/DB?mailbox=NAME`, with libpq's parameters
-/// beside it, or `mailbox+sqlite:///PATH?mailbox=NAME`.
+/// Where messages are put: "mailbox+" before the URL of the database, `?mailbox=NAME` beside its
+/// own parameters.
 struct MailboxConfig {
-    enum class Store : std::uint8_t { kPostgres, kSqlite };
-    Store store = Store::kPostgres;
-    std::string target;  ///< The URL for libpq, or the path of the SQLite file.
+    std::string target;  ///< The URL of the database.
     std::string mailbox = "default";
     /// Roles that may own the table, besides the current one, superusers and the owners of database
-    /// and schema: `?owner=ROLE`, may be repeated. For PostgreSQL.
+    /// and schema: `?owner=ROLE`, may be repeated.
     std::vector<std::string> owners;
     int connect_timeout_s = 5;
 };

@@ -48,10 +48,4 @@ class Client {
 
 inline constexpr int kRequestTimeoutMs = 10'000;
 
-std::unique_ptr<Client> make_postgres_client(const MailboxConfig& config);
-std::unique_ptr<Client> make_sqlite_client(const MailboxConfig& config);
-
-/// Errors: kConfigInvalid when libpq cannot read the URL; the message shows no part of a secret.
-Status check_postgres_url(const MailboxConfig& config);
-
 }  // namespace outbox::mailbox

@@ -1,47 +1,40 @@
+#include <algorithm>
+
 #include <outbox/producer/migrate.h>
 
 #include "core/url.h"
-#include "producer/migration_plan.h"
-#include "producer/uninstall.h"
+#include "producer/migrator.h"
 
 namespace outbox {
 namespace {
 
-// The path of a SQLite URL, or empty for PostgreSQL.
-std::string sqlite_path(const std::string& url) {
+const producer::Migrator& migrator_of(const std::string& url) {
     const Url parsed = parse_url(url).value_or_throw();
-    if (parsed.scheme == "postgresql" || parsed.scheme == "postgres") return {};
-    if (parsed.scheme != "sqlite" || parsed.path.empty() || !parsed.authority.empty()) {
-        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                    "'" + redact(url) +
-                        "' names no database that migrate knows: write "
-                        "postgresql://user@host/database or sqlite:///absolute/path");
+    std::string known;
+    for (const producer::Migrator* one : producer::migrators()) {
+        if (std::ranges::find(one->schemes, parsed.scheme) != one->schemes.end()) return *one;
+        known += (known.empty() ? "" : " or ") + std::string(one->urls);
     }
-    return parsed.path;
+    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                "'" + redact(url) + "' names no database that migrate knows: write " + known);
 }
 
 }  // namespace
 
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {
-    const std::string path = sqlite_path(url);
-    return path.empty() ? producer::migrate_postgres(url, options)
-                        : producer::migrate_sqlite(path, options);
+    return migrator_of(url).migrate(url, options);
 }
 
 std::vector<std::string> uninstall(const std::string& url, const MigrateOptions& options) {
-    const std::string path = sqlite_path(url);
-    return path.empty() ? producer::uninstall_postgres(url, options)
-                        : producer::uninstall_sqlite(path, options);
+    return migrator_of(url).uninstall(url, options);
 }
 
 std::string uninstall_sql(const std::string& url, const MigrateOptions& options) {
-    return sqlite_path(url).empty() ? producer::postgres_uninstall_sql(options)
-                                    : producer::sqlite_uninstall_sql(options);
+    return migrator_of(url).uninstall_sql(options);
 }
 
 std::string migration_sql(const std::string& url, const MigrateOptions& options) {
-    return sqlite_path(url).empty() ? producer::postgres_migration_sql(options)
-                                    : producer::sqlite_migration_sql(options);
+    return migrator_of(url).migration_sql(options);
 }
 
 }  // namespace outbox

@@ -97,9 +97,4 @@ class MigrationTarget {
 
 std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOptions& options);
 
-std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOptions& options);
-std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options);
-std::string postgres_migration_sql(const MigrateOptions& options);
-std::string sqlite_migration_sql(const MigrateOptions& options);
-
 }  // namespace outbox::producer

@@ -352,7 +352,7 @@ TEST(MailboxUrl, RefusesWhatNamesNoMailbox) {
         const auto sink = make_mailbox_sink(url);
         return sink.ok() ? "accepted" : sink.error().message;
     };
-    EXPECT_THAT(message_of("mailbox+mysql://h/d"), HasSubstr("names no mailbox"));
+    EXPECT_THAT(message_of("mailbox+mysql://h/d"), HasSubstr("no database is known by 'mysql:'"));
     EXPECT_THAT(message_of("mailbox+sqlite://relative.db"), HasSubstr("three slashes"));
     EXPECT_THAT(message_of("mailbox+sqlite:///a.db?mode=ro"), HasSubstr("unknown parameter"));
     EXPECT_THAT(message_of("mailbox+sqlite:///a.db?mailbox="), HasSubstr("1 to 255 bytes"));

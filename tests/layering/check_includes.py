@@ -25,7 +25,7 @@ ALLOWED = {
     "consumer": {"secrets", "core", "public"},
     "mailbox": {"consumer", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
-    "backend": {"consumer", "core", "public"},
+    "backend": {"mailbox", "consumer", "core", "public"},
     "databases": MIDDLE - {"codec", "verify"} | {"public"},
     "brokers": {"backend", "mailbox", "consumer", "secrets", "core", "public"},
     "adapters": MIDDLE | {"databases", "brokers", "public"},

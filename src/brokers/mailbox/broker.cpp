@@ -1,6 +1,7 @@
 #include "backend/broker.h"
 
-#include <array>
+#include <string>
+#include <vector>
 
 #include "backend/backends.h"
 #include "brokers/mailbox/sink.h"
@@ -8,7 +9,6 @@
 namespace outbox {
 namespace {
 
-constexpr std::array<std::string_view, 2> kSchemes{"mailbox+postgresql", "mailbox+sqlite"};
 constexpr std::string_view kPrefix = "mailbox+";
 
 int seconds_of(const Destination& destination) {
@@ -29,13 +29,31 @@ std::string weakness(const Destination& destination) {
     return database.ok() && (*database)->weakness != nullptr ? (*database)->weakness(url) : "";
 }
 
+// Of every database that holds mailboxes.
+struct Urls {
+    std::vector<std::string> schemes;
+    std::vector<std::string_view> views;
+    std::string help;
+    Urls() {
+        for (const Database* database : databases()) {
+            if (database->open_mailbox == nullptr) continue;
+            help.append(help.empty() ? "" : ", ").append(kPrefix).append(database->urls);
+            for (const std::string_view scheme : database->schemes) {
+                schemes.push_back(std::string(kPrefix).append(scheme));
+            }
+        }
+        views.assign(schemes.begin(), schemes.end());
+    }
+};
+
 }  // namespace
 
 const Broker& mailbox_broker() {
+    static const Urls urls;
     static const Broker broker{
         .name = "mailbox",
-        .schemes = kSchemes,
-        .urls = "mailbox+postgresql://..., mailbox+sqlite:///path",
+        .schemes = urls.views,
+        .urls = urls.help,
         .make = make,
         .look = look,
         .weakness = weakness,

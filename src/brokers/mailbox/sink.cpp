@@ -8,6 +8,7 @@
 
 #include <outbox/spi/event_batch.h>
 
+#include "backend/backends.h"
 #include "mailbox/config.h"
 #include "mailbox/errors.h"
 #include "mailbox/writer.h"
@@ -146,11 +147,13 @@ class MailboxSink final : public spi::Sink {
 };
 
 Result<std::unique_ptr<Client>> make_client(std::string_view url, int connect_timeout_s) {
-    Result<MailboxConfig> config = parse_mailbox_url(url, connect_timeout_s);
+    const Result<MailboxConfig> config = parse_mailbox_url(url, connect_timeout_s);
     if (!config.ok()) return config.error();
-    if (config->store != MailboxConfig::Store::kPostgres) return make_sqlite_client(*config);
-    if (Status status = check_postgres_url(*config); !status.ok()) return status;
-    return make_postgres_client(*config);
+    const auto database = find_database(config->target);
+    if (!database.ok()) return database.error();
+    if ((*database)->open_mailbox != nullptr) return (*database)->open_mailbox(*config);
+    return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                     std::string((*database)->name) + " holds no mailboxes"};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/transport.h"
+#include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/receive/operator_sql.h"
 #include "databases/postgres/source/operate.h"
 #include "databases/postgres/source/source.h"
@@ -65,6 +66,7 @@ const Database& postgres_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_sql = open_sql,
+        .open_mailbox = mailbox::open_postgres_mailbox,
         .weakness = weakness,
     };
     return database;

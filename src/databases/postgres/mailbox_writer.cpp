@@ -1,3 +1,5 @@
+#include "databases/postgres/mailbox_writer.h"
+
 #include <array>
 #include <bit>
 #include <chrono>
@@ -16,7 +18,6 @@
 #include "databases/postgres/mailbox_errors.h"
 #include "databases/postgres/sqlstate.h"
 #include "mailbox/errors.h"
-#include "mailbox/writer.h"
 #include "secrets/password_file.h"
 
 namespace outbox::mailbox {
@@ -365,26 +366,22 @@ class PostgresClient final : public Client {
 
 }  // namespace
 
-std::unique_ptr<Client> make_postgres_client(const MailboxConfig& config) {
-    return std::make_unique<PostgresClient>(config);
-}
-
-Status check_postgres_url(const MailboxConfig& config) {
+Result<std::unique_ptr<Client>> open_postgres_mailbox(const MailboxConfig& config) {
     char* message = nullptr;
     PQconninfoOption* options =
         PQconninfoParse(without_password_file(config.target).c_str(), &message);
     if (options != nullptr) {
         PQconninfoFree(options);
-        return {};
+        return std::unique_ptr<Client>(std::make_unique<PostgresClient>(config));
     }
     // The message quotes the URL, its password included: only what stands before is passed on.
     std::string reason(message == nullptr ? "out of memory" : message);
     PQfreemem(message);
     reason = reason.substr(0, reason.find_first_of("\"\n"));
-    return {ErrorCode::kConfigInvalid, Advice::kStop,
-            "not a mailbox URL (" + reason +
-                "...): write mailbox+postgresql://USER@HOST:PORT/DATABASE?mailbox=NAME and "
-                "percent-encode special characters"};
+    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                     "not a mailbox URL (" + reason +
+                         "...): write mailbox+postgresql://USER@HOST:PORT/DATABASE?mailbox=NAME "
+                         "and percent-encode special characters"};
 }
 
 }  // namespace outbox::mailbox

@@ -8,6 +8,7 @@
 #include "core/url.h"
 #include "databases/postgres/emit_errors.h"
 #include "producer/migration_plan.h"
+#include "producer/migrator.h"
 #include "producer/uninstall.h"
 #include "secrets/password_file.h"
 
@@ -284,14 +285,12 @@ class PostgresTarget final : public MigrationTarget {
     const std::function<void(std::string_view)> note_;
 };
 
-}  // namespace
-
-std::vector<Migration> migrate_postgres(const std::string& url, const MigrateOptions& options) {
+std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {
     PostgresTarget target(url, options);
     return run_migrations(target, options);
 }
 
-std::vector<std::string> uninstall_postgres(const std::string& url, const MigrateOptions& options) {
+std::vector<std::string> uninstall(const std::string& url, const MigrateOptions& options) {
     PostgresTarget target(url, options);
     target.begin_alone();
     const auto known = embedded_migrations("postgres", options.side);
@@ -299,13 +298,13 @@ std::vector<std::string> uninstall_postgres(const std::string& url, const Migrat
     return target.uninstall(options.side);
 }
 
-std::string postgres_uninstall_sql(const MigrateOptions& options) {
+std::string uninstall_sql(const MigrateOptions& options) {
     const Place place = place_of(options);
     return prologue() + place.guard() +
            postgres_uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
 }
 
-std::string postgres_migration_sql(const MigrateOptions& options) {
+std::string migration_sql(const MigrateOptions& options) {
     const Place place = place_of(options);
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
@@ -314,6 +313,16 @@ std::string postgres_migration_sql(const MigrateOptions& options) {
     }
     if (options.side != MigrationSide::kConsumer) sql += publication(place);
     return sql;
+}
+
+}  // namespace
+
+const Migrator& postgres_migrator() {
+    static constexpr std::array<std::string_view, 2> kSchemes{"postgresql", "postgres"};
+    static const Migrator migrator{kSchemes,      "postgresql://user@host/database",
+                                   migrate,       uninstall,
+                                   migration_sql, uninstall_sql};
+    return migrator;
 }
 
 }  // namespace outbox::producer

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/url.h"
+#include "databases/sqlite/mailbox_writer.h"
 #include "databases/sqlite/receive/operator_sql.h"
 #include "databases/sqlite/source/operate.h"
 #include "databases/sqlite/source/source.h"
@@ -57,6 +58,7 @@ const Database& sqlite_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_sql = open_sql,
+        .open_mailbox = mailbox::open_sqlite_mailbox,
     };
     return database;
 }

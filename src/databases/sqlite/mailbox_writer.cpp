@@ -1,13 +1,15 @@
+#include "databases/sqlite/mailbox_writer.h"
+
 #include <memory>
 #include <sqlite3.h>
 #include <string>
 #include <utility>
 
 #include "core/embedded_sql.h"
+#include "core/url.h"
 #include "core/utf8.h"
 #include "databases/sqlite/mailbox_errors.h"
 #include "mailbox/errors.h"
-#include "mailbox/writer.h"
 
 namespace outbox::mailbox {
 namespace {
@@ -189,8 +191,25 @@ class SqliteClient final : public Client {
 
 }  // namespace
 
-std::unique_ptr<Client> make_sqlite_client(const MailboxConfig& config) {
-    return std::make_unique<SqliteClient>(config);
+Result<std::unique_ptr<Client>> open_sqlite_mailbox(const MailboxConfig& config) {
+    const auto invalid = [](std::string message) {
+        return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "", std::move(message)};
+    };
+    const auto url = parse_url(config.target);
+    if (!url.ok()) return url.error();
+    if (!url->authority.empty() || url->path.size() < 2) {
+        return invalid("'mailbox+" + redact(config.target) +
+                       "' names no file: write mailbox+sqlite:///absolute/path.db, with three "
+                       "slashes");
+    }
+    if (!url->query.empty() || !config.owners.empty()) {
+        return invalid("unknown parameter '" +
+                       (url->query.empty() ? "owner" : url->query.front().first) +
+                       "' in the mailbox URL; the only one for SQLite is mailbox");
+    }
+    MailboxConfig of_file = config;
+    of_file.target = url->path;
+    return std::unique_ptr<Client>(std::make_unique<SqliteClient>(of_file));
 }
 
 }  // namespace outbox::mailbox

@@ -10,8 +10,10 @@
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/table_shape.h"
+#include "core/url.h"
 #include "databases/sqlite/handle.h"
 #include "producer/migration_plan.h"
+#include "producer/migrator.h"
 #include "producer/uninstall.h"
 
 namespace outbox::producer {
@@ -313,14 +315,21 @@ MigrateOptions with_one_json(MigrateOptions options) {
     return options;
 }
 
-}  // namespace
+// The path of its URL.
+std::string path_of(const std::string& url) {
+    const Url parsed = parse_url(url).value_or_throw();
+    if (!parsed.path.empty() && parsed.authority.empty()) return parsed.path;
+    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                "'" + redact(url) + "' names no file: write sqlite:///absolute/path");
+}
 
-std::vector<Migration> migrate_sqlite(const std::string& path, const MigrateOptions& options) {
-    SqliteTarget target(path, options.connect_timeout);
+std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {
+    SqliteTarget target(path_of(url), options.connect_timeout);
     return run_migrations(target, with_one_json(options));
 }
 
-std::vector<std::string> uninstall_sqlite(const std::string& path, const MigrateOptions& options) {
+std::vector<std::string> uninstall(const std::string& url, const MigrateOptions& options) {
+    const std::string path = path_of(url);
     if (::access(path.c_str(), F_OK) != 0) {
         throw Error(ErrorCode::kNoSuchDatabase, Advice::kStop,
                     "There is no database " + path + ".");
@@ -333,7 +342,7 @@ std::vector<std::string> uninstall_sqlite(const std::string& path, const Migrate
 }
 
 // The shell has to stop at the first error: what counts cannot keep the rest from running.
-std::string sqlite_uninstall_sql(const MigrateOptions& options) {
+std::string uninstall_sql(const MigrateOptions& options) {
     std::string sql = ".bail on\nBEGIN IMMEDIATE;\n";
     std::string drop;
     std::string sides;
@@ -357,13 +366,22 @@ std::string sqlite_uninstall_sql(const MigrateOptions& options) {
            "COMMIT;\n";
 }
 
-std::string sqlite_migration_sql(const MigrateOptions& options) {
+std::string migration_sql(const MigrateOptions& options) {
     std::string sql;
     for (const auto& migration : embedded_migrations("sqlite", options.side)) {
         sql += "BEGIN IMMEDIATE;\n" +
                body(migration, options.payload.value_or(PayloadType::kJson)) + "COMMIT;\n\n";
     }
     return sql + kWriteAheadLog;
+}
+
+}  // namespace
+
+const Migrator& sqlite_migrator() {
+    static constexpr std::array<std::string_view, 1> kSchemes{"sqlite"};
+    static const Migrator migrator{
+        kSchemes, "sqlite:///absolute/path", migrate, uninstall, migration_sql, uninstall_sql};
+    return migrator;
 }
 
 }  // namespace outbox::producer

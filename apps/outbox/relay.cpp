@@ -12,6 +12,7 @@
 
 #include "admin/pages.h"
 #include "admin/server.h"
+#include "backend/backends.h"
 #include "commands.h"
 #include "core/url.h"
 #include "core/utf8.h"
@@ -74,8 +75,10 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
                                                 const std::string& table) {
     std::vector<relay::RouteSpec> routes;
     for (const runtime::RouteConfig& route : config.routes) {
+        const auto broker = find_broker(route.to);
+        if (!broker.ok()) return broker.error();
         auto topics = core::TopicRule::make(route.topic_template, route.allowed_topics,
-                                            fallback_topic(table));
+                                            fallback_topic(table), (*broker)->check_topic);
         if (!topics.ok()) return topics.error();
         const int timeout_s = timeout_of(config);
         routes.push_back({.name = route.name,

@@ -10,6 +10,8 @@
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
+#include "core/routing.h"
+
 namespace outbox {
 
 /// What a route says of where its events go.
@@ -31,6 +33,9 @@ struct Broker {
     std::string_view options = {};
     std::string_view example_option = {};            ///< A line of that table.
     std::span<const std::string_view> secrets = {};  ///< Parts of names of options to be hidden.
+
+    /// What it asks of topics' names beyond what is asked everywhere; null: nothing.
+    core::TopicSyntax check_topic = nullptr;
 
     /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
     Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;

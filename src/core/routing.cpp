@@ -1,7 +1,6 @@
 #include "core/routing.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 
 #define XXH_INLINE_ALL
@@ -11,6 +10,7 @@ namespace outbox::core {
 
 namespace {
 
+constexpr unsigned char kDelete = 0x7f;
 constexpr std::size_t kMaxKeptBytes = std::size_t{256} << 10;  // of the topics that were made
 constexpr std::size_t kMaxKeptKeyBytes = 512;                  // longer fields are rare: made anew
 
@@ -61,26 +61,21 @@ Status check_topic_name(std::string_view topic) {
     if (topic.empty()) return invalid_topic("the topic is empty; set a topic or a topic template");
     if (topic.size() > kMaxTopicBytes) {
         return invalid_topic("the topic has " + std::to_string(topic.size()) +
-                             " characters; the limit is " + std::to_string(kMaxTopicBytes));
+                             " bytes; the limit is " + std::to_string(kMaxTopicBytes));
     }
-    if (topic == "." || topic == "..") return invalid_topic("'.' and '..' are not topic names");
-    if (topic.starts_with("__")) {
-        return invalid_topic("topic '" + std::string(topic) +
-                             "' starts with '__', which is kept for the broker");
-    }
-    const auto bad = std::find_if_not(topic.begin(), topic.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-    });
+    const auto bad = std::find_if(topic.begin(), topic.end(),
+                                  [](unsigned char c) { return c <= ' ' || c == kDelete; });
     if (bad != topic.end()) {
-        return invalid_topic("the topic has a character outside [a-zA-Z0-9._-] at offset " +
+        return invalid_topic("the topic has white space or a control character at offset " +
                              std::to_string(bad - topic.begin()));
     }
     return {};
 }
 
 Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<std::string> allowed,
-                                  std::string fallback) {
+                                  std::string fallback, TopicSyntax syntax) {
     TopicRule rule;
+    rule.syntax_ = syntax;
     rule.allowed_ = std::move(allowed);
     rule.fallback_ = std::move(fallback);
     rule.cacheable_ = true;
@@ -134,6 +129,9 @@ Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<s
 
 Status TopicRule::check(std::string_view topic) const {
     if (Status valid = check_topic_name(topic); !valid.ok()) return valid;
+    if (syntax_ != nullptr) {
+        if (Status valid = syntax_(topic); !valid.ok()) return valid;
+    }
     if (allowed_.empty()) return {};
     const bool listed =
         std::any_of(allowed_.begin(), allowed_.end(), [&](const std::string& entry) {

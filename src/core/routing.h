@@ -25,6 +25,10 @@ struct Predicate {
     [[nodiscard]] std::string fingerprint() const;
 };
 
+/// What a destination asks of its topics' names beyond `check_topic_name`; null: nothing. Errors:
+/// kTopicInvalid/dead_letter.
+using TopicSyntax = Status (*)(std::string_view topic);
+
 /// Where an event of a route goes: its own topic, else the template, else the fallback.
 /// Not thread-safe (keeps the last topics that it made).
 class TopicRule {
@@ -34,7 +38,7 @@ class TopicRule {
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
     /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
-                                  std::string fallback);
+                                  std::string fallback, TopicSyntax syntax = nullptr);
 
     /// The topic of an event; the view lives as long as `batch` or this object.
     /// Errors: kTopicInvalid/dead_letter with the cause.
@@ -55,6 +59,7 @@ class TopicRule {
     std::vector<Part> parts_;
     std::vector<std::string> allowed_;
     std::string fallback_;
+    TopicSyntax syntax_ = nullptr;
     bool cacheable_ = false;  // made of aggregate and event type only
     bool by_aggregate_type_ = false;
     bool by_event_type_ = false;
@@ -63,11 +68,11 @@ class TopicRule {
     std::size_t kept_bytes_ = 0;  // of `made_`
 };
 
-/// The longest topic name that any sink takes (Kafka's limit).
+/// The longest topic name (Kafka's limit).
 inline constexpr std::size_t kMaxTopicBytes = 249;
 
-/// Valid topic names have 1 to 249 characters of [a-zA-Z0-9._-], are not "." or "..", and do not
-/// start with "__", which brokers keep for themselves. The message says what is wrong.
+/// Topic names have 1 to 249 bytes, without white space and control characters; a destination may
+/// ask for more. The message says what is wrong.
 Status check_topic_name(std::string_view topic);
 
 }  // namespace outbox::core

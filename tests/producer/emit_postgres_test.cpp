@@ -142,8 +142,8 @@ TEST_F(EmitPostgres, WhatNoRelayCouldPublishIsRefusedAtTheInsert) {
     const std::string big = "repeat('x', 4097)";
     for (const Case& bad : std::vector<Case>{
              {"topic => 'bad topic!'", "topic", "'bad topic!'", "OB_TOPIC_INVALID"},
-             {"topic => '__internal'", "topic", "'__internal'", "OB_TOPIC_INVALID"},
-             {"topic => repeat('t', 250)", "topic", "repeat('t', 250)", "1 to 249 characters"},
+             {"topic => E'a\\tb'", "topic", "E'a\\tb'", "OB_TOPIC_INVALID"},
+             {"topic => repeat('t', 250)", "topic", "repeat('t', 250)", "1 to 249 bytes"},
              {"topic => 't', headers => '[1]'", "topic, headers", "'t', '[1]'", "JSON object"},
              {"topic => 't', headers => '[1]', traceparent => 'x'", "topic, headers", "'t', '[1]'",
               "JSON object"},

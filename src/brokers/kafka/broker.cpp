@@ -5,6 +5,7 @@
 
 #include "brokers/kafka/config.h"
 #include "brokers/kafka/sink.h"
+#include "brokers/kafka/topics.h"
 #include "brokers/kafka/transport.h"
 
 namespace outbox {
@@ -36,6 +37,7 @@ const Broker& kafka_broker() {
         .options = "options of librdkafka, for example `linger.ms = 5`",
         .example_option = "compression.type = \"lz4\"",
         .secrets = sinks::kafka::secret_options(),
+        .check_topic = sinks::kafka::check_topic_name,
         .make = make,
         .weakness = weakness,
     };

@@ -28,9 +28,27 @@ Topic* Topics::find_or_add(std::string_view name, const std::function<void(Topic
     }
     Topic& added = topics_[std::string(name)];
     added.name = name;
-    if (!core::check_topic_name(name).ok()) added.state = Topic::State::kInvalid;
+    if (!check_topic_name(name).ok()) added.state = Topic::State::kInvalid;
     last_ = &added;
     return last_;
+}
+
+Status check_topic_name(std::string_view topic) {
+    if (Status valid = core::check_topic_name(topic); !valid.ok()) return valid;
+    std::string what;
+    if (topic == "." || topic == "..") {
+        what = "is no name for a topic";
+    } else if (topic.starts_with("__")) {
+        what = "starts with '__', which is kept for the broker";
+    } else if (const auto bad = topic.find_first_not_of(
+                   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+               bad != std::string_view::npos) {
+        what = "has a character outside [a-zA-Z0-9._-] at offset " + std::to_string(bad);
+    } else {
+        return {};
+    }
+    return {ErrorCode::kTopicInvalid, Advice::kDeadLetter,
+            "Kafka: topic '" + std::string(topic) + "' " + what};
 }
 
 }  // namespace outbox::sinks::kafka

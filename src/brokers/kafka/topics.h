@@ -19,6 +19,10 @@ namespace outbox::sinks::kafka {
 
 using Time = std::chrono::steady_clock::time_point;
 
+/// Topics of Kafka have 1 to 249 characters of [a-zA-Z0-9._-], are not "." or "..", and do not
+/// start with "__". Errors: kTopicInvalid/dead_letter, with the cause.
+Status check_topic_name(std::string_view topic);
+
 /// A topic, or one of its partitions, is down: its records fail at once, but for one now and then
 /// that is tried.
 struct Trouble {

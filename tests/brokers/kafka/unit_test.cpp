@@ -166,5 +166,16 @@ TEST(KafkaSink, FailsRecordsForTheDestinationWhenNoBrokerAnswers) {
     EXPECT_NE(status.error().message.find("refused"), std::string::npos) << status.error().message;
 }
 
+TEST(KafkaTopicName, HasTheAlphabetOfKafka) {
+    for (const char* good : {"a", "_one", "A.b-c_9", "..."}) {
+        EXPECT_TRUE(check_topic_name(good).ok()) << good;
+    }
+    EXPECT_TRUE(check_topic_name(std::string(249, 'a')).ok());
+    for (const std::string bad : {"", ".", "..", "__consumer_offsets", "a/b", "a b", "\xc3\xbc"}) {
+        EXPECT_FALSE(check_topic_name(bad).ok()) << bad;
+    }
+    EXPECT_FALSE(check_topic_name(std::string(250, 'a')).ok());
+}
+
 }  // namespace
 }  // namespace outbox::sinks::kafka

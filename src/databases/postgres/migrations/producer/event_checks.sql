@@ -8,11 +8,9 @@
                 'Without both nothing says where it goes. outbox_emit(topic, payload), or name '
                 'arguments: outbox_emit(aggregate_type => ..., aggregate_id => ..., event_type => '
                 '..., payload => ...).')
-        WHEN topic <> '' AND (octet_length(topic) > 249 OR topic ~ '[^A-Za-z0-9._-]'
-                OR starts_with(topic, '__') OR topic = '.' OR topic = '..') THEN
+        WHEN topic <> '' AND (octet_length(topic) > 249 OR topic ~ '[[:space:][:cntrl:]]') THEN
             {{schema}}.outbox_refuse_event('the topic is not valid',
-                'A topic has 1 to 249 characters of [a-zA-Z0-9._-], is not "." or "..", and does '
-                'not start with "__".', 'OB003')
+                'A topic has 1 to 249 bytes, without white space and control characters.', 'OB003')
         WHEN event_type = '' THEN
             {{schema}}.outbox_refuse_event('the event_type is empty',
                 'Say what happened, or leave it null.')

@@ -1,8 +1,8 @@
     CONSTRAINT "OB_INVALID_EVENT: an event needs a topic or an aggregate_type"
         CHECK (coalesce(topic, '') <> '' OR coalesce(aggregate_type, '') <> ''),
-    CONSTRAINT "OB_TOPIC_INVALID: a topic has 1 to 249 characters of [a-zA-Z0-9._-], is not . or .., and does not start with __"
-        CHECK (coalesce(topic, '') = '' OR (topic NOT GLOB '*[^A-Za-z0-9._-]*' AND length(topic) <= 249
-            AND topic NOT IN ('.', '..') AND substr(topic, 1, 2) <> '__')),
+    CONSTRAINT "OB_TOPIC_INVALID: a topic has 1 to 249 bytes, without white space and control characters"
+        CHECK (coalesce(topic, '') = '' OR (length(CAST(topic AS blob)) <= 249
+            AND topic NOT GLOB '*[' || char(1) || '-' || char(32) || char(127) || ']*')),
     CONSTRAINT "OB_INVALID_EVENT: the event_type is empty; say what happened, or leave it null"
         CHECK (event_type <> ''),
     CONSTRAINT "OB_INVALID_EVENT: the id has no or more than 255 bytes"

@@ -56,7 +56,7 @@ relay::RelayOptions options_of(const RelayConfig& config) {
     options.poll_idle_ms = config.poll_idle_ms;
     options.retry = {config.retry_base_ms, config.retry_max_ms, config.max_attempts};
     options.max_unrecorded = config.max_unrecorded;
-    options.max_held_bytes = config.max_in_flight_bytes;
+    options.max_in_flight_bytes = config.max_in_flight_bytes;
     options.lease_ttl_ms = config.lease_ttl_ms;
     options.lease_renew_ms = config.lease_ttl_ms / 5;
     options.lease_margin_ms = config.lease_ttl_ms / 10;
@@ -205,12 +205,12 @@ std::string metrics_of(const relay::Relay& relay, const std::string& table,
     const auto health = relay.health();
     runtime::MetricsSnapshot snapshot;
     snapshot.source = table;
-    snapshot.figures = relay.figures();
+    snapshot.database_stats = relay.database_stats();
     snapshot.leading = health.leading;
     snapshot.database = health.database;
     snapshot.epoch = health.epoch;
     snapshot.max_unrecorded = options.max_unrecorded;
-    snapshot.max_held_bytes = options.max_held_bytes;
+    snapshot.max_in_flight_bytes = options.max_in_flight_bytes;
     for (std::size_t i = 0; i < relay.routes().size(); ++i) {
         snapshot.routes.push_back({relay.routes()[i].name, &relay.stats(i)});
     }

@@ -22,7 +22,7 @@ constexpr double kOldestWarningS = 5;
 
 struct Report {
     std::string source;
-    spi::Recorder::Stats figures;
+    spi::Recorder::Stats database;
     LeaseInfo lease;
     std::vector<RouteInfo> routes;
     std::vector<StandbyInfo> standbys;
@@ -82,9 +82,9 @@ Result<Report> read_report(const SourceConfig& config, bool table_named) {
     report.source = (*source)->table_name();
     auto recorder = (*source)->open_recorder();
     if (!recorder.ok()) return recorder.status();
-    auto figures = (*recorder)->stats();
-    if (!figures.ok()) return figures.status();
-    report.figures = *figures;
+    auto stats = (*recorder)->stats();
+    if (!stats.ok()) return stats.status();
+    report.database = *stats;
     auto operations = open_operations(config, report.source);
     if (!operations.ok()) return operations.status();
     auto lease = (*operations)->lease();
@@ -94,8 +94,8 @@ Result<Report> read_report(const SourceConfig& config, bool table_named) {
     if (!routes.ok()) return routes.status();
     report.routes = std::move(*routes);
     // Of the table: its relays may have served other tenants.
-    report.figures.dead = 0;
-    for (const RouteInfo& route : report.routes) report.figures.dead += route.dead;
+    report.database.dead = 0;
+    for (const RouteInfo& route : report.routes) report.database.dead += route.dead;
     auto standbys = (*operations)->standbys();
     if (!standbys.ok()) return standbys.status();
     report.standbys = std::move(*standbys);
@@ -169,11 +169,11 @@ nlohmann::ordered_json json_of(const Report& report) {
                          {"idle_s", count.oldest_s}});
     }
     return {{"source", report.source},
-            {"backlog", report.figures.backlog},
-            {"oldest_age_s", report.figures.oldest_age_s},
-            {"failing", report.figures.failing},
-            {"dead", report.figures.dead},
-            {"scheduled", report.figures.scheduled},
+            {"backlog", report.database.backlog},
+            {"oldest_age_s", report.database.oldest_age_s},
+            {"failing", report.database.failing},
+            {"dead", report.database.dead},
+            {"scheduled", report.database.scheduled},
             {"rate_per_s", total_rate(report)},
             {"lease",
              {{"held", report.lease.held},
@@ -200,19 +200,19 @@ void print_line(std::string_view name, const std::string& text) {
 }
 
 void print_summary(const Report& report) {
-    const auto& figures = report.figures;
+    const auto& database = report.database;
     print_line("source", coloured(Colour::kBold, report.source));
-    std::string backlog = with_commas(figures.backlog);
+    std::string backlog = with_commas(database.backlog);
     backlog =
-        marked(backlog, figures.backlog > kBacklogWarning, figures.backlog > kBacklogCritical);
-    if (figures.backlog > 0) {
-        backlog += ", oldest " + marked(age_text(figures.oldest_age_s),
-                                        figures.oldest_age_s > kOldestWarningS, false);
+        marked(backlog, database.backlog > kBacklogWarning, database.backlog > kBacklogCritical);
+    if (database.backlog > 0) {
+        backlog += ", oldest " + marked(age_text(database.oldest_age_s),
+                                        database.oldest_age_s > kOldestWarningS, false);
     }
     print_line("backlog", backlog);
-    print_line("scheduled", with_commas(figures.scheduled));
-    print_line("failing", marked(with_commas(figures.failing), figures.failing > 0, false));
-    print_line("dead", marked(with_commas(figures.dead), false, figures.dead > 0));
+    print_line("scheduled", with_commas(database.scheduled));
+    print_line("failing", marked(with_commas(database.failing), database.failing > 0, false));
+    print_line("dead", marked(with_commas(database.dead), false, database.dead > 0));
     const LeaseInfo& lease = report.lease;
     if (lease.held) {
         print_line("relay", coloured(Colour::kGreen, to_printable(lease.owner)) + ", epoch " +

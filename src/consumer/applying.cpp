@@ -75,13 +75,13 @@ std::string storable(const ErrorInfo& error) {
     return to_storable_text(describe(error), kMaxErrorBytes);
 }
 
-ConsumerReport::What Tally::count(Taken taken) {
+ConsumerReport::What LiveStats::count(Taken taken) {
     const bool is_new = taken == Taken::kNew;
     bump(is_new ? applied : repeats);
     return is_new ? ConsumerReport::What::kApplied : ConsumerReport::What::kRepeat;
 }
 
-ConsumerCounters Tally::read() const {
+ConsumerStats LiveStats::read() const {
     return {.applied = applied.load(std::memory_order_relaxed),
             .repeats = repeats.load(std::memory_order_relaxed),
             .failed = failed.load(std::memory_order_relaxed),
@@ -89,8 +89,8 @@ ConsumerCounters Tally::read() const {
             .conflicts = conflicts.load(std::memory_order_relaxed)};
 }
 
-Figures Tally::figures(std::int64_t lag) const {
-    const ConsumerCounters seen = read();
+MemberStats LiveStats::member(std::int64_t lag) const {
+    const ConsumerStats seen = read();
     return {.applied = seen.applied,
             .repeats = seen.repeats,
             .failed = seen.failed,

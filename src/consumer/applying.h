@@ -41,7 +41,7 @@ constexpr core::RetryPolicy kReconnect{100, 5'000, 1};
 }
 
 /// What has happened since the start. Counted by some threads, read by any.
-struct Tally {
+struct LiveStats {
     std::atomic<std::uint64_t> applied{0};
     std::atomic<std::uint64_t> repeats{0};
     std::atomic<std::uint64_t> failed{0};
@@ -50,8 +50,8 @@ struct Tally {
 
     /// A message whose transaction is committed; what to report.
     ConsumerReport::What count(Taken taken);
-    [[nodiscard]] ConsumerCounters read() const;
-    [[nodiscard]] Figures figures(std::int64_t lag) const;
+    [[nodiscard]] ConsumerStats read() const;
+    [[nodiscard]] MemberStats member(std::int64_t lag) const;
 };
 
 inline void bump(std::atomic<std::uint64_t>& counter) {

@@ -33,14 +33,14 @@ enum class Taken : std::uint8_t {
 };
 
 /// What a consumer reports of itself in outbox_inbox_stats.
-struct Figures {
+struct MemberStats {
     std::uint64_t applied = 0;
     std::uint64_t repeats = 0;
     std::uint64_t failed = 0;
     std::uint64_t dead = 0;
     std::int64_t lag = 0;  ///< Messages that wait for this member.
 
-    bool operator==(const Figures&) const = default;
+    bool operator==(const MemberStats&) const = default;
 };
 
 /// A member that has not reported for so long is gone.
@@ -89,7 +89,7 @@ class InboxStore {
     virtual Status bury_again(std::string_view message_id, const Burial& burial) = 0;
 
     /// Writes the figures of this member, and takes over those of members that are gone.
-    virtual Status report(const Figures& figures) = 0;
+    virtual Status report(const MemberStats& stats) = 0;
     /// This member is gone: its figures count on, its lag does not.
     virtual Status retire() = 0;
 };

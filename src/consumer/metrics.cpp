@@ -19,7 +19,7 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-std::string consumer_metrics(std::string_view consumer, const ConsumerCounters& counters,
+std::string consumer_metrics(std::string_view consumer, const ConsumerStats& stats,
                              std::optional<std::int64_t> lag) {
     const std::string label = "{consumer=\"" + escaped(consumer) + "\"} ";
     std::string page;
@@ -31,11 +31,11 @@ std::string consumer_metrics(std::string_view consumer, const ConsumerCounters& 
     const auto count = [&](const char* name, const char* help, std::uint64_t value) {
         add(name, "counter", help, std::to_string(value));
     };
-    count("applied_total", "Messages applied for the first time.", counters.applied);
-    count("repeats_total", "Messages dropped because the inbox knew them.", counters.repeats);
-    count("failed_total", "Attempts that failed and counted.", counters.failed);
-    count("dead_total", "Messages moved to the dead letters.", counters.dead);
-    count("conflicts_total", "Transactions run again after a conflict.", counters.conflicts);
+    count("applied_total", "Messages applied for the first time.", stats.applied);
+    count("repeats_total", "Messages dropped because the inbox knew them.", stats.repeats);
+    count("failed_total", "Attempts that failed and counted.", stats.failed);
+    count("dead_total", "Messages moved to the dead letters.", stats.dead);
+    count("conflicts_total", "Transactions run again after a conflict.", stats.conflicts);
     if (lag) add("lag", "gauge", "Messages that are not applied yet.", std::to_string(*lag));
     return page;
 }

@@ -25,8 +25,8 @@ std::size_t MailboxConsumer::drain() {
 void MailboxConsumer::stop() noexcept {
     impl_->stop();
 }
-ConsumerCounters MailboxConsumer::counters() const noexcept {
-    return impl_->counters();
+ConsumerStats MailboxConsumer::stats() const noexcept {
+    return impl_->stats();
 }
 std::int64_t MailboxConsumer::lag() const noexcept {
     return impl_->lag();

@@ -37,7 +37,7 @@ void MailboxLoop::run() {
         if (result.ok()) {
             now_up(result->active);
             if (result->active) {
-                report_figures();
+                report_stats();
                 if (const auto error = janitor_.turn()) say(What::kPruneFailed, *error);
             }
             wait_after(*result);
@@ -52,7 +52,7 @@ void MailboxLoop::run() {
     janitor_.stop();
     next_report_us_ = 0;
     if (active_ == true) {
-        report_figures();
+        report_stats();
         static_cast<void>(store_->retire().ok());
     }
     store_->disconnect();
@@ -231,7 +231,7 @@ bool MailboxLoop::deal_with_all(std::span<const spi::EventView> events, Pass& pa
         if ((*taken)[i] == Taken::kGone) continue;
         ++pass.done;
         const Message message = message_of(events[i], 1);
-        say(tally_.count((*taken)[i]), {}, &message);
+        say(stats_.count((*taken)[i]), {}, &message);
     }
     return true;
 }
@@ -253,7 +253,7 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
     if (event.position != 0 && !failing_.empty()) failing_.erase(failing_name(event));
     lost_times_ = 0;
     if (attempt.taken == Taken::kGone) return Outcome::kGone;
-    say(tally_.count(attempt.taken), {}, &message);
+    say(stats_.count(attempt.taken), {}, &message);
     return Outcome::kDone;
 }
 
@@ -262,7 +262,7 @@ MailboxLoop::Attempt MailboxLoop::apply(const spi::EventView& event, const Messa
     for (std::uint32_t conflicts = 0;; ++conflicts) {
         Attempt attempt = try_once(event, message, next);
         if (!is_conflict(attempt.status) || conflicts == kMaxConflicts) return attempt;
-        bump(tally_.conflicts);
+        bump(stats_.conflicts);
         stop_.wait_ms(conflicts);
     }
 }
@@ -337,7 +337,7 @@ MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Mess
         say(What::kRetry, error, &message);
         return wait_longer(event, message.attempt - 1);
     }
-    bump(tally_.failed);
+    bump(stats_.failed);
     const bool last = event.position == 0 || error.advice == Advice::kDeadLetter ||
                       retry_.exhausted(message.attempt);
     if (last) return give_up(event, message, message.attempt, error);
@@ -382,10 +382,10 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
     if (event.position != 0) failing_.erase(failing_name(event));
     if (taken == Taken::kGone) return Outcome::kGone;
     if (taken == Taken::kRepeat) {
-        say(tally_.count(taken), {}, &message);
+        say(stats_.count(taken), {}, &message);
         return Outcome::kDone;
     }
-    bump(tally_.dead);
+    bump(stats_.dead);
     say(What::kDeadLetter, error, &message);
     return Outcome::kDone;
 }
@@ -404,14 +404,14 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
 }
 
 // When they have changed, and once in a while to say that the member is there.
-void MailboxLoop::report_figures() {
+void MailboxLoop::report_stats() {
     const std::int64_t now = steady_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     if (const auto waiting = store_->waiting(kMaxCounted); waiting.ok()) lag_ = *waiting;
-    const Figures seen = tally_.figures(lag_);
+    const MemberStats seen = stats_.member(lag_);
     if (seen == reported_ && now < next_sign_of_life_us_) return;
-    // Figures are worth no error: the next ones replace them.
+    // Stats are worth no error: the next ones replace them.
     if (!store_->report(seen).ok()) return;
     reported_ = seen;
     next_sign_of_life_us_ = now + kMemberGoneS / 5 * 1'000'000;

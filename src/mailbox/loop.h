@@ -37,7 +37,7 @@ class MailboxLoop {
     void run();
     std::size_t drain();
     void stop() noexcept { stop_.request(); }
-    [[nodiscard]] ConsumerCounters counters() const noexcept { return tally_.read(); }
+    [[nodiscard]] ConsumerStats stats() const noexcept { return stats_.read(); }
     [[nodiscard]] std::int64_t lag() const noexcept { return lag_.load(); }
 
   private:
@@ -104,7 +104,7 @@ class MailboxLoop {
     [[nodiscard]] std::int64_t due_until_us(std::int64_t now_us, std::size_t most) const;
     [[nodiscard]] std::int64_t earliest_due_us() const;
 
-    void report_figures();
+    void report_stats();
     void wait_after(const Pass& pass);
     void now_down(const ErrorInfo& error);
     void now_up(bool active);
@@ -130,7 +130,7 @@ class MailboxLoop {
     std::int64_t next_look_us_ = 0;
     std::int64_t next_report_us_ = 0;
     std::int64_t next_sign_of_life_us_ = 0;
-    Figures reported_;
+    MemberStats reported_;
     std::atomic<std::int64_t> lag_{0};
     std::int64_t idle_ms_ = 0;
     bool look_again_ = true;  // more may be present than was read
@@ -142,7 +142,7 @@ class MailboxLoop {
     Status down_;
     std::optional<ErrorInfo> fatal_;
 
-    Tally tally_;
+    LiveStats stats_;
 
     /// The transaction of the message after the one that was committed, where it is open already.
     struct Begun {

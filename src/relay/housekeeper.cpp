@@ -77,7 +77,7 @@ Status Housekeeper::turn() {
     if (now_us >= next_look_us_) {
         next_look_us_ = now_us + kLookEveryUs;
         if (Status status = tell_destinations(); !status.ok()) return status;
-        if (Status status = save_figures(now_us, false); !status.ok()) return status;
+        if (Status status = save_stats(now_us, false); !status.ok()) return status;
     }
     if (now_us >= next_stats_us_) {
         next_stats_us_ = now_us + kStatsEveryUs;
@@ -182,7 +182,7 @@ Status Housekeeper::look_at_figures() {
         deps_.notify(rows_refused(told_refusal_));
     }
     const std::scoped_lock lock(figures_mutex_);
-    figures_ = *stats;
+    database_stats_ = *stats;
     return {};
 }
 
@@ -207,8 +207,8 @@ void Housekeeper::prune(std::int64_t now_us) {
          {{"error", error}, {"consequence", "published rows older than the retention stay"}}});
 }
 
-Status Housekeeper::save_figures(std::int64_t now_us, bool last) {
-    std::vector<spi::RouteFigures> figures;
+Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
+    std::vector<spi::RouteStats> saved;
     const double seconds = static_cast<double>(now_us - last_figures_us_) / 1e6;
     std::vector<Told> telling = told_;
     for (std::size_t route = 0; route < routes_.size(); ++route) {
@@ -226,23 +226,23 @@ Status Housekeeper::save_figures(std::int64_t now_us, bool last) {
         }
         // Within a second or so.
         const bool news = errors != told.errors;
-        figures.push_back({routes_[route].name, published - told.published, dead - told.dead,
-                           circuit, news ? stats.last_error() : std::string(),
-                           news ? deps_.clock.wall_us() : 0, rate, path});
+        saved.push_back({routes_[route].name, published - told.published, dead - told.dead, circuit,
+                         news ? stats.last_error() : std::string(),
+                         news ? deps_.clock.wall_us() : 0, rate, path});
         told = {published, dead, errors, circuit, rate, std::move(path)};
     }
     last_figures_us_ = now_us;
-    if (figures.empty()) return {};
-    if (Status status = deps_.recorder.save_figures(epoch_, figures); !status.ok()) {
+    if (saved.empty()) return {};
+    if (Status status = deps_.recorder.save_stats(epoch_, saved); !status.ok()) {
         return status;
     }
     told_ = std::move(telling);
     return {};
 }
 
-spi::Recorder::Stats Housekeeper::figures() const {
+spi::Recorder::Stats Housekeeper::database_stats() const {
     const std::scoped_lock lock(figures_mutex_);
-    return figures_;
+    return database_stats_;
 }
 
 }  // namespace outbox::relay

@@ -38,10 +38,10 @@ class Housekeeper {
     /// Does what is due.
     Status turn();
     /// Writes down what routes did since the last look: nothing follows.
-    Status tell_last() { return save_figures(deps_.clock.boot_us(), true); }
+    Status tell_last() { return save_stats(deps_.clock.boot_us(), true); }
 
     /// The database's figures as last read, at most a few seconds old. Any thread.
-    [[nodiscard]] spi::Recorder::Stats figures() const;
+    [[nodiscard]] spi::Recorder::Stats database_stats() const;
     /// No row is there below it; 0: not known. Any thread.
     [[nodiscard]] spi::Position lowest() const { return lowest_.load(std::memory_order_relaxed); }
 
@@ -49,7 +49,7 @@ class Housekeeper {
     void offer(std::size_t route, spi::DeadLetter&& letter, std::vector<Feedback>& feedback);
     Status redeliver(std::int64_t now_us);
     Status tell_destinations();
-    Status save_figures(std::int64_t now_us, bool last);
+    Status save_stats(std::int64_t now_us, bool last);
     Status look_at_figures();
     void prune(std::int64_t now_us);
 
@@ -84,7 +84,7 @@ class Housekeeper {
     std::vector<Told> told_;
     std::atomic<spi::Position> lowest_{0};
     mutable std::mutex figures_mutex_;
-    spi::Recorder::Stats figures_;
+    spi::Recorder::Stats database_stats_;
 };
 
 }  // namespace outbox::relay

@@ -32,7 +32,7 @@ struct RelayOptions {
     core::RetryPolicy retry;
     /// Everything sent and not yet in a committed checkpoint: the repeats after a kill (promise 5).
     std::size_t max_unrecorded = 10'000;
-    std::size_t max_held_bytes = std::size_t{16} << 20;
+    std::size_t max_in_flight_bytes = std::size_t{16} << 20;
     std::size_t max_waiting = 250'000;
     std::int64_t record_interval_ms = 100;
     std::size_t record_batch = 2'000;

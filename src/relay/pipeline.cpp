@@ -136,7 +136,7 @@ void Pipeline::refill(std::int64_t now_us) {
     }
     while (!due_.empty() && fatal_.ok()) {
         const std::size_t room =
-            options_.max_held_bytes - std::min(options_.max_held_bytes, held_bytes_);
+            options_.max_in_flight_bytes - std::min(options_.max_in_flight_bytes, held_bytes_);
         // With no room at all one at a time, so that a key can always go on.
         if (room == 0 && held_bytes_ > 0) return;
         const std::size_t count = std::clamp<std::size_t>(room / bytes_per_event_, 1, due_.size());
@@ -196,13 +196,13 @@ std::size_t Pipeline::room() const {
 
 bool Pipeline::may_refill() const {
     return circuit_.state() == core::Circuit::State::kClosed && lanes_.room_for_due() &&
-           held_bytes_ < options_.max_held_bytes;
+           held_bytes_ < options_.max_in_flight_bytes;
 }
 
 bool Pipeline::may_read() const {
     if (room() == 0 || lanes_.waiting_full() ||
         deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
-        held_bytes_ >= options_.max_held_bytes || unrecorded_ >= options_.max_unrecorded) {
+        held_bytes_ >= options_.max_in_flight_bytes || unrecorded_ >= options_.max_unrecorded) {
         return false;
     }
     // A destination that is down gets what memory holds; the rest waits in the table. But a probe
@@ -543,7 +543,7 @@ std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
     if (circuit_.state() == core::Circuit::State::kOpen) {
         until_us = std::min(until_us, circuit_.opens_until_us());
     } else {
-        const bool may_fetch = !due_.empty() && held_bytes_ < options_.max_held_bytes;
+        const bool may_fetch = !due_.empty() && held_bytes_ < options_.max_in_flight_bytes;
         if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
         if (may_refill()) until_us = std::min(until_us, lanes_.next_due_us());
         if (circuit_.state() == core::Circuit::State::kClosed && !parts_.empty()) {

@@ -147,7 +147,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         kept = keep_lease();
         {
             const std::scoped_lock lock(mutex_);
-            figures_ = term.figures();
+            database_stats_ = term.database_stats();
         }
         std::this_thread::sleep_for(kTermLook);
     }
@@ -232,9 +232,9 @@ Relay::Health Relay::health() const {
     return health;
 }
 
-spi::Recorder::Stats Relay::figures() const {
+spi::Recorder::Stats Relay::database_stats() const {
     const std::scoped_lock lock(mutex_);
-    return figures_;
+    return database_stats_;
 }
 
 }  // namespace outbox::relay

@@ -46,7 +46,7 @@ class Relay {
         std::string error;             ///< The database's last error, while it is away.
     };
     [[nodiscard]] Health health() const;
-    [[nodiscard]] spi::Recorder::Stats figures() const;
+    [[nodiscard]] spi::Recorder::Stats database_stats() const;
     [[nodiscard]] const std::vector<RouteSpec>& routes() const { return routes_; }
     [[nodiscard]] const RouteStats& stats(std::size_t route) const { return *stats_[route]; }
 
@@ -81,7 +81,7 @@ class Relay {
     std::atomic<std::int64_t> loop_us_{0};
     mutable std::mutex mutex_;
     std::string database_error_;
-    spi::Recorder::Stats figures_;
+    spi::Recorder::Stats database_stats_;
 };
 
 }  // namespace outbox::relay

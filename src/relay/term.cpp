@@ -133,12 +133,12 @@ void Term::finish(std::int64_t grace_ms) {
     if (housekept_ && error().ok() && !late()) static_cast<void>(housekeeper_->tell_last());
 }
 
-spi::Recorder::Stats Term::figures() const {
-    spi::Recorder::Stats figures = housekeeper_->figures();
+spi::Recorder::Stats Term::database_stats() const {
+    spi::Recorder::Stats stats = housekeeper_->database_stats();
     // Rows that are finished and not yet removed are no backlog.
     const auto done = static_cast<std::int64_t>(remover_->pending());
-    figures.backlog = std::max<std::int64_t>(0, figures.backlog - done);
-    return figures;
+    stats.backlog = std::max<std::int64_t>(0, stats.backlog - done);
+    return stats;
 }
 
 Status Term::error() const {

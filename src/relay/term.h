@@ -55,7 +55,7 @@ class Term {
     /// A thread met something that ends the term: the lease is lost, or an error that stops.
     [[nodiscard]] bool over() const { return over_.load(std::memory_order_acquire); }
     [[nodiscard]] Status error() const;
-    [[nodiscard]] spi::Recorder::Stats figures() const;
+    [[nodiscard]] spi::Recorder::Stats database_stats() const;
 
   private:
     explicit Term(const Deps& deps) : deps_(deps), queue_(deps.routes.size()) {}

@@ -149,18 +149,18 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
 
 std::string render_metrics(const MetricsSnapshot& snapshot) {
     Page page(snapshot.source);
-    page.gauge("outbox_backlog", static_cast<double>(snapshot.figures.backlog));
-    page.gauge("outbox_oldest_age_seconds", snapshot.figures.oldest_age_s);
-    page.gauge("outbox_failed", static_cast<double>(snapshot.figures.failing));
-    page.gauge("outbox_dead", static_cast<double>(snapshot.figures.dead));
-    page.gauge("outbox_owed", static_cast<double>(snapshot.figures.owed));
-    page.gauge("outbox_scheduled", static_cast<double>(snapshot.figures.scheduled));
+    page.gauge("outbox_backlog", static_cast<double>(snapshot.database_stats.backlog));
+    page.gauge("outbox_oldest_age_seconds", snapshot.database_stats.oldest_age_s);
+    page.gauge("outbox_failed", static_cast<double>(snapshot.database_stats.failing));
+    page.gauge("outbox_dead", static_cast<double>(snapshot.database_stats.dead));
+    page.gauge("outbox_owed", static_cast<double>(snapshot.database_stats.owed));
+    page.gauge("outbox_scheduled", static_cast<double>(snapshot.database_stats.scheduled));
     page.gauge("outbox_leader", snapshot.leading ? 1 : 0);
     page.gauge("outbox_lease_epoch", static_cast<double>(snapshot.epoch));
     page.gauge("outbox_database_up", snapshot.database ? 1 : 0);
     page.gauge("outbox_limit", static_cast<double>(snapshot.max_unrecorded),
                {{"limit", "max_unrecorded"}});
-    page.gauge("outbox_limit", static_cast<double>(snapshot.max_held_bytes),
+    page.gauge("outbox_limit", static_cast<double>(snapshot.max_in_flight_bytes),
                {{"limit", "max_in_flight_bytes"}});
     for (const auto& route : snapshot.routes | std::views::take(kMaxRouteLabels)) {
         add_route(page, route.name, *route.stats);

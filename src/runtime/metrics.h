@@ -20,12 +20,12 @@ inline constexpr std::size_t kMaxRouteLabels = 64;
 /// only a scrape makes metrics of them.
 struct MetricsSnapshot {
     std::string source;  ///< The outbox table.
-    spi::Recorder::Stats figures;
+    spi::Recorder::Stats database_stats;
     bool leading = false;
     bool database = false;
     std::uint64_t epoch = 0;
     std::size_t max_unrecorded = 0;
-    std::size_t max_held_bytes = 0;
+    std::size_t max_in_flight_bytes = 0;
     struct Route {
         std::string name;
         const relay::RouteStats* stats = nullptr;

@@ -55,8 +55,8 @@ TEST_P(InboxSuite, ABatchIsOneTransactionAndOneCallOfTheHandler) {
     EXPECT_EQ(member.drain(), 5U);
     EXPECT_THAT(calls, ElementsAre(3U, 1U));
     EXPECT_THAT(effects(), ElementsAre("a", "b", "d", "e"));
-    EXPECT_EQ(member.counters().applied, 4U);
-    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(member.stats().applied, 4U);
+    EXPECT_EQ(member.stats().repeats, 1U);
     EXPECT_EQ(waiting(), "0");
 }
 
@@ -75,7 +75,7 @@ TEST_P(InboxSuite, InABatchThatFailsOnlyTheGuiltyMessageWaits) {
     EXPECT_THAT(effects_of("k-0"), ElementsAre("id-0", "id-3", "id-6", "id-9"));
     EXPECT_THAT(effects_of("k-1"), ElementsAre("id-1"));
     EXPECT_THAT(effects_of("k-2"), ElementsAre("id-2", "id-5", "id-8"));
-    EXPECT_EQ(member.counters().failed, 1U);
+    EXPECT_EQ(member.stats().failed, 1U);
     EXPECT_EQ(waiting(), "3");
 }
 
@@ -83,7 +83,7 @@ TEST_P(InboxSuite, TellsItsFiguresInPrometheusFormat) {
     for (const char* id : {"a", "b"}) put(id, "k");
     auto member = consumer();
     EXPECT_EQ(member.drain(), 2U);
-    const std::string page = consumer_metrics("the \"stock\"", member.counters(), 7);
+    const std::string page = consumer_metrics("the \"stock\"", member.stats(), 7);
     EXPECT_THAT(
         page, testing::HasSubstr("# TYPE outbox_inbox_applied_total counter\n"
                                  "outbox_inbox_applied_total{consumer=\"the \\\"stock\\\"\"} 2\n"));
@@ -343,8 +343,8 @@ TEST_P(InboxSuite, ARepeatFromBeforeTheFloorThatTheInboxStillKnowsIsDropped) {
         db_->exec(backend_->raise_floor(options.consumer, 48h));
         put(ancient, "k");
         EXPECT_EQ(member.drain(), 1U);
-        EXPECT_EQ(member.counters().repeats, 1U);
-        EXPECT_EQ(member.counters().failed, 0U);
+        EXPECT_EQ(member.stats().repeats, 1U);
+        EXPECT_EQ(member.stats().failed, 0U);
         db_->exec(backend_->begin());
         EXPECT_FALSE(
             db_->accept(options.consumer, ancient, std::chrono::system_clock::now() - 99h));

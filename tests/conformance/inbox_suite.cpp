@@ -130,7 +130,7 @@ TEST_P(InboxSuite, AppliesWhatWaitsInOrderAndLeavesTheMailboxEmpty) {
     EXPECT_EQ(member.drain(), 3U);
     EXPECT_THAT(effects(), ElementsAre("b", "a", "c"));
     EXPECT_EQ(waiting(), "0");
-    EXPECT_EQ(member.counters().applied, 3U);
+    EXPECT_EQ(member.stats().applied, 3U);
 }
 
 TEST_P(InboxSuite, HandsOverEveryFieldOfAMessage) {
@@ -170,7 +170,7 @@ TEST_P(InboxSuite, DropsARepeatThatIsDeliveredAfterTheFirstWasApplied) {
     put("b", "k");
     EXPECT_EQ(member.drain(), 2U);
     EXPECT_THAT(effects(), ElementsAre("a", "b"));
-    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(member.stats().repeats, 1U);
     EXPECT_EQ(waiting(), "0");
 }
 
@@ -334,7 +334,7 @@ TEST_P(InboxSuite, AFailingMessageWithoutAKeyDelaysNoOther) {
         return done == 2;
     }));
     EXPECT_THAT(effects(), ElementsAre("next"));
-    EXPECT_EQ(member.counters().dead, 1U);
+    EXPECT_EQ(member.stats().dead, 1U);
 }
 
 TEST_P(InboxSuite, GivesUpAfterTheLastAttemptAndKeepsTheCause) {
@@ -363,8 +363,8 @@ TEST_P(InboxSuite, GivesUpAfterTheLastAttemptAndKeepsTheCause) {
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_THAT(rows[0], ElementsAre("default", "poison", "order-events", "k", "5",
                                      "OB_HANDLER_FAILED", "OB_HANDLER_FAILED: cannot: ? bytes"));
-    EXPECT_EQ(member.counters().failed, 5U);
-    EXPECT_EQ(member.counters().dead, 1U);
+    EXPECT_EQ(member.stats().failed, 5U);
+    EXPECT_EQ(member.stats().dead, 1U);
 
     put("poison", "k");
     EXPECT_EQ(member.drain(), 1U);
@@ -397,7 +397,7 @@ TEST_P(InboxSuite, FollowsTheAdviceOfTheErrorThatAHandlerThrows) {
     EXPECT_THAT(effects(), ElementsAre("good", "outage"));
     EXPECT_EQ(value("SELECT error_code FROM outbox_inbox_dead_letters"), "OB_INVALID_EVENT");
     EXPECT_EQ(value("SELECT attempts FROM outbox_inbox_dead_letters"), "1");
-    EXPECT_EQ(member.counters().failed, 1U) << "an outage burns no attempt";
+    EXPECT_EQ(member.stats().failed, 1U) << "an outage burns no attempt";
 }
 
 TEST_P(InboxSuite, EndsWhenAHandlerSaysStop) {
@@ -662,9 +662,9 @@ TEST_P(InboxSuite, TwoMembersApplyEachMessageOnceAndKeepTheOrderOfKeys) {
             put(id, "k" + std::to_string(i % kKeys));
             if (i == kMessages / 2) {
                 ASSERT_TRUE(eventually(20s, "one member works", [&] {
-                    return first.counters().applied + second.counters().applied > 0;
+                    return first.stats().applied + second.stats().applied > 0;
                 }));
-                (first.counters().applied > 0 ? one : two).stop();
+                (first.stats().applied > 0 ? one : two).stop();
             }
         }
         ASSERT_TRUE(
@@ -674,8 +674,8 @@ TEST_P(InboxSuite, TwoMembersApplyEachMessageOnceAndKeepTheOrderOfKeys) {
     for (int k = 0; k < kKeys; ++k) {
         EXPECT_THAT(effects_of("k" + std::to_string(k)), ElementsAreArray(expected[k]));
     }
-    EXPECT_GT(first.counters().applied, 0U);
-    EXPECT_GT(second.counters().applied, 0U);
+    EXPECT_GT(first.stats().applied, 0U);
+    EXPECT_GT(second.stats().applied, 0U);
 }
 
 // Kills a member that runs `handler` once it has written `messages` bytes to `progress`.

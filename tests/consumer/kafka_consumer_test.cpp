@@ -40,9 +40,9 @@ TEST_P(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsO
     {
         Running member(consumer(apply, options()));
         ASSERT_TRUE(eventually(60s, "all are applied or dropped", [&] {
-            return member->counters().applied + member->counters().repeats == kRecords * 6 / 5;
+            return member->stats().applied + member->stats().repeats == kRecords * 6 / 5;
         }));
-        EXPECT_EQ(member->counters().repeats, kRecords / 5U);
+        EXPECT_EQ(member->stats().repeats, kRecords / 5U);
     }
     EXPECT_EQ(effects(), kRecords);
     EXPECT_EQ(out_of_order(), 0);
@@ -51,8 +51,8 @@ TEST_P(KafkaConsumerTest, AppliesEveryRecordOnceInTheOrderOfItsKeyAndCommitsItsO
     writer_.flush();
     Running again(consumer(apply, options()));
     ASSERT_TRUE(
-        eventually(60s, "the last is applied", [&] { return again->counters().applied == 1; }));
-    EXPECT_EQ(again->counters().repeats, 0U);
+        eventually(60s, "the last is applied", [&] { return again->stats().applied == 1; }));
+    EXPECT_EQ(again->stats().repeats, 0U);
 }
 
 TEST_P(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
@@ -88,7 +88,7 @@ TEST_P(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters
         },
         options()));
     ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
-        return member->counters().applied == 21 && member->counters().dead == 2;
+        return member->stats().applied == 21 && member->stats().dead == 2;
     }));
     EXPECT_THAT(ids_of("slow"), ElementsAre("behind"));
     EXPECT_EQ(db_->value("SELECT attempts || ' ' || error FROM outbox_inbox_dead_letters "
@@ -155,7 +155,7 @@ TEST_P(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppl
     }
     writer_.flush();
     Running first(consumer(apply, options()));
-    ASSERT_TRUE(eventually(60s, "it began", [&] { return first->counters().applied > 100; }));
+    ASSERT_TRUE(eventually(60s, "it began", [&] { return first->stats().applied > 100; }));
     Running second(consumer(apply, options()));
     ASSERT_TRUE(
         eventually(60s, "the second got partitions", [&] { return reported(What::kActive) >= 2; }));
@@ -164,7 +164,7 @@ TEST_P(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppl
     second.stop();
     EXPECT_EQ(effects(), kRecords);
     EXPECT_EQ(distinct_effects(), kRecords);
-    EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
+    EXPECT_EQ(first->stats().applied + second->stats().applied, kRecords);
 }
 
 TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
@@ -181,7 +181,7 @@ TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
         },
         slow));
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == 6; }));
-    EXPECT_EQ(member->counters().repeats, 0U);
+    EXPECT_EQ(member->stats().repeats, 0U);
     EXPECT_EQ(reported(What::kStandby), 0);
 }
 
@@ -420,16 +420,15 @@ TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) 
     writer_.flush();
     Running member(consumer(database, apply, options()));
     ASSERT_TRUE(
-        eventually(60s, "the first is applied", [&] { return member->counters().applied == 1; }));
+        eventually(60s, "the first is applied", [&] { return member->stats().applied == 1; }));
     server.stop(PostgresServer::Stop::kImmediate);
     for (int i = 0; i < 50; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
     writer_.flush();
     ASSERT_TRUE(eventually(30s, "it says that the database is away",
                            [&] { return reported(What::kDisconnected) > 0; }));
     server.start();
-    ASSERT_TRUE(
-        eventually(60s, "all are applied", [&] { return member->counters().applied == 51; }));
-    EXPECT_EQ(member->counters().failed, 0U);
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return member->stats().applied == 51; }));
+    EXPECT_EQ(member->stats().failed, 0U);
     EXPECT_EQ(Pg(database.url()).number("SELECT count(DISTINCT id) FROM effects"), 51);
 }
 
@@ -458,7 +457,7 @@ TEST_P(KafkaConsumerOnPostgres, LeavesTheGroupThoughItsDatabaseAnswersNothing) {
     EXPECT_TRUE(left);
     Running next(consumer(database, apply, chosen));
     ASSERT_TRUE(
-        eventually(60s, "the next one applies it", [&] { return next->counters().applied == 1; }));
+        eventually(60s, "the next one applies it", [&] { return next->stats().applied == 1; }));
 }
 
 TEST_P(KafkaConsumerTest, InOffsetModeTheDatabaseKnowsWhereToGoOn) {
@@ -492,9 +491,8 @@ TEST_P(KafkaConsumerTest, WithInboxAndOffsetARepeatAtAnotherOffsetIsDroppedToo) 
     for (const char* id : {"a", "b", "a", "c", "b"}) writer_.write(topic_, id, "k");
     writer_.flush();
     Running member(consumer(apply, both));
-    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
-        return member->counters().applied + member->counters().repeats == 5;
-    }));
+    ASSERT_TRUE(eventually(60s, "all are dealt with",
+                           [&] { return member->stats().applied + member->stats().repeats == 5; }));
     EXPECT_THAT(ids_of("k"), ElementsAre("a", "b", "c"));
 }
 
@@ -531,10 +529,10 @@ TEST_P(KafkaConsumerTest, WhatCannotBeReadGoesToTheDeadLettersAtOnceAndDelaysNoO
         },
         options()));
     ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
-        return member->counters().applied == 2 && member->counters().dead == 2;
+        return member->stats().applied == 2 && member->stats().dead == 2;
     }));
     EXPECT_THAT(ids_of("k"), ElementsAre("behind"));
-    EXPECT_EQ(member->counters().failed, 2U) << "one attempt each";
+    EXPECT_EQ(member->stats().failed, 2U) << "one attempt each";
     const auto cause = [&](const std::string& id) {
         return db_->value("SELECT error FROM outbox_inbox_dead_letters WHERE message_id = '" + id +
                           "'");
@@ -558,7 +556,7 @@ TEST_P(KafkaConsumerTest, AKeyOfTenKilobytesIsAKeyAndAnIdOfTenKilobytesIsADeadLe
         },
         options()));
     ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
-        return member->counters().applied == 2 && member->counters().dead == 2;
+        return member->stats().applied == 2 && member->stats().dead == 2;
     }));
     EXPECT_THAT(ids_of(key), ElementsAre("a", "b"));
     EXPECT_EQ(db_->value("SELECT key FROM outbox_inbox_dead_letters WHERE message_id = 'poison'"),
@@ -585,12 +583,12 @@ TEST_P(KafkaConsumerTest, RecordsWhoseIdsCannotBeKeptAreNotTakenForEachOther) {
         chosen.mode = mode;
         Running member(consumer(apply, chosen));
         ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
-            return member->counters().applied == 2 && member->counters().dead == bad.size();
-        })) << member->counters().dead;
+            return member->stats().applied == 2 && member->stats().dead == bad.size();
+        })) << member->stats().dead;
         EXPECT_THAT(ids_of("k"), ElementsAre("a?b", "after"));
         EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"),
                   static_cast<long long>(bad.size()));
-        EXPECT_EQ(member->counters().failed, bad.size()) << "one attempt each";
+        EXPECT_EQ(member->stats().failed, bad.size()) << "one attempt each";
         for (const char* table : {"effects", "outbox_inbox", "outbox_inbox_dead_letters"}) {
             db_->exec(std::string("DELETE FROM ") + table);
         }
@@ -633,11 +631,11 @@ TEST_P(KafkaConsumerTest, TwoConsumersWithOneNameInDifferentGroupsApplyEachRecor
     Running first(consumer(apply, first_options));
     Running second(consumer(apply, second_options));
     const auto done = [](Running& member) {
-        return member->counters().applied + member->counters().repeats;
+        return member->stats().applied + member->stats().repeats;
     };
     ASSERT_TRUE(eventually(90s, "both have read all",
                            [&] { return done(first) == kRecords && done(second) == kRecords; }));
-    EXPECT_EQ(first->counters().applied + second->counters().applied, kRecords);
+    EXPECT_EQ(first->stats().applied + second->stats().applied, kRecords);
     EXPECT_EQ(effects(), kRecords);
     EXPECT_EQ(distinct_effects(), kRecords);
 }
@@ -683,7 +681,7 @@ TEST_P(KafkaConsumerTest, WhatOneGroupAppliedTheOtherDoesNotBury) {
     ASSERT_TRUE(eventually(60s, "the one fails", [&] { return failures >= 10; }));
     Running healthy(consumer(apply, healthy_options));
     const auto through = [](Running& member) {
-        const auto counters = member->counters();
+        const auto counters = member->stats();
         return counters.applied + counters.repeats + counters.dead >= kRecords;
     };
     ASSERT_TRUE(eventually(90s, "both have read all",
@@ -726,7 +724,7 @@ TEST(KafkaConsumerOnSqlite, WhatWasAppliedMeanwhileIsNotBuried) {
         options);
     std::thread running([&] { member.run(); });
     const bool both = bool(eventually(60s, "both are dealt with", [&] {
-        return member.counters().dead + member.counters().repeats == 2;
+        return member.stats().dead + member.stats().repeats == 2;
     }));
     member.stop();
     running.join();
@@ -794,7 +792,7 @@ TEST_P(KafkaConsumerOnPostgres, UnderSerializableAConflictRunsTheTransactionAgai
         singly));
     ASSERT_TRUE(eventually(90s, "all are applied", [&] { return effects() == kRecords; }));
     EXPECT_EQ(db_->number("SELECT n FROM counted"), kRecords);
-    EXPECT_EQ(member->counters().dead, 0U);
+    EXPECT_EQ(member->stats().dead, 0U);
 }
 
 TEST(KafkaConsumerOptions, RefusesWhatWouldBreakExactlyOnceAndNamesWhatIsWrong) {

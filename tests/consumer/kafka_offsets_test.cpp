@@ -170,7 +170,7 @@ TEST_P(KafkaOffsets, OffsetsThatAreDeletedUnderARunningConsumerAreMissed) {
     follow_the_remedy();
     ASSERT_TRUE(eventually(60s, "the last is applied", [&] { return effects() == 12; }));
     EXPECT_EQ(ids_of("k"), ids("a", 0, 12));
-    EXPECT_EQ(again->counters().repeats, 11U);
+    EXPECT_EQ(again->stats().repeats, 11U);
 }
 
 // One that fails for good while the database is set back: its partition is read again.
@@ -338,7 +338,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewIsNeitherRepeatsNorSkipped) {
         {
             Running member(consumer(apply, chosen));
             ASSERT_TRUE(eventually(60s, "it is quarantined", [&] { return !cause().empty(); }));
-            EXPECT_EQ(member->counters().applied + member->counters().repeats, 0U);
+            EXPECT_EQ(member->stats().applied + member->stats().repeats, 0U);
             EXPECT_TRUE(eventually(20s, "they wait", [&] { return member->lag() == length; }));
             begin_anew();
             ASSERT_TRUE(
@@ -731,7 +731,7 @@ TEST_P(KafkaOffsets, ARecordWithoutAnyHeaderIsADeadLetterAndDelaysNoOther) {
         chosen.group = topic_;
         Running member(consumer(apply, chosen));
         ASSERT_TRUE(eventually(60s, "what follows is applied", [&] {
-            return member->counters().applied == 1 && member->counters().dead == 1;
+            return member->stats().applied == 1 && member->stats().dead == 1;
         }));
         EXPECT_EQ(db_->value("SELECT headers FROM outbox_inbox_dead_letters WHERE topic = '" +
                              topic_ + "'"),

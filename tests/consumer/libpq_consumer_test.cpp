@@ -283,8 +283,8 @@ TEST_F(LibpqConsumer, RunsATransactionAgainAfterASerializationFailure) {
     EXPECT_EQ(member.drain(), 1U);
     EXPECT_EQ(calls, 2);
     EXPECT_EQ(db_.number("SELECT n FROM stock"), 8);
-    EXPECT_EQ(member.counters().failed, 0U);
-    EXPECT_EQ(member.counters().conflicts, 1U);
+    EXPECT_EQ(member.stats().failed, 0U);
+    EXPECT_EQ(member.stats().conflicts, 1U);
 }
 
 TEST_F(LibpqConsumer, AStatementThatFailedUnnoticedIsAFailureOfTheHandler) {
@@ -385,8 +385,8 @@ TEST_F(LibpqConsumer, AMessageThatCannotBeTakenDoesNotUndoTheOneBefore) {
     EXPECT_EQ(member.drain(), 2U);
     EXPECT_THAT(effects(), ElementsAre("a", "b"));
     EXPECT_EQ(db_.value("SELECT id FROM outbox_mailbox"), "refused");
-    EXPECT_EQ(member.counters().applied, 2U);
-    EXPECT_EQ(member.counters().failed, 1U);
+    EXPECT_EQ(member.stats().applied, 2U);
+    EXPECT_EQ(member.stats().failed, 1U);
 }
 
 TEST_F(LibpqConsumer, AMessageWhoseTransactionWasBegunIsFreeAgainWhenTheConsumerStops) {
@@ -538,8 +538,8 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
     EXPECT_EQ(db_.value("SELECT string_agg(message_id, ' ' ORDER BY message_id) FROM "
                         "outbox_inbox_dead_letters"),
               applied ? "b" : "a b");
-    EXPECT_EQ(member.counters().repeats, applied ? 1U : 0U);
-    EXPECT_EQ(member.counters().dead, applied ? 1U : 2U);
+    EXPECT_EQ(member.stats().repeats, applied ? 1U : 0U);
+    EXPECT_EQ(member.stats().dead, applied ? 1U : 2U);
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
 }
 
@@ -565,7 +565,7 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     }));
     put("a");
     const bool applied =
-        bool(eventually(20s, "it is applied", [&] { return member.counters().applied == 1; }));
+        bool(eventually(20s, "it is applied", [&] { return member.stats().applied == 1; }));
     other.exec("COMMIT");
     member.stop();
     running.join();
@@ -649,7 +649,7 @@ TEST(LibpqConsumerClock, TheDatabasesClockDecidesWhatMayHaveBeenPruned) {
         auto member = libpq_mailbox_consumer(
             ahead, [](PGconn*, const Message& message) { ADD_FAILURE() << message.id; }, chosen);
         EXPECT_EQ(member.drain(), 2U);
-        EXPECT_EQ(member.counters().dead, 2U);
+        EXPECT_EQ(member.stats().dead, 2U);
     }
 }
 
@@ -752,7 +752,7 @@ TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage
     ErrorInfo error;
     std::thread running([&] { error = error_of([&] { one.run(); }); });
     const bool began =
-        bool(eventually(20s, "the first is applied", [&] { return one.counters().applied == 1; }));
+        bool(eventually(20s, "the first is applied", [&] { return one.stats().applied == 1; }));
     db_.exec("REVOKE INSERT ON outbox_inbox FROM " + role_);
     put("after");
     const bool waits = !bool(eventually(20s, "it ended", [&] { return !error.message.empty(); }));
@@ -800,19 +800,19 @@ TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing)
     auto member = libpq_mailbox_consumer(url_, apply, options());
     std::thread running([&] { member.run(); });
     put("before");
-    const bool applied = bool(
-        eventually(20s, "the first is applied", [&] { return member.counters().applied == 1; }));
+    const bool applied =
+        bool(eventually(20s, "the first is applied", [&] { return member.stats().applied == 1; }));
     server().stop(PostgresServer::Stop::kImmediate);
     server().start();
     db_ = Pg(url_);
     put("after");
-    const bool went_on = bool(
-        eventually(20s, "the second is applied", [&] { return member.counters().applied == 2; }));
+    const bool went_on =
+        bool(eventually(20s, "the second is applied", [&] { return member.stats().applied == 2; }));
     member.stop();
     running.join();
     ASSERT_TRUE(applied && went_on);
     EXPECT_THAT(effects(), ElementsAre("before", "after"));
-    EXPECT_EQ(member.counters().failed, 0U);
+    EXPECT_EQ(member.stats().failed, 0U);
     EXPECT_TRUE(reported(What::kDisconnected));
     EXPECT_TRUE(reported(What::kConnected));
 }
@@ -844,7 +844,7 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
         bool(eventually(60s, "it is noticed", [&] { return disconnected.load(); }));
     server().resume();
     const bool resumed =
-        bool(eventually(60s, "it goes on", [&] { return member.counters().applied == 1; }));
+        bool(eventually(60s, "it goes on", [&] { return member.stats().applied == 1; }));
     hangs = true;
     put("second");
     const bool hung = bool(eventually(20s, "it hangs again", [&] { return !hangs; }));
@@ -858,7 +858,7 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
     EXPECT_TRUE(stopped);
     db_ = Pg(url_);
     EXPECT_THAT(effects(), ElementsAre("first"));
-    EXPECT_EQ(member.counters().failed, 0U);
+    EXPECT_EQ(member.stats().failed, 0U);
 }
 
 // A statement that only takes long is let alone.

@@ -55,7 +55,7 @@ TEST_F(SqliteConsumer, WaitsForAnotherWriterAndCountsNothing) {
     }
     db_.exec("COMMIT");
     EXPECT_EQ(member.drain(), 1U);
-    EXPECT_EQ(member.counters().failed, 0U);
+    EXPECT_EQ(member.stats().failed, 0U);
 }
 
 // Somebody else has applied it between the last failure and the burial.
@@ -75,7 +75,7 @@ TEST_F(SqliteConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
     EXPECT_EQ(member.drain(), 2U);
     EXPECT_TRUE(elsewhere.done());
     EXPECT_EQ(db_.value("SELECT group_concat(message_id) FROM outbox_inbox_dead_letters"), "b");
-    EXPECT_EQ(member.counters().repeats, 1U);
+    EXPECT_EQ(member.stats().repeats, 1U);
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_mailbox"), 0);
 }
 

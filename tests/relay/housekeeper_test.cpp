@@ -54,7 +54,7 @@ class Chores final : public spi::Recorder {
         ++key_looks;
         return std::vector<std::string>{};
     }
-    Status save_figures(std::uint64_t, std::span<const spi::RouteFigures>) override { return {}; }
+    Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
     Result<Stats> stats() override { return Stats{}; }
 
     std::map<std::int64_t, int> letters;  // to how often each was handed over

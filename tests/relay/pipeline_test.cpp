@@ -191,7 +191,7 @@ TEST_F(PipelineTest, ReadingWaitsAtTheLimitOfBytesHeld) {
     for (int i = 0; i < 80; ++i) table_.insert("e" + std::to_string(i), "k" + std::to_string(i));
     FullSink sink;
     options_.batch_size = 5;
-    options_.max_held_bytes = 500;
+    options_.max_in_flight_bytes = 500;
     open(sink);
     step(100);
     EXPECT_GE(stats_.held_bytes.load(), 500);
@@ -208,7 +208,7 @@ TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
     MemorySink sink(destination_, {.fail_stop_order = false});
     options_.batch_size = 10;
     options_.batch_bytes = 5'000;
-    options_.max_held_bytes = 10'000;
+    options_.max_in_flight_bytes = 10'000;
     retry_ = {1'000'000, 1'000'000, 2};
     open(sink);
     for (int turn = 0; turn < 400 && failed_.size() < 80; ++turn) step();
@@ -247,7 +247,7 @@ TEST_F(PipelineTest, DeadLettersCountAsHeldUntilTheyAreOnDisk) {
     }
     MemorySink sink(destination_, {.fail_stop_order = false});
     options_.batch_size = 5;
-    options_.max_held_bytes = 10'000;
+    options_.max_in_flight_bytes = 10'000;
     open(sink);
     step(100, false);
     EXPECT_GE(stats_.held_bytes.load(), 10'000);

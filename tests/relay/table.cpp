@@ -182,7 +182,7 @@ class TableRecorder final : public spi::Recorder {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         return std::vector<std::string>{};
     }
-    Status save_figures(std::uint64_t, std::span<const spi::RouteFigures>) override {
+    Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override {
         return table_.reach();
     }
     Result<Stats> stats() override {

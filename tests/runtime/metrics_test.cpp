@@ -17,8 +17,8 @@ TEST(Metrics, ShowFiguresOfTheTableAndOfEachRoute) {
     stats.latency.add_us(7'000'000);
     MetricsSnapshot snapshot;
     snapshot.source = "public.outbox_events";
-    snapshot.figures.backlog = 7;
-    snapshot.figures.oldest_age_s = 1.5;
+    snapshot.database_stats.backlog = 7;
+    snapshot.database_stats.oldest_age_s = 1.5;
     snapshot.leading = true;
     snapshot.routes.push_back({"billing", &stats});
     const std::string page = render_metrics(snapshot);

@@ -55,7 +55,7 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     o.retry = {random.between(20, 100), random.between(200, 2'000),
                static_cast<std::uint32_t>(random.between(3, 5))};
     o.max_unrecorded = static_cast<std::size_t>(random.between(8, 60));
-    o.max_held_bytes = random.chance(0.2) ? 2'000 : 1 << 20;
+    o.max_in_flight_bytes = random.chance(0.2) ? 2'000 : 1 << 20;
     o.max_waiting = random.chance(0.2) ? 30 : 10'000;
     // At the limit nothing is read that could show whose fault a timeout is.
     s.timeouts = o.max_waiting > 30;

@@ -71,7 +71,7 @@ struct KafkaConsumerOptions {
 /// committed to Kafka, and the inbox drops it.
 ///
 /// Made by `libpq_kafka_consumer` or `sqlite_kafka_consumer` (outbox/adapters/). Thread safety:
-/// `stop`, `counters` and `lag` from any thread; the rest from one.
+/// `stop`, `stats` and `lag` from any thread; the rest from one.
 class KafkaConsumer {
   public:
     class Impl;
@@ -90,7 +90,7 @@ class KafkaConsumer {
     /// Ends `run`. Safe in a signal handler.
     void stop() noexcept;
 
-    [[nodiscard]] ConsumerCounters counters() const noexcept;
+    [[nodiscard]] ConsumerStats stats() const noexcept;
 
     /// Records in our partitions that are not finished, as of the last fetch.
     [[nodiscard]] std::int64_t lag() const noexcept;

@@ -60,7 +60,7 @@ struct MailboxOptions {
 };
 
 /// Figures since the consumer was made.
-struct ConsumerCounters {
+struct ConsumerStats {
     std::uint64_t applied = 0;    ///< Handled for the first time and committed.
     std::uint64_t repeats = 0;    ///< Dropped because the inbox knew the id.
     std::uint64_t failed = 0;     ///< Attempts that counted.
@@ -89,7 +89,7 @@ struct ConsumerCounters {
 /// throughput divide the work into several mailboxes, by route. With PgBouncer use session mode.
 ///
 /// Made by `libpq_mailbox_consumer` or `sqlite_mailbox_consumer` (outbox/adapters/).
-/// Thread safety: `stop`, `counters` and `lag` from any thread; the rest from one.
+/// Thread safety: `stop`, `stats` and `lag` from any thread; the rest from one.
 class MailboxConsumer {
   public:
     class Impl;
@@ -113,7 +113,7 @@ class MailboxConsumer {
     /// Ends `run` and `drain` now and for ever. Safe in a signal handler.
     void stop() noexcept;
 
-    [[nodiscard]] ConsumerCounters counters() const noexcept;
+    [[nodiscard]] ConsumerStats stats() const noexcept;
 
     /// Messages in the mailbox, waiting ones included, as `run` counted them in the last 5 s; it
     /// counts up to 100,000. 0 for a standby.

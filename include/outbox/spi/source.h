@@ -162,7 +162,7 @@ struct Removed {
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
-struct RouteFigures {
+struct RouteStats {
     std::string route;
     std::uint64_t published = 0;        ///< Since the figures were saved last; added to the total.
     std::uint64_t dead = 0;             ///< Likewise.
@@ -232,7 +232,7 @@ class Recorder {
     virtual Result<std::vector<std::string>> load_dead_keys(std::string_view route) = 0;
 
     /// Adds to the figures that `outbox status` shows of each route.
-    virtual Status save_figures(std::uint64_t epoch, std::span<const RouteFigures> figures) = 0;
+    virtual Status save_stats(std::uint64_t epoch, std::span<const RouteStats> stats) = 0;
 
     /// Figures for metrics and health; `dead` counts dead letters.
     struct Stats {

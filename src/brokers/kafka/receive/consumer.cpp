@@ -295,8 +295,8 @@ void KafkaConsumer::stop() noexcept {
     impl_->hub().stop.request();
 }
 
-ConsumerCounters KafkaConsumer::counters() const noexcept {
-    return impl_->hub().tally.read();
+ConsumerStats KafkaConsumer::stats() const noexcept {
+    return impl_->hub().stats.read();
 }
 
 std::int64_t KafkaConsumer::lag() const noexcept {

@@ -76,7 +76,7 @@ struct Hub {
     Amount parked;
     std::optional<ErrorInfo> fatal;
 
-    Tally tally;
+    LiveStats stats;
     std::atomic<std::int64_t> lag{0};
 
   private:

@@ -199,7 +199,7 @@ bool Worker::apply_together(std::span<Task> batch) {
     if (step) batch.back().partition->expected = step->next;
     for (std::size_t i = 0; i < batch.size(); ++i) {
         const Message message = batch[i].message();
-        hub_.say(hub_.tally.count((*taken)[i]), {}, &message);
+        hub_.say(hub_.stats.count((*taken)[i]), {}, &message);
     }
     for (Task& task : batch) finish(task);
     return true;
@@ -210,7 +210,7 @@ void Worker::apply_one(Task task) {
         if (abandoned(task)) return leave(task);
         Attempt attempt = try_once(task);
         if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
-            bump(hub_.tally.conflicts);
+            bump(hub_.stats.conflicts);
             hub_.stop.wait_ms(conflicts);
             continue;
         }
@@ -274,7 +274,7 @@ Worker::Attempt Worker::try_once(Task& task) {
 Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
     const Message message = task.message();
     if (attempt.status.ok()) {
-        hub_.say(hub_.tally.count(attempt.taken), {}, &message);
+        hub_.say(hub_.stats.count(attempt.taken), {}, &message);
         return Outcome::kDone;
     }
     const ErrorInfo& error = attempt.status.error();
@@ -290,7 +290,7 @@ Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
         hub_.say(What::kRetry, error, &message);
         return Outcome::kHold;
     }
-    bump(hub_.tally.failed);
+    bump(hub_.stats.failed);
     ++task.attempts;
     if (error.advice == Advice::kDeadLetter || hub_.retry.exhausted(task.attempts)) {
         return give_up(task, error);
@@ -312,10 +312,10 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
             if (step) task.partition->expected = step->next;
             const Message message = task.message();
             if (*result == Taken::kRepeat) {  // another group has applied it meanwhile
-                hub_.say(hub_.tally.count(*result), {}, &message);
+                hub_.say(hub_.stats.count(*result), {}, &message);
                 return Outcome::kDone;
             }
-            bump(hub_.tally.dead);
+            bump(hub_.stats.dead);
             hub_.say(What::kDeadLetter, error, &message);
             return Outcome::kDone;
         }
@@ -429,8 +429,8 @@ void Worker::keep() {
     if (const auto error = janitor_.turn()) hub_.say(What::kPruneFailed, *error);
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
-    // Figures are worth no error: the next ones replace them.
-    static_cast<void>(inbox_.report(hub_.tally.figures(hub_.lag.load())).ok());
+    // Stats are worth no error: the next ones replace them.
+    static_cast<void>(inbox_.report(hub_.stats.member(hub_.lag.load())).ok());
 }
 
 void Worker::retry_dead_letters() {
@@ -458,11 +458,11 @@ void Worker::retry_one(const spi::EventView& letter) {
     if (*taken == Taken::kNew) cause = call_handler({&message, 1});
     if (!cause) {
         if (!inbox_.commit().ok() || *taken != Taken::kNew) return;
-        hub_.say(hub_.tally.count(Taken::kNew), {}, &message);
+        hub_.say(hub_.stats.count(Taken::kNew), {}, &message);
         return;
     }
     if (!inbox_.roll_back(*cause).ok() || cause->advice == Advice::kRetryDestination) return;
-    bump(hub_.tally.failed);
+    bump(hub_.stats.failed);
     const std::string text = storable(*cause);
     if (inbox_.bury_again(letter.id, {1, error_code_name(cause->code), text}).ok()) {
         hub_.say(What::kDeadLetter, *cause, &message);

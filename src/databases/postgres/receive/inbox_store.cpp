@@ -173,15 +173,15 @@ Status LibpqInboxStore::bury_again(std::string_view message_id, const Burial& bu
     return session_.execute("outbox_bury_again", params, "keeping a dead letter").status();
 }
 
-Status LibpqInboxStore::report(const Figures& figures) {
+Status LibpqInboxStore::report(const MemberStats& stats) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(member_);
-    params.number(static_cast<std::int64_t>(figures.applied));
-    params.number(static_cast<std::int64_t>(figures.repeats));
-    params.number(static_cast<std::int64_t>(figures.failed));
-    params.number(static_cast<std::int64_t>(figures.dead));
-    params.number(figures.lag);
+    params.number(static_cast<std::int64_t>(stats.applied));
+    params.number(static_cast<std::int64_t>(stats.repeats));
+    params.number(static_cast<std::int64_t>(stats.failed));
+    params.number(static_cast<std::int64_t>(stats.dead));
+    params.number(stats.lag);
     const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");

@@ -638,15 +638,14 @@ Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) 
     return rows->integer(0, 0);
 }
 
-Status PostgresRecorder::save_figures(std::uint64_t epoch,
-                                      std::span<const spi::RouteFigures> figures) {
-    if (figures.empty()) return {};
+Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
+    if (stats.empty()) return {};
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     std::vector<Statement> statements;
     statements.push_back({"BEGIN", {}});
-    for (const spi::RouteFigures& figure : figures) {
-        const std::string error = clean_text(figure.last_error);
+    for (const spi::RouteStats& one : stats) {
+        const std::string error = clean_text(one.last_error);
         statements.push_back(
             {"INSERT INTO " + table_.side +
                  "outbox_route_stats AS s (source, route, published_total, dead_total, "
@@ -664,15 +663,15 @@ Status PostgresRecorder::save_figures(std::uint64_t epoch,
                  "path_reason = excluded.path_reason, updated_at = clock_timestamp()",
              Params()
                  .text(table_.source)
-                 .text(figure.route)
-                 .integer(static_cast<std::int64_t>(figure.published))
-                 .integer(static_cast<std::int64_t>(figure.dead))
-                 .text(figure.circuit)
+                 .text(one.route)
+                 .integer(static_cast<std::int64_t>(one.published))
+                 .integer(static_cast<std::int64_t>(one.dead))
+                 .text(one.circuit)
                  .text(error)
-                 .text(std::to_string(figure.rate_per_s))
-                 .text(figure.path.path)
-                 .text(clean_text(figure.path.reason))
-                 .integer(figure.last_error_at_us)});
+                 .text(std::to_string(one.rate_per_s))
+                 .text(one.path.path)
+                 .text(clean_text(one.path.reason))
+                 .integer(one.last_error_at_us)});
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();

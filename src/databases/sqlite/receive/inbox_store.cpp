@@ -129,13 +129,13 @@ Status SqliteInboxStore::bury_again(std::string_view message_id, const Burial& b
         .finish("keeping a dead letter");
 }
 
-Status SqliteInboxStore::report(const Figures& figures) {
+Status SqliteInboxStore::report(const MemberStats& stats) {
     if (Status status = connect(); !status.ok()) return status;
     Run report(session_, kReport);
-    report.text(consumer_).text(member_).number(static_cast<std::int64_t>(figures.applied));
-    report.number(static_cast<std::int64_t>(figures.repeats));
-    report.number(static_cast<std::int64_t>(figures.failed));
-    report.number(static_cast<std::int64_t>(figures.dead)).number(figures.lag);
+    report.text(consumer_).text(member_).number(static_cast<std::int64_t>(stats.applied));
+    report.number(static_cast<std::int64_t>(stats.repeats));
+    report.number(static_cast<std::int64_t>(stats.failed));
+    report.number(static_cast<std::int64_t>(stats.dead)).number(stats.lag);
     if (Status status = report.finish("writing outbox_inbox_stats"); !status.ok()) return status;
     return fold("");
 }

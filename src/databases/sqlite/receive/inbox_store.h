@@ -22,7 +22,7 @@ class SqliteInboxStore : public virtual InboxStore {
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
-    Status report(const Figures& figures) override;
+    Status report(const MemberStats& stats) override;
     Status retire() override { return fold(member_); }
 
   protected:

@@ -509,9 +509,8 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
     return rows;
 }
 
-Status SqliteRecorder::save_figures(std::uint64_t epoch,
-                                    std::span<const spi::RouteFigures> figures) {
-    if (figures.empty()) return {};
+Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
+    if (stats.empty()) return {};
     return transact([&](Database& database) -> Status {
         const Result<bool> owner = holds_lease(database, epoch);
         if (!owner.ok()) return owner.status();
@@ -528,14 +527,13 @@ Status SqliteRecorder::save_figures(std::uint64_t epoch,
             "last_error_at = coalesce(excluded.last_error_at, s.last_error_at), "
             "rate_per_s = excluded.rate_per_s, path = excluded.path, path_reason = "
             "excluded.path_reason, updated_at = excluded.updated_at");
-        for (const spi::RouteFigures& figure : figures) {
-            upsert.bind(table_.source).bind(figure.route);
-            upsert.bind(static_cast<std::int64_t>(figure.published));
-            upsert.bind(static_cast<std::int64_t>(figure.dead)).bind(figure.circuit);
-            upsert.bind(to_storable_text(figure.last_error, kMaxErrorBytes))
-                .bind(figure.rate_per_s);
-            upsert.bind(figure.path.path).bind(figure.path.reason);
-            upsert.bind(now_us()).bind(figure.last_error_at_us);
+        for (const spi::RouteStats& one : stats) {
+            upsert.bind(table_.source).bind(one.route);
+            upsert.bind(static_cast<std::int64_t>(one.published));
+            upsert.bind(static_cast<std::int64_t>(one.dead)).bind(one.circuit);
+            upsert.bind(to_storable_text(one.last_error, kMaxErrorBytes)).bind(one.rate_per_s);
+            upsert.bind(one.path.path).bind(one.path.reason);
+            upsert.bind(now_us()).bind(one.last_error_at_us);
             if (Status status = upsert.run(); !status.ok()) return status;
         }
         return {};

@@ -34,7 +34,7 @@ class SqliteRecorder final : public spi::Recorder {
                                                            std::int64_t after_dead_id,
                                                            std::size_t limit) override;
     Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
-    Status save_figures(std::uint64_t epoch, std::span<const spi::RouteFigures> figures) override;
+    Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
     Result<Stats> stats() override;
 
   private:

@@ -30,6 +30,17 @@ if(OUTBOX_SANITIZE)
     add_compile_options(-fsanitize=${OUTBOX_SANITIZE} -fno-omit-frame-pointer
                         -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${OUTBOX_SANITIZE})
+elseif(NOT OUTBOX_FUZZ)
+    # Hardened, as tests/install/hardening_test.sh checks; sanitizers bring checks of their own.
+    include(CheckPIESupported)
+    check_pie_supported()
+    add_compile_options(-fstack-protector-strong)
+    # Needs optimisation; undefined first, as compilers of some distributions define it.
+    add_compile_options("$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+        add_compile_options(-fcf-protection)
+    endif()
+    add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
 
 # outbox_library(NAME SOURCES a.cpp ... [DEPENDS target ...] [PRIVATE_DEPENDS target ...])

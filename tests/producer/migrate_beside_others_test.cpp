@@ -201,7 +201,7 @@ void use_everything(Pg& db, const std::string& schema) {
          }) {
         EXPECT_NO_THROW(db.exec(sql)) << sql;
     }
-    for (const char* values : {"'__x', '{}'", "'t', to_jsonb(repeat('x', 1048577))"}) {
+    for (const char* values : {"'not valid', '{}'", "'t', to_jsonb(repeat('x', 1048577))"}) {
         try {
             db.exec("INSERT INTO " + s + "outbox_events (topic, payload) VALUES (" + values + ")");
             ADD_FAILURE() << values;

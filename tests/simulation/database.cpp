@@ -19,7 +19,7 @@ void add_to(spi::EventBatch& batch, const SimEvent& event) {
     if (!event.key.empty()) view.key = event.key;
     view.event_type = "Happened";
     view.payload = "{}";
-    if (event.trouble == Trouble::kBadTopic) view.topic = "__not a topic";
+    if (event.trouble == Trouble::kBadTopic) view.topic = "not a topic";
     batch.add_copy(view);
 }
 

@@ -135,7 +135,7 @@ func TestAnEventCommitsWithTheTransactionOrNotAtAll(t *testing.T) {
 
 func TestAnEventThatIsNotValidIsRefusedWithItsState(t *testing.T) {
 	db := open(t)
-	for _, event := range []outbox.Event{{}, {Topic: "__x", Payload: "1"},
+	for _, event := range []outbox.Event{{}, {Topic: "not valid", Payload: "1"},
 		{Topic: "orders", Payload: "no json"}, {Topic: "orders", Payload: make(chan int)}} {
 		if committed(t, db, func(tx *sql.Tx) error {
 			_, err := outbox.Emit(ctx, tx, event)

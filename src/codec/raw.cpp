@@ -77,6 +77,12 @@ Result<spi::Record> RawEncoder::encode(const spi::EventView& event, std::string_
     record.headers = keep(headers_, arena);
     record.position = event.position;
     record.id = event.id;
+    record.event_type = event.event_type;
+    record.aggregate_type = event.aggregate_type;
+    record.aggregate_id = event.aggregate_id;
+    record.tenant_id = event.tenant_id;
+    record.routing_key = event.routing_key;
+    record.occurred_at_us = event.occurred_at_us;
     return record;
 }
 

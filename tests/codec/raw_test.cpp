@@ -46,6 +46,22 @@ TEST(RawEncoder, PutsPayloadAndKeyAsTheyAreAndTheRestIntoHeaders) {
                                           {"tenant_id", "default"}}));
 }
 
+TEST(RawEncoder, KeepsWhatTheEventSaysOfItselfForDestinationsWithAPlaceForIt) {
+    RawEncoder encoder;
+    spi::EventBatch arena;
+    auto event = order_created();
+    event.routing_key = "eu.orders";
+    const auto record = encoder.encode(event, "t", arena);
+    EXPECT_EQ(record->event_type, "OrderCreated");
+    EXPECT_EQ(record->aggregate_type, "Order");
+    EXPECT_EQ(record->aggregate_id, "o-1");
+    EXPECT_EQ(record->tenant_id, "default");
+    EXPECT_EQ(record->routing_key, "eu.orders");
+    EXPECT_EQ(record->occurred_at_us, 1'700'000'000'000'042);
+    event.routing_key = {};
+    EXPECT_EQ(encoder.encode(event, "t", arena)->routing_key.data(), nullptr);
+}
+
 TEST(RawEncoder, PrefersTheExplicitKeyAndKeepsNullsNull) {
     RawEncoder encoder;
     spi::EventBatch arena;

@@ -45,7 +45,15 @@ struct Record {
     std::string_view value;
     std::span<const HeaderView> headers;
     std::int64_t position = 0;  ///< For sinks that print it; not a part of the record.
-    std::string_view id;        ///< The event's id, the dedup key.
+
+    // What the event says of itself, for destinations that have a place for it; null: it does not.
+    std::string_view id;  ///< The dedup key.
+    std::string_view event_type = {};
+    std::string_view aggregate_type = {};
+    std::string_view aggregate_id = {};
+    std::string_view tenant_id = {};
+    std::string_view routing_key = {};
+    std::int64_t occurred_at_us = 0;  ///< Since the Unix epoch; 0: not known.
 };
 
 struct FailedRecord {

@@ -181,10 +181,6 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
     return problem ? runtime::kExitFailed : runtime::kExitOk;
 }
 
-std::string circuit_name(int state) {
-    return state == 0 ? "closed" : state == 1 ? "open" : "half_open";
-}
-
 admin::HealthReport health_of(const relay::Relay& relay) {
     const auto health = relay.health();
     admin::HealthReport report;
@@ -194,8 +190,10 @@ admin::HealthReport health_of(const relay::Relay& relay) {
     report.epoch = health.epoch;
     report.loop_age_us = health.loop_age_us;
     for (std::size_t i = 0; i < relay.routes().size(); ++i) {
-        const int state = relay.stats(i).circuit.load(std::memory_order_relaxed);
-        if (circuit_name(state) != "closed") report.open_circuits.push_back(relay.routes()[i].name);
+        if (relay.stats(i).circuit.load(std::memory_order_relaxed) !=
+            core::Circuit::State::kClosed) {
+            report.open_circuits.push_back(relay.routes()[i].name);
+        }
     }
     return report;
 }

@@ -79,6 +79,19 @@ class Circuit {
         }
     }
 
+    /// As logs, `outbox status` and the tables call it.
+    [[nodiscard]] static constexpr const char* name(State state) {
+        switch (state) {
+            case State::kClosed:
+                return "closed";
+            case State::kOpen:
+                return "open";
+            case State::kHalfOpen:
+                return "half_open";
+        }
+        return "closed";
+    }
+
   private:
     // A probe is an event that is none of them: were fewer remembered than fail, the circuit would
     // stay open for good.

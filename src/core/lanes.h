@@ -32,6 +32,7 @@ struct Work {
     std::uint32_t index = 0;     ///< The event's index in it.
     std::uint32_t attempts = 0;  ///< Failed attempts so far.
     bool sent = false;           ///< Sent before, with an outcome that is not known.
+    std::int64_t dead_id = 0;    ///< Of a dead letter that is sent again; 0: it is none.
 };
 
 /// The ordered queues of one route. An event either holds a slot (its bytes are in memory) or,

@@ -22,18 +22,6 @@ constexpr std::size_t kPruneLimit = 1'000;
 constexpr std::size_t kMaxRedelivering = 500;  // of one route at a time
 constexpr std::size_t kRedeliverLimit = 100;
 
-const char* circuit_name(int state) {
-    switch (static_cast<core::Circuit::State>(state)) {
-        case core::Circuit::State::kClosed:
-            return "closed";
-        case core::Circuit::State::kOpen:
-            return "open";
-        case core::Circuit::State::kHalfOpen:
-            return "half_open";
-    }
-    return "closed";
-}
-
 }  // namespace
 
 Note rows_refused(const std::string& refusal) {
@@ -216,7 +204,8 @@ Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
         Told& told = telling[route];
         const std::uint64_t published = stats.published.load(std::memory_order_relaxed);
         const std::uint64_t dead = stats.dead.load(std::memory_order_relaxed);
-        const std::string circuit = circuit_name(stats.circuit.load(std::memory_order_relaxed));
+        const std::string circuit =
+            core::Circuit::name(stats.circuit.load(std::memory_order_relaxed));
         const double rate = last ? 0 : static_cast<double>(published - told.published) / seconds;
         const std::uint64_t errors = stats.error_count();
         spi::ReadPath path = stats.path();

@@ -10,6 +10,8 @@
 #include <outbox/error.h>
 #include <outbox/spi/source.h>
 
+#include "core/circuit.h"
+
 namespace outbox::relay {
 
 /// Counts of publish latencies by upper bound. Written by one thread, read by any.
@@ -56,7 +58,7 @@ struct RouteStats {
     std::atomic<std::int64_t> redelivering{0};  ///< Dead letters that are being sent again.
     std::atomic<std::int64_t> parts_down{0};
     std::atomic<std::int64_t> held_bytes{0};
-    std::atomic<int> circuit{0};  ///< core::Circuit::State.
+    std::atomic<core::Circuit::State> circuit{core::Circuit::State::kClosed};
     std::atomic<std::int64_t> last_step_us{0};
     std::array<std::atomic<std::uint64_t>, kErrorCodes> errors{};
     std::atomic<bool> on_stream{false};          ///< Events come from the database's log.

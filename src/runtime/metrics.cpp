@@ -129,7 +129,8 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
     page.gauge("outbox_unrecorded", number(stats.unrecorded), labels);
     page.gauge("outbox_waiting", number(stats.waiting), labels);
     page.gauge("outbox_held_bytes", number(stats.held_bytes), labels);
-    page.gauge("outbox_circuit_state", number(stats.circuit), labels);
+    page.gauge("outbox_circuit_state",
+               static_cast<double>(stats.circuit.load(std::memory_order_relaxed)), labels);
     page.gauge("outbox_parts_down", number(stats.parts_down), labels);
     page.gauge("outbox_stream", number(stats.on_stream), labels);
     page.counter("outbox_stream_joins_total", number(stats.stream_joins), labels);

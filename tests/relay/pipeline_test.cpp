@@ -295,7 +295,7 @@ TEST_F(PipelineTest, ARouteThatLeadsElsewhereSendsNothingUntilThatIsAccepted) {
     open(sink);
     step(50);
     EXPECT_EQ(arrived(), "");
-    EXPECT_EQ(stats_.circuit.load(), static_cast<int>(core::Circuit::State::kOpen));
+    EXPECT_EQ(stats_.circuit.load(), core::Circuit::State::kOpen);
     EXPECT_NE(stats_.last_error().find("outbox routes accept"), std::string::npos);
     EXPECT_TRUE(failed_.empty());
     Feedback accepted;
@@ -433,10 +433,10 @@ TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
     open(sink);
     step(5);
     EXPECT_EQ(destination_->records().size(), 120U) << "the other topic goes on";
-    EXPECT_EQ(stats_.circuit.load(), 0);
+    EXPECT_EQ(stats_.circuit.load(), core::Circuit::State::kClosed);
     step(50);
     EXPECT_EQ(destination_->records().size(), 120U);
-    EXPECT_EQ(stats_.circuit.load(), 0);
+    EXPECT_EQ(stats_.circuit.load(), core::Circuit::State::kClosed);
     EXPECT_EQ(failed_.size(), 40U) << "told once for each key";
     EXPECT_LE(destination_->refused(), 40U + 55U) << "one key at a time is tried";
     destination_->set_topic_down("down", false);

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include <outbox/spi/sink.h>
+
+#include "core/circuit.h"
+#include "core/clock.h"
+#include "core/down_parts.h"
+#include "core/lanes.h"
+#include "relay/held_batches.h"
+#include "relay/options.h"
+#include "relay/outcome_queue.h"
+#include "relay/redeliveries.h"
+#include "relay/route_stats.h"
+
+namespace outbox::relay {
+
+/// What a route has under way, and between whose hands it goes: `Pacing` fills it, the sink takes
+/// from it, `Verdict` empties it. One thread's.
+struct Flow {
+    // A destination, or a part of one, is asked at least this often whether it is back.
+    static constexpr std::int64_t kCircuitMaxMs = 5'000;
+
+    Flow(RouteSpec& its_route, const RelayOptions& its_options, const spi::SinkCapabilities& sink,
+         const core::Clock& its_clock, RouteStats& its_stats, const Notify& its_notify,
+         std::uint64_t seed)
+        : route(its_route),
+          options(its_options),
+          clock(its_clock),
+          stats(its_stats),
+          notify(its_notify),
+          random(seed),
+          lanes({options.max_unrecorded, options.max_waiting, !sink.fail_stop_order}),
+          circuit(backoff()),
+          parts(backoff()) {}
+
+    [[nodiscard]] const spi::EventView& event_of(core::SlotId slot) const {
+        const core::Work& work = lanes.work(slot);
+        return held[work.batch].batch.events()[work.index];
+    }
+    /// Lanes are told apart by a hash of their keys. Who chooses keys must not be able to choose
+    /// some that share a lane, and so wait for each other's failures.
+    [[nodiscard]] core::LaneKey lane_of_key(std::string_view key) const;
+    /// No key: no order promised, so the event gets a lane of its own.
+    [[nodiscard]] core::LaneKey lane_of(const spi::EventView& event) const;
+    /// Outside the order of its key, as is what an operator retries.
+    [[nodiscard]] core::LaneKey lane_of_letter(std::int64_t dead_id) const;
+
+    /// Whether one more event may be sent that a new owner would have to send again, and `spare`
+    /// more.
+    [[nodiscard]] bool may_expose(std::size_t spare) const {
+        return lanes.exposed() + unrecorded + spare < options.max_unrecorded;
+    }
+    void no_longer_told(Position position) {
+        if (!told.empty()) told.erase(position);
+    }
+    /// Lets go of the batches of events that lost their slots because their key waits.
+    void release_waiting();
+
+    RouteSpec& route;
+    const RelayOptions& options;
+    const core::Clock& clock;
+    RouteStats& stats;
+    const Notify& notify;
+    std::mt19937_64 random;
+
+    core::Lanes lanes;
+    core::Circuit circuit;
+    core::DownParts parts;
+    HeldBatches held;
+    Redeliveries redeliveries;
+    Outcomes outcomes;
+    std::size_t unrecorded = 0;         ///< Finished, and not yet on disk.
+    std::unordered_set<Position> told;  ///< Wait for a part, and that is recorded.
+    Status fatal;                       ///< Not ok: the route stops for it.
+
+  private:
+    [[nodiscard]] core::RetryPolicy backoff() const {
+        return {options.retry.base_ms, std::min(options.retry.max_ms, kCircuitMaxMs), 0};
+    }
+    std::vector<std::uint32_t> released_;
+};
+
+}  // namespace outbox::relay

@@ -1,0 +1,285 @@
+#include "relay/pacing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace outbox::relay {
+namespace {
+
+constexpr std::int64_t kBusyAfterEventUs = 1'000'000;  // poll at full pace this long after an event
+constexpr std::int64_t kReadRetryMinUs = 100'000;
+constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
+constexpr std::size_t kMaxRefill = 500;
+
+ErrorInfo unmatched(const spi::EventView& event) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "no route takes event " + std::string(event.id) + " (aggregate type '" +
+                std::string(event.aggregate_type) + "', event type '" +
+                std::string(event.event_type) + "', topic '" + std::string(event.topic) +
+                "') and unmatched is stop: add a route for it, or choose unmatched = "
+                "\"dead_letter\" or \"finish\" under [source]"};
+}
+
+}  // namespace
+
+Pacing::Pacing(Flow& flow, const Deps& deps, std::vector<spi::Delivery> failing)
+    : flow_(flow), deps_(deps), read_wait_us_(flow.options.poll_busy_ms * 1000) {
+    for (spi::Delivery& delivery : failing) {
+        std::string id = delivery.event_id;
+        failing_before_.emplace(std::move(id), std::move(delivery));
+    }
+}
+
+void Pacing::refill(std::int64_t now_us) {
+    if (due_.empty()) {
+        if (flow_.lanes.next_due_us() > now_us || !may_refill()) return;
+        flow_.lanes.take_due(now_us, kMaxRefill, due_);
+        if (due_.empty()) return;
+        std::sort(due_.begin(), due_.end(),
+                  [](const auto& a, const auto& b) { return a.position < b.position; });
+    } else if (now_us < next_read_us_) {
+        return;
+    }
+    while (!due_.empty() && flow_.fatal.ok()) {
+        const std::size_t most = flow_.options.max_in_flight_bytes;
+        const std::size_t room = most - std::min(most, flow_.held.bytes());
+        // With no room at all one at a time, so that a key can always go on.
+        if (room == 0 && flow_.held.bytes() > 0) return;
+        const std::size_t count =
+            std::clamp<std::size_t>(room / flow_.held.bytes_per_event(), 1, due_.size());
+        if (!refill_some(now_us, count)) return;
+    }
+}
+
+// The first `count` of those that are due. False: the database did not answer.
+bool Pacing::refill_some(std::int64_t now_us, std::size_t count) {
+    const auto end = due_.begin() + static_cast<std::ptrdiff_t>(count);
+    positions_.clear();
+    for (auto due = due_.begin(); due != end; ++due) positions_.push_back(due->position);
+    const std::uint32_t batch_id = flow_.held.open();
+    HeldBatches::Held& held = flow_.held[batch_id];
+    if (const Status fetched = deps_.reader.fetch(positions_, held.batch); !fetched.ok()) {
+        flow_.held.let_go(batch_id, 0);
+        next_read_us_ = now_us + kReadRetryMinUs;
+        flow_.stats.error(fetched.error());
+        if (fetched.error().advice == Advice::kStop) flow_.fatal = fetched;
+        return false;
+    }
+    flow_.held.count(held);
+    held.live = 1;  // keeps the batch while it is walked
+    flow_.held.note_size(held.batch);
+    auto event = held.batch.events().begin();
+    for (auto due = due_.begin(); due != end; ++due) {
+        while (event != held.batch.events().end() && event->position < due->position) ++event;
+        if (event == held.batch.events().end() || event->position != due->position) {
+            // Somebody removed the row while its key waited: nothing is left to publish.
+            flow_.lanes.gone(*due);
+            flow_.no_longer_told(due->position);
+            flow_.outcomes.finished.push_back(due->position);
+            ++flow_.unrecorded;
+            continue;
+        }
+        const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
+        ++held.live;
+        flow_.lanes.refill(*due, batch_id, index);
+    }
+    due_.erase(due_.begin(), end);
+    flow_.release_waiting();
+    flow_.held.let_go(batch_id, 1);
+    return true;
+}
+
+std::size_t Pacing::room() const {
+    return std::min(flow_.lanes.free_slots(), flow_.options.batch_size);
+}
+
+bool Pacing::may_refill() const {
+    return flow_.circuit.state() == core::Circuit::State::kClosed && flow_.lanes.room_for_due() &&
+           flow_.held.bytes() < flow_.options.max_in_flight_bytes;
+}
+
+bool Pacing::may_read() const {
+    if (room() == 0 || flow_.lanes.waiting_full() ||
+        deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
+        flow_.held.bytes() >= flow_.options.max_in_flight_bytes ||
+        flow_.unrecorded >= flow_.options.max_unrecorded) {
+        return false;
+    }
+    // A destination that is down gets what memory holds; the rest waits in the table. But a probe
+    // needs another event than the one that failed last, which may be the one at fault.
+    const core::Circuit& circuit = flow_.circuit;
+    switch (circuit.state()) {
+        case core::Circuit::State::kClosed:
+            return true;
+        case core::Circuit::State::kOpen:
+            return false;
+        case core::Circuit::State::kHalfOpen:
+            break;
+    }
+    if (flow_.lanes.in_flight() > 0 || circuit.suspect() != 0) return false;
+    const core::SlotId probe = flow_.lanes.find_probe(0, circuit.culprits(), flow_.may_expose(0));
+    return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).position);
+}
+
+void Pacing::read(std::int64_t now_us) {
+    if (now_us < next_read_us_ || !may_read()) return;
+    const std::uint32_t batch_id = flow_.held.open();
+    spi::EventBatch& batch = flow_.held[batch_id].batch;
+    const spi::ReadLimits limits{room(), flow_.options.batch_bytes};
+    if (const Status status = deps_.reader.read(limits, batch); !status.ok()) {
+        flow_.held.let_go(batch_id, 0);
+        read_failed(status.error(), now_us);
+        return;
+    }
+    note_path();
+    if (read_failed_) {
+        flow_.notify({Note::Level::kInfo, "read_recovered", {{"route", flow_.route.name}}});
+        read_failed_ = false;
+    }
+    const std::int64_t busy_us = flow_.options.poll_busy_ms * 1000;
+    if (batch.empty()) {
+        flow_.held.let_go(batch_id, 0);
+        const bool busy = now_us - last_event_us_ < kBusyAfterEventUs;
+        read_wait_us_ =
+            busy ? busy_us : std::min(read_wait_us_ * 2, flow_.options.poll_idle_ms * 1000);
+        next_read_us_ = now_us + read_wait_us_;
+        return;
+    }
+    last_event_us_ = now_us;
+    const bool more = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes;
+    read_wait_us_ = busy_us;
+    next_read_us_ = more ? now_us : now_us + busy_us;
+    admit(batch_id, now_us);
+}
+
+void Pacing::read_failed(const ErrorInfo& error, std::int64_t now_us) {
+    flow_.stats.error(error);
+    if (!read_failed_) {
+        flow_.notify({Note::Level::kError,
+                      "read_failed",
+                      {{"route", flow_.route.name}, {"error", describe(error)}}});
+    }
+    read_wait_us_ = read_failed_ ? std::min(read_wait_us_ * 2, kReadRetryMaxUs) : kReadRetryMinUs;
+    read_failed_ = true;
+    next_read_us_ = now_us + read_wait_us_;
+    if (error.advice == Advice::kStop) flow_.fatal = error;
+}
+
+void Pacing::note_path() {
+    const auto path = deps_.reader.new_path();
+    if (!path) return;
+    flow_.stats.set_path(*path);
+    flow_.notify({Note::Level::kInfo,
+                  "reads_by",
+                  {{"route", flow_.route.name}, {"path", path->path}, {"reason", path->reason}}});
+}
+
+void Pacing::admit(std::uint32_t batch_id, std::int64_t now_us) {
+    HeldBatches::Held& held = flow_.held[batch_id];
+    flow_.held.count(held);
+    flow_.held.note_size(held.batch);
+    ++held.live;  // keeps the batch while it is walked
+    const auto count = static_cast<std::uint32_t>(held.batch.size());
+    // Nothing is sent behind an event that ends the route.
+    for (std::uint32_t index = 0; index < count && flow_.fatal.ok(); ++index) {
+        admit_event(batch_id, index, now_us);
+    }
+    flow_.held.let_go(batch_id, 1);
+}
+
+void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
+    HeldBatches::Held& held = flow_.held[batch_id];
+    const spi::EventView& event = held.batch.events()[index];
+    std::uint32_t attempts = event.attempts;
+    std::int64_t next_attempt_us = event.next_attempt_us;
+    if (!failing_before_.empty()) {
+        if (const auto it = failing_before_.find(std::string(event.id));
+            it != failing_before_.end()) {
+            attempts = it->second.attempts;
+            next_attempt_us = it->second.next_attempt_us;
+            failing_before_.erase(it);
+        }
+    }
+    if (!is_wanted(event)) return;
+    const core::LaneKey key = flow_.lane_of(event);
+    if (next_attempt_us != 0) {
+        const std::int64_t wait_us =
+            std::min(next_attempt_us - flow_.clock.wall_us(), flow_.options.retry.max_ms * 1000);
+        if (wait_us > 0) {
+            flow_.lanes.admit_waiting(key, event.position, attempts, now_us + wait_us);
+            return;
+        }
+    }
+    if (flow_.lanes.admit(key, {event.position, batch_id, index, attempts})) ++held.live;
+}
+
+// Whether it goes into a lane, also as what no route takes and therefore is to be a dead letter.
+// Else it is finished, or ends the route.
+bool Pacing::is_wanted(const spi::EventView& event) {
+    if (flow_.route.predicate.matches(event)) return true;
+    const auto takes_it = [&](const RouteSpec& route) { return route.predicate.matches(event); };
+    const bool orphan =
+        deps_.index == 0 && std::none_of(deps_.routes.begin(), deps_.routes.end(), takes_it);
+    if (orphan && flow_.options.unmatched == Unmatched::kDeadLetter) return true;
+    if (orphan && flow_.options.unmatched == Unmatched::kStop) {
+        if (flow_.fatal.ok()) flow_.fatal = unmatched(event);
+        return false;
+    }
+    flow_.outcomes.finished.push_back(event.position);
+    if (deps_.routes.size() > 1) flow_.outcomes.passed.push_back(event.position);
+    ++flow_.unrecorded;
+    return false;
+}
+
+void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
+    // Offered until it is settled.
+    if (letter.event.empty() || flow_.redeliveries.is_under_way(letter.dead_id) ||
+        flow_.lanes.free_slots() <= due_.size()) {
+        return;
+    }
+    Redeliveries::State& redelivery = flow_.redeliveries.begin(letter.dead_id);
+    redelivery.attempts_before = letter.attempts;
+    redelivery.unmatched = letter.unmatched;
+    const std::uint32_t batch_id = flow_.held.open();
+    HeldBatches::Held& held = flow_.held[batch_id];
+    held.batch = std::move(letter.event);
+    flow_.held.count(held);
+    held.live = 1;
+    flow_.lanes.admit(
+        flow_.lane_of_letter(letter.dead_id),
+        {held.batch.events()[0].position, batch_id, 0, redelivery.attempts, false, letter.dead_id});
+}
+
+bool Pacing::waits_for_events() const {
+    return flow_.lanes.in_flight() == 0 && !read_failed_ && flow_.fatal.ok() && may_read();
+}
+
+bool Pacing::wait_for_events(std::chrono::milliseconds wait, std::int64_t now_us) {
+    const auto waited = deps_.reader.wait(wait);
+    if (waited == spi::Reader::Waited::kReady) next_read_us_ = now_us;
+    return waited != spi::Reader::Waited::kCannot;
+}
+
+std::int64_t Pacing::next_us(std::int64_t now_us) const {
+    const RelayOptions& options = flow_.options;
+    std::int64_t until_us = now_us + options.poll_idle_ms * 1000;
+    if (flow_.circuit.state() == core::Circuit::State::kOpen) {
+        until_us = std::min(until_us, flow_.circuit.opens_until_us());
+    } else {
+        const bool may_fetch = !due_.empty() && flow_.held.bytes() < options.max_in_flight_bytes;
+        if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
+        if (may_refill()) until_us = std::min(until_us, flow_.lanes.next_due_us());
+        if (flow_.circuit.state() == core::Circuit::State::kClosed && !flow_.parts.empty()) {
+            until_us = std::min(until_us, flow_.parts.next_due_us());
+        }
+    }
+    // Full on account of the recorder, which has no way to wake the sink.
+    if (flow_.lanes.in_flight() == 0 && flow_.unrecorded >= options.max_unrecorded) {
+        until_us = std::min(until_us, now_us + options.poll_busy_ms * 1000);
+    }
+    return until_us;
+}
+
+}  // namespace outbox::relay

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <outbox/spi/source.h>
+
+#include "relay/flow.h"
+
+namespace outbox::relay {
+
+/// When a route reads, what it fetches again, and how what was read comes into its lanes. Keeps
+/// what is held within the limits of `RelayOptions`. One thread's.
+class Pacing {
+  public:
+    struct Deps {
+        spi::Reader& reader;
+        std::span<RouteSpec> routes;             ///< All of the relay; must outlive this.
+        std::size_t index;                       ///< Of this one among them.
+        const std::atomic<bool>& removals_full;  ///< See `Remover::full`.
+    };
+
+    /// `failing`: what the last owner of the lease left of it.
+    Pacing(Flow& flow, const Deps& deps, std::vector<spi::Delivery> failing);
+
+    /// Keys whose wait is over get their events back into memory, as many as it has room for.
+    void refill(std::int64_t now_us);
+    /// Reads the next events where the time has come and there is room, and admits them.
+    void read(std::int64_t now_us);
+    /// Takes a dead letter that an operator wants sent again; the database offers it again where
+    /// there is no room.
+    void admit_redelivery(spi::DeadLetter&& letter);
+
+    /// Waits for events in place of the sink, where the reader can. False: it cannot.
+    bool wait_for_events(std::chrono::milliseconds wait, std::int64_t now_us);
+    /// Whether only the reader can end a wait early: nothing is under way and reading follows.
+    [[nodiscard]] bool waits_for_events() const;
+    /// When it has something to do again.
+    [[nodiscard]] std::int64_t next_us(std::int64_t now_us) const;
+
+  private:
+    [[nodiscard]] std::size_t room() const;
+    [[nodiscard]] bool may_read() const;
+    [[nodiscard]] bool may_refill() const;
+    [[nodiscard]] bool refill_some(std::int64_t now_us, std::size_t count);
+    void read_failed(const ErrorInfo& error, std::int64_t now_us);
+    void note_path();
+    void admit(std::uint32_t batch_id, std::int64_t now_us);
+    void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
+    [[nodiscard]] bool is_wanted(const spi::EventView& event);
+
+    Flow& flow_;
+    Deps deps_;
+    std::unordered_map<std::string, spi::Delivery> failing_before_;  // by event id
+
+    std::vector<core::Lanes::Due> due_;     // positions to fetch; kept when fetching fails
+    std::vector<spi::Position> positions_;  // scratch of `refill`
+
+    std::int64_t next_read_us_ = 0;
+    std::int64_t last_event_us_ = 0;
+    std::int64_t read_wait_us_;
+    bool read_failed_ = false;
+};
+
+}  // namespace outbox::relay

@@ -16,7 +16,12 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+    # As precompiled headers ask for.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        add_compile_options(-fpch-preprocess)
+    endif()
 endif()
 find_program(MOLD mold)
 if(MOLD)
@@ -29,6 +34,11 @@ find_package(PkgConfig REQUIRED)
 if(OUTBOX_SANITIZE)
     add_compile_options(-fsanitize=${OUTBOX_SANITIZE} -fno-omit-frame-pointer
                         -fno-sanitize-recover=all)
+    if(OUTBOX_SANITIZE MATCHES undefined)
+        # Half of the time of compiling, for what AddressSanitizer sees, too; the fuzz targets, which
+        # read the bytes of others, check all.
+        add_compile_options(-fno-sanitize=null,alignment,object-size,vptr)
+    endif()
     add_link_options(-fsanitize=${OUTBOX_SANITIZE})
 elseif(NOT OUTBOX_FUZZ)
     # Hardened, as tests/install/hardening_test.sh checks; sanitizers bring checks of their own.
@@ -43,9 +53,41 @@ elseif(NOT OUTBOX_FUZZ)
     add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
 
-# outbox_library(NAME SOURCES a.cpp ... [DEPENDS target ...] [PRIVATE_DEPENDS target ...])
+# Headers that nearly every file reads. Those of third parties that cost more than a second stay in
+# few files: Beast, spdlog, toml++, CLI11, nlohmann-json.
+set(OUTBOX_STANDARD_HEADERS
+    <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <functional> <map>
+    <memory> <mutex> <optional> <random> <set> <span> <sstream> <string> <string_view> <thread>
+    <unordered_map> <unordered_set> <utility> <variant> <vector>)
+
+# outbox_precompiled(TARGET KIND [HEADERS header ...] [LINK library ...]): gives it what KIND
+# precompiles: the standard headers and these, which are those libraries'. Targets of one kind are
+# compiled with the same options, optimisation among them.
+function(outbox_precompiled target kind)
+    cmake_parse_arguments(ARG "" "" "HEADERS;LINK" ${ARGN})
+    set(donor outbox_precompiled_${kind})
+    if(NOT TARGET ${donor})
+        file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/${donor}.cpp" CONTENT "int main() {}\n")
+        get_target_property(type ${target} TYPE)
+        if(type STREQUAL "EXECUTABLE")
+            add_executable(${donor} "${CMAKE_BINARY_DIR}/${donor}.cpp")
+        else()
+            add_library(${donor} OBJECT "${CMAKE_BINARY_DIR}/${donor}.cpp")
+        endif()
+        get_target_property(options ${target} COMPILE_OPTIONS)
+        target_compile_options(${donor} PRIVATE ${options})
+        target_link_libraries(${donor} PRIVATE ${ARG_LINK})
+        target_precompile_headers(${donor} PRIVATE ${OUTBOX_STANDARD_HEADERS} ${ARG_HEADERS})
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${donor})
+endfunction()
+
+# outbox_library(NAME [HOT] [PRECOMPILE header ...] SOURCES a.cpp ... [DEPENDS target ...]
+#                [PRIVATE_DEPENDS target ...])
+# HOT: optimised also for the sanitizers, whose tests keep it busy. PRECOMPILE: heavy headers that
+# most of its files read.
 function(outbox_library name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+    cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
     add_library(${name} STATIC ${ARG_SOURCES})
     target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
                            ${OUTBOX_WARNING_EXCEPTIONS})
@@ -54,6 +96,14 @@ function(outbox_library name)
         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
         PRIVATE ${CMAKE_SOURCE_DIR}/src)
     target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+    if(ARG_HOT AND OUTBOX_SANITIZE)
+        target_compile_options(${name} PRIVATE -O1)
+        outbox_precompiled(${name} hot_library)
+    elseif(ARG_PRECOMPILE)
+        target_precompile_headers(${name} PRIVATE ${OUTBOX_STANDARD_HEADERS} ${ARG_PRECOMPILE})
+    else()
+        outbox_precompiled(${name} library)
+    endif()
 endfunction()
 
 # outbox_part(TARGET SOURCES a.cpp ... [LINK library ...]): what a backend adds to a library of the middle.
@@ -98,24 +148,32 @@ function(outbox_backends program)
     target_include_directories(${program} PRIVATE "${CMAKE_SOURCE_DIR}/src")
 endfunction()
 
-# The code of tests that talk to servers is most of what is compiled; what they test keeps all checks.
-# Unit tests, which instantiate what they test, are built like it.
-set(OUTBOX_LIGHT_TEST -O0 -fno-sanitize=undefined)
-
-# outbox_test(NAME SOURCES a.cpp ... [DEPENDS target ...] [LABELS label ...])
+# outbox_test(NAME [HOT] [LONG] SOURCES a.cpp ... [DEPENDS target ...] [LABELS label ...])
 # LABELS: unit (no server), server (starts real servers), full (long), relay (also run under TSan;
 # nothing that talks to Kafka, as g++ 12 cannot follow the C11 threads of librdkafka).
+# HOT: as for libraries. LONG: takes a minute or more, so it is begun before the others.
 function(outbox_test name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "HOT;LONG" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
     target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Werror
                            ${OUTBOX_WARNING_EXCEPTIONS})
-    if(OUTBOX_SANITIZE MATCHES undefined AND "server" IN_LIST ARG_LABELS)
-        target_compile_options(${name} PRIVATE ${OUTBOX_LIGHT_TEST})
+    set(kind unit_test)
+    if(ARG_HOT AND OUTBOX_SANITIZE)
+        set(kind hot_test)
+        target_compile_options(${name} PRIVATE -O1)
+    elseif(OUTBOX_SANITIZE MATCHES undefined AND "server" IN_LIST ARG_LABELS)
+        # What they test keeps all checks; unit tests instantiate some of it.
+        set(kind server_test)
+        target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
     endif()
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gmock
                                           GTest::gtest_main Threads::Threads)
+    outbox_precompiled(${name} ${kind} HEADERS <gmock/gmock.h> <gtest/gtest.h>
+                       LINK GTest::gtest GTest::gmock)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
+    if(ARG_LONG)
+        set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
 endfunction()

@@ -30,7 +30,7 @@ constexpr std::array kKinds{
              &SchemaObject::operating},
 };
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
     std::string out = "\"";
     for (const char c : name) out.append(c == '"' ? 2 : 1, c);
     return out + '"';
@@ -39,8 +39,8 @@ std::string quoted(std::string_view name) {
 // "orders.outbox" -> "orders"."outbox"
 std::string quoted_table(const std::string& name) {
     const auto dot = name.find('.');
-    if (dot == std::string::npos) return quoted(name);
-    return quoted(name.substr(0, dot)) + "." + quoted(name.substr(dot + 1));
+    if (dot == std::string::npos) return in_quotes(name);
+    return in_quotes(name.substr(0, dot)) + "." + in_quotes(name.substr(dot + 1));
 }
 
 std::string literal(const std::string& text) {
@@ -60,7 +60,7 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
 
 void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
                 const std::string& adopted, const std::string& schema) {
-    const std::string role = quoted(name);
+    const std::string role = in_quotes(name);
     std::map<std::pair<bool, std::string>, std::string> objects;  // by rights: their names
     for (const SchemaObject& object : schema_objects()) {
         const std::string_view rights = object.*kind.rights;
@@ -107,7 +107,8 @@ int run_roles(const runtime::Invocation& invocation) {
     const runtime::OptionValues& options = invocation.options;
     bool named = false;
     for (const RoleKind& kind : kKinds) named = named || options.given(kind.option);
-    const std::string schema = options.given("schema") ? quoted(options.text("schema")) : "public";
+    const std::string schema =
+        options.given("schema") ? in_quotes(options.text("schema")) : "public";
     const std::string adopted = options.given("table") ? options.text("table") : std::string();
     std::cout
         << "-- What each role needs in PostgreSQL, to be run by the owner of the tables after "

@@ -9,6 +9,9 @@ CACHE=${OUTBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/outbox-servers}
 # shellcheck disable=SC2034
 MAVEN_DEPENDENCY=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 JOBS=${OUTBOX_JOBS:-$(nproc)}
+# Tests mostly wait for servers.
+# shellcheck disable=SC2034
+TEST_JOBS=${OUTBOX_TEST_JOBS:-$((JOBS * 3))}
 
 note() { printf '== %s\n' "$*" >&2; }
 die() {
@@ -72,10 +75,10 @@ configure_and_build() {
 
 # The build that tests and lint share.
 # shellcheck disable=SC2034
-ASAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1'
+ASAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1'
     -DOUTBOX_SANITIZE=address,undefined -DOUTBOX_TESTS=ON)
 # shellcheck disable=SC2034
 FUZZ_OPTIONS_CMAKE=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DOUTBOX_FUZZ=ON)
 # shellcheck disable=SC2034
-TSAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1'
+TSAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1'
     -DOUTBOX_SANITIZE=thread -DOUTBOX_TESTS=ON)

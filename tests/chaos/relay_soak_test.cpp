@@ -16,9 +16,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "tests/e2e/http_client.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/http_client.h"
 #include "tests/support/pg.h"
 #include "tests/support/process.h"
 #include "tests/support/servers.h"

@@ -9,9 +9,9 @@
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/adapters/sqlite_consumer.h>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 
 namespace outbox::test {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/adopted_tables.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

@@ -5,10 +5,10 @@
 #include <librdkafka/rdkafka.h>
 #include <sstream>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/certificates.h"
 #include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/servers.h"
 #include "tests/support/sqlite.h"
 

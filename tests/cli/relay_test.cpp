@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/outbox_binary.h"
-#include "tests/e2e/http_client.h"
 #include "tests/support/eventually.h"
+#include "tests/support/http_client.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

@@ -7,8 +7,8 @@
 #include <outbox/adapters/libpq.h>
 #include <outbox/adapters/libpq_consumer.h>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

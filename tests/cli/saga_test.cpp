@@ -9,10 +9,10 @@
 #include <outbox/adapters/sqlite_consumer.h>
 #include <outbox/adapters/sqlite_saga.h>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/consumer/database.h"
 #include "tests/saga/steps.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 
 namespace outbox::test {
 namespace {

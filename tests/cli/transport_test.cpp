@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/certificates.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

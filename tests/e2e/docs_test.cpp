@@ -7,9 +7,9 @@
 #include <map>
 #include <sstream>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 #include "tests/support/sqlite.h"

@@ -11,8 +11,8 @@
 #include <outbox/producer/migrate.h>
 
 #include "tests/consumer/database.h"
-#include "tests/e2e/http_client.h"
 #include "tests/support/eventually.h"
+#include "tests/support/http_client.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/process.h"
 

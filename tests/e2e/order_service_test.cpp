@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/e2e/http_client.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/http_client.h"
 #include "tests/support/pg.h"
 #include "tests/support/process.h"
 #include "tests/support/servers.h"

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
 
 namespace outbox::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/e2e/http_client.h"
 #include "tests/support/files.h"
+#include "tests/support/http_client.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {

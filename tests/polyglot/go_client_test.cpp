@@ -1,7 +1,7 @@
 // The package clients/go against a real server, with Debian's Go.
 #include <gtest/gtest.h>
 
-#include "tests/cli/outbox_binary.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/outbox_binary.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {

@@ -1,8 +1,8 @@
 // The package clients/python against a real server.
 #include <gtest/gtest.h>
 
-#include "tests/cli/outbox_binary.h"
 #include "tests/polyglot/program.h"
+#include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "tests/e2e/http_client.h"
 #include "tests/polyglot/program.h"
+#include "tests/support/http_client.h"
 
 namespace outbox::test {
 

@@ -1,4 +1,4 @@
-#include "tests/e2e/http_client.h"
+#include "tests/support/http_client.h"
 
 #include <algorithm>
 #include <boost/asio/connect.hpp>

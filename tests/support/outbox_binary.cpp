@@ -1,4 +1,4 @@
-#include "tests/cli/outbox_binary.h"
+#include "tests/support/outbox_binary.h"
 
 #include <arpa/inet.h>
 #include <fstream>

@@ -36,6 +36,18 @@ bool is_c1(const unsigned char* at, std::size_t length) {
     return length == 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
 }
 
+// Gives the well-formed sequences of `text` one by one, and every byte between them with `sound` =
+// false, for as long as `take` wants more.
+template <typename Take>
+void for_each_sequence(std::string_view text, const Take& take) {
+    while (!text.empty()) {
+        const std::size_t length =
+            sequence_length(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+        if (!take(text.substr(0, std::max<std::size_t>(length, 1)), length > 0)) return;
+        text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -56,18 +68,36 @@ bool is_utf8(std::string_view text) {
     return true;
 }
 
+std::string to_utf8(std::string_view text) {
+    if (is_utf8(text)) return std::string(text);
+    std::string out;
+    for_each_sequence(text, [&](std::string_view sequence, bool sound) {
+        out += sound ? sequence : "\xEF\xBF\xBD";
+        return true;
+    });
+    return out;
+}
+
+std::string to_storable_text(std::string_view text, std::size_t max_bytes) {
+    std::string out;
+    for_each_sequence(text, [&](std::string_view sequence, bool sound) {
+        if (out.size() + sequence.size() > max_bytes) return false;
+        out += sound && sequence[0] != '\0' ? sequence : "?";
+        return true;
+    });
+    return out;
+}
+
 std::string to_printable(std::string_view text, bool keep_lines) {
     std::string out;
     out.reserve(text.size());
-    const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-    for (std::size_t i = 0; i < text.size();) {
-        const std::size_t length = sequence_length(at + i, text.size() - i);
-        const bool c0 = length == 1 && (at[i] < ' ' || at[i] == kDelete);
-        const bool line = c0 && keep_lines && (at[i] == '\n' || at[i] == '\t');
-        const bool sound = length > 0 && (!c0 || line) && !is_c1(at + i, length);
-        out.append(sound ? text.substr(i, length) : std::string_view("?"));
-        i += std::max<std::size_t>(length, 1);
-    }
+    for_each_sequence(text, [&](std::string_view sequence, bool sound) {
+        const auto* at = reinterpret_cast<const unsigned char*>(sequence.data());
+        const bool c0 = *at < ' ' || *at == kDelete;
+        const bool line = keep_lines && (*at == '\n' || *at == '\t');
+        out += sound && (!c0 || line) && !is_c1(at, sequence.size()) ? sequence : "?";
+        return true;
+    });
     return out;
 }
 
@@ -84,20 +114,6 @@ std::string printable_json(std::string_view json) {
         }
         if (c1) ++i;
         out.append("\\u00").append(1, kDigits[at[i] >> 4U]).append(1, kDigits[at[i] & 15U]);
-    }
-    return out;
-}
-
-std::string to_storable_text(std::string_view text, std::size_t max_bytes) {
-    std::string out;
-    while (!text.empty()) {
-        const auto lead = static_cast<unsigned char>(text[0]);
-        std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-        const bool sound = lead != 0 && size <= text.size() && is_utf8(text.substr(0, size));
-        if (!sound) size = 1;
-        if (out.size() + size > max_bytes) break;
-        out.append(sound ? text.substr(0, size) : std::string_view("?"));
-        text.remove_prefix(size);
     }
     return out;
 }

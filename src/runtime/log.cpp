@@ -4,10 +4,10 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/json_text.h"
 #include "core/url.h"
 #include "core/utf8.h"
 
@@ -32,9 +32,9 @@ spdlog::logger& logger() {
 }
 
 std::string quote(std::string_view text) {
-    // A log is read on terminals.
-    return printable_json(
-        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    std::string quoted;
+    append_json_string(to_utf8(text), quoted);
+    return printable_json(quoted);  // a log is read on terminals
 }
 
 bool is_plain(std::string_view text) {

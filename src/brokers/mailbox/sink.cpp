@@ -9,6 +9,7 @@
 #include <outbox/spi/event_batch.h>
 
 #include "backend/backends.h"
+#include "core/json_text.h"
 #include "mailbox/config.h"
 #include "mailbox/errors.h"
 #include "mailbox/writer.h"
@@ -19,23 +20,6 @@ namespace {
 // What one transaction holds at most; a single larger message still goes.
 constexpr std::size_t kMaxBatchMessages = 1'000;
 constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
-
-void append_json_string(std::string& out, std::string_view text) {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    out += '"';
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') {
-            out += '\\';
-            out += c;
-        } else if (byte < ' ') {
-            out.append("\\u00").append(1, kHex[byte >> 4]).append(1, kHex[byte & 0xF]);
-        } else {
-            out += c;
-        }
-    }
-    out += '"';
-}
 
 class MailboxSink final : public spi::Sink {
   public:
@@ -90,9 +74,9 @@ class MailboxSink final : public spi::Sink {
         scratch_.assign(1, '{');
         for (const spi::HeaderView& header : headers) {
             if (scratch_.size() > 1) scratch_ += ',';
-            append_json_string(scratch_, header.name);
+            append_json_string(header.name, scratch_);
             scratch_ += ':';
-            append_json_string(scratch_, header.value);
+            append_json_string(header.value, scratch_);
         }
         scratch_ += '}';
         return json_.copy(scratch_);

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.h"
+#include "core/utf8.h"
+
 namespace outbox::sinks::stdout_ {
 
 namespace {
@@ -13,16 +16,7 @@ void append_text(std::string_view text, std::string& out) {
         out += "null";
         return;
     }
-    out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-bool is_utf8(std::string_view text) {
-    try {
-        static_cast<void>(nlohmann::json(text).dump());
-        return true;
-    } catch (const nlohmann::json::type_error&) {
-        return false;
-    }
+    append_json_string(to_utf8(text), out);
 }
 
 void append_base64(std::string_view bytes, std::string& out) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/json_text.h"
+
 namespace outbox::postgres {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <endian.h>
 #include <limits>
 
+#include "core/json_text.h"
 #include "databases/postgres/source/decode.h"
 
 namespace outbox::postgres {
@@ -229,45 +230,6 @@ bool timestamptz_of_value(WireType type, std::string_view bytes, std::string& bu
     buffer.assign(reinterpret_cast<const char*>(&wire), sizeof wire);
     timestamptz = buffer;
     return true;
-}
-
-void append_json_string(std::string_view text, std::string& out) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    out += '"';
-    for (const char c : text) {
-        switch (c) {
-            case '"':
-                out += "\\\"";
-                break;
-            case '\\':
-                out += "\\\\";
-                break;
-            case '\b':
-                out += "\\b";
-                break;
-            case '\f':
-                out += "\\f";
-                break;
-            case '\n':
-                out += "\\n";
-                break;
-            case '\r':
-                out += "\\r";
-                break;
-            case '\t':
-                out += "\\t";
-                break;
-            default:
-                if (static_cast<unsigned char>(c) < 0x20) {
-                    out += "\\u00";
-                    out += kDigits[static_cast<unsigned char>(c) >> 4U];
-                    out += kDigits[static_cast<unsigned char>(c) & 15U];
-                } else {
-                    out += c;
-                }
-        }
-    }
-    out += '"';
 }
 
 bool append_json(WireType type, std::string_view bytes, std::string& out) {

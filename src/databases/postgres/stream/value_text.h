@@ -47,9 +47,6 @@ enum class WireType : std::uint8_t {
 [[nodiscard]] bool timestamptz_of_value(WireType type, std::string_view bytes, std::string& buffer,
                                         std::string_view& timestamptz);
 
-/// Appends `text` as a JSON string as PostgreSQL prints it.
-void append_json_string(std::string_view text, std::string& out);
-
 /// Appends the value as jsonb_build_object would print it. False: `bytes` are not such a value.
 [[nodiscard]] bool append_json(WireType type, std::string_view bytes, std::string& out);
 

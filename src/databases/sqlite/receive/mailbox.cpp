@@ -10,6 +10,7 @@
 #include <outbox/adapters/sqlite_consumer.h>
 
 #include "consumer/one_by_one.h"
+#include "core/json_text.h"
 #include "mailbox/loop.h"
 
 namespace outbox::consumer {
@@ -45,31 +46,7 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL, mailbox = excluded.mailbox";
 
-void append_json_string(std::string& out, std::string_view text) {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    out += '"';
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < ' ') {
-            out.append("\\u00").append(1, kHex[byte >> 4]).append(1, kHex[byte & 0xF]);
-            continue;
-        }
-        if (c == '"' || c == '\\') out += '\\';
-        out += c;
-    }
-    out += '"';
-}
-
-std::string json_array(const std::vector<std::string>& texts) {
-    std::string out = "[";
-    for (const std::string& text : texts) {
-        if (out.size() > 1) out += ',';
-        append_json_string(out, text);
-    }
-    return out + "]";
-}
-
-std::string json_array(const std::vector<std::int64_t>& numbers) {
+std::string json_numbers(const std::vector<std::int64_t>& numbers) {
     std::string out = "[";
     for (const std::int64_t number : numbers) {
         if (out.size() > 1) out += ',';
@@ -145,9 +122,9 @@ Status SqliteMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi
         if (!version.next()) return session_.error("looking for new messages");
         seen_version_ = version.integer(0);
     }
-    const std::string only = json_array(choice.only);
+    const std::string only = json_numbers(choice.only);
     const std::string keys = json_array(choice.without_keys);
-    const std::string positions = json_array(choice.without_positions);
+    const std::string positions = json_numbers(choice.without_positions);
     Run rows(session_, choice.only.empty() ? kFetch : kFetchOnly);
     rows.text(mailbox_);
     if (choice.only.empty()) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/json_text.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/operate_routes.h"
 #include "databases/sqlite/source/table.h"
@@ -36,26 +37,6 @@ std::string where_scheduled(const ScheduledFilter& filter) {
     if (!filter.event_type.empty()) where += " AND event_type = ?2";
     if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?3";
     return where;
-}
-
-std::string json_array(const std::vector<std::string>& texts) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    std::string json = "[";
-    for (const std::string& text : texts) {
-        json += json.size() > 1 ? ",\"" : "\"";
-        for (const char c : text) {
-            const auto byte = static_cast<unsigned char>(c);
-            if (c == '"' || c == '\\') {
-                json.append("\\").append(1, c);
-            } else if (byte < 0x20) {
-                json.append("\\u00").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
-            } else {
-                json += c;
-            }
-        }
-        json += '"';
-    }
-    return json + "]";
 }
 
 DeadInfo dead_of(const Statement& row) {

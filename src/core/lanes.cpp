@@ -1,7 +1,8 @@
 #include "core/lanes.h"
 
 #include <algorithm>
-#include <cassert>
+
+#include "core/check.h"
 
 namespace outbox::core {
 
@@ -249,7 +250,8 @@ void Lanes::take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::v
 
 void Lanes::refill(const Due& due, std::uint32_t batch, std::uint32_t index) {
     const LaneId id = table_.find(due.key);
-    assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
+    OUTBOX_CHECK(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0,
+                 "a lane gets back only what it handed out");
     Lane& lane = lanes_[id];
     if (due.sent) --reserved_;
     const SlotId slot = append_slot(id, {due.position, batch, index, due.attempts, due.sent});
@@ -265,7 +267,8 @@ void Lanes::refill(const Due& due, std::uint32_t batch, std::uint32_t index) {
 
 void Lanes::gone(const Due& due) {
     const LaneId id = table_.find(due.key);
-    assert(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0);
+    OUTBOX_CHECK(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0,
+                 "a lane gets back only what it handed out");
     Lane& lane = lanes_[id];
     if (due.sent) {
         --exposed_;
@@ -297,7 +300,7 @@ Lanes::Waiting& Lanes::waiting_of(Lane& lane) {
 }
 
 SlotId Lanes::append_slot(LaneId lane_id, const Work& work) {
-    assert(!free_slot_ids_.empty());
+    OUTBOX_CHECK(!free_slot_ids_.empty(), "an event comes only where a slot is free");
     const SlotId id = free_slot_ids_.back();
     free_slot_ids_.pop_back();
     ++used_slots_;
@@ -354,7 +357,7 @@ void Lanes::cover(Slot& slot) {
 
 void Lanes::outcome(SlotId id) {
     Slot& slot = slots_[id];
-    assert(slot.in_flight);
+    OUTBOX_CHECK(slot.in_flight, "an outcome is that of something sent");
     slot.in_flight = false;
     --lanes_[slot.lane].in_flight;
     --in_flight_;

@@ -1,5 +1,7 @@
 #include "relay/held_batches.h"
 
+#include "core/check.h"
+
 namespace outbox::relay {
 
 std::uint32_t HeldBatches::open() {
@@ -21,6 +23,7 @@ void HeldBatches::count(Held& held) {
 
 void HeldBatches::let_go(std::uint32_t id, std::uint32_t events) {
     Held& held = *batches_[id];
+    OUTBOX_CHECK(held.live >= events, "a batch is let go once for each event");
     held.live -= events;
     if (held.live > 0) return;
     bytes_ -= held.bytes;
@@ -35,6 +38,7 @@ void HeldBatches::keep_letter(std::size_t bytes) {
 }
 
 void HeldBatches::letter_recorded() {
+    OUTBOX_CHECK(!letters_.empty(), "only letters on their way are recorded");
     bytes_ -= letters_.front();
     letters_.pop_front();
 }

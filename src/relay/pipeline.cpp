@@ -7,6 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/check.h"
+
 namespace outbox::relay {
 
 namespace {
@@ -64,6 +66,8 @@ bool Pipeline::may_go_on(std::int64_t now_us) const {
 
 void Pipeline::take_feedback() {
     if (!deps_.queue.take_feedback(index_, feedback_)) return;
+    OUTBOX_CHECK(flow_.unrecorded >= feedback_.recorded.size(),
+                 "what is recorded was finished here");
     flow_.unrecorded -= feedback_.recorded.size();
     if (!feedback_.recorded.empty()) deps_.reader.forget(feedback_.recorded);
     const std::uint64_t newest_look = deps_.queue.newest_look();

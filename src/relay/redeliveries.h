@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/check.h"
+
 namespace outbox::relay {
 
 /// Dead letters that an operator wants sent again. The database offers each until its retry is on
@@ -29,7 +31,11 @@ class Redeliveries {
         return states_[dead_id];
     }
     /// Of one that is under way.
-    [[nodiscard]] const State& state(std::int64_t dead_id) const { return states_.at(dead_id); }
+    [[nodiscard]] const State& state(std::int64_t dead_id) const {
+        const auto found = states_.find(dead_id);
+        OUTBOX_CHECK(found != states_.end(), "a dead letter that is sent again was taken on");
+        return found->second;
+    }
 
     /// It waits for the next look, which offers it again after `attempts` failed ones.
     void offered_again(std::int64_t dead_id, std::uint32_t attempts) {

@@ -466,5 +466,13 @@ TEST(Lanes, AProbePrefersTheSuspectAndAvoidsTheCulprit) {
     EXPECT_EQ(probe(0, 0), 3);  // rather than one that failed
 }
 
+// Also where assertions are compiled out.
+TEST(LanesDeathTest, AnOutcomeOfWhatWasNotSentEndsTheProcess) {
+    Lanes lanes({8, 100, false});
+    lanes.admit(1, event(1));
+    const SlotId waiting = lanes.find_probe(0, {});
+    EXPECT_DEATH(lanes.acknowledge(waiting), "an outcome is that of something sent");
+}
+
 }  // namespace
 }  // namespace outbox::core

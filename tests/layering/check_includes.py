@@ -40,6 +40,8 @@ IMPURE_HEADERS = {
     "mutex", "random", "semaphore", "shared_mutex", "stop_token", "syncstream", "thread",
 }
 PURE_LIBRARIES = ("fmt/", "nlohmann/", "xxhash.h")
+# Beside that it has the class that reads the machine's clocks, and says the last words of a check.
+IMPURE_ALLOWED = {"src/core/system_clock.h": "ctime", "src/core/check.cpp": "cstdio"}
 CLOCK = re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)::now\b|\bclock_gettime\b")
 
 
@@ -73,7 +75,7 @@ def library_problem(path, layer, name):
     if layer == "public" and "adapters" not in path.parts and not is_standard(name):
         return f"a public header outside adapters/ includes the library header {name}"
     if layer == "core":
-        if is_standard(name) and name in IMPURE_HEADERS:
+        if is_standard(name) and name in IMPURE_HEADERS and IMPURE_ALLOWED.get(str(path)) != name:
             return f"core includes <{name}>, which does I/O or keeps time or threads"
         if not is_standard(name) and not name.startswith(PURE_LIBRARIES):
             return f"core includes the library header {name}"
@@ -119,7 +121,7 @@ def violations(root):
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 include = INCLUDE.match(line)
                 found = include and problem(root, path, *include.groups())
-                if not found and layer == "core" and CLOCK.search(line):
+                if not found and layer == "core" and CLOCK.search(line) and str(path) not in IMPURE_ALLOWED:
                     found = "core reads a clock"
                 if found:
                     yield f"{path}:{number}: {found}"

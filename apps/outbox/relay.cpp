@@ -14,6 +14,7 @@
 #include "admin/server.h"
 #include "backend/backends.h"
 #include "commands.h"
+#include "core/system_clock.h"
 #include "core/url.h"
 #include "core/utf8.h"
 #include "print.h"
@@ -22,7 +23,6 @@
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/signals.h"
-#include "runtime/system_clock.h"
 
 namespace outbox::app {
 namespace {
@@ -336,7 +336,7 @@ Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& a
     auto routes = routes_of(config, table);
     if (!routes.ok()) return routes.status();
     const relay::RelayOptions options = options_of(config);
-    const runtime::SystemClock clock;
+    const core::SystemClock clock;
     relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
     const auto admin = start_admin(config.admin, relay, table, options);
     if (!admin.ok()) return admin.status();

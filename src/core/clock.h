@@ -4,7 +4,8 @@
 
 namespace outbox::core {
 
-/// Where the relay reads the time; the simulation has its own.
+/// Where the relay and the consumers read the time; the simulation has its own. Code that only
+/// bounds its own wait for a peer (to connect, for an answer) may use a steady clock of its own.
 class Clock {
   public:
     Clock() = default;

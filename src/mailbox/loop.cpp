@@ -17,11 +17,13 @@ std::string failing_name(const spi::EventView& event) {
 }  // namespace
 
 MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
-                         MailboxOptions options)
+                         MailboxOptions options, const Env& env)
     : store_(std::move(store)),
       handler_(std::move(handler)),
       options_(std::move(options)),
-      janitor_(store_->opener(), options_.consumer, options_.inbox_retention_s) {
+      janitor_(store_->opener(), options_.consumer, options_.inbox_retention_s),
+      clock_(env.clock),
+      random_(env.seed) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
     idle_ms_ = options_.poll_busy_ms;
 }
@@ -83,7 +85,7 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
         return pass;
     }
     if (Status status = look_around(pass); !status.ok()) return status;
-    const bool due = earliest_due_us() <= steady_us();
+    const bool due = earliest_due_us() <= clock_.boot_us();
     if (!due && failing_.size() >= options_.max_failing_keys) return pass;
     if (!due && !look_again_ && owed_us_ == 0) {
         const Result<bool> news = store_->may_have_news();
@@ -116,12 +118,12 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
     for (std::size_t i = 0; i < events.size(); ++i) {
         if (stop_.requested()) break;
         const spi::EventView& event = events[i];
-        const std::int64_t began = steady_us();
+        const std::int64_t began = clock_.boot_us();
         if (i >= singly_until) {
             const std::size_t together = applicable_together(events.subspan(i));
             if (together > 1) {
                 if (deal_with_all(events.subspan(i, together), pass)) {
-                    charge(false, steady_us() - began);
+                    charge(false, clock_.boot_us() - began);
                     i += together - 1;
                     continue;
                 }
@@ -137,7 +139,7 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
         const bool next_alone = options_.transaction_size == 1 || i + 1 < singly_until;
         const bool has_next = i + 1 < events.size() && next_alone;
         const Outcome outcome = deal_with(event, has_next ? &events[i + 1] : nullptr);
-        charge(failed_before, steady_us() - began);
+        charge(failed_before, clock_.boot_us() - began);
         switch (outcome) {
             case Outcome::kDone:
                 ++pass.done;
@@ -158,7 +160,7 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
 
 // Once in a while: has the database been migrated, are there dead letters to be tried again?
 Status MailboxLoop::look_around(Pass& pass) {
-    const std::int64_t now = steady_us();
+    const std::int64_t now = clock_.boot_us();
     if (now < next_look_us_) return {};
     next_look_us_ = now + kKeepUs;
     if (Status status = store_->check_version(); !status.ok()) return status;
@@ -177,7 +179,7 @@ bool MailboxLoop::waits(const spi::EventView& event) const {
     const auto found = failing_.find(failing_name(event));
     if (found == failing_.end()) return false;
     // What lies behind a failing message waits for it, however long ago that one became due.
-    return found->second.position != event.position || found->second.due_us > steady_us();
+    return found->second.position != event.position || found->second.due_us > clock_.boot_us();
 }
 
 // A letter, or a message of which an attempt has failed.
@@ -399,13 +401,13 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     failing.keyed = !event.key.empty();
     failing.position = event.position;
     failing.attempts = attempts;
-    failing.due_us = steady_us() + retry_.delay_us(++failing.tries, random_());
+    failing.due_us = clock_.boot_us() + retry_.delay_us(++failing.tries, random_());
     return Outcome::kWaits;
 }
 
 // When they have changed, and once in a while to say that the member is there.
 void MailboxLoop::report_stats() {
-    const std::int64_t now = steady_us();
+    const std::int64_t now = clock_.boot_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     if (const auto waiting = store_->waiting(kMaxCounted); waiting.ok()) lag_ = *waiting;
@@ -426,7 +428,8 @@ void MailboxLoop::wait_after(const Pass& pass) {
         stop_.wait_ms(options_.poll_idle_ms);
         return;
     }
-    const std::int64_t until_due_us = std::max<std::int64_t>(0, earliest_due_us() - steady_us());
+    const std::int64_t until_due_us =
+        std::max<std::int64_t>(0, earliest_due_us() - clock_.boot_us());
     stop_.wait_ms(std::min(idle_ms_, until_due_us / 1000 + 1));
     idle_ms_ = std::min(idle_ms_ * 2, options_.poll_idle_ms);
 }

@@ -16,6 +16,7 @@
 #include <outbox/spi/event_batch.h>
 
 #include "consumer/applying.h"
+#include "consumer/env.h"
 #include "consumer/janitor.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
@@ -32,7 +33,8 @@ class MailboxLoop {
     using Handler = std::function<void(std::span<const Message>)>;
 
     /// `options` have been through `checked`.
-    MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options);
+    MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options,
+                const Env& env = real_env());
 
     void run();
     std::size_t drain();
@@ -116,7 +118,8 @@ class MailboxLoop {
     Janitor janitor_;
     core::RetryPolicy retry_;
     StopSignal stop_;
-    std::mt19937_64 random_{std::random_device{}()};
+    const core::Clock& clock_;
+    std::mt19937_64 random_;
 
     spi::EventBatch batch_;
     std::int64_t from_ = 0;  // all that stood below was dealt with; only a late commit stands there

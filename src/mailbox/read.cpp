@@ -16,7 +16,7 @@ constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
 // With too many failing messages only those that are due are read, so that none is added.
 Status MailboxLoop::read(Look& look) {
     const bool only_due = failing_.size() >= options_.max_failing_keys;
-    const std::int64_t now = steady_us();
+    const std::int64_t now = clock_.boot_us();
     if (only_due) owed_us_ = 0;
     const std::int64_t due_until =
         due_until_us(now, only_due ? options_.batch_size : due_at_once());

@@ -60,7 +60,7 @@ class KafkaConsumer::Impl {
         places_.use(*client_);
         client_->subscribe(hub_.options.topics).or_throw();
         for (std::size_t i = 0; i < hub_.options.workers; ++i) {
-            workers_.push_back(std::make_unique<Worker>(hub_, i == 0));
+            workers_.push_back(std::make_unique<Worker>(hub_, i));
         }
         for (auto& worker : workers_) worker->start();
         while (!hub_.stop.requested()) turn();
@@ -90,7 +90,7 @@ class KafkaConsumer::Impl {
         places_.look_at_ends();
         places_.again();
         pause_where_parked();
-        const auto now = steady_clock::now();
+        const auto now = hub_.now();
         if (now >= next_commit_) {
             next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
             commit(false);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +16,7 @@
 
 #include "brokers/kafka/receive/partition.h"
 #include "consumer/applying.h"
+#include "consumer/env.h"
 #include "consumer/log_store.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
@@ -29,11 +32,18 @@ using MakeApplier = std::function<Applier()>;
 
 /// What the polling thread and the workers share.
 struct Hub {
-    Hub(KafkaConsumerOptions chosen, MakeApplier make)
-        : options(std::move(chosen)), make_applier(std::move(make)) {
+    Hub(KafkaConsumerOptions chosen, MakeApplier make, const Env& env = real_env())
+        : options(std::move(chosen)),
+          make_applier(std::move(make)),
+          clock(env.clock),
+          seed(env.seed) {
         retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts};
     }
 
+    /// `clock.boot_us`, for waits.
+    [[nodiscard]] std::chrono::steady_clock::time_point now() const {
+        return std::chrono::steady_clock::time_point(std::chrono::microseconds(clock.boot_us()));
+    }
     [[nodiscard]] bool by_id() const { return options.mode != KafkaConsumerOptions::Mode::kOffset; }
     [[nodiscard]] bool by_offset() const {
         return options.mode != KafkaConsumerOptions::Mode::kInbox;
@@ -65,6 +75,8 @@ struct Hub {
 
     const KafkaConsumerOptions options;
     const MakeApplier make_applier;
+    const core::Clock& clock;
+    const std::uint64_t seed;  ///< Of a worker: this and its number.
     core::RetryPolicy retry;
     StopSignal stop;
 

@@ -221,7 +221,7 @@ void Places::prove(const Proofs& proofs, bool needed) {
 Places::Compared Places::compare(const Proofs& proofs) {
     Compared compared;
     std::map<TopicPartition, std::int64_t> places;
-    const auto began = steady_clock::now();
+    const auto began = hub_.now();
     for (const auto& [where, proof] : proofs) {
         const auto silent = silent_.find(where);
         if (silent == silent_.end() || silent->second.until <= began) {
@@ -229,7 +229,7 @@ Places::Compared Places::compare(const Proofs& proofs) {
         }
     }
     if (places.empty()) return compared;
-    const auto waited = [&] { return steady_clock::now() - began; };
+    const auto waited = [&] { return hub_.now() - began; };
     const Rereader::Answers answers = rereader_.read(
         places, [&] { return waited() >= (hub_.stop.requested() ? kLeastPatience : patience_); });
     for (const auto& [where, answer] : answers.found) {
@@ -245,7 +245,7 @@ Places::Compared Places::compare(const Proofs& proofs) {
         Silence& silent = silent_[where];
         silent.length = std::max<steady_clock::duration>(
             2 * waited(), std::min<steady_clock::duration>(2 * silent.length, kMostSilence));
-        silent.until = steady_clock::now() + silent.length;
+        silent.until = hub_.now() + silent.length;
     }
     const bool late = answers.found.size() + answers.leaderless.size() < places.size();
     const auto wanted = late ? 2 * patience_ : 4 * waited();
@@ -381,7 +381,7 @@ void Places::misplace(Partition& partition) {
 }
 
 void Places::again() {
-    const auto now = steady_clock::now();
+    const auto now = hub_.now();
     if (now < next_placing_) return;
     const bool look_at_held = now >= next_look_;
     if (look_at_held) next_look_ = now + kLookInterval;
@@ -411,7 +411,7 @@ void Places::again() {
         }
     }
     placing_wait_ = in_vain ? std::min(2 * placing_wait_, kPlacingMost) : kPlacingInterval;
-    next_placing_ = steady_clock::now() + placing_wait_;
+    next_placing_ = hub_.now() + placing_wait_;
     if (now >= next_quiet_) {
         next_quiet_ = now + kQuietInterval;
         look_at_quiet();

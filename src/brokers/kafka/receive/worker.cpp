@@ -13,12 +13,13 @@ using What = ConsumerReport::What;
 
 }  // namespace
 
-Worker::Worker(Hub& hub, bool keeper)
+Worker::Worker(Hub& hub, std::size_t number)
     : hub_(hub),
-      keeper_(keeper),
+      keeper_(number == 0),
       applier_(hub.make_applier()),
       inbox_(*applier_.store),
-      janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s) {}
+      janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
+      random_(hub.seed + number) {}
 
 void Worker::start() {
     thread_ = std::thread([this] { run(); });
@@ -39,9 +40,9 @@ void Worker::run() {
     while (!hub_.stop.requested()) {
         std::vector<Task> batch = collect();
         if (!batch.empty()) {
-            const std::int64_t began = steady_us();
+            const std::int64_t began = hub_.clock.boot_us();
             apply(std::move(batch));
-            const std::int64_t took = steady_us() - began;
+            const std::int64_t took = hub_.clock.boot_us() - began;
             owed_us_ = is_due_ ? owed_us_ + took : std::max<std::int64_t>(0, owed_us_ - took);
         }
         if (keeper_) keep();
@@ -86,7 +87,7 @@ std::vector<Task> Worker::collect() {
 
 // A failing record is tried alone; what waited behind it goes before what came later.
 bool Worker::collect_due(std::vector<Task>& batch) {
-    const std::int64_t now = steady_us();
+    const std::int64_t now = hub_.clock.boot_us();
     const auto due = std::min_element(
         held_.begin(), held_.end(),
         [](const auto& one, const auto& other) { return one.second.due_us < other.second.due_us; });
@@ -145,7 +146,7 @@ void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
     constexpr std::int64_t kMaxWaitUs = 100'000;
     std::int64_t wait_us = kMaxWaitUs;
     for (const auto& [lane, held] : held_) {
-        wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - steady_us()));
+        wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - hub_.clock.boot_us()));
     }
     news_.wait_for(lock, std::chrono::microseconds(wait_us), [&] { return !queue_.empty(); });
 }
@@ -392,7 +393,7 @@ void Worker::hold(Task task) {
     --task.partition->in_transaction;
     if (task.partition->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
-    held.due_us = steady_us() + hub_.retry.delay_us(++task.tries, random_());
+    held.due_us = hub_.clock.boot_us() + hub_.retry.delay_us(++task.tries, random_());
     count_parked(task, true);
     held.tasks.push_front(std::move(task));
 }
@@ -416,7 +417,7 @@ void Worker::database_is_back() {
 // ---- beside the records ----
 
 void Worker::keep() {
-    const std::int64_t now = steady_us();
+    const std::int64_t now = hub_.clock.boot_us();
     if (now < next_keep_us_) return;
     next_keep_us_ = now + kKeepUs;
     Status status = inbox_.connect();
@@ -435,7 +436,7 @@ void Worker::keep() {
 
 void Worker::retry_dead_letters() {
     constexpr std::int64_t kMostAtOnceUs = 100'000;
-    const std::int64_t began = steady_us();
+    const std::int64_t began = hub_.clock.boot_us();
     if (owes_fresh()) {
         next_keep_us_ = began + std::min(owed_us_, kKeepUs);
         return;
@@ -446,7 +447,7 @@ void Worker::retry_dead_letters() {
     for (const spi::EventView& letter : letters.events()) {
         if (hub_.stop.requested() || (owed_us_ > kMostAtOnceUs && owes_fresh())) break;
         retry_one(letter);
-        owed_us_ = steady_us() - began;
+        owed_us_ = hub_.clock.boot_us() - began;
     }
 }
 

@@ -18,8 +18,8 @@ namespace outbox::consumer::kafka {
 /// Applies records, in transactions of its own connection, on its own thread.
 class Worker {
   public:
-    /// The `keeper` also retries dead letters and writes the figures.
-    Worker(Hub& hub, bool keeper);
+    /// The first, `number` 0, also retries dead letters and writes the figures.
+    Worker(Hub& hub, std::size_t number);
     ~Worker() { join(); }
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
@@ -82,7 +82,7 @@ class Worker {
     std::condition_variable news_;
     std::deque<Task> queue_;
     std::unordered_map<std::string, Held> held_;
-    std::mt19937_64 random_{std::random_device{}()};
+    std::mt19937_64 random_;
     bool is_due_ = false;  // what was collected last had failed before
     // Time that failing records had more than fresh ones: it is the fresh ones' before another
     // failing one is tried, however long each takes to fail.

@@ -4,10 +4,11 @@
 
 #include "core/clock.h"
 
-namespace outbox::runtime {
+namespace outbox::core {
 
-/// The machine's clocks. Thread-safe.
-class SystemClock final : public core::Clock {
+/// The machine's clocks. Made where a program or a consumer begins, and handed on as a `Clock`.
+/// Thread-safe.
+class SystemClock final : public Clock {
   public:
     [[nodiscard]] std::int64_t boot_us() const override { return read_us(CLOCK_BOOTTIME); }
     [[nodiscard]] std::int64_t wall_us() const override { return read_us(CLOCK_REALTIME); }
@@ -20,4 +21,4 @@ class SystemClock final : public core::Clock {
     }
 };
 
-}  // namespace outbox::runtime
+}  // namespace outbox::core

@@ -2,7 +2,8 @@
 
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
-foreach(part outbox_saga outbox_consumer_kafka outbox_consumer outbox_producer outbox_secrets outbox_core)
+foreach(part outbox_saga outbox_consumer_kafka outbox_consumer outbox_producer outbox_postgres
+        outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})
     endif()

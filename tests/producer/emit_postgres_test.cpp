@@ -187,6 +187,20 @@ TEST_F(EmitPostgres, AStatementTimeoutIsNotALostConnection) {
     look_.exec("ROLLBACK");
 }
 
+TEST_F(EmitPostgres, AValueOverALimitOfTheServerIsTheEventsOwn) {
+    db_.exec(
+        "CREATE TABLE seen (id text PRIMARY KEY); "
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO seen SELECT string_agg(md5(n::text), '') FROM generate_series(1, 10000) n; "
+        "RETURN NEW; END $$; "
+        "CREATE TRIGGER see BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION see()");
+    db_.exec("BEGIN");
+    const auto error = emit_error(order_created());
+    EXPECT_EQ(error.backend_code, "54000");
+    EXPECT_EQ(error.code, ErrorCode::kInvalidEvent);
+    EXPECT_EQ(error.advice, Advice::kDeadLetter);
+}
+
 TEST_F(EmitPostgres, RefusesAnotherClientEncoding) {
     db_.exec("SET client_encoding = 'LATIN1'");
     db_.exec("BEGIN");

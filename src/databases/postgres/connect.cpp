@@ -46,26 +46,6 @@ ErrorContext context_of(const PGconn* connection) {
     return context;
 }
 
-// "FATAL:  28P01: password authentication failed" -> "28P01", and the text behind it. The state
-// of a failed connection is only found in the verbose message.
-std::string_view state_in(std::string_view message, std::string_view& text) {
-    constexpr std::size_t kStateSize = 5;
-    for (auto at = message.find(":  "); at != std::string_view::npos;
-         at = message.find(":  ", at + 1)) {
-        const std::string_view rest = message.substr(at + 3);
-        if (rest.size() < kStateSize + 2 || rest[kStateSize] != ':') continue;
-        const std::string_view state = rest.substr(0, kStateSize);
-        if (state.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") !=
-            std::string_view::npos) {
-            continue;
-        }
-        text = rest.substr(kStateSize + 2);
-        text = text.substr(0, text.find('\n'));
-        return state;
-    }
-    return {};
-}
-
 // A malformed URL is reported by libpq with the URL in the message, password included: so only
 // what stands before the first quotation is passed on.
 ErrorInfo url_error(const std::string& message) {
@@ -81,8 +61,8 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     const ErrorContext context = context_of(connection);
     const std::string message = text_or_empty(PQerrorMessage(connection));
     std::string_view text;
-    if (const std::string_view state = state_in(message, text); !state.empty()) {
-        return map_error(state, text, context);
+    if (const std::string_view state = sqlstate_in(message, &text); !state.empty()) {
+        return relay_error(state, text, context);
     }
     // Values that libpq finds wrong before it connects.
     if (message.find("invalid ") != std::string::npos && PQsocket(connection) < 0) {
@@ -191,9 +171,9 @@ ErrorInfo Connection::error_of(const pg_result* result) const {
     const char* text =
         result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     if (state == nullptr || text == nullptr) {
-        return map_error("", PQerrorMessage(connection_.get()), context);
+        return relay_error("", PQerrorMessage(connection_.get()), context);
     }
-    return map_error(state, text, context);
+    return relay_error(state, text, context);
 }
 
 }  // namespace outbox::postgres

@@ -4,6 +4,7 @@
 #include <outbox/adapters/libpq.h>
 
 #include "databases/postgres/emit_errors.h"
+#include "databases/postgres/errors.h"
 #include "producer/event_fields.h"
 
 namespace outbox {
@@ -59,7 +60,7 @@ PgResult run(PGconn* connection, const char* doing, const std::string& sql,
     PgResult result(PQexecParams(connection, sql.c_str(), static_cast<int>(pointers.size()),
                                  nullptr, pointers.data(), nullptr, nullptr, 0));
     if (!producer::succeeded(result.get())) {
-        throw Error(producer::statement_error(connection, result.get(), doing));
+        throw Error(postgres::emit_error(connection, result.get(), doing));
     }
     return result;
 }

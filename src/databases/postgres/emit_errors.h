@@ -21,10 +21,6 @@ using PgResult = std::unique_ptr<PGresult, ResultCloser>;
 /// True for a result that a statement without an error gives.
 [[nodiscard]] bool succeeded(const PGresult* result);
 
-/// A failed statement as our error. `doing`: "writing an event".
-[[nodiscard]] ErrorInfo statement_error(PGconn* connection, const PGresult* result,
-                                        const std::string& doing);
-
 /// Why a connection could not be made.
 [[nodiscard]] ErrorInfo connect_error(PGconn* connection, const std::string& url);
 

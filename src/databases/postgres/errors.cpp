@@ -2,62 +2,250 @@
 
 #include <algorithm>
 #include <array>
+#include <libpq-fe.h>
+#include <optional>
 
+#include "core/transport.h"
 #include "core/url.h"
 
 namespace outbox::postgres {
 namespace {
 
-struct Rule {
-    std::string_view state;  // a whole SQLSTATE or the two letters of its class
-    ErrorCode code;
+using Code = ErrorCode;
+
+/// What a state is about.
+enum class Kind : std::uint8_t {
+    kRow,       // a value, a constraint, what code of the owner's raised
+    kLock,      // somebody holds a row or table
+    kTime,      // the statement was cut short
+    kConflict,  // between transactions
+    kSetup,     // a right, a name, a table: a person has to mend it
+    kServer,    // the server or the connection
+};
+
+/// What a role does about it. `remedy`: {user}, {database}, {host} are filled in for the relay.
+struct Answer {
     Advice advice;
-    std::string_view remedy;  // {user}, {database}, {host} are filled in
+    std::string_view remedy;
+    std::optional<Code> code;  // where it is something else to this role
+};
+using Cell = std::optional<Answer>;
+
+constexpr Cell stop(std::string_view remedy = {}, std::optional<Code> code = {}) {
+    return Answer{Advice::kStop, remedy, code};
+}
+// The database's: the destination is tried again.
+constexpr Cell wait(std::string_view remedy = {}) {
+    return Answer{Advice::kRetryDestination, remedy, {}};
+}
+constexpr Cell again(std::string_view remedy = {}) {
+    return Answer{Advice::kRetryEvent, remedy, {}};
+}
+constexpr Cell dead(std::string_view remedy = {}, std::optional<Code> code = {}) {
+    return Answer{Advice::kDeadLetter, remedy, code};
+}
+// As a later rule that fits says it, or as what is not listed.
+constexpr Cell none;
+
+struct Rule {
+    std::string_view state;  // a whole SQLSTATE or how it begins
+    Kind kind;
+    Code code;  // of a mailbox only for kSetup: it speaks as sinks do
+    Cell relay;
+    Cell mailbox;
+    Cell receive;
+    Cell emit;
+
+    [[nodiscard]] const Cell& of(Role role) const {
+        switch (role) {
+            case Role::kRelay:
+                return relay;
+            case Role::kMailbox:
+                return mailbox;
+            case Role::kReceive:
+                return receive;
+            case Role::kEmit:
+                break;
+        }
+        return emit;
+    }
 };
 
-constexpr auto kDestination = Advice::kRetryDestination;
-constexpr auto kStop = Advice::kStop;
+// What several roles say.
+constexpr std::string_view kCannotStore = "PostgreSQL cannot store this value";
+constexpr std::string_view kOverLimit = "a value is over a limit of PostgreSQL";
+constexpr std::string_view kNotTaken = "outbox_mailbox does not take this message";
+constexpr std::string_view kCheckLogin =
+    "check user and password (URL, PGPASSWORD or ~/.pgpass) and pg_hba.conf";
+constexpr std::string_view kOtherType = "if a column got another type start the relay again";
+constexpr std::string_view kNotOurEvents =
+    "The table outbox_events is not the one `outbox migrate` makes.";
+constexpr std::string_view kFreeSpace = "free space on the database server";
+constexpr std::string_view kAsAWhole = "Run the whole transaction again.";
+constexpr std::string_view kTriedAgain = "it is tried again";
+constexpr std::string_view kMadeAgain = "it is made again";
+constexpr std::string_view kSeeLog = "see the database server's log";
 
-// The first rule that fits counts.
+// The first rule that fits and says something to the role counts. A relay and a writer stop at what
+// a person has to mend; to a consumer and to a mailbox that is an outage, which ends once it is
+// mended.
 constexpr std::array kRules{
-    Rule{"28P01", ErrorCode::kAuthFailed, kStop,
-         "check the password of user {user} (PGPASSWORD, ~/.pgpass or the URL)"},
-    Rule{"28", ErrorCode::kAuthFailed, kStop,
-         "check user {user} and the server's pg_hba.conf for database {database}"},
-    Rule{"3D000", ErrorCode::kNoSuchDatabase, kStop,
-         "check the database's name in the URL, or create it: createdb {database}"},
-    Rule{"42P01", ErrorCode::kNoSuchTable, kStop,
-         "check --table and the search path, or create the tables: outbox migrate --db URL"},
-    Rule{"42703", ErrorCode::kTableShape, kStop,
-         "check [source.table] against the table's columns; outbox relay --check names them"},
-    Rule{"22P02", ErrorCode::kTableShape, kStop,
-         "if a column got another type start the relay again"},
-    Rule{"42846", ErrorCode::kTableShape, kStop,
-         "if a column got another type start the relay again"},
-    Rule{"42501", ErrorCode::kNoRights, kStop,
-         "outbox relay --check prints the GRANT that user {user} needs"},
-    Rule{"23503", ErrorCode::kQueryFailed, kDestination,
-         "remove what refers to the row first, or let it go along (ON DELETE CASCADE)"},
-    Rule{"53100", ErrorCode::kDiskFull, kDestination, "free space on the database server"},
-    Rule{"53300", ErrorCode::kConnectFailed, kDestination,
-         "raise the limit that is named or close what is idle; a relay needs four connections, "
-         "and one more for each route"},
-    Rule{"25006", ErrorCode::kQueryFailed, kDestination,
-         "{host} is a standby; point the URL at the primary, or list all hosts with "
-         "target_session_attrs=read-write"},
-    Rule{"57014", ErrorCode::kQueryFailed, kDestination,
-         "the statement took longer than statement_timeout; outbox relay --check names a missing "
-         "index"},
-    Rule{"25P03", ErrorCode::kConnectionLost, kDestination, "it is made again"},
-    Rule{"25P04", ErrorCode::kConnectionLost, kDestination, "it is made again"},
-    Rule{"57P", ErrorCode::kConnectionLost, kDestination, "the server is stopping or starting"},
-    Rule{"08", ErrorCode::kConnectionLost, kDestination, "check the server and the network"},
-    Rule{"53", ErrorCode::kQueryFailed, kDestination, "the database server is short of resources"},
-    Rule{"40", ErrorCode::kQueryFailed, kDestination, "it is tried again"},
-    Rule{"55", ErrorCode::kQueryFailed, kDestination, "it is tried again"},
-    Rule{"58", ErrorCode::kQueryFailed, kDestination, "see the database server's log"},
-    Rule{"XX", ErrorCode::kQueryFailed, kDestination, "see the database server's log"},
+    // state, kind, code; relay, mailbox, receive, emit
+
+    // The event or message.
+    Rule{"OB001", Kind::kRow, Code::kPayloadTooLarge, none, none, none, dead()},
+    Rule{"OB002", Kind::kRow, Code::kInvalidEvent, none, none, none, dead()},
+    Rule{"OB003", Kind::kRow, Code::kTopicInvalid, none, none, none, dead()},
+    Rule{"OBQ01", Kind::kRow, Code::kQuarantined, none, none,
+         dead("find out whether it was applied before it is retried"), none},
+    Rule{"22P02", Kind::kRow, Code::kInvalidEvent, stop(kOtherType, Code::kTableShape), none, none,
+         dead("The payload must be JSON where the table says so, and the id a UUID.")},
+    Rule{"22P05", Kind::kRow, Code::kInvalidEvent, none, none, none,
+         dead("jsonb cannot hold the character U+0000: remove it, or migrate with --payload "
+              "json.")},
+    Rule{"22", Kind::kRow, Code::kInvalidEvent, none, dead(kCannotStore), dead(kCannotStore),
+         dead()},
+    Rule{"54", Kind::kRow, Code::kInvalidEvent, none, dead(kOverLimit), dead(kOverLimit),
+         dead("A value is over a limit of PostgreSQL.")},
+    // A constraint of the writer's on the events says what an event may be.
+    Rule{"23502", Kind::kRow, Code::kQueryFailed, none, dead(kNotTaken), none, none},
+    Rule{"23514", Kind::kRow, Code::kQueryFailed, none, dead(kNotTaken), none, none},
+    Rule{"23503", Kind::kRow, Code::kQueryFailed,
+         wait("remove what refers to the row first, or let it go along (ON DELETE CASCADE)"), none,
+         none, none},
+    Rule{"23", Kind::kRow, Code::kQueryFailed, none,
+         again("a constraint added to outbox_mailbox refuses this message"),
+         again("a constraint refuses it"), dead({}, Code::kInvalidEvent)},
+    Rule{"P0", Kind::kRow, Code::kQueryFailed, none,
+         again("a trigger on outbox_mailbox refuses this message"),
+         again("a trigger or function refuses it"), none},
+
+    // Other transactions.
+    Rule{"40", Kind::kConflict, Code::kConflict, wait(kTriedAgain), none,
+         again("run the transaction again"), again(kAsAWhole)},
+    Rule{"55P03", Kind::kLock, Code::kConflict, wait(kTriedAgain),
+         wait("another transaction holds a lock on outbox_mailbox"), wait(), again(kAsAWhole)},
+    Rule{"55", Kind::kConflict, Code::kQueryFailed, wait(kTriedAgain), none, none, none},
+    Rule{"57014", Kind::kTime, Code::kQueryFailed,
+         wait("the statement took longer than statement_timeout; outbox relay --check names a "
+              "missing index"),
+         wait("another transaction may hold a lock on outbox_mailbox"), none,
+         again("It was cancelled (statement_timeout?) and did nothing: run the whole transaction "
+               "again.")},
+
+    // What a person has to mend.
+    Rule{"28P01", Kind::kSetup, Code::kAuthFailed,
+         stop("check the password of user {user} (PGPASSWORD, ~/.pgpass or the URL)"), none, none,
+         none},
+    Rule{"28", Kind::kSetup, Code::kAuthFailed,
+         stop("check user {user} and the server's pg_hba.conf for database {database}"),
+         wait(kCheckLogin), wait(kCheckLogin), stop()},
+    Rule{"3D000", Kind::kSetup, Code::kNoSuchDatabase,
+         stop("check the database's name in the URL, or create it: createdb {database}"),
+         wait("check the database's name in the URL or create it"),
+         wait("check the database's name in the URL or create it"), stop()},
+    Rule{"3F000", Kind::kSetup, Code::kNoRights, none, wait("no schema of search_path exists"),
+         none, none},
+    Rule{"42P01", Kind::kSetup, Code::kNoSuchTable,
+         stop("check --table and the search path, or create the tables: outbox migrate --db URL"),
+         wait("create it: outbox migrate --db URL --only consumer"),
+         wait("make the tables with `outbox migrate --db URL --only consumer`, or put their schema "
+              "on the search_path"),
+         stop("Make the tables with `outbox migrate --db URL`, or put their schema on the "
+              "search_path.")},
+    // A writer calls functions only; elsewhere an operator may not fit a column of another type.
+    Rule{"42883", Kind::kSetup, Code::kNoSuchTable, none, none, none,
+         stop("Make the functions with `outbox migrate --db URL`, or put their schema on the "
+              "search_path.")},
+    Rule{"42501", Kind::kSetup, Code::kNoRights,
+         stop("outbox relay --check prints the GRANT that user {user} needs"),
+         wait("GRANT SELECT, INSERT ON outbox_mailbox TO the relay's user"),
+         wait("a consumer needs GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_mailbox, "
+              "outbox_inbox, outbox_inbox_floor, outbox_inbox_dead_letters, outbox_inbox_offsets, "
+              "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
+         stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
+              "ON SCHEMA.")},
+    Rule{"42703", Kind::kSetup, Code::kTableShape,
+         stop("check [source.table] against the table's columns; outbox relay --check names them"),
+         none, none, stop(kNotOurEvents)},
+    Rule{"42804", Kind::kSetup, Code::kTableShape, stop(kOtherType), none, none,
+         stop(kNotOurEvents)},
+    Rule{"42846", Kind::kSetup, Code::kTableShape, stop(kOtherType), none, none,
+         stop(kNotOurEvents)},
+    Rule{"42", Kind::kSetup, Code::kTableShape, none,
+         wait("outbox_mailbox is not the table that `outbox migrate` makes"),
+         wait("the tables are not those that `outbox migrate` makes"), none},
+
+    // The server and the way to it.
+    Rule{"53100", Kind::kServer, Code::kDiskFull, wait(kFreeSpace), wait(kFreeSpace),
+         wait(kFreeSpace), wait("Free space on the server's disk.")},
+    Rule{"53300", Kind::kServer, Code::kConnectFailed,
+         wait("raise the limit that is named or close what is idle; a relay needs four "
+              "connections, and one more for each route"),
+         none, wait("raise the limit that is named or close what is idle"),
+         wait("Raise the limit that is named or close what is idle.")},
+    Rule{"53", Kind::kServer, Code::kQueryFailed, wait("the database server is short of resources"),
+         none, none, wait("The server is short of resources.")},
+    // Read by the relay and by a consumer, a standby may be promoted; a writer's transaction may be
+    // read-only by its own will.
+    Rule{"25006", Kind::kServer, Code::kQueryFailed,
+         wait("{host} is a standby; point the URL at the primary, or list all hosts with "
+              "target_session_attrs=read-write"),
+         wait("this is a standby; name the primary, or all hosts with "
+              "target_session_attrs=read-write"),
+         wait("this is a standby, or the transaction is read-only: name the primary, or all hosts "
+              "with target_session_attrs=read-write"),
+         stop("The transaction is read-only: write on the primary, in a read-write transaction.")},
+    Rule{"25P03", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), none, wait(kMadeAgain),
+         wait("Connect again.")},
+    Rule{"25P04", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), none, wait(kMadeAgain),
+         wait("Connect again.")},
+    Rule{"57P", Kind::kServer, Code::kConnectionLost, wait("the server is stopping or starting"),
+         none, wait("the server is stopping or starting; the connection is made again"),
+         wait("Run the transaction again.")},
+    Rule{"08", Kind::kServer, Code::kConnectionLost, wait("check the server and the network"), none,
+         wait(kMadeAgain), wait("Connect again.")},
+    Rule{"58", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), none, none, none},
+    Rule{"XX", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), none, none, none},
 };
+
+const Rule* rule_of(std::string_view sqlstate, std::optional<Role> role) {
+    const auto* rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) {
+        return sqlstate.starts_with(r.state) && (!role || r.of(*role));
+    });
+    return rule == kRules.end() ? nullptr : rule;
+}
+
+// What is not listed: our fault, or an outage.
+Answer unlisted(Role role) {
+    switch (role) {
+        case Role::kMailbox:
+            return {Advice::kRetryDestination, kTriedAgain, Code::kSinkUnavailable};
+        case Role::kReceive:
+            return {Advice::kRetryDestination, {}, Code::kQueryFailed};
+        case Role::kRelay:
+        case Role::kEmit:
+            break;
+    }
+    return {Advice::kStop, {}, Code::kQueryFailed};
+}
+
+// In the words of sinks.
+Code sink_code(const Rule& rule) {
+    switch (rule.kind) {
+        case Kind::kRow:
+            return Code::kRecordRefused;
+        case Kind::kLock:
+        case Kind::kTime:
+            return Code::kSinkTimeout;
+        case Kind::kSetup:
+            return rule.code;
+        case Kind::kConflict:
+        case Kind::kServer:
+            break;
+    }
+    return rule.code == Code::kDiskFull ? rule.code : Code::kSinkUnavailable;
+}
 
 std::string fill_in(std::string_view text, const ErrorContext& context) {
     std::string out(text);
@@ -72,44 +260,132 @@ std::string fill_in(std::string_view text, const ErrorContext& context) {
     return out;
 }
 
+// `message` with the remedy behind it.
+ErrorInfo error_for(Role role, std::string_view sqlstate, std::string message,
+                    std::string_view separator, const ErrorContext* context = nullptr) {
+    const Rule* rule = rule_of(sqlstate, role);
+    Answer answer = unlisted(role);
+    if (rule != nullptr) {
+        answer = *rule->of(role);
+        if (!answer.code) answer.code = role == Role::kMailbox ? sink_code(*rule) : rule->code;
+    }
+    if (!answer.remedy.empty()) {
+        message += separator;
+        message +=
+            context == nullptr ? std::string(answer.remedy) : fill_in(answer.remedy, *context);
+    }
+    return {*answer.code, answer.advice, std::string(sqlstate), std::move(message)};
+}
+
+std::string_view field(const PGresult* result, int code) {
+    const char* text = PQresultErrorField(result, code);
+    return text == nullptr ? std::string_view() : std::string_view(text);
+}
+
 }  // namespace
 
-ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
-                    const ErrorContext& context) {
-    if (sqlstate.empty()) {
-        return {ErrorCode::kConnectionLost,
-                kDestination,
-                {},
-                "the connection to PostgreSQL at " + context.host +
-                    " broke: " + redacted_line(message) + "; it is made again"};
+ErrorInfo relay_error(std::string_view sqlstate, std::string_view message,
+                      const ErrorContext& context) {
+    if (!sqlstate.empty()) {
+        return error_for(Role::kRelay, sqlstate, redacted_line(message), "; ", &context);
     }
-    const auto rule = std::find_if(kRules.begin(), kRules.end(),
-                                   [&](const Rule& r) { return sqlstate.starts_with(r.state); });
-    ErrorInfo error{ErrorCode::kQueryFailed, kStop, std::string(sqlstate), redacted_line(message)};
-    if (rule == kRules.end()) return error;
-    error.code = rule->code;
-    error.advice = rule->advice;
-    error.message += "; " + fill_in(rule->remedy, context);
-    return error;
+    return {Code::kConnectionLost,
+            Advice::kRetryDestination,
+            {},
+            "the connection to PostgreSQL at " + context.host +
+                " broke: " + redacted_line(message) + "; it is made again"};
+}
+
+ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message) {
+    if (!sqlstate.empty()) {
+        return error_for(Role::kMailbox, sqlstate, redacted_line(message), "; ");
+    }
+    const std::string_view certificate = certificate_remedy(message);
+    const bool refused = !certificate.empty();
+    return {refused ? Code::kConnectFailed : Code::kSinkUnavailable,
+            Advice::kRetryDestination,
+            {},
+            redacted_line(message) + "; " +
+                (refused ? std::string(certificate)
+                         : "the mailbox's database is out of reach; the connection is made again")};
+}
+
+ErrorInfo receive_error(std::string_view sqlstate, std::string_view message,
+                        const std::string& doing) {
+    std::string text = doing + ": " + redacted_line(message);
+    if (!sqlstate.empty()) return error_for(Role::kReceive, sqlstate, std::move(text), "; ");
+    return {Code::kConnectionLost, Advice::kRetryDestination, {}, std::move(text)};
+}
+
+ErrorInfo receive_error(const PGconn* connection, const PGresult* result,
+                        const std::string& doing) {
+    const std::string_view state = field(result, PG_DIAG_SQLSTATE);
+    const std::string_view text = field(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (state.data() == nullptr || text.data() == nullptr) {
+        return receive_error({}, PQerrorMessage(connection), doing);
+    }
+    return receive_error(state, text, doing);
+}
+
+ErrorInfo emit_error(const PGconn* connection, const PGresult* result, const std::string& doing) {
+    const std::string_view state = field(result, PG_DIAG_SQLSTATE);
+    const bool lost = PQstatus(connection) == CONNECTION_BAD;
+    if (lost || state.empty()) {
+        return {lost ? Code::kConnectionLost : Code::kQueryFailed,
+                lost ? Advice::kRetryDestination : Advice::kStop, std::string(state),
+                doing + ": " + redacted_line(PQerrorMessage(connection))};
+    }
+    std::string message = doing + ": " + redacted_line(field(result, PG_DIAG_MESSAGE_PRIMARY));
+    const std::string_view hint = field(result, PG_DIAG_MESSAGE_HINT);
+    if (!hint.empty()) message += ". " + redacted_line(hint);
+    return error_for(Role::kEmit, state, std::move(message), ". ");
 }
 
 Concerns what_concerns(const ErrorInfo& error) {
-    // A right, a database, a name, a wait, a deadlock, a statement that takes too long.
-    constexpr std::array<std::string_view, 6> kPerhaps{"28", "3D", "42", "40", "55", "57014"};
     const std::string_view state = error.backend_code;
-    const auto begins = [&](std::string_view with) { return state.starts_with(with); };
-    if (state == "55P03" || begins("23")) return Concerns::kRows;
-    if (std::any_of(kPerhaps.begin(), kPerhaps.end(), begins)) return Concerns::kPerhaps;
-    return !state.empty() && error.advice == kStop ? Concerns::kRows : Concerns::kAll;
+    if (state.empty()) return Concerns::kAll;
+    const Rule* rule = rule_of(state, std::nullopt);
+    if (rule == nullptr) return Concerns::kRows;
+    switch (rule->kind) {
+        case Kind::kRow:
+        case Kind::kLock:
+            return Concerns::kRows;
+        case Kind::kTime:
+        case Kind::kConflict:
+        case Kind::kSetup:
+            return Concerns::kPerhaps;
+        case Kind::kServer:
+            break;
+    }
+    return Concerns::kAll;
 }
 
 std::string words_of(const ErrorInfo& error) {
-    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) {
-        return error.backend_code.starts_with(r.state);
-    });
-    if (rule == kRules.end()) return error.message;
-    const auto remedy = "; " + std::string(rule->remedy.substr(0, rule->remedy.find('{')));
+    const Rule* rule = rule_of(error.backend_code, Role::kRelay);
+    if (rule == nullptr) return error.message;
+    const std::string_view text = rule->relay->remedy;
+    const auto remedy = "; " + std::string(text.substr(0, text.find('{')));
     return error.message.substr(0, error.message.rfind(remedy));
+}
+
+std::string_view sqlstate_in(std::string_view message, std::string_view* text) {
+    constexpr std::size_t kStateSize = 5;
+    for (auto at = message.find(":  "); at != std::string_view::npos;
+         at = message.find(":  ", at + 1)) {
+        const std::string_view rest = message.substr(at + 3);
+        if (rest.size() < kStateSize + 2 || rest[kStateSize] != ':') continue;
+        const std::string_view state = rest.substr(0, kStateSize);
+        if (state.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") !=
+            std::string_view::npos) {
+            continue;
+        }
+        if (text != nullptr) {
+            *text = rest.substr(kStateSize + 2);
+            *text = text->substr(0, text->find('\n'));
+        }
+        return state;
+    }
+    return {};
 }
 
 }  // namespace outbox::postgres

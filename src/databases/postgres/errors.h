@@ -6,19 +6,46 @@
 
 #include <outbox/error.h>
 
+struct pg_conn;
+struct pg_result;
+
 namespace outbox::postgres {
 
-/// What an error message is about, for the remedy.
+/// Whose statement failed. What an SQLSTATE is does not depend on it; what to do about it does.
+enum class Role : std::uint8_t {
+    kRelay,    ///< The relay's, where it reads from: what a person must mend stops it.
+    kMailbox,  ///< The relay's, where it writes to: a destination, which may come right by itself.
+    kReceive,  ///< A consumer's, or one in the transaction of whoever receives.
+    kEmit,     ///< One in the transaction of whoever writes an event; a migration's.
+};
+
+/// What an error message is about, for the remedies of `Role::kRelay`.
 struct ErrorContext {
     std::string user;
     std::string database;
     std::string host;  ///< "host:port" or the folder of the socket.
 };
 
-/// Our error for an SQLSTATE and the server's message. An empty state means that the connection
-/// broke or was never made.
-[[nodiscard]] ErrorInfo map_error(std::string_view sqlstate, std::string_view message,
-                                  const ErrorContext& context);
+/// The relay's error for an SQLSTATE and the server's message. An empty state means that the
+/// connection broke or was never made.
+[[nodiscard]] ErrorInfo relay_error(std::string_view sqlstate, std::string_view message,
+                                    const ErrorContext& context);
+
+/// The same of a mailbox. Advice `retry_event` and `dead_letter` mean that a message of the batch
+/// is at fault, anything else that the destination is.
+[[nodiscard]] ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message);
+
+/// The same of who receives; `doing`: "reading the mailbox". Advice: retry_event with kConflict =
+/// run the transaction again; other retry_event or dead_letter = this message's own;
+/// retry_destination = the database's.
+[[nodiscard]] ErrorInfo receive_error(std::string_view sqlstate, std::string_view message,
+                                      const std::string& doing);
+[[nodiscard]] ErrorInfo receive_error(const pg_conn* connection, const pg_result* result,
+                                      const std::string& doing);
+
+/// The same of who writes; `doing`: "writing an event".
+[[nodiscard]] ErrorInfo emit_error(const pg_conn* connection, const pg_result* result,
+                                   const std::string& doing);
 
 /// Of a statement over several rows: whether it may succeed without some of them.
 enum class Concerns : std::uint8_t {
@@ -32,7 +59,12 @@ enum class Concerns : std::uint8_t {
     return what_concerns(error) != Concerns::kAll;
 }
 
-/// The server's words alone, without our remedy, which is for errors of whole statements.
+/// The server's words alone, without the relay's remedy, which is for errors of whole statements.
 [[nodiscard]] std::string words_of(const ErrorInfo& error);
+
+/// "FATAL:  28P01: password authentication failed" -> "28P01", and the text behind it: a failed
+/// connection tells its state only in the verbose message. Empty where there is none.
+[[nodiscard]] std::string_view sqlstate_in(std::string_view message,
+                                           std::string_view* text = nullptr);
 
 }  // namespace outbox::postgres

@@ -15,8 +15,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
-#include "databases/postgres/mailbox_errors.h"
-#include "databases/postgres/sqlstate.h"
+#include "databases/postgres/errors.h"
 #include "mailbox/errors.h"
 #include "secrets/password_file.h"
 
@@ -113,6 +112,9 @@ int remaining_ms(Clock::time_point deadline) {
     return left > 0 ? static_cast<int>(left) : 0;
 }
 
+using postgres::mailbox_error;
+using postgres::sqlstate_in;
+
 class PostgresClient final : public Client {
   public:
     explicit PostgresClient(const MailboxConfig& config) : config_(config) {}
@@ -196,8 +198,7 @@ class PostgresClient final : public Client {
         while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
             if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
             if (!wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline)) {
-                return postgres_error({},
-                                      "no answer from " + where() + " within " + timeout + " s");
+                return mailbox_error({}, "no answer from " + where() + " within " + timeout + " s");
             }
             state = PQconnectPoll(connection_.get());
         }
@@ -213,7 +214,7 @@ class PostgresClient final : public Client {
         Answer place;
         if (Status status = run(kPlace, &place); !status.ok()) return status;
         if (PQgetisnull(place.get(), 0, 0) != 0) {
-            return postgres_error("3F000", "no schema of the search path exists in " + where());
+            return mailbox_error("3F000", "no schema of the search path exists in " + where());
         }
         schema_ = PQgetvalue(place.get(), 0, 0);
         Answer look;
@@ -227,12 +228,12 @@ class PostgresClient final : public Client {
             there = make_table;
             if (!make_table) {
                 if (is(5)) return {};
-                return no_table(where(), postgres_error("42501", "no right to create it"),
+                return no_table(where(), mailbox_error("42501", "no right to create it"),
                                 table_sql());
             }
             if (Status status = create_table(); !status.ok()) return status;
         } else if (!is(1)) {
-            return postgres_error(
+            return mailbox_error(
                 "42501", "no right to write outbox_mailbox: GRANT SELECT, INSERT ON " + schema_ +
                              ".outbox_mailbox TO " + PQgetvalue(look.get(), 0, 2));
         }
@@ -343,12 +344,12 @@ class PostgresClient final : public Client {
         const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
         if (state == nullptr) return connection_error();
         const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-        return postgres_error(state, text == nullptr ? "" : text);
+        return mailbox_error(state, text == nullptr ? "" : text);
     }
 
     [[nodiscard]] ErrorInfo connection_error() const {
         const std::string_view message = PQerrorMessage(connection_.get());
-        return postgres_error(sqlstate_in(message), where() + ": " + std::string(message));
+        return mailbox_error(sqlstate_in(message), where() + ": " + std::string(message));
     }
 
     [[nodiscard]] std::string where() const {

@@ -7,6 +7,7 @@
 #include "core/schema_objects.h"
 #include "core/url.h"
 #include "databases/postgres/emit_errors.h"
+#include "databases/postgres/errors.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
@@ -273,7 +274,8 @@ class PostgresTarget final : public MigrationTarget {
             if (state != nullptr && state == kStillNeededState) {
                 refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
             }
-            throw Error(statement_error(connection_.get(), result.get(), "migrating " + where_));
+            throw Error(
+                postgres::emit_error(connection_.get(), result.get(), "migrating " + where_));
         }
         return result;
     }

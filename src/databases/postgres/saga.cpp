@@ -51,7 +51,7 @@ constexpr const char* kCount =
 PgResult run(PGconn* connection, const Params& params, const char* sql) {
     PgResult result = params.execute(connection, sql);
     if (!consumer::succeeded(result.get())) {
-        throw Error(consumer::pg_error(connection, result.get(), kDoing));
+        throw Error(consumer::receive_error(connection, result.get(), kDoing));
     }
     return result;
 }

@@ -61,7 +61,7 @@ constexpr const char* kEntering = "entering a message in outbox_inbox";
 PgResult run(PGconn* connection, const Params& params, const char* sql, const char* doing) {
     PgResult result = params.execute(connection, sql);
     if (!consumer::succeeded(result.get())) {
-        throw Error(consumer::pg_error(connection, result.get(), doing));
+        throw Error(consumer::receive_error(connection, result.get(), doing));
     }
     return result;
 }

@@ -27,7 +27,7 @@ consumer::PgResult run(PGconn* transaction, const consumer::Params& params, cons
     consumer::require_transaction(transaction, "claim_key");
     consumer::PgResult result = params.execute(transaction, sql);
     if (!consumer::succeeded(result.get())) {
-        throw Error(consumer::pg_error(transaction, result.get(), kDoing));
+        throw Error(consumer::receive_error(transaction, result.get(), kDoing));
     }
     return result;
 }

@@ -128,7 +128,7 @@ Status LibpqInboxStore::check_version() {
     const LibpqSession::Use use(session_);
     const PgResult found(PQexec(connection(), versioned_ ? kClockAndVersion : kClock));
     if (!succeeded(found.get())) {
-        return pg_error(connection(), found.get(), "reading outbox_migrations");
+        return receive_error(connection(), found.get(), "reading outbox_migrations");
     }
     clock_ahead_us_ = std::stoll(std::string(cell(found.get(), 0, 0))) - steady_us();
     if (!versioned_) return {};
@@ -186,7 +186,7 @@ Status LibpqInboxStore::report(const MemberStats& stats) {
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const PgResult result = params.execute_prepared(connection(), "outbox_report");
     if (!succeeded(result.get())) {
-        return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+        return receive_error(connection(), result.get(), "writing outbox_inbox_stats");
     }
     return fold("");
 }
@@ -198,7 +198,7 @@ Status LibpqInboxStore::fold(std::string_view member) {
     const LibpqSession::Use use(session_);
     const PgResult result = params.execute_prepared(connection(), "outbox_fold");
     if (succeeded(result.get())) return {};
-    return pg_error(connection(), result.get(), "writing outbox_inbox_stats");
+    return receive_error(connection(), result.get(), "writing outbox_inbox_stats");
 }
 
 }  // namespace outbox::consumer

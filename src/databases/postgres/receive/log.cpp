@@ -148,7 +148,7 @@ Status LibpqLog::connect() {
                               "SELECT set_config('synchronous_commit', 'on', false) "
                               "WHERE current_setting('synchronous_commit') = 'off'"));
     if (succeeded(set.get())) return {};
-    Status status = pg_error(connection(), set.get(), "preparing the session");
+    Status status = receive_error(connection(), set.get(), "preparing the session");
     disconnect();
     return status;
 }

@@ -42,7 +42,7 @@ class PostgresSql final : public Sql {
                                            static_cast<int>(values.size()), nullptr, values.data(),
                                            nullptr, nullptr, 0));
         if (!succeeded(result.get())) {
-            return pg_error(session_.connection(), result.get(), kReading);
+            return receive_error(session_.connection(), result.get(), kReading);
         }
         if (changed != nullptr) *changed = number(std::string(PQcmdTuples(result.get())));
         Rows rows;
@@ -78,13 +78,13 @@ class PostgresSql final : public Sql {
         status = run("SELECT set_config('search_path', $1, true)", {path_}, nullptr).status();
         if (!status.ok()) return status;
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
-            return pg_error(connection, nullptr, kReading);
+            return receive_error(connection, nullptr, kReading);
         }
         while (const PgResult result{PQgetResult(connection)}) {
             if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
                 if (status.ok()) status = take(cells_of(result.get(), 0));
             } else if (!succeeded(result.get()) && status.ok()) {
-                status = pg_error(connection, result.get(), kReading);
+                status = receive_error(connection, result.get(), kReading);
             }
         }
         const Status ended = run("ROLLBACK", {}, nullptr).status();

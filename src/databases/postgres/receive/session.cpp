@@ -8,7 +8,6 @@
 
 #include "core/transport.h"
 #include "core/url.h"
-#include "databases/postgres/sqlstate.h"
 #include "secrets/password_file.h"
 
 namespace outbox::consumer {
@@ -120,8 +119,8 @@ Status LibpqSession::open() {
         return {};
     }
     const std::string_view message = PQerrorMessage(connection);
-    ErrorInfo error =
-        pg_error(sqlstate_in(message), message, "connecting to the consumer's database");
+    ErrorInfo error = receive_error(postgres::sqlstate_in(message), message,
+                                    "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
     if (const auto remedy = certificate_remedy(message); !remedy.empty()) {
         error.message += "; " + std::string(remedy);
@@ -135,7 +134,7 @@ Status LibpqSession::set_up() {
         const PgResult prepared(PQprepare(connection_.get(), statement.name, statement.sql,
                                           statement.parameters, nullptr));
         if (!succeeded(prepared.get())) {
-            return pg_error(connection_.get(), prepared.get(), "preparing the consumer");
+            return receive_error(connection_.get(), prepared.get(), "preparing the consumer");
         }
     }
     if (Status status = check_rights(); !status.ok()) return status;
@@ -159,7 +158,7 @@ Status LibpqSession::check_rights() {
         "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
     const PgResult missing(PQexec(connection_.get(), sql.c_str()));
     if (!succeeded(missing.get())) {
-        return pg_error(connection_.get(), missing.get(), "looking for rights");
+        return receive_error(connection_.get(), missing.get(), "looking for rights");
     }
     if (PQntuples(missing.get()) == 0) return {};
     return {
@@ -193,7 +192,7 @@ int LibpqSession::on_result(int event, void* info, void* session) {
 Status LibpqSession::run(const char* sql, const char* doing) {
     const PgResult result(PQexec(connection_.get(), sql));
     if (succeeded(result.get())) return {};
-    return lost(pg_error(connection_.get(), result.get(), doing));
+    return lost(receive_error(connection_.get(), result.get(), doing));
 }
 
 Result<PgResult> LibpqSession::execute(const char* statement, const Params& params,
@@ -201,7 +200,7 @@ Result<PgResult> LibpqSession::execute(const char* statement, const Params& para
     const Use use(*this);
     PgResult result = params.execute_prepared(connection_.get(), statement);
     if (succeeded(result.get())) return result;
-    return lost(pg_error(connection_.get(), result.get(), doing));
+    return lost(receive_error(connection_.get(), result.get(), doing));
 }
 
 // An error that is the database's may outlive the session (tables made again, statements dropped by
@@ -254,7 +253,7 @@ Status LibpqSession::commit() {
     const Use use(*this);
     const PgResult result(PQexec(connection_.get(), "COMMIT"));
     if (succeeded(result.get())) return {};
-    return refused_commit(pg_error(connection_.get(), result.get(), "committing"));
+    return refused_commit(receive_error(connection_.get(), result.get(), "committing"));
 }
 
 // What a deferred trigger may not do is the message's fault.
@@ -299,7 +298,7 @@ Status LibpqSession::roll_back(ErrorInfo& cause) {
     if (Status ended = end_transaction(); !ended.ok()) return ended;
     constexpr std::string_view kConflictClass = "40";
     if (error_state_.starts_with(kConflictClass)) {
-        cause = pg_error(error_state_, error_text_, "applying a message");
+        cause = receive_error(error_state_, error_text_, "applying a message");
     }
     return {};
 }
@@ -319,7 +318,7 @@ Status LibpqSession::end_transaction() {
     }
     const std::string reason = PQerrorMessage(connection_.get());
     disconnect();
-    return pg_error({}, reason, "applying a message");
+    return receive_error({}, reason, "applying a message");
 }
 
 }  // namespace outbox::consumer

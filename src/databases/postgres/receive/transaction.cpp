@@ -196,7 +196,7 @@ bool send_all(PGconn* connection, std::span<const Step> steps) {
 StepResults run_together(PGconn* connection, std::span<const Step> steps, const char* doing) {
     StepResults results;
     if (PQenterPipelineMode(connection) != 1 || !send_all(connection, steps)) {
-        results.error = pg_error({}, PQerrorMessage(connection), doing);
+        results.error = receive_error({}, PQerrorMessage(connection), doing);
         return results;
     }
     while (PgResult result = next_result(connection)) {
@@ -204,12 +204,12 @@ StepResults run_together(PGconn* connection, std::span<const Step> steps, const 
         if (succeeded(result.get())) {
             results.done.push_back(std::move(result));
         } else if (!results.error) {
-            results.error = pg_error(connection, result.get(), doing);
+            results.error = receive_error(connection, result.get(), doing);
         }
         if (PQstatus(connection) != CONNECTION_OK) break;
     }
     if (PQexitPipelineMode(connection) != 1 && !results.error) {
-        results.error = pg_error({}, PQerrorMessage(connection), doing);
+        results.error = receive_error({}, PQerrorMessage(connection), doing);
     }
     return results;
 }

@@ -4,8 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "databases/postgres/errors.h"
 #include "databases/postgres/receive/errors.h"
-#include "databases/postgres/sqlstate.h"
 #include "secrets/password_file.h"
 
 namespace outbox::consumer {
@@ -90,7 +90,7 @@ bool LibpqWatch::answers() const {
         if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) <= 0) return false;
         state = PQconnectPoll(probe.get());
     }
-    return state == PGRES_POLLING_OK || !sqlstate_in(PQerrorMessage(probe.get())).empty();
+    return state == PGRES_POLLING_OK || !postgres::sqlstate_in(PQerrorMessage(probe.get())).empty();
 }
 
 }  // namespace outbox::consumer

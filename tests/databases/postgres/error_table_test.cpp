@@ -1,0 +1,95 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "databases/postgres/errors.h"
+
+namespace outbox::test {
+namespace {
+
+using postgres::Concerns;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+const postgres::ErrorContext kContext{"relay", "shop", "db:5432"};
+
+ErrorInfo relayed(std::string_view state) {
+    return postgres::relay_error(state, "the server's words", kContext);
+}
+ErrorInfo delivered(std::string_view state) {
+    return postgres::mailbox_error(state, "the server's words");
+}
+ErrorInfo received(std::string_view state) {
+    return postgres::receive_error(state, "the server's words", "testing");
+}
+
+TEST(PostgresErrorTable, AStateHasOneCodeAndAnAdviceForEachRole) {
+    EXPECT_EQ(relayed("40001").code, ErrorCode::kConflict);
+    EXPECT_EQ(relayed("40001").advice, Advice::kRetryDestination);
+    EXPECT_EQ(received("40001").code, ErrorCode::kConflict);
+    EXPECT_EQ(received("40001").advice, Advice::kRetryEvent);
+    EXPECT_EQ(relayed("25P03").code, ErrorCode::kConnectionLost);
+    EXPECT_EQ(received("25P03").code, ErrorCode::kConnectionLost);
+    for (const char* state : {"42501", "42P01", "28P01", "3D000"}) {
+        EXPECT_EQ(relayed(state).code, received(state).code) << state;
+        EXPECT_EQ(relayed(state).code, delivered(state).code) << state;
+        EXPECT_EQ(relayed(state).advice, Advice::kStop) << state;
+        EXPECT_EQ(received(state).advice, Advice::kRetryDestination) << state;
+        EXPECT_EQ(delivered(state).advice, Advice::kRetryDestination) << state;
+    }
+}
+
+TEST(PostgresErrorTable, AMailboxSpeaksAsSinksDo) {
+    EXPECT_EQ(delivered("22021").code, ErrorCode::kRecordRefused);
+    EXPECT_EQ(delivered("22021").advice, Advice::kDeadLetter);
+    EXPECT_EQ(delivered("23505").code, ErrorCode::kRecordRefused);
+    EXPECT_EQ(delivered("23505").advice, Advice::kRetryEvent);
+    EXPECT_EQ(delivered("55P03").code, ErrorCode::kSinkTimeout);
+    EXPECT_EQ(delivered("57014").code, ErrorCode::kSinkTimeout);
+    EXPECT_EQ(delivered("40P01").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(delivered("53100").code, ErrorCode::kDiskFull);
+    EXPECT_EQ(delivered("99999").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(delivered("").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(delivered("99999").advice, Advice::kRetryDestination);
+}
+
+TEST(PostgresErrorTable, WhatIsNotListedStopsTheRelayAndIsAnOutageToAConsumer) {
+    EXPECT_EQ(relayed("99999").code, ErrorCode::kQueryFailed);
+    EXPECT_EQ(relayed("99999").advice, Advice::kStop);
+    EXPECT_EQ(received("99999").code, ErrorCode::kQueryFailed);
+    EXPECT_EQ(received("99999").advice, Advice::kRetryDestination);
+    EXPECT_EQ(relayed("99999").message, "the server's words");
+    EXPECT_EQ(received("99999").message, "testing: the server's words");
+}
+
+TEST(PostgresErrorTable, RemediesNameWhatTheErrorIsAboutAndAreTakenOffAgain) {
+    const ErrorInfo login = relayed("28000");
+    EXPECT_THAT(login.message, HasSubstr("check user relay"));
+    EXPECT_THAT(login.message, EndsWith("for database shop"));
+    EXPECT_EQ(postgres::words_of(login), "the server's words");
+    EXPECT_EQ(postgres::words_of(relayed("22P02")), "the server's words");
+    EXPECT_EQ(postgres::words_of(relayed("22000")), "the server's words");
+}
+
+TEST(PostgresErrorTable, SaysWhetherRowsAreInTheWay) {
+    for (const char* state : {"23505", "22003", "55P03", "P0001", "99999"}) {
+        EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kRows) << state;
+    }
+    for (const char* state : {"42501", "3D000", "40001", "55006", "57014"}) {
+        EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kPerhaps) << state;
+    }
+    for (const char* state : {"", "57P01", "08006", "53100", "25006"}) {
+        EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kAll) << state;
+    }
+}
+
+TEST(PostgresErrorTable, FindsTheStateOfARefusedConnection) {
+    std::string_view text;
+    EXPECT_EQ(
+        postgres::sqlstate_in("connection to server at \"h\" failed: FATAL:  28P01: no\nX", &text),
+        "28P01");
+    EXPECT_EQ(text, "no");
+    EXPECT_EQ(postgres::sqlstate_in("could not translate host name"), "");
+}
+
+}  // namespace
+}  // namespace outbox::test

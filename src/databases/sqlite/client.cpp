@@ -12,32 +12,48 @@ void Statement::Finalize::operator()(sqlite3_stmt* statement) const {
     sqlite3_finalize(statement);
 }
 
-Statement::Statement(Database& database, std::string_view sql) : database_(&database) {
+Statement::Statement(const Database& database, std::string_view sql, Use use)
+    : connection_(database.handle()), role_(database.role()), path_(&database.path()) {
+    prepare(sql, use);
+}
+
+Statement::Statement(sqlite3* callers, std::string_view sql, Role role, const char* doing)
+    : connection_(callers), role_(role), doing_(doing) {
+    prepare(sql, Use::kOnce);
+}
+
+void Statement::prepare(std::string_view sql, Use use) {
     sqlite3_stmt* prepared = nullptr;
-    note(sqlite3_prepare_v3(database.handle(), sql.data(), static_cast<int>(sql.size()), 0,
-                            &prepared, nullptr));
+    const int result =
+        sqlite3_prepare_v3(connection_, sql.data(), static_cast<int>(sql.size()),
+                           use == Use::kKept ? SQLITE_PREPARE_PERSISTENT : 0, &prepared, nullptr);
     statement_.reset(prepared);
+    note(result);
 }
 
 void Statement::note(int result) {
-    if (result == SQLITE_OK || result == SQLITE_ROW || result == SQLITE_DONE || error_) return;
-    error_ = sqlite_error(sqlite3_extended_errcode(database_->handle()),
-                          sqlite3_errmsg(database_->handle()), database_->path());
+    if (result == SQLITE_OK || result == SQLITE_ROW || result == SQLITE_DONE || failed()) return;
+    if (doing_ != nullptr) {
+        throw Error(sqlite_error(role_, sqlite3_extended_errcode(connection_),
+                                 sqlite3_errmsg(connection_), doing_));
+    }
+    code_ = sqlite3_extended_errcode(connection_);
+    message_ = sqlite3_errmsg(connection_);
 }
 
 Statement& Statement::bind(std::int64_t value) {
-    if (!error_) note(sqlite3_bind_int64(statement_.get(), ++bound_, value));
+    if (!failed()) note(sqlite3_bind_int64(statement_.get(), ++bound_, value));
     return *this;
 }
 
 Statement& Statement::bind(double value) {
-    if (!error_) note(sqlite3_bind_double(statement_.get(), ++bound_, value));
+    if (!failed()) note(sqlite3_bind_double(statement_.get(), ++bound_, value));
     return *this;
 }
 
 Statement& Statement::bind(std::string_view text) {
     if (text.data() == nullptr) return bind_null();
-    if (!error_) {
+    if (!failed()) {
         note(sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(),
                                  SQLITE_TRANSIENT, SQLITE_UTF8));
     }
@@ -46,7 +62,7 @@ Statement& Statement::bind(std::string_view text) {
 
 Statement& Statement::bind_blob(std::string_view bytes) {
     if (bytes.data() == nullptr) return bind_null();
-    if (!error_) {
+    if (!failed()) {
         note(sqlite3_bind_blob64(statement_.get(), ++bound_, bytes.data(), bytes.size(),
                                  SQLITE_TRANSIENT));
     }
@@ -54,23 +70,54 @@ Statement& Statement::bind_blob(std::string_view bytes) {
 }
 
 Statement& Statement::bind_null() {
-    if (!error_) note(sqlite3_bind_null(statement_.get(), ++bound_));
+    if (!failed()) note(sqlite3_bind_null(statement_.get(), ++bound_));
+    return *this;
+}
+
+Statement& Statement::bind_or_null(std::optional<std::int64_t> value) {
+    return value ? bind(*value) : bind_null();
+}
+
+Statement& Statement::lend(std::string_view text) {
+    return lend_or_null(text.data() == nullptr ? std::string_view("") : text);
+}
+
+Statement& Statement::lend_or_null(std::string_view text) {
+    if (text.data() == nullptr) return bind_null();
+    if (!failed()) {
+        note(sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(),
+                                 SQLITE_STATIC, SQLITE_UTF8));
+    }
+    return *this;
+}
+
+Statement& Statement::lend_blob(std::string_view bytes) {
+    if (bytes.data() == nullptr) return bind_null();
+    if (!failed()) {
+        note(sqlite3_bind_blob64(statement_.get(), ++bound_, bytes.data(), bytes.size(),
+                                 SQLITE_STATIC));
+    }
     return *this;
 }
 
 bool Statement::step() {
-    if (error_) return false;
+    if (failed()) return false;
     const int result = sqlite3_step(statement_.get());
     note(result);
     return result == SQLITE_ROW;
 }
 
-Status Statement::run() {
+Status Statement::run(const char* doing) {
     while (step()) {
     }
-    Status outcome = status();
+    Status outcome = status(doing);
     reset();
     return outcome;
+}
+
+std::int64_t Statement::changed() {
+    step();
+    return sqlite3_changes64(connection_);
 }
 
 void Statement::reset() {
@@ -78,8 +125,19 @@ void Statement::reset() {
     bound_ = 0;
 }
 
-Status Statement::status() const {
-    return error_ ? Status(*error_) : Status();
+void Statement::forget() {
+    reset();
+    if (statement_) sqlite3_clear_bindings(statement_.get());
+    code_ = 0;
+    message_.clear();
+}
+
+Status Statement::status(const char* doing) const {
+    if (!failed()) return {};
+    return sqlite_error(role_, code_, message_,
+                        doing != nullptr   ? std::string(doing)
+                        : path_ != nullptr ? *path_
+                                           : std::string(doing_));
 }
 
 std::string_view Statement::text(int column) const {
@@ -100,33 +158,61 @@ double Statement::number(int column) const {
     return sqlite3_column_double(statement_.get(), column);
 }
 
+int Statement::columns() const {
+    return sqlite3_column_count(statement_.get());
+}
+
 void Database::Close::operator()(sqlite3* database) const {
     sqlite3_close_v2(database);
 }
 
-Result<std::unique_ptr<Database>> Database::open(const std::string& path, int busy_timeout_ms) {
+Result<std::unique_ptr<Database>> Database::open(const std::string& path, int busy_timeout_ms,
+                                                 Role role, File file) {
     auto database = std::make_unique<Database>();
     database->path_ = path;
+    database->role_ = role;
     sqlite3* handle = nullptr;
-    const int result = sqlite3_open_v2(path.c_str(), &handle,
-                                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int create = file == File::kMayBeMade ? SQLITE_OPEN_CREATE : 0;
+    const int result = sqlite3_open_v2(
+        path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | create, nullptr);
     database->handle_.reset(handle);
-    if (result != SQLITE_OK) return sqlite_error(result, sqlite3_errmsg(handle), path);
+    if (result != SQLITE_OK) {
+        const bool names_file = role == Role::kRelay || role == Role::kMailbox;
+        return sqlite_error(role, sqlite3_extended_errcode(handle), sqlite3_errmsg(handle),
+                            names_file ? path : "opening " + path);
+    }
+    sqlite3_extended_result_codes(handle, 1);
     sqlite3_busy_timeout(handle, busy_timeout_ms);
     return database;
 }
 
 Status Database::execute(const std::string& sql) {
     if (sqlite3_exec(handle(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return {};
-    return sqlite_error(sqlite3_extended_errcode(handle()), sqlite3_errmsg(handle()), path_);
+    return sqlite_error(role_, sqlite3_extended_errcode(handle()), sqlite3_errmsg(handle()), path_);
 }
 
 std::int64_t Database::changes() const {
     return sqlite3_changes64(handle());
 }
 
+bool Database::has_moved() const {
+    int moved = 0;
+    const int asked = sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return asked == SQLITE_OK && moved != 0;
+}
+
+bool Database::in_transaction() const {
+    return sqlite3_get_autocommit(handle()) == 0;
+}
+
+void execute(sqlite3* callers, const char* sql, Role role, const std::string& doing) {
+    if (sqlite3_exec(callers, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return;
+    throw Error(
+        sqlite_error(role, sqlite3_extended_errcode(callers), sqlite3_errmsg(callers), doing));
+}
+
 WriteTransaction::~WriteTransaction() {
-    if (sqlite3_get_autocommit(database_.handle()) == 0) {
+    if (database_.in_transaction()) {
         sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
     }
 }
@@ -136,10 +222,7 @@ Session::Session(std::string path, int busy_timeout_ms, std::function<Status(Dat
 
 Result<Database*> Session::get() {
     if (database_) {
-        int moved = 0;
-        const int asked =
-            sqlite3_file_control(database_->handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-        if (asked != SQLITE_OK || moved == 0) return database_.get();
+        if (!database_->has_moved()) return database_.get();
         database_.reset();
         return ErrorInfo{ErrorCode::kServerChanged,
                          Advice::kStop,

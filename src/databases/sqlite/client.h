@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,8 @@
 
 #include <outbox/result.h>
 
+#include "databases/sqlite/errors.h"
+
 struct sqlite3;
 struct sqlite3_stmt;
 
@@ -16,56 +19,106 @@ namespace outbox::sqlite {
 
 class Database;
 
-/// A prepared statement. The first error sticks: bind and step on, then look at `status`.
-/// Must not outlive its database.
+/// A prepared statement. On our connection the first error sticks: bind and step on, then look at
+/// `status`. On a caller's it is thrown as `Error`. Must not outlive its connection.
 class Statement {
   public:
-    Statement(Database& database, std::string_view sql);
+    enum class Use : std::uint8_t { kOnce, kKept };
+
+    Statement(const Database& database, std::string_view sql, Use use = Use::kOnce);
+    /// `doing`: "writing an event"; it must outlive this.
+    Statement(sqlite3* callers, std::string_view sql, Role role, const char* doing);
 
     /// Parameters in order, from the first after `reset`. Text is copied; null data() is NULL.
     Statement& bind(std::int64_t value);
     Statement& bind(double value);
+    template <std::integral Value>
+    Statement& bind(Value value) {
+        return bind(static_cast<std::int64_t>(value));
+    }
     Statement& bind(std::string_view text);
     Statement& bind_blob(std::string_view bytes);
     Statement& bind_null();
+    Statement& bind_or_null(std::optional<std::int64_t> value);
+
+    /// The same without a copy: the bytes must outlive the run. Null data() is the empty text.
+    Statement& lend(std::string_view text);
+    /// Null data() is NULL.
+    Statement& lend_or_null(std::string_view text);
+    Statement& lend_blob(std::string_view bytes);
 
     /// True: there is a row, and its columns can be read until the next step.
     bool step();
-    /// Runs to the end.
-    Status run();
+    /// Runs to the end. `doing`: as `status`.
+    Status run(const char* doing = nullptr);
+    /// Makes one step; how many rows that changed.
+    std::int64_t changed();
+    /// For another run. Values that are not bound again stay.
     void reset();
-    [[nodiscard]] Status status() const;
+    /// For another run, of which nothing of this one is known.
+    void forget();
+    [[nodiscard]] bool failed() const { return code_ != 0; }
+    /// `doing`: "reading the mailbox"; without it the error names the file.
+    [[nodiscard]] Status status(const char* doing = nullptr) const;
 
     /// Valid until the next step; null data() for NULL.
     [[nodiscard]] std::string_view text(int column) const;
     [[nodiscard]] std::string string(int column) const { return std::string(text(column)); }
     [[nodiscard]] std::int64_t integer(int column) const;
     [[nodiscard]] double number(int column) const;
+    [[nodiscard]] bool is_null(int column) const { return text(column).data() == nullptr; }
+    [[nodiscard]] int columns() const;
 
   private:
     struct Finalize {
         void operator()(sqlite3_stmt* statement) const;
     };
+    void prepare(std::string_view sql, Use use);
     void note(int result);
 
-    Database* database_;
+    sqlite3* connection_;
+    Role role_;
+    const std::string* path_ = nullptr;  // of our connection
+    const char* doing_ = nullptr;        // on a caller's
     std::unique_ptr<sqlite3_stmt, Finalize> statement_;
     int bound_ = 0;
-    std::optional<ErrorInfo> error_;
+    int code_ = 0;  // of the first error
+    std::string message_;
+};
+
+/// A run of a statement that is kept; forgets it at the end.
+class Run {
+  public:
+    explicit Run(Statement& statement) : statement_(statement) {}
+    ~Run() { statement_.forget(); }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+    Statement* operator->() const { return &statement_; }
+
+  private:
+    Statement& statement_;
 };
 
 /// One connection. Used by one thread.
 class Database {
   public:
-    /// The file must exist.
-    static Result<std::unique_ptr<Database>> open(const std::string& path, int busy_timeout_ms);
+    enum class File : std::uint8_t { kMustExist, kMayBeMade };
+
+    static Result<std::unique_ptr<Database>> open(const std::string& path, int busy_timeout_ms,
+                                                  Role role = Role::kRelay,
+                                                  File file = File::kMustExist);
 
     /// Several statements may be given; rows are dropped.
     Status execute(const std::string& sql);
     /// Rows that the last statement changed.
     [[nodiscard]] std::int64_t changes() const;
+    /// Another file has taken the path, or none.
+    [[nodiscard]] bool has_moved() const;
+    [[nodiscard]] bool in_transaction() const;
     [[nodiscard]] sqlite3* handle() const { return handle_.get(); }
     [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] Role role() const { return role_; }
 
   private:
     struct Close {
@@ -73,7 +126,11 @@ class Database {
     };
     std::unique_ptr<sqlite3, Close> handle_;
     std::string path_;
+    Role role_ = Role::kRelay;
 };
+
+/// Runs SQL without rows on a caller's connection. Throws `Error`.
+void execute(sqlite3* callers, const char* sql, Role role, const std::string& doing);
 
 /// A write transaction; rolls back unless committed.
 class WriteTransaction {

@@ -1,6 +1,8 @@
+#include <sqlite3.h>
+
 #include <outbox/adapters/sqlite.h>
 
-#include "databases/sqlite/handle.h"
+#include "databases/sqlite/client.h"
 #include "producer/event_fields.h"
 
 namespace outbox {
@@ -8,25 +10,18 @@ namespace {
 
 using producer::EventField;
 using producer::FieldKind;
-using producer::SqliteStatement;
+using sqlite::Role;
 
-int bind(sqlite3_stmt* statement, int index, const Event& event, const EmitOptions& options,
-         const EventField& field) {
-    // SQLITE_STATIC: event and field outlive the statement.
+// Event and field outlive the statement.
+void bind(sqlite::Statement& statement, const Event& event, const EmitOptions& options,
+          const EventField& field) {
     const std::string& text = field.kind == FieldKind::kPayload ? *event.payload : field.text;
     if (field.kind == FieldKind::kTime) {
-        return sqlite3_bind_int64(statement, index, field.microseconds);
-    }
-    if (field.kind == FieldKind::kPayload && options.binary_payload) {
-        return sqlite3_bind_blob64(statement, index, text.data(), text.size(), SQLITE_STATIC);
-    }
-    return sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_STATIC,
-                               SQLITE_UTF8);
-}
-
-void execute(sqlite3* database, const char* sql, const std::string& doing) {
-    if (sqlite3_exec(database, sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
-        throw Error(producer::sqlite_error(database, doing));
+        statement.bind(field.microseconds);
+    } else if (field.kind == FieldKind::kPayload && options.binary_payload) {
+        statement.lend_blob(text);
+    } else {
+        statement.lend(text);
     }
 }
 
@@ -40,14 +35,16 @@ class SqliteTransaction final : public UnitOfWorkTransaction {
             throw Error(ErrorCode::kConflict, Advice::kStop,
                         "beginning a unit of work: the connection has a transaction open already");
         }
-        execute(database_, "BEGIN IMMEDIATE", "beginning a unit of work");
+        sqlite::execute(database_, "BEGIN IMMEDIATE", Role::kEmit, "beginning a unit of work");
     }
 
     void emit(std::span<const Event> events) override {
         for (const Event& event : events) outbox::emit(database_, event, options_);
     }
 
-    void commit() override { execute(database_, "COMMIT", "committing a unit of work"); }
+    void commit() override {
+        sqlite::execute(database_, "COMMIT", Role::kEmit, "committing a unit of work");
+    }
 
     void rollback() noexcept override {
         if (sqlite3_get_autocommit(database_) != 0) return;
@@ -72,15 +69,9 @@ std::string emit(sqlite3* transaction, const Event& event, const EmitOptions& op
     for (std::size_t i = 0; i < row.fields.size(); ++i) sql += i == 0 ? "?" : ", ?";
     sql += ")";
 
-    sqlite3_stmt* prepared = nullptr;
-    int result = sqlite3_prepare_v2(transaction, sql.c_str(), -1, &prepared, nullptr);
-    const SqliteStatement statement(prepared);
-    int index = 0;
-    for (const EventField& field : row.fields) {
-        if (result == SQLITE_OK) result = bind(prepared, ++index, event, options, field);
-    }
-    if (result == SQLITE_OK) result = sqlite3_step(prepared);
-    if (result != SQLITE_DONE) throw Error(producer::sqlite_error(transaction, "writing an event"));
+    sqlite::Statement statement(transaction, sql, Role::kEmit, "writing an event");
+    for (const EventField& field : row.fields) bind(statement, event, options, field);
+    statement.step();
     return std::move(row.id);
 }
 

@@ -11,7 +11,7 @@
 #include "core/schema_objects.h"
 #include "core/table_shape.h"
 #include "core/url.h"
-#include "databases/sqlite/handle.h"
+#include "databases/sqlite/client.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
@@ -157,15 +157,12 @@ constexpr std::array kWaiting{
 class SqliteTarget final : public MigrationTarget {
   public:
     SqliteTarget(const std::string& path, std::chrono::seconds busy_timeout)
-        : where_("Database " + path) {
+        : where_("Database " + path), doing_("migrating " + where_) {
         make_private_file(path);
-        sqlite3* opened = nullptr;
-        const int result = sqlite3_open_v2(path.c_str(), &opened,
-                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-        database_.reset(opened);
-        if (result != SQLITE_OK) throw Error(sqlite_error(opened, "cannot open " + path));
-        sqlite3_busy_timeout(opened,
-                             static_cast<int>(std::chrono::milliseconds(busy_timeout).count()));
+        database_ = sqlite::Database::open(
+                        path, static_cast<int>(std::chrono::milliseconds(busy_timeout).count()),
+                        sqlite::Role::kEmit, sqlite::Database::File::kMayBeMade)
+                        .value_or_throw();
     }
 
     [[nodiscard]] std::string_view database() const override { return "sqlite"; }
@@ -176,25 +173,25 @@ class SqliteTarget final : public MigrationTarget {
     std::vector<RecordedMigration> recorded() override {
         std::vector<RecordedMigration> rows;
         if (!exists("outbox_migrations")) return rows;
-        const auto statement = prepare(
+        auto statement = prepare(
             "SELECT side, version, name, checksum FROM outbox_migrations ORDER BY side, version");
-        while (step(statement.get())) {
-            rows.push_back({text(statement.get(), 0), sqlite3_column_int(statement.get(), 1),
-                            text(statement.get(), 2), text(statement.get(), 3)});
+        while (statement.step()) {
+            rows.push_back({statement.string(0), static_cast<int>(statement.integer(1)),
+                            statement.string(2), statement.string(3)});
         }
         return rows;
     }
 
     EventTable event_table() override {
         EventTable table{"outbox_events", {}, {}};
-        const auto columns = prepare("SELECT name FROM pragma_table_info('outbox_events')");
-        while (step(columns.get())) table.columns.push_back(text(columns.get(), 0));
-        const auto payload = prepare(
+        auto columns = prepare("SELECT name FROM pragma_table_info('outbox_events')");
+        while (columns.step()) table.columns.push_back(columns.string(0));
+        auto payload = prepare(
             "SELECT CASE WHEN upper(p.type) = 'BLOB' THEN 'bytea' "
             "WHEN m.sql LIKE '%json_valid(payload)%' THEN 'json' ELSE 'text' END "
             "FROM sqlite_master m, pragma_table_info('outbox_events') p "
             "WHERE m.name = 'outbox_events' AND p.name = 'payload'");
-        if (step(payload.get())) table.payload_type = text(payload.get(), 0);
+        if (payload.step()) table.payload_type = payload.string(0);
         return table;
     }
 
@@ -206,14 +203,13 @@ class SqliteTarget final : public MigrationTarget {
                 continue;
             }
             if (!object.shared) found.there.push_back(object.name);
-            const auto other = prepare(
-                ("SELECT tbl_name FROM sqlite_master WHERE name = " + sql_literal(object.name) +
-                 " AND tbl_name <> " + sql_literal(object.table))
-                    .c_str());
-            if (object.kind != "INDEX" || !step(other.get())) continue;
+            auto other = prepare(
+                "SELECT tbl_name FROM sqlite_master WHERE name = " + sql_literal(object.name) +
+                " AND tbl_name <> " + sql_literal(object.table));
+            if (object.kind != "INDEX" || !other.step()) continue;
             refuse_misplaced_index(
-                where_, misplaced_index("index " + object.name + " is of table " +
-                                        text(other.get(), 0) + ", not of " + object.table));
+                where_, misplaced_index("index " + object.name + " is of table " + other.string(0) +
+                                        ", not of " + object.table));
         }
         return found;
     }
@@ -232,11 +228,10 @@ class SqliteTarget final : public MigrationTarget {
                 const bool events = table == "outbox_events";
                 if (waiting.side != side || !exists(table) || (events && !mine)) continue;
                 const std::string where(events && !ledger ? "" : waiting.where);
-                const auto count =
-                    prepare(("SELECT count(*) FROM " + table + " e" + where).c_str());
-                if (!step(count.get()) || sqlite3_column_int64(count.get(), 0) == 0) continue;
-                waits += (waits.empty() ? "" : ", ") + text(count.get(), 0) + " " +
-                         std::string(waiting.what);
+                auto count = prepare("SELECT count(*) FROM " + table + " e" + where);
+                if (!count.step() || count.integer(0) == 0) continue;
+                waits +=
+                    (waits.empty() ? "" : ", ") + count.string(0) + " " + std::string(waiting.what);
             }
             for (const MadeObject& object : made_by(side)) {
                 if (!exists(object.name) || (object.name == "outbox_events" && !mine)) continue;
@@ -255,7 +250,7 @@ class SqliteTarget final : public MigrationTarget {
             for (const std::string_view side : sides_of(which)) {
                 execute("DELETE FROM outbox_migrations WHERE side = " + sql_literal(side));
             }
-            if (!step(prepare("SELECT 1 FROM outbox_migrations").get())) {
+            if (!prepare("SELECT 1 FROM outbox_migrations").step()) {
                 execute("DROP TABLE outbox_migrations");
             }
         }
@@ -273,40 +268,20 @@ class SqliteTarget final : public MigrationTarget {
 
   private:
     bool exists(const std::string& name) {
-        return step(
-            prepare(("SELECT 1 FROM sqlite_master WHERE name = " + sql_literal(name)).c_str())
-                .get());
+        return prepare("SELECT 1 FROM sqlite_master WHERE name = " + sql_literal(name)).step();
     }
 
-    static std::string text(sqlite3_stmt* statement, int column) {
-        const auto* value = sqlite3_column_text(statement, column);
-        return value != nullptr ? reinterpret_cast<const char*>(value) : "";
-    }
-
-    SqliteStatement prepare(const char* sql) {
-        sqlite3_stmt* statement = nullptr;
-        check(sqlite3_prepare_v2(database_.get(), sql, -1, &statement, nullptr));
-        return SqliteStatement(statement);
-    }
-
-    bool step(sqlite3_stmt* statement) {
-        const int result = sqlite3_step(statement);
-        if (result != SQLITE_ROW && result != SQLITE_DONE) check(result);
-        return result == SQLITE_ROW;
+    sqlite::Statement prepare(const std::string& sql) {
+        return {database_->handle(), sql, sqlite::Role::kEmit, doing_.c_str()};
     }
 
     void execute(const std::string& sql) {
-        check(sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr));
+        sqlite::execute(database_->handle(), sql.c_str(), sqlite::Role::kEmit, doing_);
     }
 
-    void check(int result) {
-        if (result != SQLITE_OK) {
-            throw Error(sqlite_error(database_.get(), "migrating " + where_));
-        }
-    }
-
-    SqliteDatabase database_;
+    std::unique_ptr<sqlite::Database> database_;
     std::string where_;
+    std::string doing_;
 };
 
 // SQLite keeps both kinds of JSON as text.

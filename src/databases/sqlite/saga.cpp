@@ -4,13 +4,14 @@
 #include <outbox/adapters/sqlite_saga.h>
 
 #include "consumer/message_time.h"
-#include "databases/sqlite/receive/use.h"
+#include "databases/sqlite/receive/transaction.h"
 #include "saga/coordinator.h"
 
 namespace outbox {
 namespace {
 
-using consumer::SqliteUse;
+using consumer::callers_statement;
+using sqlite::Statement;
 
 constexpr const char* kDoing = "using outbox_saga";
 
@@ -56,79 +57,79 @@ class SqliteStore final : public saga::Store {
     bool insert(const saga::Instance& saga, const saga::Saving& saving) override {
         const std::string steps = to_json(saga.steps);
         const saga::StepRecord* awaited = saga.awaited();
-        return SqliteUse(database_, kInsert, kDoing)
-                   .text(saga.id)
-                   .text(saga.name)
-                   .number(saga.version)
-                   .text(saga_state_name(saga.state))
-                   .text(awaited == nullptr ? std::string_view() : awaited->name)
-                   .text(steps)
-                   .text(saga.data)
-                   .text(saving.topic)
-                   .number(saga.timer)
-                   .text(saga.leader)
-                   .changes() == 1;
+        return callers_statement(database_, kInsert, kDoing)
+                   .lend(saga.id)
+                   .lend(saga.name)
+                   .bind(saga.version)
+                   .lend(saga_state_name(saga.state))
+                   .lend(awaited == nullptr ? std::string_view() : awaited->name)
+                   .lend(steps)
+                   .lend(saga.data)
+                   .lend(saving.topic)
+                   .bind(saga.timer)
+                   .lend(saga.leader)
+                   .changed() == 1;
     }
 
     // SQLite has one writer, so nobody else changes the row before this transaction ends.
     std::optional<saga::Instance> load(std::string_view id) override {
-        SqliteUse row(database_, kLoad, kDoing);
-        if (!row.text(id).next()) return std::nullopt;
+        Statement row = callers_statement(database_, kLoad, kDoing);
+        if (!row.lend(id).step()) return std::nullopt;
         saga::Instance saga;
         saga.id = id;
-        saga.name = row.bytes(0);
+        saga.name = row.string(0);
         saga.version = static_cast<int>(row.integer(1));
-        saga.state = saga::saga_state_of(row.bytes(2)).value_or(SagaState::kStuck);
-        saga.steps = saga::steps_of_json(id, row.bytes(3));
-        saga.data = row.bytes(4);
+        saga.state = saga::saga_state_of(row.string(2)).value_or(SagaState::kStuck);
+        saga.steps = saga::steps_of_json(id, row.string(3));
+        saga.data = row.string(4);
         saga.timer = row.integer(5);
-        saga.cause = row.bytes(6);
-        saga.trouble = row.bytes(7);
-        saga.leader = row.bytes(8);
+        saga.cause = row.string(6);
+        saga.trouble = row.string(7);
+        saga.leader = row.string(8);
         return saga;
     }
 
     void save(const saga::Instance& saga, const saga::Saving& saving) override {
         const std::string steps = to_json(saga.steps);
         const saga::StepRecord* awaited = saga.awaited();
-        SqliteUse(database_, kSave, kDoing)
-            .text(saga.id)
-            .text(saga_state_name(saga.state))
-            .text(awaited == nullptr ? std::string_view() : awaited->name)
-            .text(steps)
-            .text(saga.data)
-            .text(saving.topic)
-            .number(saga.timer)
-            .text(saga.cause)
-            .text(saga.trouble)
-            .number_or_null(saving.due_us)
-            .number(saving.progress ? 1 : 0)
-            .number(saga::is_finished(saga.state) ? 1 : 0)
-            .number(consumer::wall_clock_us())
-            .number(saving.request ? 1 : 0)
-            .next();
+        callers_statement(database_, kSave, kDoing)
+            .lend(saga.id)
+            .lend(saga_state_name(saga.state))
+            .lend(awaited == nullptr ? std::string_view() : awaited->name)
+            .lend(steps)
+            .lend(saga.data)
+            .lend(saving.topic)
+            .bind(saga.timer)
+            .lend(saga.cause)
+            .lend(saga.trouble)
+            .bind_or_null(saving.due_us)
+            .bind(saving.progress ? 1 : 0)
+            .bind(saga::is_finished(saga.state) ? 1 : 0)
+            .bind(consumer::wall_clock_us())
+            .bind(saving.request ? 1 : 0)
+            .step();
     }
 
     saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
-        const int entered = SqliteUse(database_, kEnterStep, kDoing)
-                                .text(key.leader)
-                                .text(key.saga_id)
-                                .text(key.step)
-                                .text(state)
-                                .changes();
+        const std::int64_t entered = callers_statement(database_, kEnterStep, kDoing)
+                                         .lend(key.leader)
+                                         .lend(key.saga_id)
+                                         .lend(key.step)
+                                         .lend(state)
+                                         .changed();
         return entered == 1 ? saga::StepEntry::kNew : saga::StepEntry::kThere;
     }
 
     bool change_step(const saga::StepKey& key, std::string_view from,
                      std::string_view to) override {
-        return SqliteUse(database_, kChangeStep, kDoing)
-                   .text(key.leader)
-                   .text(key.saga_id)
-                   .text(key.step)
-                   .text(from)
-                   .text(to)
-                   .number(consumer::wall_clock_us())
-                   .changes() == 1;
+        return callers_statement(database_, kChangeStep, kDoing)
+                   .lend(key.leader)
+                   .lend(key.saga_id)
+                   .lend(key.step)
+                   .lend(from)
+                   .lend(to)
+                   .bind(consumer::wall_clock_us())
+                   .changed() == 1;
     }
 
     std::string emit(const Event& event, const EmitOptions& options) override {
@@ -170,12 +171,12 @@ std::string refuse_saga_step(sqlite3* transaction, const Message& command, Event
 }
 
 std::vector<SagaCount> count_sagas(sqlite3* connection) {
-    SqliteUse rows(connection, kCount, kDoing);
-    rows.number(consumer::wall_clock_us());
+    Statement rows = callers_statement(connection, kCount, kDoing);
+    rows.bind(consumer::wall_clock_us());
     std::vector<SagaCount> counts;
-    while (rows.next()) {
-        counts.push_back({.name = rows.bytes(0),
-                          .state = saga::saga_state_of(rows.bytes(1)).value_or(SagaState::kStuck),
+    while (rows.step()) {
+        counts.push_back({.name = rows.string(0),
+                          .state = saga::saga_state_of(rows.string(1)).value_or(SagaState::kStuck),
                           .count = rows.integer(2),
                           .oldest_s = static_cast<double>(rows.integer(3)) / 1000});
     }

@@ -1,12 +1,13 @@
 #include <outbox/adapters/sqlite_consumer.h>
 
 #include "consumer/message_time.h"
-#include "databases/sqlite/receive/use.h"
+#include "databases/sqlite/receive/transaction.h"
 
 namespace outbox {
 namespace {
 
-using consumer::SqliteUse;
+using consumer::callers_statement;
+using sqlite::Statement;
 
 constexpr const char* kEntering = "entering a message in outbox_inbox";
 
@@ -44,20 +45,20 @@ constexpr const char* kFirstOffset =
 // SQLite has one writer, so no floor can rise between this look and the insert.
 void check_floor(sqlite3* transaction, std::string_view consumer, std::string_view id,
                  std::int64_t time_us, std::int64_t now_us) {
-    SqliteUse floor(transaction, kFloor, kEntering);
-    const bool found = floor.text(consumer).next();
+    Statement floor = callers_statement(transaction, kFloor, kEntering);
+    const bool found = floor.lend(consumer).step();
     consumer::quarantine_unless(id, consumer, time_us,
                                 found ? floor.integer(0) : consumer::kNoFloorUs, now_us)
         .or_throw();
 }
 
 // The floor is asked only of what the inbox does not know: a repeat is a repeat whatever its age.
-bool enter(sqlite3* transaction, SqliteUse& insert, std::string_view consumer,
+bool enter(sqlite3* transaction, Statement& insert, std::string_view consumer,
            const InboxEntry& message, std::int64_t now_us) {
     consumer::require_id(message.id);
     const auto time_us = consumer::microseconds(message.time);
     insert.reset();
-    if (insert.text(consumer).text(message.id).number_or_null(time_us).changes() == 0) return false;
+    if (insert.lend(consumer).lend(message.id).bind_or_null(time_us).changed() == 0) return false;
     if (consumer::may_be_quarantined(time_us, now_us)) {
         check_floor(transaction, consumer, message.id, *time_us, now_us);
     }
@@ -69,7 +70,7 @@ bool enter(sqlite3* transaction, SqliteUse& insert, std::string_view consumer,
 bool accept(sqlite3* transaction, std::string_view consumer, std::string_view message_id,
             MessageTime message_time) {
     consumer::require_transaction(transaction, "accept");
-    SqliteUse insert(transaction, kAccept, kEntering);
+    Statement insert = callers_statement(transaction, kAccept, kEntering);
     return enter(transaction, insert, consumer, {message_id, message_time},
                  consumer::wall_clock_us());
 }
@@ -88,20 +89,21 @@ bool accept(sqlite3* transaction, const InboxTable& table, std::string_view cons
         columns += ", " + consumer::quoted_name(table.time_column);
         values += ", CURRENT_TIMESTAMP";
     }
-    SqliteUse insert(transaction,
-                     "INSERT INTO " + consumer::quoted_name(table.table) + " (" + columns +
-                         ") VALUES (" + values + ") ON CONFLICT DO NOTHING",
-                     "entering a message in the application's inbox");
-    insert.text(message_id);
-    if (!table.consumer_column.empty()) insert.text(consumer);
-    return insert.changes() == 1;
+    Statement insert =
+        callers_statement(transaction,
+                          "INSERT INTO " + consumer::quoted_name(table.table) + " (" + columns +
+                              ") VALUES (" + values + ") ON CONFLICT DO NOTHING",
+                          "entering a message in the application's inbox");
+    insert.lend(message_id);
+    if (!table.consumer_column.empty()) insert.lend(consumer);
+    return insert.changed() == 1;
 }
 
 std::vector<bool> accept_batch(sqlite3* transaction, std::string_view consumer,
                                std::span<const InboxEntry> messages) {
     consumer::require_transaction(transaction, "accept_batch");
     const std::int64_t now_us = consumer::wall_clock_us();
-    SqliteUse insert(transaction, kAccept, kEntering);
+    Statement insert = callers_statement(transaction, kAccept, kEntering);
     std::vector<bool> is_new;
     is_new.reserve(messages.size());
     for (const InboxEntry& message : messages) {
@@ -114,31 +116,31 @@ SequenceResult accept_sequence(sqlite3* transaction, std::string_view consumer,
                                std::string_view key, std::int64_t sequence) {
     constexpr const char* kDoing = "entering a message in outbox_inbox_sequences";
     consumer::require_transaction(transaction, "accept_sequence");
-    SqliteUse take(transaction, kAcceptSequence, kDoing);
-    if (take.text(consumer).text(key).number(sequence).changes() == 1) {
+    Statement take = callers_statement(transaction, kAcceptSequence, kDoing);
+    if (take.lend(consumer).lend(key).bind(sequence).changed() == 1) {
         return {SequenceResult::What::kNew, sequence + 1};
     }
-    SqliteUse last(transaction, kLastSequence, kDoing);
-    const std::int64_t expected = last.text(consumer).text(key).next() ? last.integer(0) + 1 : 1;
+    Statement last = callers_statement(transaction, kLastSequence, kDoing);
+    const std::int64_t expected = last.lend(consumer).lend(key).step() ? last.integer(0) + 1 : 1;
     return {sequence < expected ? SequenceResult::What::kRepeat : SequenceResult::What::kGap,
             expected};
 }
 
 std::optional<std::int64_t> next_offset(sqlite3* connection, std::string_view consumer,
                                         std::string_view topic, int partition) {
-    SqliteUse row(connection, kNextOffset, "reading outbox_inbox_offsets");
-    if (!row.text(consumer).text(topic).number(partition).next()) return std::nullopt;
+    Statement row = callers_statement(connection, kNextOffset, "reading outbox_inbox_offsets");
+    if (!row.lend(consumer).lend(topic).bind(partition).step()) return std::nullopt;
     return row.integer(0);
 }
 
 bool accept_offset(sqlite3* transaction, std::string_view consumer, std::string_view topic,
                    int partition, std::optional<std::int64_t> expected, std::int64_t next) {
     consumer::require_transaction(transaction, "accept_offset");
-    SqliteUse move(transaction, expected ? kMoveOffset : kFirstOffset,
-                   "moving an offset in outbox_inbox_offsets");
-    move.text(consumer).text(topic).number(partition);
-    if (expected) move.number(*expected);
-    return move.number(next).changes() == 1;
+    Statement move = callers_statement(transaction, expected ? kMoveOffset : kFirstOffset,
+                                       "moving an offset in outbox_inbox_offsets");
+    move.lend(consumer).lend(topic).bind(partition);
+    if (expected) move.bind(*expected);
+    return move.bind(next).changed() == 1;
 }
 
 }  // namespace outbox

@@ -6,7 +6,7 @@
 
 #include "consumer/idempotency_answers.h"
 #include "consumer/message_time.h"
-#include "databases/sqlite/receive/use.h"
+#include "databases/sqlite/receive/transaction.h"
 
 namespace outbox {
 namespace {
@@ -17,8 +17,8 @@ constexpr std::int64_t kMicrosecondsPerMs = 1'000;
 
 using consumer::quoted_name;
 
-consumer::SqliteUse use(sqlite3* database, const std::string& sql) {
-    return {database, sql, kDoing};
+sqlite::Statement use(sqlite3* database, const std::string& sql) {
+    return consumer::callers_statement(database, sql, kDoing);
 }
 
 // The same rules as the SQL function idempotency_claim of PostgreSQL, where they are explained.
@@ -42,15 +42,15 @@ bool enter_adopted(sqlite3* transaction, const IdempotentRequest& request,
                                 quoted_name(adopted.scope_column) + ", " +
                                 quoted_name(adopted.key_column) +
                                 ") VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-               .text(request.scope)
-               .text(request.key)
-               .changes() == 1;
+               .lend(request.scope)
+               .lend(request.key)
+               .changed() == 1;
 }
 
-IdempotentAnswer answer_of(const consumer::SqliteUse& row, const std::string& fingerprint) {
-    if (row.bytes(1) != fingerprint) return consumer::other_request();
+IdempotentAnswer answer_of(const sqlite::Statement& row, const std::string& fingerprint) {
+    if (row.string(1) != fingerprint) return consumer::other_request();
     if (!row.is_null(3)) {
-        return consumer::repeat_of(static_cast<int>(row.integer(3)), row.bytes(4), row.bytes(5));
+        return consumer::repeat_of(static_cast<int>(row.integer(3)), row.string(4), row.string(5));
     }
     return row.is_null(2) ? consumer::answer_not_kept() : consumer::still_running();
 }
@@ -68,15 +68,15 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
     if (options.lease_ms > 0) lease_until = now + options.lease_ms * kMicrosecondsPerMs;
     const bool entered =
         use(transaction, kEnter)
-            .text(request.scope)
-            .text(request.key)
-            .text(fingerprint)
-            .number_or_null(lease_until)
-            .number(std::max(now + options.retention_s * kMicroseconds, lease_until.value_or(now)))
-            .number(now)
-            .changes() == 1;
-    consumer::SqliteUse row = use(transaction, kRead);
-    row.text(request.scope).text(request.key).next();
+            .lend(request.scope)
+            .lend(request.key)
+            .lend(fingerprint)
+            .bind_or_null(lease_until)
+            .bind(std::max(now + options.retention_s * kMicroseconds, lease_until.value_or(now)))
+            .bind(now)
+            .changed() == 1;
+    sqlite::Statement row = use(transaction, kRead);
+    row.lend(request.scope).lend(request.key).step();
     IdempotencyClaim claim;
     claim.attempt = static_cast<std::uint32_t>(row.integer(0));
     if (!entered) {
@@ -94,17 +94,17 @@ void complete_key(sqlite3* transaction, const IdempotentRequest& request,
     consumer::require_transaction(transaction, "claim_key");
     if (claim.attempt == 0) return;
     const std::string headers = consumer::storable_headers(answer.headers);
-    const int changed =
+    const std::int64_t changed =
         use(transaction,
             "UPDATE outbox_idempotency SET status = ?4, headers = ?5, body = ?6, "
             "lease_until = NULL WHERE scope = ?1 AND key = ?2 AND attempt = ?3 AND status IS NULL")
-            .text(request.scope)
-            .text(request.key)
-            .number(claim.attempt)
-            .number(answer.status)
-            .text(headers)
-            .blob(answer.body)
-            .changes();
+            .lend(request.scope)
+            .lend(request.key)
+            .bind(claim.attempt)
+            .bind(answer.status)
+            .lend(headers)
+            .lend_blob(answer.body)
+            .changed();
     if (changed != 1) consumer::throw_lease_lost(request);
 }
 
@@ -115,10 +115,10 @@ void release_key(sqlite3* transaction, const IdempotentRequest& request,
     use(transaction,
         "UPDATE outbox_idempotency SET lease_until = 0 WHERE scope = ?1 AND key = ?2 "
         "AND attempt = ?3 AND status IS NULL AND lease_until IS NOT NULL")
-        .text(request.scope)
-        .text(request.key)
-        .number(claim.attempt)
-        .next();
+        .lend(request.scope)
+        .lend(request.key)
+        .bind(claim.attempt)
+        .step();
 }
 
 }  // namespace outbox

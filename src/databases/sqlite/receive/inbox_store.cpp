@@ -63,6 +63,23 @@ std::vector<const char*> with_ours(std::vector<const char*> more) {
 
 }  // namespace
 
+void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& out) {
+    const auto copied = [&](int column) {
+        const std::string_view value = rows->text(column);
+        return value.data() == nullptr ? value : out.copy(value);
+    };
+    while (out.bytes() < max_bytes && rows->step()) {
+        spi::EventView event;
+        event.position = rows->integer(0);
+        event.id = copied(1);
+        event.topic = copied(2);
+        event.key = copied(3);
+        event.headers = copied(4);
+        event.payload = copied(5);
+        out.add(event);
+    }
+}
+
 SqliteInboxStore::SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
                                    std::vector<const char*> more)
     : session_(path, busy_timeout_s, with_ours(std::move(more))),
@@ -79,7 +96,7 @@ Status SqliteInboxStore::connect() {
     if (session_.connected() && !session_.has_moved()) return {};
     disconnect();
     if (Status status = session_.connect(); !status.ok()) return status;
-    versioned_ = Run(session_, kIsVersioned).next();
+    versioned_ = Run(session_.statement(kIsVersioned))->step();
     Status status = check_version();
     if (!status.ok()) disconnect();
     return status;
@@ -87,13 +104,9 @@ Status SqliteInboxStore::connect() {
 
 Status SqliteInboxStore::check_version() {
     if (!versioned_ || !session_.connected()) return {};
-    sqlite3_stmt* compiled = nullptr;
-    const int code = sqlite3_prepare_v2(connection(), kVersion, -1, &compiled, nullptr);
-    const SqliteStatement version(compiled);
-    if (code != SQLITE_OK || sqlite3_step(compiled) != SQLITE_ROW) {
-        return session_.error("reading outbox_migrations");
-    }
-    return check_inbox_version(sqlite3_column_int64(compiled, 0));
+    sqlite::Statement version = session_.prepare(kVersion);
+    if (!version.step()) return version.status("reading outbox_migrations");
+    return check_inbox_version(version.integer(0));
 }
 
 Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
@@ -102,17 +115,19 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 }
 
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
-    Run rows(session_, kFetchRetries);
-    rows.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
-    rows.append_messages(SIZE_MAX, out);
-    return rows.failed() ? Status(session_.error("reading dead letters")) : Status();
+    const Run rows(session_.statement(kFetchRetries));
+    rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of());
+    append_messages(rows, SIZE_MAX, out);
+    return rows->status("reading dead letters");
 }
 
 Result<Taken> SqliteInboxStore::begin_retry(std::string_view message_id) {
     if (Status status = connect(); !status.ok()) return status;
     if (Status status = session_.begin(); !status.ok()) return status;
-    Status status =
-        Run(session_, kTakeRetry).text(consumer_).text(message_id).finish("taking a dead letter");
+    Status status = Run(session_.statement(kTakeRetry))
+                        ->lend(consumer_)
+                        .lend(message_id)
+                        .run("taking a dead letter");
     if (status.ok()) return session_.changes() == 0 ? Taken::kGone : Taken::kNew;
     session_.end_transaction();
     return status;
@@ -120,23 +135,23 @@ Result<Taken> SqliteInboxStore::begin_retry(std::string_view message_id) {
 
 Status SqliteInboxStore::bury_again(std::string_view message_id, const Burial& burial) {
     if (Status status = connect(); !status.ok()) return status;
-    return Run(session_, kBuryAgain)
-        .text(consumer_)
-        .text(message_id)
-        .number(burial.attempts)
-        .text(burial.error_code)
-        .text(burial.error)
-        .finish("keeping a dead letter");
+    return Run(session_.statement(kBuryAgain))
+        ->lend(consumer_)
+        .lend(message_id)
+        .bind(burial.attempts)
+        .lend(burial.error_code)
+        .lend(burial.error)
+        .run("keeping a dead letter");
 }
 
 Status SqliteInboxStore::report(const MemberStats& stats) {
     if (Status status = connect(); !status.ok()) return status;
-    Run report(session_, kReport);
-    report.text(consumer_).text(member_).number(static_cast<std::int64_t>(stats.applied));
-    report.number(static_cast<std::int64_t>(stats.repeats));
-    report.number(static_cast<std::int64_t>(stats.failed));
-    report.number(static_cast<std::int64_t>(stats.dead)).number(stats.lag);
-    if (Status status = report.finish("writing outbox_inbox_stats"); !status.ok()) return status;
+    const Run report(session_.statement(kReport));
+    report->lend(consumer_).lend(member_).bind(static_cast<std::int64_t>(stats.applied));
+    report->bind(static_cast<std::int64_t>(stats.repeats));
+    report->bind(static_cast<std::int64_t>(stats.failed));
+    report->bind(static_cast<std::int64_t>(stats.dead)).bind(stats.lag);
+    if (Status status = report->run("writing outbox_inbox_stats"); !status.ok()) return status;
     return fold("");
 }
 
@@ -148,11 +163,11 @@ Status SqliteInboxStore::fold(std::string_view member) {
     Status status;
     for (const char* sql : {kFold, kForget}) {
         if (!status.ok()) break;
-        status = Run(session_, sql)
-                     .text(consumer_)
-                     .text(member)
-                     .number(before_us)
-                     .finish("writing outbox_inbox_stats");
+        status = Run(session_.statement(sql))
+                     ->lend(consumer_)
+                     .lend(member)
+                     .bind(before_us)
+                     .run("writing outbox_inbox_stats");
     }
     if (status.ok()) return session_.commit();
     session_.end_transaction();
@@ -169,21 +184,21 @@ Status SqliteInboxStore::enter(const spi::EventView& message, Taken& taken) {
 }
 
 Status SqliteInboxStore::enter_buried(const spi::EventView& message) {
-    return Run(session_, kEnter)
-        .text(consumer_)
-        .text(message.id)
-        .number_or_null(message_time_us(message))
-        .finish("entering a message in outbox_inbox");
+    return Run(session_.statement(kEnter))
+        ->lend(consumer_)
+        .lend(message.id)
+        .bind_or_null(message_time_us(message))
+        .run("entering a message in outbox_inbox");
 }
 
 // SQLite has one writer, so no floor can rise between this look and the insert.
 Status SqliteInboxStore::check_floor(const spi::EventView& message, std::int64_t time_us,
                                      std::int64_t now_us) {
-    Run floor(session_, kFloor);
-    floor.text(consumer_);
-    const bool found = floor.next();
-    if (floor.failed()) return session_.error("reading the inbox's floor");
-    return quarantine_unless(message.id, consumer_, time_us, found ? floor.integer(0) : kNoFloorUs,
+    const Run floor(session_.statement(kFloor));
+    floor->lend(consumer_);
+    const bool found = floor->step();
+    if (floor->failed()) return floor->status("reading the inbox's floor");
+    return quarantine_unless(message.id, consumer_, time_us, found ? floor->integer(0) : kNoFloorUs,
                              now_us);
 }
 

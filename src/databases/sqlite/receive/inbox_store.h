@@ -3,10 +3,17 @@
 #include <string>
 #include <vector>
 
+#include <outbox/spi/event_batch.h>
+
 #include "consumer/inbox_store.h"
 #include "databases/sqlite/receive/session.h"
 
 namespace outbox::consumer {
+
+using sqlite::Run;
+
+/// Appends rows of position, id, topic, key, headers, payload until one reaches `max_bytes`.
+void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& out);
 
 /// What a mailbox and a log in an SQLite file have in common.
 class SqliteInboxStore : public virtual InboxStore {
@@ -29,8 +36,6 @@ class SqliteInboxStore : public virtual InboxStore {
     /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
     /// none.
     [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
-
-    using Run = SqliteSession::Run;
 
     /// `more`: the statements of the one.
     SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,

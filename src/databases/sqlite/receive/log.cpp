@@ -54,15 +54,15 @@ Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> mess
 
 Status SqliteLog::move(const OffsetStep* step) {
     if (step == nullptr) return {};
-    Status status = Run(session_, step->expected ? kMove : kFirst)
-                        .text(consumer_)
-                        .text(step->topic)
-                        .number(step->partition)
-                        .number_or_null(step->expected)
-                        .number(step->next)
-                        .text(step->cluster_id)
-                        .text(step->last_id)
-                        .finish("moving an offset in outbox_inbox_offsets");
+    Status status = Run(session_.statement(step->expected ? kMove : kFirst))
+                        ->lend(consumer_)
+                        .lend(step->topic)
+                        .bind(step->partition)
+                        .bind_or_null(step->expected)
+                        .bind(step->next)
+                        .lend(step->cluster_id)
+                        .lend(step->last_id)
+                        .run("moving an offset in outbox_inbox_offsets");
     if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
     return status;
 }
@@ -81,17 +81,17 @@ Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& buria
         if (status.ok() && session_.changes() == 0) taken = Taken::kRepeat;
     }
     if (status.ok() && taken == Taken::kNew) {
-        status = Run(session_, kBury)
-                     .text(consumer_)
-                     .text(storable.id)
-                     .text(message.topic)
-                     .text_or_null(message.key)
-                     .text_or_null(message.headers)
-                     .blob_or_null(message.payload)
-                     .number(burial.attempts)
-                     .text(burial.error_code)
-                     .text(burial.error)
-                     .finish("moving a message to outbox_inbox_dead_letters");
+        status = Run(session_.statement(kBury))
+                     ->lend(consumer_)
+                     .lend(storable.id)
+                     .lend(message.topic)
+                     .lend_or_null(message.key)
+                     .lend_or_null(message.headers)
+                     .lend_blob(message.payload)
+                     .bind(burial.attempts)
+                     .lend(burial.error_code)
+                     .lend(burial.error)
+                     .run("moving a message to outbox_inbox_dead_letters");
     }
     if (status.ok()) status = move(step);
     if (status.ok()) status = session_.commit();
@@ -102,12 +102,12 @@ Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& buria
 
 Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
     if (Status status = connect(); !status.ok()) return status;
-    Run row(session_, kNext);
-    const bool found = row.text(consumer_).text(topic).number(partition).next();
-    if (row.failed()) return session_.error("reading outbox_inbox_offsets");
+    const Run row(session_.statement(kNext));
+    const bool found = row->lend(consumer_).lend(topic).bind(partition).step();
+    if (row->failed()) return row->status("reading outbox_inbox_offsets");
     if (!found) return std::optional<LogPlace>();
-    LogPlace place{row.integer(0), std::string(row.bytes(1)), {}};
-    if (const auto last = row.bytes(2); last.data() != nullptr) place.last_id = last;
+    LogPlace place{row->integer(0), std::string(row->text(1)), {}};
+    if (const auto last = row->text(2); last.data() != nullptr) place.last_id = last;
     return std::optional<LogPlace>(std::move(place));
 }
 

@@ -103,37 +103,37 @@ Result<Hold> SqliteMailbox::hold_mailbox() {
 
 Result<bool> SqliteMailbox::may_have_news() {
     if (!seen_version_) return true;
-    Run version(session_, kDataVersion);
-    if (!version.next()) return session_.error("looking for new messages");
-    return version.integer(0) != *seen_version_;
+    const Run version(session_.statement(kDataVersion));
+    if (!version->step()) return version->status("looking for new messages");
+    return version->integer(0) != *seen_version_;
 }
 
 Result<std::int64_t> SqliteMailbox::waiting(std::int64_t most) {
-    Run count(session_, kWaiting);
-    count.text(mailbox_).number(most);
-    if (!count.next()) return session_.error("counting the mailbox");
-    return count.integer(0);
+    const Run count(session_.statement(kWaiting));
+    count->lend(mailbox_).bind(most);
+    if (!count->step()) return count->status("counting the mailbox");
+    return count->integer(0);
 }
 
 Status SqliteMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
     {
         // Read first: what arrives in between is seen twice rather than not at all.
-        Run version(session_, kDataVersion);
-        if (!version.next()) return session_.error("looking for new messages");
-        seen_version_ = version.integer(0);
+        const Run version(session_.statement(kDataVersion));
+        if (!version->step()) return version->status("looking for new messages");
+        seen_version_ = version->integer(0);
     }
     const std::string only = json_numbers(choice.only);
     const std::string keys = json_array(choice.without_keys);
     const std::string positions = json_numbers(choice.without_positions);
-    Run rows(session_, choice.only.empty() ? kFetch : kFetchOnly);
-    rows.text(mailbox_);
+    const Run rows(session_.statement(choice.only.empty() ? kFetch : kFetchOnly));
+    rows->lend(mailbox_);
     if (choice.only.empty()) {
-        rows.text(keys).text(positions).number(static_cast<std::int64_t>(limits.max_messages));
+        rows->lend(keys).lend(positions).bind(static_cast<std::int64_t>(limits.max_messages));
     } else {
-        rows.text(only);
+        rows->lend(only);
     }
-    rows.append_messages(limits.max_bytes, out);
-    return rows.failed() ? Status(session_.error("reading the mailbox")) : Status();
+    append_messages(rows, limits.max_bytes, out);
+    return rows->status("reading the mailbox");
 }
 
 Result<Taken> SqliteMailbox::begin(const spi::EventView& message) {
@@ -167,10 +167,10 @@ Status SqliteMailbox::take(const spi::EventView& message, Taken& taken) {
 }
 
 Status SqliteMailbox::remove(const spi::EventView& message, bool& was_there) {
-    Status status = Run(session_, kTake)
-                        .text(mailbox_)
-                        .number(message.position)
-                        .finish("taking a message out of the mailbox");
+    Status status = Run(session_.statement(kTake))
+                        ->lend(mailbox_)
+                        .bind(message.position)
+                        .run("taking a message out of the mailbox");
     was_there = status.ok() && session_.changes() == 1;
     return status;
 }
@@ -191,14 +191,14 @@ Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const B
     if (!status.ok()) return status;
     const bool entered = session_.changes() == 1;
     if (entered) {
-        status = Run(session_, kBury)
-                     .text(consumer_)
-                     .text(mailbox_)
-                     .number(message.position)
-                     .number(burial.attempts)
-                     .text(burial.error_code)
-                     .text(burial.error)
-                     .finish("moving a message to outbox_inbox_dead_letters");
+        status = Run(session_.statement(kBury))
+                     ->lend(consumer_)
+                     .lend(mailbox_)
+                     .bind(message.position)
+                     .bind(burial.attempts)
+                     .lend(burial.error_code)
+                     .lend(burial.error)
+                     .run("moving a message to outbox_inbox_dead_letters");
         if (!status.ok()) return status;
         if (session_.changes() == 0) {  // the row is gone: nothing is remembered
             session_.end_transaction();

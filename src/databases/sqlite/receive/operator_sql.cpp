@@ -4,7 +4,7 @@
 
 #include "consumer/janitor.h"
 #include "consumer/message_time.h"
-#include "databases/sqlite/receive/use.h"
+#include "databases/sqlite/receive/transaction.h"
 
 namespace outbox::consumer {
 namespace {
@@ -17,23 +17,20 @@ constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 class SqliteSql final : public Sql {
   public:
     static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s) {
-        sqlite3* opened = nullptr;
-        const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
-        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(opened));
-        if (code != SQLITE_OK) return sqlite_error(opened, "opening " + path);
-        sqlite3_extended_result_codes(opened, 1);
-        sqlite3_busy_timeout(opened, busy_timeout_s * 1000);
+        auto opened = sqlite::Database::open(path, busy_timeout_s * 1000, sqlite::Role::kReceive);
+        if (!opened.ok()) return opened.status();
+        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(std::move(*opened)));
         return std::unique_ptr<Sql>(std::move(sql));
     }
 
     Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
                      std::int64_t* changed) override {
         try {
-            SqliteUse use(database_.get(), sql, kReading);
-            for (const std::string& parameter : parameters) use.text(parameter);
+            sqlite::Statement use = callers_statement(database_->handle(), sql, kReading);
+            for (const std::string& parameter : parameters) use.lend(parameter);
             Rows rows;
-            while (use.next()) rows.push_back(cells_of(use));
-            if (changed != nullptr) *changed = sqlite3_changes(database_.get());
+            while (use.step()) rows.push_back(cells_of(use));
+            if (changed != nullptr) *changed = database_->changes();
             return rows;
         } catch (const Error& error) {
             return error.info();
@@ -142,8 +139,8 @@ class SqliteSql final : public Sql {
             return status;
         }
         try {
-            SqliteUse use(database_.get(), query, kReading);
-            while (use.next()) {
+            sqlite::Statement use = callers_statement(database_->handle(), query, kReading);
+            while (use.step()) {
                 if (Status status = take(cells_of(use)); !status.ok()) return status;
             }
             return {};
@@ -153,11 +150,11 @@ class SqliteSql final : public Sql {
     }
 
   private:
-    static Row cells_of(const SqliteUse& use) {
+    static Row cells_of(const sqlite::Statement& use) {
         Row cells;
         for (int column = 0; column < use.columns(); ++column) {
             cells.push_back(use.is_null(column) ? std::nullopt
-                                                : std::optional<std::string>(use.bytes(column)));
+                                                : std::optional<std::string>(use.string(column)));
         }
         return cells;
     }
@@ -184,8 +181,9 @@ class SqliteSql final : public Sql {
         return count;
     }
 
-    explicit SqliteSql(sqlite3* database) : database_(database) {}
-    SqliteConnection database_;
+    explicit SqliteSql(std::unique_ptr<sqlite::Database> database)
+        : database_(std::move(database)) {}
+    std::unique_ptr<sqlite::Database> database_;
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <thread>
@@ -13,6 +11,7 @@
 #include <outbox/error.h>
 
 #include "consumer/idempotency_answers.h"
+#include "core/mutex.h"
 
 namespace outbox {
 namespace {
@@ -61,7 +60,7 @@ class Idempotency::Impl {
         Hold(Impl& owner, std::string name) : owner_(owner), name_(std::move(name)) {}
         ~Hold() {
             {
-                const std::lock_guard lock(owner_.mutex_);
+                const core::Lock lock(owner_.mutex_);
                 owner_.running_.erase(name_);
             }
             owner_.ended_.notify_all();
@@ -75,9 +74,10 @@ class Idempotency::Impl {
     };
 
     bool enter(const std::string& name, milliseconds wait) {
-        std::unique_lock lock(mutex_);
-        return ended_.wait_for(lock, wait, [&] { return !running_.contains(name); }) &&
-               running_.emplace(name, Holder{++holders_}).second;
+        core::Lock lock(mutex_);
+        return ended_.wait_for(mutex_, wait, [&]() OUTBOX_REQUIRES(mutex_) {
+            return !running_.contains(name);
+        }) && running_.emplace(name, Holder{++holders_}).second;
     }
 
     // For one who may not enter: there may be an answer all the same, for the one inside may be a
@@ -85,7 +85,7 @@ class Idempotency::Impl {
     IdempotentAnswer ask(const std::string& name, const Work& work) {
         std::uint64_t holder = 0;
         {
-            const std::lock_guard lock(mutex_);
+            const core::Lock lock(mutex_);
             const auto found = running_.find(name);
             if (found != running_.end()) {
                 if (found->second.is_first) return consumer::still_running();
@@ -102,7 +102,7 @@ class Idempotency::Impl {
             return consumer::still_running();
         }
         if (answer.what == What::kRunning) {
-            const std::lock_guard lock(mutex_);
+            const core::Lock lock(mutex_);
             const auto found = running_.find(name);
             if (found != running_.end() && found->second.number == holder) {
                 found->second.is_first = true;
@@ -114,14 +114,14 @@ class Idempotency::Impl {
     const IdempotencyOptions options;
 
   private:
-    std::mutex mutex_;
-    std::condition_variable ended_;
+    core::Mutex mutex_;
+    core::Condition ended_;
     struct Holder {
         std::uint64_t number = 0;
         bool is_first = false;  // the database has said so
     };
-    std::uint64_t holders_ = 0;
-    std::unordered_map<std::string, Holder> running_;
+    std::uint64_t holders_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::unordered_map<std::string, Holder> running_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 namespace {

@@ -12,14 +12,14 @@ std::optional<ErrorInfo> Janitor::turn() {
     if (!thread_.joinable() && !stop_.requested()) {
         thread_ = std::thread([this] { run(); });
     }
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     return std::exchange(error_, std::nullopt);
 }
 
 void Janitor::stop() {
     stop_.request();
     {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         if (at_work_ != nullptr) at_work_->break_off();
     }
     if (thread_.joinable()) thread_.join();
@@ -32,7 +32,7 @@ void Janitor::run() {
         const Status status = prune_all();
         const std::string text = status.ok() ? std::string() : describe(status.error());
         if (text != std::exchange(told, text) && !status.ok()) {
-            const std::lock_guard lock(mutex_);
+            const core::Lock lock(mutex_);
             error_ = status.error();
         }
         stop_.wait_ms(kIntervalMs);
@@ -43,7 +43,7 @@ Status Janitor::prune_all() {
     const auto sql = open_();
     if (!sql.ok()) return sql.status();
     const auto show = [this](Sql* at_work) {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         at_work_ = at_work;
     };
     show(sql->get());

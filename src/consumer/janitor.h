@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,6 +9,7 @@
 
 #include "consumer/operator_sql.h"
 #include "consumer/stop_signal.h"
+#include "core/mutex.h"
 
 namespace outbox::consumer {
 
@@ -38,9 +38,9 @@ class Janitor {
     const std::string consumer_;
     const std::int64_t retention_s_;
     StopSignal stop_;
-    std::mutex mutex_;
-    std::optional<ErrorInfo> error_;  // not told yet
-    Sql* at_work_ = nullptr;
+    core::Mutex mutex_;
+    std::optional<ErrorInfo> error_ OUTBOX_GUARDED_BY(mutex_);  // not told yet
+    Sql* at_work_ OUTBOX_GUARDED_BY(mutex_) = nullptr;
     std::thread thread_;
 };
 

@@ -169,7 +169,7 @@ Status Housekeeper::look_at_figures() {
         told_refusal_ = stats->refusal;
         deps_.notify(rows_refused(told_refusal_));
     }
-    const std::scoped_lock lock(figures_mutex_);
+    const core::Lock lock(figures_mutex_);
     database_stats_ = *stats;
     return {};
 }
@@ -230,7 +230,7 @@ Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
 }
 
 spi::Recorder::Stats Housekeeper::database_stats() const {
-    const std::scoped_lock lock(figures_mutex_);
+    const core::Lock lock(figures_mutex_);
     return database_stats_;
 }
 

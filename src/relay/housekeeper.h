@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <outbox/spi/source.h>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "relay/options.h"
 #include "relay/outcome_queue.h"
 #include "relay/route_stats.h"
@@ -83,8 +83,8 @@ class Housekeeper {
     };
     std::vector<Told> told_;
     std::atomic<spi::Position> lowest_{0};
-    mutable std::mutex figures_mutex_;
-    spi::Recorder::Stats database_stats_;
+    mutable core::Mutex figures_mutex_;
+    spi::Recorder::Stats database_stats_ OUTBOX_GUARDED_BY(figures_mutex_);
 };
 
 }  // namespace outbox::relay

@@ -44,7 +44,7 @@ void Outcomes::clear() {
 
 std::vector<std::size_t> OutcomeQueue::hand_over(std::int64_t dead_id,
                                                  std::span<const std::size_t> routes) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     const auto [it, fresh] = handed_over_.try_emplace(dead_id);
     if (fresh) {
         it->second.routes.assign(routes.begin(), routes.end());
@@ -55,7 +55,7 @@ std::vector<std::size_t> OutcomeQueue::hand_over(std::int64_t dead_id,
 
 OutcomeQueue::Handed OutcomeQueue::answered(std::int64_t dead_id, std::size_t route,
                                             bool delivered) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     const auto it = handed_over_.find(dead_id);
     if (it == handed_over_.end()) return {true, delivered, {route}};
     HandedOver& letter = it->second;
@@ -69,7 +69,7 @@ OutcomeQueue::Handed OutcomeQueue::answered(std::int64_t dead_id, std::size_t ro
 
 void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         count_ += outcomes.count();
         urgent_ = urgent_ || outcomes.urgent();
         pending_[route].append(std::move(outcomes));
@@ -80,8 +80,10 @@ void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
 
 void OutcomeQueue::take(std::size_t count, std::chrono::milliseconds max_wait,
                         std::vector<Outcomes>& out) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, max_wait, [&] { return count_ >= count || urgent_ || flush_; });
+    core::Lock lock(mutex_);
+    changed_.wait_for(mutex_, max_wait, [&]() OUTBOX_REQUIRES(mutex_) {
+        return count_ >= count || urgent_ || flush_;
+    });
     for (std::size_t route = 0; route < pending_.size(); ++route) {
         out[route].append(std::move(pending_[route]));
         pending_[route].clear();
@@ -91,7 +93,7 @@ void OutcomeQueue::take(std::size_t count, std::chrono::milliseconds max_wait,
 }
 
 bool OutcomeQueue::empty() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     for (const Outcomes& outcomes : pending_) {
         if (!outcomes.empty()) return false;
     }
@@ -100,14 +102,14 @@ bool OutcomeQueue::empty() const {
 
 void OutcomeQueue::flush() {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         flush_ = true;
     }
     changed_.notify_all();
 }
 
 void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     Feedback& waiting = feedback_[route];
     move_to_end(waiting.recorded, feedback.recorded);
     move_to_end(waiting.dead_lanes, feedback.dead_lanes);
@@ -122,7 +124,7 @@ void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
 }
 
 bool OutcomeQueue::take_feedback(std::size_t route, Feedback& out) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     std::swap(out, feedback_[route]);
     feedback_[route] = Feedback{};
     return !out.empty();

@@ -2,10 +2,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +14,7 @@
 #include <outbox/spi/source.h>
 
 #include "core/lanes.h"
+#include "core/mutex.h"
 
 namespace outbox::relay {
 
@@ -103,19 +102,20 @@ class OutcomeQueue {
     [[nodiscard]] std::uint64_t newest_look() const { return looks_.load(); }
 
   private:
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<Outcomes> pending_;
-    std::vector<Feedback> feedback_;
+    mutable core::Mutex mutex_;
+    core::Condition changed_;
+    std::vector<Outcomes> pending_ OUTBOX_GUARDED_BY(mutex_);
+    std::vector<Feedback> feedback_ OUTBOX_GUARDED_BY(mutex_);
     struct HandedOver {
         std::vector<std::size_t> routes;
         std::vector<std::size_t> waiting;  // of these
         bool failed = false;
     };
-    std::unordered_map<std::int64_t, HandedOver> handed_over_;  // by dead_id
-    std::size_t count_ = 0;
-    bool urgent_ = false;
-    bool flush_ = false;
+    // By dead_id.
+    std::unordered_map<std::int64_t, HandedOver> handed_over_ OUTBOX_GUARDED_BY(mutex_);
+    std::size_t count_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    bool urgent_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool flush_ OUTBOX_GUARDED_BY(mutex_) = false;
     std::atomic<std::uint64_t> looks_{0};
 };
 

@@ -3,7 +3,7 @@
 namespace outbox::sources {
 
 spi::Position PositionMap::hold(const std::string& raw_id) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     const auto known = positions_.find(raw_id);
     if (known != positions_.end() && !rows_.at(known->second).settled) {
         ++rows_.at(known->second).holders;
@@ -15,7 +15,7 @@ spi::Position PositionMap::hold(const std::string& raw_id) {
 }
 
 void PositionMap::release(std::span<const spi::Position> positions) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     for (const spi::Position position : positions) {
         const auto row = rows_.find(position);
         if (row == rows_.end() || --row->second.holders > 0) continue;
@@ -26,7 +26,7 @@ void PositionMap::release(std::span<const spi::Position> positions) {
 }
 
 void PositionMap::settle(std::span<const spi::Position> positions) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     for (const spi::Position position : positions) {
         if (const auto row = rows_.find(position); row != rows_.end()) row->second.settled = true;
     }
@@ -35,7 +35,7 @@ void PositionMap::settle(std::span<const spi::Position> positions) {
 std::vector<std::string> PositionMap::raw_ids(std::span<const spi::Position> positions) const {
     std::vector<std::string> ids;
     ids.reserve(positions.size());
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     for (const spi::Position position : positions) {
         if (const auto it = rows_.find(position); it != rows_.end())
             ids.push_back(it->second.raw_id);

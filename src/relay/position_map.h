@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include <outbox/spi/event_batch.h>
+
+#include "core/mutex.h"
 
 namespace outbox::sources {
 
@@ -33,10 +34,11 @@ class PositionMap {
         std::size_t holders = 0;
         bool settled = false;
     };
-    mutable std::mutex mutex_;
-    spi::Position last_ = 0;
-    std::unordered_map<spi::Position, Row> rows_;
-    std::unordered_map<std::string, spi::Position> positions_;  // the newest of each row
+    mutable core::Mutex mutex_;
+    spi::Position last_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::unordered_map<spi::Position, Row> rows_ OUTBOX_GUARDED_BY(mutex_);
+    // The newest of each row.
+    std::unordered_map<std::string, spi::Position> positions_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 }  // namespace outbox::sources

@@ -146,7 +146,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
         kept = keep_lease();
         {
-            const std::scoped_lock lock(mutex_);
+            const core::Lock lock(mutex_);
             database_stats_ = term.database_stats();
         }
         std::this_thread::sleep_for(kTermLook);
@@ -198,7 +198,7 @@ void Relay::tell_ghosts(std::uint64_t epoch) {
 
 void Relay::database_away(const ErrorInfo& error) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         const std::string text = describe(error);
         if (database_error_ == text && !database_.load(std::memory_order_relaxed)) return;
         database_error_ = text;
@@ -209,7 +209,7 @@ void Relay::database_away(const ErrorInfo& error) {
 
 void Relay::database_back() {
     if (database_.exchange(true, std::memory_order_relaxed)) return;
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     if (!database_error_.empty()) notify_({Note::Level::kInfo, "database_back", {}});
     database_error_.clear();
 }
@@ -227,13 +227,13 @@ Relay::Health Relay::health() const {
                 health.loop_age_us, now_us - stats->last_step_us.load(std::memory_order_relaxed));
         }
     }
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     health.error = database_error_;
     return health;
 }
 
 spi::Recorder::Stats Relay::database_stats() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return database_stats_;
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include <outbox/spi/source.h>
 
 #include "core/clock.h"
+#include "core/mutex.h"
 #include "relay/lease_keeper.h"
 #include "relay/lease_view.h"
 #include "relay/options.h"
@@ -79,9 +79,9 @@ class Relay {
     std::atomic<bool> database_{false};
     std::atomic<std::uint64_t> epoch_{0};
     std::atomic<std::int64_t> loop_us_{0};
-    mutable std::mutex mutex_;
-    std::string database_error_;
-    spi::Recorder::Stats database_stats_;
+    mutable core::Mutex mutex_;
+    std::string database_error_ OUTBOX_GUARDED_BY(mutex_);
+    spi::Recorder::Stats database_stats_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 }  // namespace outbox::relay

@@ -14,6 +14,7 @@ constexpr std::chrono::milliseconds kLookForLeft{10};
 }  // namespace
 
 void Remover::inherit(spi::PositionSet positions) {
+    const core::Lock lock(mutex_);
     waiting_ = std::move(positions);
     inherited_ = waiting_.size();
     pending_.store(inherited_, std::memory_order_relaxed);
@@ -28,7 +29,7 @@ void Remover::push(std::span<const Position> positions) {
     if (positions.empty()) return;
     bool worth = false;
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         const std::size_t before = waiting_.size();
         waiting_.add(positions);
         set_pending(pending() + waiting_.size() - before);
@@ -39,7 +40,7 @@ void Remover::push(std::span<const Position> positions) {
 
 void Remover::flush() {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         flush_ = true;
     }
     changed_.notify_all();
@@ -47,9 +48,11 @@ void Remover::flush() {
 
 Status Remover::turn(std::chrono::milliseconds max_wait) {
     if (batch_.empty()) {
-        std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, left_ > 0 ? std::min(max_wait, kLookForLeft) : max_wait,
-                          [&] { return flush_ || waiting_.size() >= kWorthATransaction; });
+        core::Lock lock(mutex_);
+        changed_.wait_for(mutex_, left_ > 0 ? std::min(max_wait, kLookForLeft) : max_wait,
+                          [&]() OUTBOX_REQUIRES(mutex_) {
+                              return flush_ || waiting_.size() >= kWorthATransaction;
+                          });
         // The oldest first: a lagging removal leaves whole segments of the ledgers behind it.
         waiting_.take_lowest(kMaxBatch, batch_);
     }
@@ -62,7 +65,7 @@ Status Remover::turn(std::chrono::milliseconds max_wait) {
         refusal_changed_ = true;
     }
     batch_.clear();
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     removed_.insert(removed_.end(), removed->positions.begin(), removed->positions.end());
     set_pending(waiting_.size() + left_);
     return {};
@@ -74,7 +77,7 @@ std::optional<std::string> Remover::new_refusal() {
 }
 
 void Remover::take_removed(std::vector<Position>& out) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     out.insert(out.end(), removed_.begin(), removed_.end());
     removed_.clear();
 }

@@ -2,16 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <outbox/spi/source.h>
+
+#include "core/mutex.h"
 
 namespace outbox::relay {
 
@@ -55,7 +55,7 @@ class Remover {
     }
 
   private:
-    void set_pending(std::size_t pending);  // with the mutex held
+    void set_pending(std::size_t pending) OUTBOX_REQUIRES(mutex_);
 
     spi::Recorder& recorder_;
     const std::uint64_t epoch_;
@@ -63,11 +63,11 @@ class Remover {
     std::atomic<bool> full_{false};
     std::size_t inherited_ = 0;
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    spi::PositionSet waiting_;
-    std::vector<Position> removed_;
-    bool flush_ = false;
+    core::Mutex mutex_;
+    core::Condition changed_;
+    spi::PositionSet waiting_ OUTBOX_GUARDED_BY(mutex_);
+    std::vector<Position> removed_ OUTBOX_GUARDED_BY(mutex_);
+    bool flush_ OUTBOX_GUARDED_BY(mutex_) = false;
 
     // Of the thread that turns.
     std::vector<Position> batch_;

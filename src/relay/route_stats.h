@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include <outbox/error.h>
 #include <outbox/spi/source.h>
 
 #include "core/circuit.h"
+#include "core/mutex.h"
 
 namespace outbox::relay {
 
@@ -70,23 +70,23 @@ struct RouteStats {
 
     void error(const ErrorInfo& info) {
         errors[static_cast<std::size_t>(info.code)].fetch_add(1, std::memory_order_relaxed);
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         last_error_ = describe(info);
         ++error_count_;
     }
     /// How often `error` was called.
     [[nodiscard]] std::uint64_t error_count() const {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         return error_count_;
     }
     [[nodiscard]] std::string last_error() const {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         return last_error_;
     }
     /// A route begins, with the table: it did not fall back to it.
     void begin_path() {
         on_stream.store(false, std::memory_order_relaxed);
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         path_ = kTable;
     }
     void set_path(const spi::ReadPath& path) {
@@ -94,21 +94,21 @@ struct RouteStats {
         if (on_stream.exchange(stream, std::memory_order_relaxed) != stream) {
             (stream ? stream_joins : stream_falls).fetch_add(1, std::memory_order_relaxed);
         }
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         path_ = path;
     }
     [[nodiscard]] spi::ReadPath path() const {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         return path_;
     }
 
   private:
     static inline const spi::ReadPath kTable{"polling", {}};
 
-    mutable std::mutex mutex_;
-    std::string last_error_;
-    std::uint64_t error_count_ = 0;
-    spi::ReadPath path_ = kTable;
+    mutable core::Mutex mutex_;
+    std::string last_error_ OUTBOX_GUARDED_BY(mutex_);
+    std::uint64_t error_count_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    spi::ReadPath path_ OUTBOX_GUARDED_BY(mutex_) = kTable;
 };
 
 }  // namespace outbox::relay

@@ -142,13 +142,13 @@ spi::Recorder::Stats Term::database_stats() const {
 }
 
 Status Term::error() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return error_;
 }
 
 void Term::end(const Status& why) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         if (error_.ok()) error_ = why;
     }
     over_.store(true, std::memory_order_release);

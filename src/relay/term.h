@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "core/mutex.h"
 #include "relay/housekeeper.h"
 #include "relay/outcome_queue.h"
 #include "relay/pipeline.h"
@@ -96,8 +96,8 @@ class Term {
     std::atomic<std::int64_t> drain_until_us_{0};
     std::atomic<bool> routes_done_{false};
     std::atomic<bool> recorder_done_{false};
-    mutable std::mutex mutex_;
-    Status error_;
+    mutable core::Mutex mutex_;
+    Status error_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 }  // namespace outbox::relay

@@ -90,7 +90,7 @@ void log(LogLevel level, std::string_view event, const LogFields& fields) {
 }
 
 bool OncePerChange::changed(const std::string& name, const std::string& value) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     const auto [entry, inserted] = values_.try_emplace(name, value);
     if (inserted) return true;
     if (entry->second == value) return false;

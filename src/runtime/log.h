@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "core/mutex.h"
 
 namespace outbox::runtime {
 
@@ -36,8 +37,8 @@ class OncePerChange {
     [[nodiscard]] bool changed(const std::string& name, const std::string& value);
 
   private:
-    std::mutex mutex_;
-    std::map<std::string, std::string> values_;
+    core::Mutex mutex_;
+    std::map<std::string, std::string> values_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 }  // namespace outbox::runtime

@@ -28,13 +28,13 @@ StoredRecord stored(const spi::Record& record) {
 }  // namespace
 
 void Destination::set_down(bool down) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     down_ = down;
     changed_.notify_all();
 }
 
 void Destination::set_topic_down(const std::string& topic, bool down) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     if (down) {
         topics_down_.insert(topic);
     } else {
@@ -43,23 +43,23 @@ void Destination::set_topic_down(const std::string& topic, bool down) {
 }
 
 void Destination::set_paused(bool paused) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     paused_ = paused;
     changed_.notify_all();
 }
 
 void Destination::fail(const std::string& id, ErrorInfo error, std::size_t times) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     failures_[id] = {std::move(error), times};
 }
 
 std::vector<StoredRecord> Destination::records() const {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     return records_;
 }
 
 std::size_t Destination::refused() const {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     return refused_;
 }
 
@@ -89,7 +89,7 @@ MemorySink::MemorySink(std::shared_ptr<Destination> destination, const MemoryOpt
                     /*durable=*/true, options.across_topics} {}
 
 Status MemorySink::check() {
-    const std::lock_guard lock(destination_->mutex_);
+    const core::Lock lock(destination_->mutex_);
     if (destination_->down_) return down_error();
     return {};
 }
@@ -101,9 +101,11 @@ bool MemorySink::publish(const spi::Record& record) {
 }
 
 void MemorySink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) {
-    std::unique_lock lock(destination_->mutex_);
-    destination_->changed_.wait_for(
-        lock, max_wait, [this] { return !under_way_.empty() && !destination_->paused_; });
+    core::Lock lock(destination_->mutex_);
+    destination_->changed_.wait_for(destination_->mutex_, max_wait,
+                                    [this]() OUTBOX_REQUIRES(destination_->mutex_) {
+                                        return !under_way_.empty() && !destination_->paused_;
+                                    });
     if (!destination_->paused_) deliver(out);
 }
 

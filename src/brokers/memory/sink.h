@@ -1,12 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include <outbox/spi/sink.h>
+
+#include "core/mutex.h"
 
 namespace outbox::sinks::memory {
 
@@ -44,21 +44,22 @@ class Destination {
 
   private:
     friend class MemorySink;
-    std::optional<ErrorInfo> take_failure(const spi::Record& record);
-    [[nodiscard]] std::string part_down(const spi::Record& record, const ErrorInfo& error) const;
+    std::optional<ErrorInfo> take_failure(const spi::Record& record) OUTBOX_REQUIRES(mutex_);
+    [[nodiscard]] std::string part_down(const spi::Record& record, const ErrorInfo& error) const
+        OUTBOX_REQUIRES(mutex_);
 
     struct Failure {
         ErrorInfo error;
         std::size_t times = 0;
     };
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    bool down_ = false;
-    bool paused_ = false;
-    std::map<std::string, Failure> failures_;
-    std::set<std::string> topics_down_;
-    std::size_t refused_ = 0;
-    std::vector<StoredRecord> records_;
+    mutable core::Mutex mutex_;
+    core::Condition changed_;
+    bool down_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool paused_ OUTBOX_GUARDED_BY(mutex_) = false;
+    std::map<std::string, Failure> failures_ OUTBOX_GUARDED_BY(mutex_);
+    std::set<std::string> topics_down_ OUTBOX_GUARDED_BY(mutex_);
+    std::size_t refused_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::vector<StoredRecord> records_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 struct MemoryOptions {
@@ -83,7 +84,7 @@ class MemorySink final : public spi::Sink {
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 
   private:
-    void deliver(spi::Completions& out);
+    void deliver(spi::Completions& out) OUTBOX_REQUIRES(destination_->mutex_);
 
     std::shared_ptr<Destination> destination_;
     MemoryOptions options_;

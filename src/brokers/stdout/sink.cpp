@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <ctime>
 #include <map>
-#include <mutex>
 #include <poll.h>
 #include <string_view>
 #include <sys/stat.h>
@@ -16,6 +14,7 @@
 #include <unistd.h>
 
 #include "brokers/stdout/line.h"
+#include "core/mutex.h"
 
 namespace outbox::sinks::stdout_ {
 
@@ -86,42 +85,46 @@ bool is_regular_file(int fd) {
 class Turn {
   public:
     static std::shared_ptr<Turn> of(int fd) {
-        static std::mutex mutex;
-        static std::map<int, std::weak_ptr<Turn>> turns;
-        const std::scoped_lock lock(mutex);
+        static core::Mutex mutex;
+        static std::map<int, std::weak_ptr<Turn>> turns OUTBOX_GUARDED_BY(mutex);
+        const core::Lock lock(mutex);
         std::shared_ptr<Turn> turn = turns[fd].lock();
         if (!turn) turns[fd] = turn = std::make_shared<Turn>();
         return turn;
     }
 
-    // Holds it while it lives. Not ok: another sink was in the middle of a line for the whole wait.
+    // Holds it while it lives, which is more than the analysis follows. Not ok: another sink was in
+    // the middle of a line for the whole wait.
     class Hold {
       public:
-        Hold(Turn& turn, const StdoutSink* sink, std::chrono::milliseconds wait)
-            : turn_(turn), lock_(turn.mutex_), sink_(sink) {
-            ok_ = turn_.changed_.wait_for(
-                lock_, wait, [&] { return turn_.in_line_ == nullptr || turn_.in_line_ == sink_; });
+        Hold(Turn& turn, const StdoutSink* sink, std::chrono::milliseconds wait) OUTBOX_UNCHECKED
+            : turn_(turn),
+              lock_(turn.mutex_),
+              sink_(sink) {
+            ok_ = turn_.changed_.wait_for(turn_.mutex_, wait, [&]() OUTBOX_UNCHECKED {
+                return turn_.in_line_ == nullptr || turn_.in_line_ == sink_;
+            });
         }
         [[nodiscard]] bool ok() const { return ok_; }
         // A write failed in mid-line: the next line starts with a line feed, so that only this one
         // is unreadable.
-        [[nodiscard]] bool line_was_cut() const { return turn_.cut_; }
-        void line_ended() { turn_.cut_ = false; }
-        void wrote(bool whole_lines) {
+        [[nodiscard]] bool line_was_cut() const OUTBOX_UNCHECKED { return turn_.cut_; }
+        void line_ended() OUTBOX_UNCHECKED { turn_.cut_ = false; }
+        void wrote(bool whole_lines) OUTBOX_UNCHECKED {
             turn_.in_line_ = whole_lines ? nullptr : sink_;
             if (whole_lines) turn_.changed_.notify_all();
         }
 
       private:
         Turn& turn_;
-        std::unique_lock<std::mutex> lock_;
+        core::Lock lock_;
         const StdoutSink* sink_;
         bool ok_ = false;
     };
 
     // The sink writes no more of its line.
     void give_up(const StdoutSink* sink) {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         if (in_line_ != sink) return;
         in_line_ = nullptr;
         cut_ = true;
@@ -129,10 +132,10 @@ class Turn {
     }
 
   private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    const StdoutSink* in_line_ = nullptr;
-    bool cut_ = false;
+    core::Mutex mutex_;
+    core::Condition changed_;
+    const StdoutSink* in_line_ OUTBOX_GUARDED_BY(mutex_) = nullptr;
+    bool cut_ OUTBOX_GUARDED_BY(mutex_) = false;
 };
 
 StdoutSink::StdoutSink(int fd) : fd_(fd), may_block_(!is_regular_file(fd)), turn_(Turn::of(fd)) {}

@@ -92,7 +92,7 @@ Identity::Identity(const Table& table)
                            table.sql + " WHERE false)")) {}
 
 void Identity::begin_term() {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     life_.clear();
     known_.reached = 0;
     if (!std::exchange(changed_, false)) return;
@@ -102,7 +102,7 @@ void Identity::begin_term() {
 }
 
 Identity::Known Identity::known() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return known_;
 }
 
@@ -128,7 +128,7 @@ Status Identity::check(Connection& connection) {
     const Result<ServerIdentity> server = ask(connection);
     if (!server.ok()) return server.status();
     if (Status status = compare(*server, before); !status.ok()) {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         changed_ = status.error().code == ErrorCode::kServerChanged;
         return status;
     }
@@ -138,7 +138,7 @@ Status Identity::check(Connection& connection) {
 Status Identity::check_lease(Connection& connection) {
     const Result<ServerIdentity> server = ask(connection);
     if (!server.ok()) return server.status();
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     if (!system_id_.empty() && server->system_id != system_id_) {
         return wrong_server(server->system_id, system_id_);
     }
@@ -158,7 +158,7 @@ Status Identity::check(ReplicationStream& stream) {
 }
 
 Status Identity::compare(const ServerIdentity& server, const Known& before) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     if (!system_id_.empty() && server.system_id != system_id_) {
         return wrong_server(server.system_id, system_id_);
     }
@@ -184,7 +184,6 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
     return {};
 }
 
-// With the mutex held.
 Status Identity::changed(std::string message) {
     left_timeline_ = timeline_;
     return {ErrorCode::kServerChanged, Advice::kStop, std::move(message)};
@@ -204,7 +203,7 @@ Status Identity::check_table(Connection& connection) {
 // `seen`: the end of the log now, and the position that was reached before the table was asked.
 Status Identity::compare_table(const std::string& life, std::int64_t last_position,
                                const Known& seen) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     known_.lsn = std::max(known_.lsn, seen.lsn);
     if (!life_.empty() && !same_life(life, life_)) {
         if (!table_.by_position) {
@@ -227,34 +226,34 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
 }
 
 void Identity::reached(spi::Position position) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     known_.reached = std::max(known_.reached, position);
 }
 
 void Identity::returned(const spi::EventBatch& batch, std::size_t first) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     for (const spi::EventView& event : std::span(batch.events()).subspan(first)) {
         published_.returned(event.position, event.id);
     }
 }
 
 void Identity::finished(std::span<const spi::Position> positions, Lsn log_end) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     published_.finished(positions, log_end);
 }
 
 std::int64_t Identity::left_timeline() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return left_timeline_;
 }
 
 std::vector<spi::Ghost> Identity::removed_behind(Lsn lsn) const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return published_.removed_behind(lsn);
 }
 
 void Identity::forget_change() {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     left_timeline_ = 0;
     published_ = {};
 }
@@ -269,7 +268,7 @@ Result<spi::Position> Identity::last_position(Connection& connection) {
 }
 
 std::string Identity::life() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return life_;
 }
 

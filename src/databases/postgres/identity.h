@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
+#include "core/mutex.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/replication.h"
 #include "databases/postgres/source/published.h"
@@ -73,21 +73,21 @@ class Identity {
     [[nodiscard]] Known known() const;
     static Result<ServerIdentity> ask(Connection& connection);
     Status compare(const ServerIdentity& server, const Known& before);
-    Status changed(std::string message);
+    Status changed(std::string message) OUTBOX_REQUIRES(mutex_);
     Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
 
     const Table table_;
     const std::string sequence_;
 
-    mutable std::mutex mutex_;
-    std::string system_id_;
-    std::string database_oid_;
-    std::int64_t timeline_ = 0;  // 0: not met yet
-    bool changed_ = false;       // which was told
-    std::string life_;
-    Known known_;
-    std::int64_t left_timeline_ = 0;
-    Published published_;
+    mutable core::Mutex mutex_;
+    std::string system_id_ OUTBOX_GUARDED_BY(mutex_);
+    std::string database_oid_ OUTBOX_GUARDED_BY(mutex_);
+    std::int64_t timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;  // 0: not met yet
+    bool changed_ OUTBOX_GUARDED_BY(mutex_) = false;       // which was told
+    std::string life_ OUTBOX_GUARDED_BY(mutex_);
+    Known known_ OUTBOX_GUARDED_BY(mutex_);
+    std::int64_t left_timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    Published published_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,

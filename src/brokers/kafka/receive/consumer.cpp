@@ -69,6 +69,7 @@ class KafkaConsumer::Impl {
         workers_.clear();  // their records must go before the client does
         client_->close();  // which tells Kafka what is finished
         inbox_->disconnect();
+        const core::Lock lock(hub_.mutex);
         if (hub_.fatal) throw Error(*hub_.fatal);
     }
 
@@ -108,7 +109,7 @@ class KafkaConsumer::Impl {
         const auto reached = [this](std::size_t amount, std::size_t most) {
             return full_ ? amount > most / 2 : amount >= most;
         };
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         full_ = reached(hub_.in_flight.records, options.max_in_flight) ||
                 reached(hub_.in_flight.bytes, options.max_in_flight_bytes);
         return full_;
@@ -118,7 +119,7 @@ class KafkaConsumer::Impl {
     // wait, no other: so it is less than twice as much at most.
     void pause_where_parked() {
         const auto& options = hub_.options;
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         const auto reaches = [&](const consumer::kafka::Amount& amount, std::size_t part) {
             return amount.records > 0 && (amount.records >= options.max_in_flight / part ||
                                           amount.bytes >= options.max_in_flight_bytes / part);
@@ -142,7 +143,7 @@ class KafkaConsumer::Impl {
     }
 
     bool is_wanted(Partition& partition, std::int64_t offset) {
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         if (partition.taken_away || partition.held) return false;
         partition.begins_at(offset);
         return true;
@@ -153,7 +154,7 @@ class KafkaConsumer::Impl {
         if (found == partitions_.end()) return;
         if (!is_wanted(*found->second, record.offset())) return;
         if (!places_.is_next(*found->second, record)) return;
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         if (found->second->taken_away) return;
         Task task(std::move(record), found->second, hub_.by_offset());
         Worker& worker = *workers_[std::hash<std::string>{}(task.lane) % workers_.size()];
@@ -179,7 +180,7 @@ class KafkaConsumer::Impl {
     void dispatch_proved(Record first) {
         std::size_t room = 0;
         {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             const auto most = hub_.options.max_in_flight;
             room = std::min(kMostProvedAtOnce, most - std::min(most, hub_.in_flight.records));
         }
@@ -211,7 +212,7 @@ class KafkaConsumer::Impl {
     void take(const std::vector<TopicPartition>& taken, bool lost) {
         Due finished;
         {
-            std::unique_lock lock(hub_.mutex);
+            core::Lock lock(hub_.mutex);
             std::vector<std::shared_ptr<Partition>> leaving;
             for (const TopicPartition& where : taken) {
                 const auto found = partitions_.find(where);
@@ -221,10 +222,12 @@ class KafkaConsumer::Impl {
             }
             for (auto& worker : workers_) worker->wake();
             if (!lost) {
-                hub_.drained.wait_for(lock, milliseconds(hub_.options.shutdown_grace_ms), [&] {
-                    return std::all_of(leaving.begin(), leaving.end(),
-                                       [](const auto& gone) { return gone->in_transaction == 0; });
-                });
+                hub_.drained.wait_for(
+                    hub_.mutex, milliseconds(hub_.options.shutdown_grace_ms), [&] {
+                        return std::all_of(leaving.begin(), leaving.end(), [](const auto& gone) {
+                            return gone->in_transaction == 0;
+                        });
+                    });
                 for (const auto& gone : leaving) {
                     gone->tell_again();
                     if (auto done = gone->to_commit()) {
@@ -241,7 +244,7 @@ class KafkaConsumer::Impl {
     void commit(bool wait) {
         Due finished;
         {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             for (const auto& [where, partition] : partitions_) {
                 if (partition->misplaced || partition->held) continue;
                 if (auto done = partition->to_commit()) {
@@ -254,7 +257,7 @@ class KafkaConsumer::Impl {
 
     void measure_lag() {
         std::int64_t lag = 0;
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         for (const auto& [where, partition] : partitions_) {
             const auto extent = client_->extent_of(where);
             const auto next = partition->next();

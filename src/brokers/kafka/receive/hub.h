@@ -2,11 +2,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +17,7 @@
 #include "consumer/env.h"
 #include "consumer/log_store.h"
 #include "consumer/stop_signal.h"
+#include "core/mutex.h"
 #include "core/retry_policy.h"
 
 namespace outbox::consumer::kafka {
@@ -52,13 +51,13 @@ struct Hub {
     void say(ConsumerReport::What what, const ErrorInfo& error = {},
              const Message* message = nullptr) {
         if (!options.on_report) return;
-        const std::lock_guard lock(report_mutex_);
+        const core::Lock lock(report_mutex_);
         options.on_report({what, error, message});
     }
 
     void fail(const ErrorInfo& error) {
         {
-            const std::lock_guard lock(mutex);
+            const core::Lock lock(mutex);
             if (!fatal) fatal = error;
         }
         stop.request();
@@ -80,19 +79,19 @@ struct Hub {
     core::RetryPolicy retry;
     StopSignal stop;
 
-    std::mutex mutex;                 // for all below, partitions and the workers' queues
-    std::condition_variable drained;  // a transaction of a partition that is taken away ended
+    core::Mutex mutex;        // for all below, partitions and the workers' queues
+    core::Condition drained;  // a transaction of a partition that is taken away ended
     // Records that may be applied, and those that wait behind a failing one of their key: these
     // stop, once there are as many, only the partitions that have more than their share of them.
-    Amount in_flight;
-    Amount parked;
-    std::optional<ErrorInfo> fatal;
+    Amount in_flight OUTBOX_GUARDED_BY(mutex);
+    Amount parked OUTBOX_GUARDED_BY(mutex);
+    std::optional<ErrorInfo> fatal OUTBOX_GUARDED_BY(mutex);
 
     LiveStats stats;
     std::atomic<std::int64_t> lag{0};
 
   private:
-    std::mutex report_mutex_;
+    core::Mutex report_mutex_;
     std::string last_trouble_;
 };
 

@@ -206,7 +206,7 @@ void Places::prove(const Proofs& proofs, bool needed) {
     for (const auto& [where, proof] : proofs) {
         Partition& partition = *partitions_.at(where);
         {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             if (partition.taken_away) continue;
         }
         const auto answer = compared.find(where);
@@ -271,7 +271,7 @@ void Places::look_at_ends() {
     for (const PlacedOffset& end : std::exchange(ended_, {})) {
         const auto found = partitions_.find(end.where);
         if (found == partitions_.end() || found->second->held) continue;
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         if (found->second->taken_away) continue;
         found->second->begins_at(end.offset);
         found->second->reached_end(end.offset);
@@ -289,7 +289,7 @@ void Places::beyond(Partition& partition) {
     if (!extent) return misplace(partition);
     std::int64_t wanted = 0;
     {
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         if (partition.taken_away) return;
         wanted = partition.wanted();
     }
@@ -309,7 +309,7 @@ void Places::beyond(Partition& partition) {
 
 void Places::read_from(Partition& partition, const Start& start) {
     client_->restart(partition.where, start);
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     partition.paused = false;
 }
 
@@ -329,7 +329,7 @@ std::int64_t Places::committed_end(const Partition& partition) const {
 void Places::has_changed(Partition& partition, const std::string& why) {
     if (hub_.by_offset()) return stop_reading(partition, why);
     say_changed(partition.where, why + kAsk);
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     partition.log_changed = true;
     partition.first = {};
     partition.mark_misplaced();
@@ -376,7 +376,7 @@ Start Places::later(Partition& partition, const ErrorInfo& error) {
 }
 
 void Places::misplace(Partition& partition) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     partition.mark_misplaced();
 }
 
@@ -390,7 +390,7 @@ void Places::again() {
     for (const auto& [where, partition] : partitions_) {
         bool misplaced = false;
         {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             if (partition->in_transaction > 0) continue;
             misplaced = partition->misplaced;
         }
@@ -430,7 +430,7 @@ void Places::look_at_quiet() {
     for (const auto& [where, partition] : partitions_) {
         if (partition->held) continue;
         {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             if (partition->misplaced) continue;
             partition->tell_again();
             if (partition->proof) proofs.emplace(where, *partition->proof);
@@ -468,7 +468,7 @@ std::vector<PlacedOffset> Places::to_tell(
         Partition& partition = *partitions_.at(where);
         const auto answer = compared.find(where);
         if (partition.proof && answer == compared.end()) {
-            const std::lock_guard lock(hub_.mutex);
+            const core::Lock lock(hub_.mutex);
             partition.tell_again();
             continue;
         }

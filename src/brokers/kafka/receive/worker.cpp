@@ -60,7 +60,7 @@ void Worker::run() {
 
 std::vector<Task> Worker::collect() {
     std::vector<Task> batch;
-    std::unique_lock lock(hub_.mutex);
+    core::Lock lock(hub_.mutex);
     drop_taken_away();
     // Many failing keys must not keep the others waiting, nor the other way round.
     if (queue_.empty()) owed_us_ = 0;
@@ -81,7 +81,7 @@ std::vector<Task> Worker::collect() {
         if (batch.empty()) is_due_ = collect_due(batch);
     }
     for (Task& task : batch) ++task.partition->in_transaction;
-    if (batch.empty()) wait_for_news(lock);
+    if (batch.empty()) wait_for_news();
     return batch;
 }
 
@@ -103,12 +103,12 @@ bool Worker::collect_due(std::vector<Task>& batch) {
 }
 
 bool Worker::owes_fresh() const {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     return owed_us_ > 0 && !queue_.empty();
 }
 
 void Worker::drop_taken_away() {
-    const auto drop = [&](const Task& task) {
+    const auto drop = [&](const Task& task) OUTBOX_REQUIRES(hub_.mutex) {
         if (!task.partition->taken_away) return false;
         --hub_.in_flight.records;
         hub_.in_flight.bytes -= task.bytes;
@@ -142,13 +142,14 @@ void Worker::count_parked(const Task& task, bool is_parked) {
     here.bytes = is_parked ? here.bytes + task.bytes : here.bytes - task.bytes;
 }
 
-void Worker::wait_for_news(std::unique_lock<std::mutex>& lock) {
+void Worker::wait_for_news() {
     constexpr std::int64_t kMaxWaitUs = 100'000;
     std::int64_t wait_us = kMaxWaitUs;
     for (const auto& [lane, held] : held_) {
         wait_us = std::min(wait_us, std::max<std::int64_t>(0, held.due_us - hub_.clock.boot_us()));
     }
-    news_.wait_for(lock, std::chrono::microseconds(wait_us), [&] { return !queue_.empty(); });
+    news_.wait_for(hub_.mutex, std::chrono::microseconds(wait_us),
+                   [&]() OUTBOX_REQUIRES(hub_.mutex) { return !queue_.empty(); });
 }
 
 // ---- applying ----
@@ -162,7 +163,7 @@ void Worker::apply(std::vector<Task> batch) {
 
 // True: a record of its lane failed before it, and it waits for that one.
 bool Worker::wait_behind(Task& task) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     const auto held = held_.find(task.lane);
     if (held == held_.end()) return false;
     --task.partition->in_transaction;
@@ -362,7 +363,7 @@ std::optional<OffsetStep> Worker::step_after(const Task& task) const {
 
 // The polling thread asks the database where to go on; what was taken of the partition is dropped.
 void Worker::misplace(const Task& task) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     task.partition->mark_misplaced();
 }
 
@@ -374,14 +375,14 @@ std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages)
 
 void Worker::finish(Task& task) {
     {
-        const std::lock_guard lock(hub_.mutex);
+        const core::Lock lock(hub_.mutex);
         task.partition->finish(task.number);
     }
     leave(task);
 }
 
 void Worker::leave(Task& task) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     --task.partition->in_transaction;
     --hub_.in_flight.records;
     hub_.in_flight.bytes -= task.bytes;
@@ -389,7 +390,7 @@ void Worker::leave(Task& task) {
 }
 
 void Worker::hold(Task task) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     --task.partition->in_transaction;
     if (task.partition->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
@@ -399,7 +400,7 @@ void Worker::hold(Task task) {
 }
 
 bool Worker::abandoned(const Task& task) {
-    const std::lock_guard lock(hub_.mutex);
+    const core::Lock lock(hub_.mutex);
     return task.partition->taken_away || hub_.stop.requested();
 }
 

@@ -12,6 +12,7 @@
 #include "brokers/kafka/receive/hub.h"
 #include "brokers/kafka/receive/task.h"
 #include "consumer/janitor.h"
+#include "core/mutex.h"
 
 namespace outbox::consumer::kafka {
 
@@ -27,8 +28,8 @@ class Worker {
     void start();
     /// After `hub.stop`: the transaction in hand is finished first.
     void join();
-    /// With the hub's mutex held.
-    void push(Task task);
+    /// With the hub's mutex held, which the caller has under another name.
+    void push(Task task) OUTBOX_UNCHECKED;
     void wake() { news_.notify_one(); }
 
   private:
@@ -46,12 +47,12 @@ class Worker {
 
     void run();
     std::vector<Task> collect();
-    bool collect_due(std::vector<Task>& batch);
+    bool collect_due(std::vector<Task>& batch) OUTBOX_REQUIRES(hub_.mutex);
     [[nodiscard]] bool owes_fresh() const;
-    void drop_taken_away();
-    void park(Held& held, Task task);
-    void count_parked(const Task& task, bool is_parked);
-    void wait_for_news(std::unique_lock<std::mutex>& lock);
+    void drop_taken_away() OUTBOX_REQUIRES(hub_.mutex);
+    void park(Held& held, Task task) OUTBOX_REQUIRES(hub_.mutex);
+    void count_parked(const Task& task, bool is_parked) OUTBOX_REQUIRES(hub_.mutex);
+    void wait_for_news() OUTBOX_REQUIRES(hub_.mutex);
 
     void apply(std::vector<Task> batch);
     bool apply_together(std::span<Task> batch);
@@ -79,9 +80,9 @@ class Worker {
     const Applier applier_;
     LogStore& inbox_;
     Janitor janitor_;
-    std::condition_variable news_;
-    std::deque<Task> queue_;
-    std::unordered_map<std::string, Held> held_;
+    core::Condition news_;
+    std::deque<Task> queue_ OUTBOX_GUARDED_BY(hub_.mutex);
+    std::unordered_map<std::string, Held> held_ OUTBOX_GUARDED_BY(hub_.mutex);
     std::mt19937_64 random_;
     bool is_due_ = false;  // what was collected last had failed before
     // Time that failing records had more than fresh ones: it is the fresh ones' before another

@@ -39,7 +39,7 @@ StreamHub::StreamHub(PostgresSourceConfig config, Table table, Identity& identit
 
 StreamHub::~StreamHub() {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         stop_ = true;
     }
     changed_.notify_all();
@@ -50,7 +50,7 @@ StreamHub::~StreamHub() {
 }
 
 std::string StreamHub::reason() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return reason_;
 }
 
@@ -69,14 +69,14 @@ void StreamHub::run() {
 
 // Waits for a route that wants the stream, then a little for the others, that they begin together.
 bool StreamHub::wait_until_wanted() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stop_ || wanted(); });
-    const auto all = [&] {
+    core::Lock lock(mutex_);
+    changed_.wait(mutex_, [&]() OUTBOX_REQUIRES(mutex_) { return stop_ || wanted(); });
+    const auto all = [&]() OUTBOX_REQUIRES(mutex_) {
         return std::all_of(subscriptions_.begin(), subscriptions_.end(),
                            [](const Subscription* s) { return s->wants_; });
     };
-    changed_.wait_until(lock, tries_.next(), [&] { return stop_; });
-    changed_.wait_for(lock, kGather, [&] { return stop_ || all(); });
+    changed_.wait_until(mutex_, tries_.next(), [&]() OUTBOX_REQUIRES(mutex_) { return stop_; });
+    changed_.wait_for(mutex_, kGather, [&]() OUTBOX_REQUIRES(mutex_) { return stop_ || all(); });
     return !stop_;
 }
 
@@ -170,7 +170,7 @@ Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const St
 }
 
 bool StreamHub::goes_on() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return !stop_ && std::any_of(subscriptions_.begin(), subscriptions_.end(),
                                  [](const Subscription* s) { return s->state_ == State::kOn; });
 }
@@ -243,7 +243,7 @@ Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
 }
 
 void StreamHub::hand_out(Portion& portion) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     for (std::string& message : portion.descriptions) {
         const bool of_table = message.front() == 'R';
         descriptions_[{of_table, oid_of(message)}] = std::move(message);
@@ -271,7 +271,7 @@ Status StreamHub::confirm(ReplicationStream& stream, bool request_reply) {
 void StreamHub::end_stream(const Status& why) {
     if (!why.ok()) tell(why);
     kept_bytes_.store(0, std::memory_order_relaxed);
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     descriptions_.clear();
     for (Subscription* subscription : subscriptions_) {
         subscription->offered_ = false;
@@ -282,7 +282,7 @@ void StreamHub::end_stream(const Status& why) {
 }
 
 void StreamHub::tell(const Status& why) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     // What the server is not set up for is no error.
     reason_ =
         why.error().code == ErrorCode::kUnsupported ? why.error().message : describe(why.error());

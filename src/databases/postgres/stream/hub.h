@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 
 #include <outbox/result.h>
 
+#include "core/mutex.h"
 #include "databases/postgres/identity.h"
 #include "databases/postgres/replication.h"
 #include "databases/postgres/source/config.h"
@@ -117,12 +116,12 @@ class StreamHub {
       private:
         friend class StreamHub;
         StreamHub& hub_;
-        // Guarded by the hub's mutex.
+        // Guarded by the hub's mutex; the analysis cannot tell that it is the same for all.
         State state_ = State::kOff;
         bool wants_ = false;
         bool offered_ = false;
         StreamQueue queue_;
-        std::condition_variable something_;
+        core::Condition something_;
     };
 
     /// Why there is no stream, or how it ended last; empty while there is one.
@@ -182,14 +181,14 @@ class StreamHub {
                                           const std::function<bool()>& stop);
     bool offer_to_routes(const ReplicationStream::Slot& slot,
                          std::shared_ptr<const StreamTable> table);
-    void end_joining();
+    void end_joining() OUTBOX_REQUIRES(mutex_);
     void admit_late(const std::shared_ptr<const StreamTable>& table);
     Status admit(std::shared_ptr<const StreamTable> table);
     [[nodiscard]] bool admission_to_end() const;
     void end_admission();
 
     [[nodiscard]] bool stopping() const;
-    [[nodiscard]] bool wanted() const;  // with the mutex held
+    [[nodiscard]] bool wanted() const OUTBOX_REQUIRES(mutex_);
     void tell(const Status& why);
 
     const PostgresSourceConfig config_;
@@ -199,19 +198,19 @@ class StreamHub {
     Wakeup admission_wakeup_;
     Wakeup stopped_;  // rings once, and is not cleared
 
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<Subscription*> subscriptions_;
-    std::uint64_t offers_ = 0;
-    std::optional<Offer> offer_;
+    mutable core::Mutex mutex_;
+    core::Condition changed_;
+    std::vector<Subscription*> subscriptions_ OUTBOX_GUARDED_BY(mutex_);
+    std::uint64_t offers_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::optional<Offer> offer_ OUTBOX_GUARDED_BY(mutex_);
     // The newest description of each type and table that was handed out, types first: a route that
     // comes later has not seen them. By kind and oid.
-    std::map<std::pair<bool, std::uint32_t>, std::string> descriptions_;
-    std::string reason_ = "no stream was begun yet";
-    bool stop_ = false;
-    bool end_admission_ = false;    // it is to end
-    bool admission_ended_ = false;  // and did
-    Backoff admissions_;
+    std::map<std::pair<bool, std::uint32_t>, std::string> descriptions_ OUTBOX_GUARDED_BY(mutex_);
+    std::string reason_ OUTBOX_GUARDED_BY(mutex_) = "no stream was begun yet";
+    bool stop_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool end_admission_ OUTBOX_GUARDED_BY(mutex_) = false;    // it is to end
+    bool admission_ended_ OUTBOX_GUARDED_BY(mutex_) = false;  // and did
+    Backoff admissions_ OUTBOX_GUARDED_BY(mutex_);
     std::atomic<bool> stalled_{false};
     std::atomic<std::uint64_t> endings_{0};
     const std::string slot_prefix_ = make_slot_prefix();

@@ -16,14 +16,14 @@ constexpr std::chrono::milliseconds kOthersAnswer{500};
 }  // namespace
 
 void StreamHub::add(Subscription& subscription) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     subscriptions_.push_back(&subscription);
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
 void StreamHub::remove(Subscription& subscription) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         std::erase(subscriptions_, &subscription);
     }
     changed_.notify_all();
@@ -33,7 +33,7 @@ void StreamHub::remove(Subscription& subscription) {
 
 void StreamHub::want(Subscription& subscription) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         if (subscription.wants_) return;
         subscription.wants_ = true;
     }
@@ -42,14 +42,14 @@ void StreamHub::want(Subscription& subscription) {
 }
 
 std::optional<StreamHub::Offer> StreamHub::offer(Subscription& subscription) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return subscription.offered_ ? offer_ : std::nullopt;
 }
 
 bool StreamHub::answer(Subscription& subscription, const Offer& offer, bool join) {
     bool joined = false;
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         if (!subscription.offered_ || !offer_ || offer_->number != offer.number) return false;
         joined = join && subscription.state_ == State::kJoining;
         subscription.offered_ = false;
@@ -62,7 +62,7 @@ bool StreamHub::answer(Subscription& subscription, const Offer& offer, bool join
 }
 
 StreamHub::State StreamHub::take(Subscription& subscription, StreamQueue& empty) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     const State state = subscription.state_;
     if (state == State::kOn) {
         empty.swap(subscription.queue_);
@@ -75,7 +75,7 @@ StreamHub::State StreamHub::take(Subscription& subscription, StreamQueue& empty)
 
 void StreamHub::leave(Subscription& subscription) {
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         subscription.state_ = State::kOff;
         subscription.queue_ = StreamQueue();
     }
@@ -83,14 +83,14 @@ void StreamHub::leave(Subscription& subscription) {
 }
 
 bool StreamHub::wait(Subscription& subscription, std::chrono::milliseconds max_wait) {
-    std::unique_lock lock(mutex_);
-    return subscription.something_.wait_for(lock, max_wait, [&] {
+    core::Lock lock(mutex_);
+    return subscription.something_.wait_for(mutex_, max_wait, [&]() OUTBOX_REQUIRES(mutex_) {
         return subscription.state_ != State::kOn || !subscription.queue_.empty();
     });
 }
 
 bool StreamHub::stopping() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return stop_ || subscriptions_.empty();
 }
 
@@ -101,7 +101,7 @@ bool StreamHub::wanted() const {
 
 // Before the slot is made: its snapshot then shows whatever was handed out before.
 void StreamHub::begin_joining() {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     for (Subscription* subscription : subscriptions_) {
         if (!subscription->wants_) continue;
         subscription->state_ = State::kJoining;
@@ -132,29 +132,31 @@ Result<ReplicationStream> StreamHub::open_stream(ReplicationStream::Slot& slot, 
 // While routes read in the slot's snapshot, nothing may be sent on its connection.
 bool StreamHub::offer_to_routes(const ReplicationStream::Slot& slot,
                                 std::shared_ptr<const StreamTable> table) {
-    std::unique_lock lock(mutex_);
+    core::Lock lock(mutex_);
     offer_ = Offer{++offers_, slot.snapshot, std::move(table)};
     for (Subscription* subscription : subscriptions_) {
         subscription->offered_ = subscription->state_ == State::kJoining;
     }
-    const auto answered = [&] {
+    const auto answered = [&]() OUTBOX_REQUIRES(mutex_) {
         return stop_ || end_admission_ ||
                std::none_of(subscriptions_.begin(), subscriptions_.end(),
                             [](const Subscription* s) { return s->offered_; });
     };
-    const auto one_is_on = [&] {
+    const auto one_is_on = [&]() OUTBOX_REQUIRES(mutex_) {
         return std::any_of(subscriptions_.begin(), subscriptions_.end(),
                            [](const Subscription* s) { return s->state_ == State::kOn; });
     };
     const bool begins = !one_is_on();
-    changed_.wait_for(lock, kAnswer, [&] { return answered() || (begins && one_is_on()); });
-    if (begins) changed_.wait_for(lock, kOthersAnswer, answered);
+    changed_.wait_for(mutex_, kAnswer, [&]() OUTBOX_REQUIRES(mutex_) {
+        return answered() || (begins && one_is_on());
+    });
+    if (begins) changed_.wait_for(mutex_, kOthersAnswer, answered);
     end_joining();
     if (one_is_on()) reason_.clear();
     return one_is_on();
 }
 
-// With the mutex held. Who has not answered reads nothing now, and wants the stream again when it
+// Who has not answered reads nothing now, and wants the stream again when it
 // does: until then no slot is made for it.
 void StreamHub::end_joining() {
     offer_.reset();
@@ -170,7 +172,7 @@ void StreamHub::end_joining() {
 // Lets routes that come later join by a slot of their own, on a thread of its own: the others'
 // stream goes on meanwhile.
 void StreamHub::admit_late(const std::shared_ptr<const StreamTable>& table) {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     if (admission_.joinable()) {
         if (!admission_ended_) return;
         admission_.join();
@@ -180,7 +182,7 @@ void StreamHub::admit_late(const std::shared_ptr<const StreamTable>& table) {
     admission_ = std::thread([this, table] {
         const Status why = admit(table);
         if (!why.ok() && !admission_to_end()) tell(why);
-        const std::scoped_lock guard(mutex_);
+        const core::Lock guard(mutex_);
         why.ok() ? admissions_.succeeded() : admissions_.failed(Clock::now());
         admission_ended_ = true;
     });
@@ -194,27 +196,27 @@ Status StreamHub::admit(std::shared_ptr<const StreamTable> table) {
     if (stream.ok()) {
         static_cast<void>(offer_to_routes(slot, std::move(table)));
     } else {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         end_joining();
     }
     return stream.status();
 }
 
 bool StreamHub::admission_to_end() const {
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     return stop_ || end_admission_ || subscriptions_.empty();
 }
 
 void StreamHub::end_admission() {
     if (!admission_.joinable()) return;
     {
-        const std::scoped_lock lock(mutex_);
+        const core::Lock lock(mutex_);
         end_admission_ = true;
     }
     changed_.notify_all();
     admission_wakeup_.ring();
     admission_.join();
-    const std::scoped_lock lock(mutex_);
+    const core::Lock lock(mutex_);
     end_admission_ = false;
 }
 

@@ -8,14 +8,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
 
-#include "databases/postgres/params.h"
-
-struct pg_conn;
-struct pg_result;
+#include "databases/postgres/statement.h"
 
 namespace outbox::postgres {
 
@@ -25,29 +23,6 @@ namespace outbox::postgres {
 
 /// The bytes behind bytea's text form ("\\x0a..."); empty where it is malformed.
 [[nodiscard]] std::string decode_bytea(std::string_view text);
-
-/// Rows of a finished statement, in text format.
-class Rows {
-  public:
-    explicit Rows(pg_result* result) : result_(result) {}
-
-    [[nodiscard]] pg_result* get() const { return result_.get(); }
-    [[nodiscard]] int size() const;
-    [[nodiscard]] bool empty() const { return size() == 0; }
-    [[nodiscard]] std::string_view text(int row, int column) const;  ///< NULL: null `data()`.
-    [[nodiscard]] std::string string(int row, int column) const {
-        return std::string(text(row, column));
-    }
-    [[nodiscard]] std::int64_t integer(int row, int column) const;  ///< NULL: 0.
-    [[nodiscard]] bool boolean(int row, int column) const { return text(row, column) == "t"; }
-    [[nodiscard]] std::int64_t affected() const;  ///< Rows that an INSERT, UPDATE, DELETE changed.
-
-  private:
-    struct Clear {
-        void operator()(pg_result* result) const;
-    };
-    std::unique_ptr<pg_result, Clear> result_;
-};
 
 /// A binary value on its way from the server; valid until the next row.
 struct Field {
@@ -124,15 +99,12 @@ class Connection {
     [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
 
   private:
-    struct Finish {
-        void operator()(pg_conn* connection) const;
-    };
     struct FreeCopy {
         void operator()(char* bytes) const;
     };
     enum class Stream : std::uint8_t { kNone, kRows, kCopy };
 
-    explicit Connection(pg_conn* connection) : connection_(connection) {}
+    explicit Connection(Handle connection) : connection_(std::move(connection)) {}
     Result<Rows> checked(Rows rows) const;
     bool wait_for_input();
     Rows next_result();
@@ -141,7 +113,7 @@ class Connection {
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
 
-    std::unique_ptr<pg_conn, Finish> connection_;
+    Handle connection_;
     std::vector<std::string> schemas_;
     std::chrono::milliseconds max_wait_{};
     int stop_ = -1;

@@ -3,14 +3,14 @@
 
 #include <outbox/adapters/libpq.h>
 
-#include "databases/postgres/emit_errors.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/statement.h"
 #include "producer/event_fields.h"
 
 namespace outbox {
 namespace {
 
-using producer::PgResult;
+using postgres::Rows;
 
 // Costs no round trip: libpq follows the server's reports.
 void require_open_transaction(PGconn* connection, const char* doing) {
@@ -52,17 +52,24 @@ void require_open_transaction(PGconn* connection, const char* doing) {
     }
 }
 
-PgResult run(PGconn* connection, const char* doing, const std::string& sql,
-             std::span<const std::optional<std::string>> values) {
-    std::vector<const char*> pointers;
-    pointers.reserve(values.size());
-    for (const auto& value : values) pointers.push_back(value ? value->c_str() : nullptr);
-    PgResult result(PQexecParams(connection, sql.c_str(), static_cast<int>(pointers.size()),
-                                 nullptr, pointers.data(), nullptr, nullptr, 0));
-    if (!producer::succeeded(result.get())) {
-        throw Error(postgres::emit_error(connection, result.get(), doing));
+Rows checked(PGconn* connection, const char* doing, Rows rows) {
+    if (!rows.succeeded()) throw Error(postgres::emit_error(connection, rows.get(), doing));
+    return rows;
+}
+
+// The columns say what types the values have.
+Rows run(PGconn* connection, const char* doing, const std::string& sql,
+         std::span<const std::optional<std::string>> values) {
+    postgres::Params params;
+    for (const auto& value : values) {
+        if (value) {
+            params.lend_untyped(*value);
+        } else {
+            params.null();
+        }
     }
-    return result;
+    return checked(connection, doing,
+                   postgres::execute(connection, sql.c_str(), params, postgres::Format::kText));
 }
 
 class LibpqTransaction final : public UnitOfWorkTransaction {
@@ -92,7 +99,7 @@ class LibpqTransaction final : public UnitOfWorkTransaction {
     }
 
     void commit() override {
-        const PgResult result = run(connection_, "committing a unit of work", "COMMIT", {});
+        const Rows result = run(connection_, "committing a unit of work", "COMMIT", {});
         // The server answers COMMIT of a failed transaction with a rollback, not with an error.
         if (std::strcmp(PQcmdStatus(result.get()), "COMMIT") != 0) {
             throw Error(ErrorCode::kConflict, Advice::kRetryEvent,
@@ -103,7 +110,7 @@ class LibpqTransaction final : public UnitOfWorkTransaction {
 
     void rollback() noexcept override {
         if (PQtransactionStatus(connection_) == PQTRANS_IDLE) return;
-        const PgResult result(PQexec(connection_, "ROLLBACK"));
+        static_cast<void>(postgres::execute(connection_, "ROLLBACK"));
     }
 
   private:

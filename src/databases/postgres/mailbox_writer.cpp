@@ -16,6 +16,7 @@
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/statement.h"
 #include "mailbox/errors.h"
 #include "secrets/password_file.h"
 
@@ -28,7 +29,6 @@ constexpr Oid kByteaOid = 17;
 constexpr Oid kTextOid = 25;
 constexpr Oid kByteaArrayOid = 1001;
 constexpr Oid kTextArrayOid = 1009;
-constexpr int kBinary = 1;
 
 // Acknowledged means durable, whatever the database's default. Statements end on the server
 // before we stop waiting for them.
@@ -71,14 +71,9 @@ constexpr const char* kInsert =
     "     AS r(id, topic, key, headers, payload, n) "
     "ORDER BY r.n ON CONFLICT (mailbox, id) DO NOTHING";
 
-struct Finish {
-    void operator()(PGconn* connection) const { PQfinish(connection); }
-};
-struct Clear {
-    void operator()(PGresult* result) const { PQclear(result); }
-};
-using Connection = std::unique_ptr<PGconn, Finish>;
-using Answer = std::unique_ptr<PGresult, Clear>;
+using postgres::mailbox_error;
+using postgres::Rows;
+using postgres::sqlstate_in;
 
 void append_int(std::string& out, std::uint32_t value) {
     static_assert(std::endian::native == std::endian::little);
@@ -112,9 +107,6 @@ int remaining_ms(Clock::time_point deadline) {
     return left > 0 ? static_cast<int>(left) : 0;
 }
 
-using postgres::mailbox_error;
-using postgres::sqlstate_in;
-
 class PostgresClient final : public Client {
   public:
     explicit PostgresClient(const MailboxConfig& config) : config_(config) {}
@@ -129,14 +121,14 @@ class PostgresClient final : public Client {
     // A standby that takes over has the same name.
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
-        Answer answer;
+        Rows answer;
         const std::string sql =
             "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
             "(parse_ident(" +
             literal(schema_) + "))[1] FROM pg_control_system()";
         const Status asked = run(sql.c_str(), &answer);
         if (!asked.ok()) return asked;
-        return std::string(PQgetvalue(answer.get(), 0, 0)) + ", mailbox " + config_.mailbox;
+        return answer.string(0, 0) + ", mailbox " + config_.mailbox;
     }
 
     Status insert(std::span<const Row> rows) override {
@@ -145,19 +137,13 @@ class PostgresClient final : public Client {
         encode_array(keys_, kTextOid, rows, &Row::key);
         encode_array(headers_, kTextOid, rows, &Row::headers);
         encode_array(payloads_, kByteaOid, rows, &Row::payload);
-        const char* values[] = {config_.mailbox.c_str(), ids_.data(),
-                                topics_.data(),          keys_.data(),
-                                headers_.data(),         payloads_.data()};
-        const int lengths[] = {0,
-                               static_cast<int>(ids_.size()),
-                               static_cast<int>(topics_.size()),
-                               static_cast<int>(keys_.size()),
-                               static_cast<int>(headers_.size()),
-                               static_cast<int>(payloads_.size())};
-        constexpr int kFormats[] = {0, kBinary, kBinary, kBinary, kBinary, kBinary};
-        const int sent = PQsendQueryPrepared(connection_.get(), "outbox_mailbox_insert", 6, values,
-                                             lengths, kFormats, 0);
-        Status status = sent == 1 ? finish() : Status(connection_error());
+        postgres::Params params;
+        params.lend(kTextOid, config_.mailbox).lend(kTextArrayOid, ids_);
+        params.lend(kTextArrayOid, topics_).lend(kTextArrayOid, keys_);
+        params.lend(kTextArrayOid, headers_).lend(kByteaArrayOid, payloads_);
+        const bool sent = postgres::send_prepared(connection_.get(), "outbox_mailbox_insert",
+                                                  params, postgres::Format::kText);
+        Status status = sent ? finish() : Status(connection_error());
         // Another server, a new plan, a table created again: the next batch starts afresh.
         if (!status.ok() && !blames_a_message(status.error().advice)) {
             connection_.reset();
@@ -184,26 +170,20 @@ class PostgresClient final : public Client {
         if (!target.ok()) {
             return {target.error().code, Advice::kRetryDestination, target.error().message};
         }
-        const char* names[] = {"connect_timeout", "fallback_application_name", "dbname",
-                               "client_encoding", nullptr};
-        const char* values[] = {timeout.c_str(), "outbox mailbox", target->c_str(), "UTF8",
-                                nullptr};
-        connection_.reset(PQconnectStartParams(names, values, 1));
+        const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
+                                              {"fallback_application_name", "outbox mailbox"},
+                                              {"dbname", target->c_str()},
+                                              {"client_encoding", "UTF8"}};
+        bool in_time = true;
+        connection_ =
+            postgres::connect(settings, std::chrono::seconds(config_.connect_timeout_s), in_time);
         if (!connection_) {
             return {ErrorCode::kInternal, Advice::kRetryDestination, "out of memory"};
         }
-        PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
-        const auto deadline = Clock::now() + std::chrono::seconds(config_.connect_timeout_s);
-        auto state = PGRES_POLLING_WRITING;
-        while (state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
-            if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
-            if (!wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline)) {
-                return mailbox_error({}, "no answer from " + where() + " within " + timeout + " s");
-            }
-            state = PQconnectPoll(connection_.get());
+        if (!in_time) {
+            return mailbox_error({}, "no answer from " + where() + " within " + timeout + " s");
         }
         if (PQstatus(connection_.get()) != CONNECTION_OK) return connection_error();
-        PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
         PQsetnonblocking(connection_.get(), 1);
         return {};
     }
@@ -211,19 +191,17 @@ class PostgresClient final : public Client {
     // `there`: false where it is missing and could be made.
     Status find_table(bool make_table, bool& there) {
         if (Status status = run(kSession); !status.ok()) return status;
-        Answer place;
+        Rows place;
         if (Status status = run(kPlace, &place); !status.ok()) return status;
-        if (PQgetisnull(place.get(), 0, 0) != 0) {
+        if (place.text(0, 0).data() == nullptr) {
             return mailbox_error("3F000", "no schema of the search path exists in " + where());
         }
-        schema_ = PQgetvalue(place.get(), 0, 0);
-        Answer look;
+        schema_ = place.string(0, 0);
+        Rows look;
         const std::string sql = look_sql(schema_ + ".outbox_mailbox");
         if (Status status = run(sql.c_str(), &look); !status.ok()) return status;
-        const auto is = [&](int column) {
-            return std::string_view(PQgetvalue(look.get(), 0, column)) == "t";
-        };
-        const std::string name = PQgetvalue(look.get(), 0, 4);
+        const auto is = [&](int column) { return look.boolean(0, column); };
+        const std::string name = look.string(0, 4);
         if (!is(0)) {
             there = make_table;
             if (!make_table) {
@@ -235,13 +213,13 @@ class PostgresClient final : public Client {
         } else if (!is(1)) {
             return mailbox_error(
                 "42501", "no right to write outbox_mailbox: GRANT SELECT, INSERT ON " + schema_ +
-                             ".outbox_mailbox TO " + PQgetvalue(look.get(), 0, 2));
+                             ".outbox_mailbox TO " + look.string(0, 2));
         }
         if (Status status = require_owner(name); !status.ok()) return status;
         // What the owner put on the table may need the path; the rest is qualified.
         if (is(3)) {
             const std::string path = "SELECT set_config('search_path', 'pg_catalog, ' || " +
-                                     literal(PQgetvalue(place.get(), 0, 1)) + ", false)";
+                                     literal(place.string(0, 1)) + ", false)";
             if (Status status = run(path.c_str()); !status.ok()) return status;
         }
         return {};
@@ -263,11 +241,11 @@ class PostgresClient final : public Client {
     Status require_owner(const std::string& schema) {
         constexpr std::array<std::string_view, 1> kNames{"outbox_mailbox"};
         const std::string sql = foreign_objects_sql(schema, kNames, {config_.owners, true});
-        Answer foreign;
+        Rows foreign;
         if (Status status = run(sql.c_str(), &foreign); !status.ok()) return status;
-        if (PQntuples(foreign.get()) == 0) return {};
+        if (foreign.empty()) return {};
         return {ErrorCode::kNoRights, Advice::kRetryDestination,
-                std::string(PQgetvalue(foreign.get(), 0, 0)) + " in " + where() +
+                foreign.string(0, 0) + " in " + where() +
                     ", who could have it run anything with the rights of this role; if that role "
                     "may own the mailbox name it in the URL: ?owner=ROLE; else have it dropped",
                 std::string(kForeignOwnerState)};
@@ -291,25 +269,23 @@ class PostgresClient final : public Client {
     }
 
     // Simple protocol; several statements allowed, the last rows are handed out.
-    Status run(const char* sql, Answer* rows = nullptr) {
+    Status run(const char* sql, Rows* rows = nullptr) {
         if (PQsendQuery(connection_.get(), sql) != 1) return connection_error();
         return finish(rows);
     }
 
     // Waits for all answers; the first error counts.
-    Status finish(Answer* rows = nullptr) {
+    Status finish(Rows* rows = nullptr) {
         const auto deadline = Clock::now() + std::chrono::milliseconds(kRequestTimeoutMs);
         Status status;
         for (;;) {
             Status waited = wait_for_answer(deadline);
             if (!waited.ok()) return waited;
-            Answer answer(PQgetResult(connection_.get()));
-            if (!answer) return status;
-            const ExecStatusType kind = PQresultStatus(answer.get());
-            if (kind != PGRES_COMMAND_OK && kind != PGRES_TUPLES_OK && status.ok()) {
-                status = error_of(answer.get());
-            }
-            if (kind == PGRES_TUPLES_OK && rows != nullptr) *rows = std::move(answer);
+            Rows answer(PQgetResult(connection_.get()));
+            if (answer.get() == nullptr) return status;
+            if (!answer.succeeded() && status.ok()) status = error_of(answer.get());
+            const bool has_rows = PQresultStatus(answer.get()) == PGRES_TUPLES_OK;
+            if (has_rows && rows != nullptr) *rows = std::move(answer);
         }
     }
 
@@ -359,7 +335,7 @@ class PostgresClient final : public Client {
     }
 
     MailboxConfig config_;
-    Connection connection_;
+    postgres::Handle connection_;
     bool ready_ = false;
     std::string schema_;  // of the mailbox, quoted
     std::string ids_, topics_, keys_, headers_, payloads_;

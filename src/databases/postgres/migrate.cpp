@@ -1,13 +1,14 @@
 #include <array>
-#include <cstdlib>
+#include <libpq-fe.h>
 
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/transport.h"
 #include "core/url.h"
-#include "databases/postgres/emit_errors.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/statement.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
@@ -15,6 +16,8 @@
 
 namespace outbox::producer {
 namespace {
+
+using postgres::Rows;
 
 // Where the tables go, and whose what is there already may be.
 struct Place {
@@ -90,6 +93,29 @@ Place place_of(const MigrateOptions& options) {
             {options.owners}};
 }
 
+bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+// Why a connection could not be made.
+ErrorInfo connect_error(PGconn* connection, const std::string& url) {
+    const std::string reason = redacted_line(PQerrorMessage(connection));
+    const std::string where = "cannot connect to " + redact(url) + ": " + reason;
+    if (contains(reason, "authentication failed") || contains(reason, "no password supplied") ||
+        contains(reason, "pg_hba.conf")) {
+        return {ErrorCode::kAuthFailed, Advice::kStop, "",
+                where + "; check user, password and pg_hba.conf"};
+    }
+    if (contains(reason, "database \"") && contains(reason, "does not exist")) {
+        return {ErrorCode::kNoSuchDatabase, Advice::kStop, "",
+                where + "; create it, or correct the URL"};
+    }
+    std::string_view remedy = certificate_remedy(reason);
+    if (remedy.empty()) remedy = "check that the server runs and that host and port are right";
+    return {ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
+            where + "; " + std::string(remedy)};
+}
+
 class PostgresTarget final : public MigrationTarget {
   public:
     PostgresTarget(const std::string& url, const MigrateOptions& options)
@@ -114,18 +140,18 @@ class PostgresTarget final : public MigrationTarget {
                             "; outbox needs 14 or newer.");
         }
         // The path of the role holds until the next statement.
-        const PgResult schema = query(
+        const Rows schema = query(
             "SELECT pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text), "
             "pg_catalog.current_schema(), "
             "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)");
-        if (PQgetisnull(schema.get(), 0, 0) != 0) {
+        if (schema.text(0, 0).data() == nullptr) {
             throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
                         where_ +
                             " has no current schema: create one that is on the search_path "
                             "of this role.");
         }
-        place_.quoted_schema = PQgetvalue(schema.get(), 0, 0);
-        place_.schema = PQgetvalue(schema.get(), 0, 1);
+        place_.quoted_schema = schema.string(0, 0);
+        place_.schema = schema.string(0, 1);
         place_.names = objects_of_side(side_name(options.side));
         place_.owners.named = options.owners;
     }
@@ -140,26 +166,26 @@ class PostgresTarget final : public MigrationTarget {
 
     std::vector<RecordedMigration> recorded() override {
         std::vector<RecordedMigration> rows;
-        const PgResult result =
+        const Rows result =
             query("SELECT side, version, name, checksum FROM " + place_.quoted_schema +
                   ".outbox_migrations ORDER BY side, version");
-        for (int row = 0; row < PQntuples(result.get()); ++row) {
-            const auto text = [&](int column) { return PQgetvalue(result.get(), row, column); };
-            rows.push_back({text(0), std::atoi(text(1)), text(2), text(3)});
+        for (int row = 0; row < result.size(); ++row) {
+            rows.push_back({result.string(row, 0), static_cast<int>(result.integer(row, 1)),
+                            result.string(row, 2), result.string(row, 3)});
         }
         return rows;
     }
 
     EventTable event_table() override {
         EventTable table{place_.schema + ".outbox_events", {}, {}};
-        const PgResult result = query(
+        const Rows result = query(
             "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a JOIN pg_class c "
             "ON c.oid = a.attrelid WHERE c.relname = 'outbox_events' AND c.relnamespace = " +
             schema_oid() + " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum");
-        for (int row = 0; row < PQntuples(result.get()); ++row) {
-            table.columns.emplace_back(PQgetvalue(result.get(), row, 0));
+        for (int row = 0; row < result.size(); ++row) {
+            table.columns.emplace_back(result.string(row, 0));
             if (table.columns.back() == "payload") {
-                table.payload_type = PQgetvalue(result.get(), row, 1);
+                table.payload_type = result.string(row, 1);
             }
         }
         return table;
@@ -214,13 +240,13 @@ class PostgresTarget final : public MigrationTarget {
     // Why the relay could not take events from the log, as far as it depends on no relay.
     void tell_publication() {
         const std::string table = place_.quoted_schema + ".outbox_events";
-        const PgResult result = query(
+        const Rows result = query(
             "SELECT current_setting('wal_level'), "
             "EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox'), "
             "EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'outbox' AND "
             "tablename = 'outbox_events' AND schemaname = " +
             sql_literal(place_.schema) + ")");
-        const auto is = [&](int column) { return *PQgetvalue(result.get(), 0, column) == 't'; };
+        const auto is = [&](int column) { return result.boolean(0, column); };
         if (!is(1)) {
             note_(
                 "publication outbox is missing, as this role may not make it (CREATE on the "
@@ -232,7 +258,7 @@ class PostgresTarget final : public MigrationTarget {
                   ": the relay will poll until an owner runs: ALTER PUBLICATION outbox ADD TABLE " +
                   table);
         }
-        const std::string wal_level = PQgetvalue(result.get(), 0, 0);
+        const std::string wal_level = result.string(0, 0);
         if (wal_level != "logical") {
             note_("wal_level is " + wal_level +
                   ": the relay will poll until it is raised: ALTER SYSTEM SET wal_level = logical, "
@@ -246,22 +272,21 @@ class PostgresTarget final : public MigrationTarget {
 
     bool exists(const SchemaObject& object) {
         if (object.kind != SchemaObject::Kind::kFunction) return exists(std::string(object.name));
-        const PgResult result =
+        const Rows result =
             query("SELECT 1 FROM pg_proc WHERE proname = " + sql_literal(object.name) +
                   " AND pronamespace = " + schema_oid());
-        return PQntuples(result.get()) > 0;
+        return !result.empty();
     }
 
     bool exists(const std::string& table) {
-        const PgResult result =
-            query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
-                  " AND relnamespace = " + schema_oid());
-        return PQntuples(result.get()) > 0;
+        const Rows result = query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
+                                  " AND relnamespace = " + schema_oid());
+        return !result.empty();
     }
 
-    PgResult query(const std::string& sql) {
-        PgResult result(PQexec(connection_.get(), sql.c_str()));
-        if (!succeeded(result.get())) {
+    Rows query(const std::string& sql) {
+        Rows result = postgres::execute(connection_.get(), sql.c_str());
+        if (!result.succeeded()) {
             const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
             if (state != nullptr && state == kForeignOwnerState) {
                 refuse_foreign_owner(where_,
@@ -280,7 +305,7 @@ class PostgresTarget final : public MigrationTarget {
         return result;
     }
 
-    PgConnection connection_;
+    postgres::Handle connection_;
     std::string where_;
     Place place_;
     const bool makes_events_;

@@ -15,26 +15,66 @@ constexpr unsigned kInt8ArrayOid = 1016;
 
 }  // namespace
 
-void Params::note(unsigned type, int format, std::size_t offset, bool null) {
+void Params::note(unsigned type, int format, std::size_t size, Place place) {
+    if (types_.empty()) {
+        constexpr std::size_t kUsual = 8;
+        types_.reserve(kUsual);
+        lengths_.reserve(kUsual);
+        formats_.reserve(kUsual);
+        places_.reserve(kUsual);
+    }
     types_.push_back(type);
     formats_.push_back(format);
-    lengths_.push_back(static_cast<int>(bytes_.size() - offset));
-    offsets_.push_back(null ? kNullOffset : offset);
+    lengths_.push_back(static_cast<int>(size));
+    places_.push_back(place);
 }
 
 void Params::add(unsigned type, int format, std::string_view value, bool null) {
-    const std::size_t offset = bytes_.size();
+    constexpr std::size_t kUsualBytes = 256;
+    if (bytes_.empty()) bytes_.reserve(kUsualBytes);
+    note(type, format, value.size(), {nullptr, null ? kNullOffset : bytes_.size()});
     bytes_.append(value);
-    note(type, format, offset, null);
     bytes_ += '\0';  // text format ends so
 }
 
-const char* const* Params::pointers() const {
+const char* const* Params::values() const {
     pointers_.clear();
-    for (const std::size_t offset : offsets_) {
-        pointers_.push_back(offset == kNullOffset ? nullptr : bytes_.data() + offset);
+    pointers_.reserve(places_.size());
+    for (const Place& place : places_) {
+        const char* const ours =
+            place.offset == kNullOffset ? nullptr : bytes_.data() + place.offset;
+        pointers_.push_back(place.lent != nullptr ? place.lent : ours);
     }
     return pointers_.data();
+}
+
+Params& Params::untyped(std::string_view value) {
+    add(0, 0, value);
+    return *this;
+}
+
+Params& Params::number(std::int64_t value) {
+    return untyped(std::to_string(value));
+}
+
+Params& Params::null() {
+    add(0, 0, {}, true);
+    return *this;
+}
+
+Params& Params::lend_untyped(const std::string& value) {
+    note(0, 0, value.size(), {value.c_str(), 0});
+    return *this;
+}
+
+Params& Params::lend(unsigned type, std::string_view value) {
+    // A null pointer would mean NULL.
+    note(type, 1, value.size(), {value.data() == nullptr ? "" : value.data(), 0});
+    return *this;
+}
+
+Params& Params::lend_bytes(std::string_view value) {
+    return lend(kByteaOid, value);
 }
 
 Params& Params::text(std::string_view value) {
@@ -69,7 +109,7 @@ Params& Params::bits(std::span<const std::uint8_t> bytes) {
     const std::uint32_t length = htobe32(static_cast<std::uint32_t>(bytes.size() * 8));
     bytes_.append(reinterpret_cast<const char*>(&length), sizeof length);
     bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    note(kBitOid, 1, start, false);
+    note(kBitOid, 1, bytes_.size() - start, {nullptr, start});
     return *this;
 }
 
@@ -86,7 +126,7 @@ Params& Params::integers(std::span<const std::int64_t> values) {
         bytes_.append(reinterpret_cast<const char*>(&length), sizeof length);
         bytes_.append(reinterpret_cast<const char*>(&wire), sizeof wire);
     }
-    note(kInt8ArrayOid, 1, start, false);
+    note(kInt8ArrayOid, 1, bytes_.size() - start, {nullptr, start});
     return *this;
 }
 
@@ -111,7 +151,7 @@ void Params::clear() {
     types_.clear();
     lengths_.clear();
     formats_.clear();
-    offsets_.clear();
+    places_.clear();
 }
 
 }  // namespace outbox::postgres

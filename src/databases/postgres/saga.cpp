@@ -1,3 +1,4 @@
+#include <libpq-fe.h>
 #include <string>
 
 #include <outbox/adapters/libpq.h>
@@ -9,9 +10,8 @@
 namespace outbox {
 namespace {
 
-using consumer::cell;
 using consumer::Params;
-using consumer::PgResult;
+using consumer::Rows;
 
 constexpr const char* kDoing = "using outbox_saga";
 
@@ -48,20 +48,16 @@ constexpr const char* kCount =
     "greatest(0, extract(epoch FROM clock_timestamp() - min(updated_at)) * 1000)::bigint END "
     "FROM outbox_saga GROUP BY name, state ORDER BY name, state";
 
-PgResult run(PGconn* connection, const Params& params, const char* sql) {
-    PgResult result = params.execute(connection, sql);
-    if (!consumer::succeeded(result.get())) {
+Rows run(PGconn* connection, const Params& params, const char* sql) {
+    Rows result = postgres::execute(connection, sql, params);
+    if (!result.succeeded()) {
         throw Error(consumer::receive_error(connection, result.get(), kDoing));
     }
     return result;
 }
 
-bool changed_one(const PgResult& result) {
-    return std::string_view(PQcmdTuples(result.get())) == "1";
-}
-
-std::string text_cell(const PgResult& rows, int row, int column) {
-    return std::string(cell(rows.get(), row, column));
+bool changed_one(const Rows& result) {
+    return result.affected() == 1;
 }
 
 Params& add_text_or_null(Params& params, std::string_view text) {
@@ -95,19 +91,19 @@ class LibpqStore final : public saga::Store {
     std::optional<saga::Instance> load(std::string_view id) override {
         Params params;
         params.text(id);
-        const PgResult row = run(connection_, params, kLoad);
-        if (PQntuples(row.get()) == 0) return std::nullopt;
+        const Rows row = run(connection_, params, kLoad);
+        if (row.empty()) return std::nullopt;
         saga::Instance saga;
         saga.id = id;
-        saga.name = text_cell(row, 0, 0);
-        saga.version = static_cast<int>(consumer::big_endian(cell(row.get(), 0, 1)));
-        saga.state = saga::saga_state_of(cell(row.get(), 0, 2)).value_or(SagaState::kStuck);
-        saga.steps = saga::steps_of_json(id, cell(row.get(), 0, 3));
-        saga.data = text_cell(row, 0, 4);
-        saga.timer = consumer::big_endian(cell(row.get(), 0, 5));
-        saga.cause = text_cell(row, 0, 6);
-        saga.trouble = text_cell(row, 0, 7);
-        saga.leader = text_cell(row, 0, 8);
+        saga.name = row.string(0, 0);
+        saga.version = static_cast<int>(row.integer(0, 1));
+        saga.state = saga::saga_state_of(row.text(0, 2)).value_or(SagaState::kStuck);
+        saga.steps = saga::steps_of_json(id, row.text(0, 3));
+        saga.data = row.string(0, 4);
+        saga.timer = row.integer(0, 5);
+        saga.cause = row.string(0, 6);
+        saga.trouble = row.string(0, 7);
+        saga.leader = row.string(0, 8);
         return saga;
     }
 
@@ -180,15 +176,14 @@ std::string refuse_saga_step(PGconn* transaction, const Message& command, Event 
 }
 
 std::vector<SagaCount> count_sagas(PGconn* connection) {
-    const PgResult rows = run(connection, {}, kCount);
+    const Rows rows = run(connection, {}, kCount);
     std::vector<SagaCount> counts;
-    for (int row = 0; row < PQntuples(rows.get()); ++row) {
+    for (int row = 0; row < rows.size(); ++row) {
         counts.push_back(
-            {.name = text_cell(rows, row, 0),
-             .state = saga::saga_state_of(cell(rows.get(), row, 1)).value_or(SagaState::kStuck),
-             .count = consumer::big_endian(cell(rows.get(), row, 2)),
-             .oldest_s =
-                 static_cast<double>(consumer::big_endian(cell(rows.get(), row, 3))) / 1000});
+            {.name = rows.string(row, 0),
+             .state = saga::saga_state_of(rows.text(row, 1)).value_or(SagaState::kStuck),
+             .count = rows.integer(row, 2),
+             .oldest_s = static_cast<double>(rows.integer(row, 3)) / 1000});
     }
     return counts;
 }

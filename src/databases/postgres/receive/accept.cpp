@@ -1,3 +1,4 @@
+#include <libpq-fe.h>
 #include <string>
 #include <unordered_map>
 
@@ -11,7 +12,7 @@ namespace outbox {
 namespace {
 
 using consumer::Params;
-using consumer::PgResult;
+using consumer::Rows;
 
 // Insert first: asking beforehand whether the id is there would be a race.
 constexpr const char* kAccept =
@@ -58,16 +59,16 @@ constexpr const char* kFirstOffset =
 
 constexpr const char* kEntering = "entering a message in outbox_inbox";
 
-PgResult run(PGconn* connection, const Params& params, const char* sql, const char* doing) {
-    PgResult result = params.execute(connection, sql);
-    if (!consumer::succeeded(result.get())) {
+Rows run(PGconn* connection, const Params& params, const char* sql, const char* doing) {
+    Rows result = postgres::execute(connection, sql, params);
+    if (!result.succeeded()) {
         throw Error(consumer::receive_error(connection, result.get(), doing));
     }
     return result;
 }
 
-bool changed_one(const PgResult& result) {
-    return std::string_view(PQcmdTuples(result.get())) == "1";
+bool changed_one(const Rows& result) {
+    return result.affected() == 1;
 }
 
 std::string quoted(PGconn* connection, std::string_view name) {
@@ -109,9 +110,8 @@ struct Entry {
         params.text(consumer).text(message.id).number_or_null(time_us);
     }
     [[nodiscard]] const char* sql() const { return carefully ? kAcceptCarefully : kAccept; }
-    [[nodiscard]] bool is_new(const PgResult& result) const {
-        return carefully ? consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1)
-                         : changed_one(result);
+    [[nodiscard]] bool is_new(const Rows& result) const {
+        return carefully ? result.boolean(0, 0) : changed_one(result);
     }
 
     bool carefully = false;
@@ -176,9 +176,9 @@ std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
     const std::string time_array = consumer::array_literal(times);
     Params params;
     params.text(consumer).untyped(id_array).untyped(time_array);
-    const PgResult rows = run(transaction, params, kAcceptBatch, kEntering);
-    for (int row = 0; row < PQntuples(rows.get()); ++row) {
-        is_new[first_of.at(consumer::cell(rows.get(), row, 0))] = true;
+    const Rows rows = run(transaction, params, kAcceptBatch, kEntering);
+    for (int row = 0; row < rows.size(); ++row) {
+        is_new[first_of.at(rows.text(row, 0))] = true;
     }
     return is_new;
 }
@@ -192,14 +192,12 @@ SequenceResult accept_sequence(PGconn* transaction, std::string_view consumer, s
     Params which;
     which.text(consumer).text(key);
     for (bool again = true;; again = false) {
-        const PgResult taken = run(transaction, params, kAcceptSequence, kDoing);
-        if (consumer::big_endian(consumer::cell(taken.get(), 0, 0)) == 1) {
+        const Rows taken = run(transaction, params, kAcceptSequence, kDoing);
+        if (taken.integer(0, 0) == 1) {
             return {SequenceResult::What::kNew, sequence + 1};
         }
-        const PgResult last = run(transaction, which, kLastSequence, kDoing);
-        const std::int64_t expected =
-            PQntuples(last.get()) == 0 ? 1
-                                       : consumer::big_endian(consumer::cell(last.get(), 0, 0)) + 1;
+        const Rows last = run(transaction, which, kLastSequence, kDoing);
+        const std::int64_t expected = last.empty() ? 1 : last.integer(0, 0) + 1;
         if (sequence < expected) return {SequenceResult::What::kRepeat, expected};
         if (sequence > expected || !again) return {SequenceResult::What::kGap, expected};
         // The one before it was committed in between.
@@ -210,9 +208,9 @@ std::optional<std::int64_t> next_offset(PGconn* connection, std::string_view con
                                         std::string_view topic, int partition) {
     Params params;
     params.text(consumer).text(topic).number(partition);
-    const PgResult row = run(connection, params, kNextOffset, "reading outbox_inbox_offsets");
-    if (PQntuples(row.get()) == 0) return std::nullopt;
-    return consumer::big_endian(consumer::cell(row.get(), 0, 0));
+    const Rows row = run(connection, params, kNextOffset, "reading outbox_inbox_offsets");
+    if (row.empty()) return std::nullopt;
+    return row.integer(0, 0);
 }
 
 bool accept_offset(PGconn* transaction, std::string_view consumer, std::string_view topic,

@@ -1,3 +1,4 @@
+#include <libpq-fe.h>
 #include <string>
 
 #include <outbox/adapters/libpq_idempotency.h>
@@ -23,10 +24,10 @@ constexpr consumer::Kept kKeptClaim{"outbox_claim_1", kClaim};
 constexpr consumer::Kept kKeptComplete{"outbox_complete_1", kCompleteStrictly};
 constexpr const char* kRelease = "SELECT idempotency_release($1, $2, $3::integer)";
 
-consumer::PgResult run(PGconn* transaction, const consumer::Params& params, const char* sql) {
+consumer::Rows run(PGconn* transaction, const consumer::Params& params, const char* sql) {
     consumer::require_transaction(transaction, "claim_key");
-    consumer::PgResult result = params.execute(transaction, sql);
-    if (!consumer::succeeded(result.get())) {
+    consumer::Rows result = postgres::execute(transaction, sql, params);
+    if (!result.succeeded()) {
         throw Error(consumer::receive_error(transaction, result.get(), kDoing));
     }
     return result;
@@ -60,7 +61,7 @@ bool enter_adopted(PGconn* transaction, const IdempotentRequest& request,
     consumer::Params params;
     params.untyped(request.scope).untyped(request.key);
     const auto result = run(transaction, params, sql.c_str());
-    return std::string_view(PQcmdTuples(result.get())) == "1";
+    return result.affected() == 1;
 }
 
 /// The parameters of a claim.
@@ -87,7 +88,7 @@ struct Completing {
                const IdempotentAnswer& answer) {
         params.text(request.scope).text(request.key).number(claim.attempt).number(answer.status);
         params.untyped(consumer::storable_headers(answer.headers));
-        params.bytes(std::string_view(answer.body));
+        params.lend_bytes(answer.body);
     }
     consumer::Params params;
 };
@@ -96,12 +97,11 @@ IdempotencyClaim without_key() {
     return {.is_new = true, .attempt = 0, .answer = {}};
 }
 
-IdempotencyClaim claim_in(const consumer::PgResult& row, PGconn* transaction,
+IdempotencyClaim claim_in(const consumer::Rows& row, PGconn* transaction,
                           const IdempotentRequest& request, const ClaimOptions& options) {
-    const std::string_view state = consumer::cell(row.get(), 0, 0);
+    const std::string_view state = row.text(0, 0);
     IdempotencyClaim claim;
-    claim.attempt =
-        static_cast<std::uint32_t>(consumer::big_endian(consumer::cell(row.get(), 0, 1)));
+    claim.attempt = static_cast<std::uint32_t>(row.integer(0, 1));
     if (state == "new") {
         claim.is_new = claim.attempt > 1 || options.adopted.table.empty() ||
                        enter_adopted(transaction, request, options.adopted);
@@ -110,18 +110,13 @@ IdempotencyClaim claim_in(const consumer::PgResult& row, PGconn* transaction,
         claim.answer = consumer::still_running();
     } else if (state == "mismatch") {
         claim.answer = consumer::other_request();
-    } else if (PQgetisnull(row.get(), 0, 2) != 0) {
+    } else if (row.text(0, 2).data() == nullptr) {
         claim.answer = consumer::answer_not_kept();
     } else {
-        claim.answer = consumer::repeat_of(
-            static_cast<int>(consumer::big_endian(consumer::cell(row.get(), 0, 2))),
-            consumer::cell(row.get(), 0, 3), consumer::cell(row.get(), 0, 4));
+        claim.answer = consumer::repeat_of(static_cast<int>(row.integer(0, 2)), row.text(0, 3),
+                                           row.text(0, 4));
     }
     return claim;
-}
-
-bool is_true(const consumer::PgResult& result) {
-    return consumer::cell(result.get(), 0, 0) == std::string_view("\x01", 1);
 }
 
 }  // namespace
@@ -147,12 +142,12 @@ IdempotencyClaim begin_and_claim_key(PGconn* connection, const IdempotentRequest
     const Claiming claiming(request, options);
     consumer::keep(connection, kKeptClaim);
     consumer::keep(connection, kKeptComplete);
-    const consumer::PgResult row =
+    const consumer::Rows row =
         consumer::begun_with(connection, kKeptClaim, claiming.params, kDoing);
     try {
         return claim_in(row, connection, request, options);
     } catch (...) {
-        const consumer::PgResult ended(PQexec(connection, "ROLLBACK"));
+        static_cast<void>(postgres::execute(connection, "ROLLBACK"));
         throw;
     }
 }
@@ -162,7 +157,7 @@ void complete_key(PGconn* transaction, const IdempotentRequest& request,
     consumer::require_transaction(transaction, "complete_key");
     if (claim.attempt == 0) return;
     const Completing completing(request, claim, answer);
-    if (!is_true(run(transaction, completing.params, kComplete))) {
+    if (!run(transaction, completing.params, kComplete).boolean(0, 0)) {
         consumer::throw_lease_lost(request);
     }
 }
@@ -179,7 +174,7 @@ void complete_key_and_commit(PGconn* transaction, const IdempotentRequest& reque
         consumer::run_together(transaction, claim.attempt == 0 ? all.subspan(1) : all, kDoing);
     if (!results.error) return;
     if (PQtransactionStatus(transaction) != PQTRANS_IDLE) {
-        const consumer::PgResult ended(PQexec(transaction, "ROLLBACK"));
+        static_cast<void>(postgres::execute(transaction, "ROLLBACK"));
     }
     if (results.error->backend_code == kLeaseLostState) consumer::throw_lease_lost(request);
     // This one has failed; the next is sent otherwise.

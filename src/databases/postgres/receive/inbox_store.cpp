@@ -76,14 +76,14 @@ std::vector<LibpqSession::Right> with_ours(std::vector<LibpqSession::Right> more
 
 }  // namespace
 
-void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out) {
+void append_messages(const Rows& rows, std::size_t max_bytes, spi::EventBatch& out) {
     const auto copied = [&](int row, int column) {
-        const std::string_view value = cell(rows, row, column);
+        const std::string_view value = rows.text(row, column);
         return value.data() == nullptr ? value : out.copy(value);
     };
-    for (int row = 0; row < PQntuples(rows) && out.bytes() < max_bytes; ++row) {
+    for (int row = 0; row < rows.size() && out.bytes() < max_bytes; ++row) {
         spi::EventView event;
-        event.position = big_endian(cell(rows, row, 0));
+        event.position = rows.integer(row, 0);
         event.id = copied(row, 1);
         event.topic = copied(row, 2);
         event.key = copied(row, 3);
@@ -91,10 +91,6 @@ void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatc
         event.payload = copied(row, 5);
         out.add(event);
     }
-}
-
-bool is_true(const PGresult* rows, int row, int column) {
-    return cell(rows, row, column) == std::string_view("\x01", 1);
 }
 
 LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
@@ -116,8 +112,8 @@ Status LibpqInboxStore::connect() {
     disconnect();
     if (Status status = session_.connect(); !status.ok()) return status;
     const LibpqSession::Use use(session_);
-    const PgResult there(PQexec(connection(), kIsVersioned));
-    versioned_ = succeeded(there.get()) && cell(there.get(), 0, 0) == "t";
+    const Rows there = postgres::execute(connection(), kIsVersioned);
+    versioned_ = there.succeeded() && there.text(0, 0) == "t";
     Status status = check_version();
     if (!status.ok()) disconnect();
     return status;
@@ -126,13 +122,13 @@ Status LibpqInboxStore::connect() {
 Status LibpqInboxStore::check_version() {
     if (!session_.connected()) return {};
     const LibpqSession::Use use(session_);
-    const PgResult found(PQexec(connection(), versioned_ ? kClockAndVersion : kClock));
-    if (!succeeded(found.get())) {
+    const Rows found = postgres::execute(connection(), versioned_ ? kClockAndVersion : kClock);
+    if (!found.succeeded()) {
         return receive_error(connection(), found.get(), "reading outbox_migrations");
     }
-    clock_ahead_us_ = std::stoll(std::string(cell(found.get(), 0, 0))) - steady_us();
+    clock_ahead_us_ = std::stoll(found.string(0, 0)) - steady_us();
     if (!versioned_) return {};
-    return check_inbox_version(std::stoll(std::string(cell(found.get(), 0, 1))));
+    return check_inbox_version(std::stoll(found.string(0, 1)));
 }
 
 std::int64_t LibpqInboxStore::now_us() const {
@@ -142,14 +138,13 @@ std::int64_t LibpqInboxStore::now_us() const {
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
     params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
-    const Result<PgResult> rows =
-        session_.execute("outbox_retries", params, "reading dead letters");
-    if (rows.ok()) append_messages(rows->get(), SIZE_MAX, out);
+    const Result<Rows> rows = session_.execute("outbox_retries", params, "reading dead letters");
+    if (rows.ok()) append_messages(*rows, SIZE_MAX, out);
     return rows.status();
 }
 
-Result<PgResult> LibpqInboxStore::begin_with(const char* statement, const Params& params,
-                                             const char* doing) {
+Result<Rows> LibpqInboxStore::begin_with(const char* statement, const Params& params,
+                                         const char* doing) {
     const Step step{statement, &params};
     auto results = session_.begin_with({&step, 1}, doing);
     if (!results.ok()) return results.status();
@@ -162,7 +157,7 @@ Result<Taken> LibpqInboxStore::begin_retry(std::string_view message_id) {
     params.text(consumer_).text(message_id);
     const auto gone = begin_with("outbox_take_retry", params, "taking a dead letter");
     if (!gone.ok()) return gone.status();
-    return std::string_view(PQcmdTuples(gone->get())) == "1" ? Taken::kNew : Taken::kGone;
+    return gone->affected() == 1 ? Taken::kNew : Taken::kGone;
 }
 
 Status LibpqInboxStore::bury_again(std::string_view message_id, const Burial& burial) {
@@ -184,8 +179,8 @@ Status LibpqInboxStore::report(const MemberStats& stats) {
     params.number(stats.lag);
     const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
-    const PgResult result = params.execute_prepared(connection(), "outbox_report");
-    if (!succeeded(result.get())) {
+    const Rows result = postgres::execute_prepared(connection(), "outbox_report", params);
+    if (!result.succeeded()) {
         return receive_error(connection(), result.get(), "writing outbox_inbox_stats");
     }
     return fold("");
@@ -196,8 +191,8 @@ Status LibpqInboxStore::fold(std::string_view member) {
     Params params;
     params.text(consumer_).text(member).number(kMemberGoneS);
     const LibpqSession::Use use(session_);
-    const PgResult result = params.execute_prepared(connection(), "outbox_fold");
-    if (succeeded(result.get())) return {};
+    const Rows result = postgres::execute_prepared(connection(), "outbox_fold", params);
+    if (result.succeeded()) return {};
     return receive_error(connection(), result.get(), "writing outbox_inbox_stats");
 }
 

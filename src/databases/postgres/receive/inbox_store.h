@@ -10,10 +10,7 @@
 namespace outbox::consumer {
 
 /// Appends rows of position, id, topic, key, headers, payload, until they reach `max_bytes`.
-void append_messages(const PGresult* rows, std::size_t max_bytes, spi::EventBatch& out);
-
-/// A truth in binary format.
-[[nodiscard]] bool is_true(const PGresult* rows, int row, int column);
+void append_messages(const Rows& rows, std::size_t max_bytes, spi::EventBatch& out);
 
 /// What a mailbox and a log in PostgreSQL have in common.
 class LibpqInboxStore : public virtual InboxStore {
@@ -43,7 +40,7 @@ class LibpqInboxStore : public virtual InboxStore {
                     std::vector<LibpqSession::Right> rights);
 
     /// Begins a transaction with one statement.
-    Result<PgResult> begin_with(const char* statement, const Params& params, const char* doing);
+    Result<Rows> begin_with(const char* statement, const Params& params, const char* doing);
 
     /// The database's clock, which decides what may have been pruned: this machine's may be wrong.
     [[nodiscard]] std::int64_t now_us() const;

@@ -101,9 +101,9 @@ class Beginning {
     [[nodiscard]] std::span<const Step> steps() const { return steps_; }
 
     /// Marks the messages that the result of an entering statement names.
-    void mark_new(const PGresult* rows, std::vector<Taken>& taken) const {
-        for (int row = 0; row < PQntuples(rows); ++row) {
-            taken[first_of_.at(cell(rows, row, 0))] = Taken::kNew;
+    void mark_new(const Rows& rows, std::vector<Taken>& taken) const {
+        for (int row = 0; row < rows.size(); ++row) {
+            taken[first_of_.at(rows.text(row, 0))] = Taken::kNew;
         }
     }
 
@@ -123,8 +123,8 @@ std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) 
     return rights;
 }
 
-bool changed_one(const PgResult& result) {
-    return std::string_view(PQcmdTuples(result.get())) == "1";
+bool changed_one(const Rows& result) {
+    return result.affected() == 1;
 }
 
 }  // namespace
@@ -144,10 +144,10 @@ Status LibpqLog::connect() {
     if (session_.sound()) return {};
     if (Status status = LibpqInboxStore::connect(); !status.ok()) return status;
     const LibpqSession::Use use(session_);
-    const PgResult set(PQexec(connection(),
-                              "SELECT set_config('synchronous_commit', 'on', false) "
-                              "WHERE current_setting('synchronous_commit') = 'off'"));
-    if (succeeded(set.get())) return {};
+    const Rows set = postgres::execute(connection(),
+                                       "SELECT set_config('synchronous_commit', 'on', false) "
+                                       "WHERE current_setting('synchronous_commit') = 'off'");
+    if (set.succeeded()) return {};
     Status status = receive_error(connection(), set.get(), "preparing the session");
     disconnect();
     return status;
@@ -169,7 +169,7 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
         results->pop_back();
     }
     std::vector<Taken> taken(messages.size(), by_id ? Taken::kRepeat : Taken::kNew);
-    for (const PgResult& rows : *results) beginning.mark_new(rows.get(), taken);
+    for (const Rows& rows : *results) beginning.mark_new(rows, taken);
     return taken;
 }
 
@@ -194,7 +194,7 @@ Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial
     } else {
         params.untyped(message.headers);
     }
-    params.bytes(message.payload).number(burial.attempts);
+    params.bytes_or_null(message.payload).number(burial.attempts);
     params.text(burial.error_code).text(burial.error).number(by_id ? 1 : 0);
     if (step != nullptr) beginning.move(*step);
     const auto results = session_.begin_with(beginning.steps(), kDoing);
@@ -214,9 +214,9 @@ Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int part
     params.text(consumer_).text(topic).number(partition);
     const auto row = session_.execute("outbox_next", params, "reading outbox_inbox_offsets");
     if (!row.ok()) return row.status();
-    if (PQntuples(row->get()) == 0) return std::optional<LogPlace>();
-    LogPlace place{big_endian(cell(row->get(), 0, 0)), std::string(cell(row->get(), 0, 1)), {}};
-    if (const auto last = cell(row->get(), 0, 2); last.data() != nullptr) place.last_id = last;
+    if (row->empty()) return std::optional<LogPlace>();
+    LogPlace place{row->integer(0, 0), row->string(0, 1), {}};
+    if (const auto last = row->text(0, 2); last.data() != nullptr) place.last_id = last;
     return std::optional<LogPlace>(std::move(place));
 }
 

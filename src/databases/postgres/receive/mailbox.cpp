@@ -89,9 +89,9 @@ std::vector<LibpqSession::Right> rights_of(const MailboxOptions& options) {
 }
 
 // Of the two counts that a statement for one message gives.
-Taken taken_of(const PGresult* counts) {
-    if (big_endian(cell(counts, 0, 0)) == 0) return Taken::kGone;
-    return big_endian(cell(counts, 0, 1)) == 0 ? Taken::kRepeat : Taken::kNew;
+Taken taken_of(const Rows& counts) {
+    if (counts.integer(0, 0) == 0) return Taken::kGone;
+    return counts.integer(0, 1) == 0 ? Taken::kRepeat : Taken::kNew;
 }
 
 }  // namespace
@@ -116,18 +116,18 @@ void LibpqMailbox::disconnect() {
 
 Result<Hold> LibpqMailbox::hold_mailbox() {
     if (held_ && session_.connected()) return Hold::kStill;
-    const Result<PgResult> result =
+    const Result<Rows> result =
         session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
     if (!result.ok()) return result.status();
-    held_ = is_true(result->get(), 0, 0);
+    held_ = result->boolean(0, 0);
     return held_ ? Hold::kNew : Hold::kNo;
 }
 
 Result<std::int64_t> LibpqMailbox::waiting(std::int64_t most) {
-    const Result<PgResult> count = session_.execute(
+    const Result<Rows> count = session_.execute(
         "outbox_waiting", Params().text(mailbox_).number(most), "counting the mailbox");
     if (!count.ok()) return count.status();
-    return big_endian(cell(count->get(), 0, 0));
+    return count->integer(0, 0);
 }
 
 Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
@@ -135,9 +135,9 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
     params.text(mailbox_);
     if (!choice.only.empty()) {
         params.untyped(array_literal(choice.only));
-        const Result<PgResult> rows =
+        const Result<Rows> rows =
             session_.execute("outbox_fetch_only", params, "reading the mailbox");
-        if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+        if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
         return rows.status();
     }
     params.untyped(array_literal(choice.without_keys))
@@ -145,8 +145,8 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
         .number(static_cast<std::int64_t>(limits.max_messages))
         .number(static_cast<std::int64_t>(limits.max_bytes))
         .number(choice.from);
-    const Result<PgResult> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
-    if (rows.ok()) append_messages(rows->get(), limits.max_bytes, out);
+    const Result<Rows> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
+    if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
     return rows.status();
 }
 
@@ -167,7 +167,7 @@ Result<Taken> LibpqMailbox::begin(const spi::EventView& message) {
     const Take how = take(message);
     const auto counts = begin_with(how.statement, how.params, kTaking);
     if (!counts.ok()) return counts.status();
-    return taken_of(counts->get());
+    return taken_of(*counts);
 }
 
 MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
@@ -176,7 +176,7 @@ MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
     LibpqSession::Turn turn = session_.commit_and_begin_with({&step, 1}, kTaking);
     if (!turn.begun) return {std::move(turn.committed), {}};
     if (!turn.begun->ok()) return {std::move(turn.committed), turn.begun->status()};
-    return {std::move(turn.committed), taken_of(turn.begun->value().front().get())};
+    return {std::move(turn.committed), taken_of(turn.begun->value().front())};
 }
 
 Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventView> messages) {
@@ -198,12 +198,12 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     Params params;
     params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
     params.untyped(array_literal(times));
-    const Result<PgResult> rows = begin_with("outbox_take_all", params, "taking messages");
+    const Result<Rows> rows = begin_with("outbox_take_all", params, "taking messages");
     if (!rows.ok()) return rows.status();
     std::vector<Taken> taken(messages.size(), Taken::kGone);
-    for (int row = 0; row < PQntuples(rows->get()); ++row) {
-        taken[index_of.at(big_endian(cell(rows->get(), row, 0)))] =
-            is_true(rows->get(), row, 1) ? Taken::kNew : Taken::kRepeat;
+    for (int row = 0; row < rows->size(); ++row) {
+        taken[index_of.at(rows->integer(row, 0))] =
+            rows->boolean(row, 1) ? Taken::kNew : Taken::kRepeat;
     }
     return taken;
 }
@@ -213,10 +213,10 @@ Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& bu
     params.text(mailbox_).number(message.position).text(consumer_);
     params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    const Result<PgResult> counts =
+    const Result<Rows> counts =
         session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
     if (!counts.ok()) return counts.status();
-    return taken_of(counts->get());
+    return taken_of(*counts);
 }
 
 }  // namespace outbox::consumer

@@ -13,7 +13,6 @@ namespace {
 
 constexpr const char* kReading = "reading the consumer's tables";
 constexpr std::int64_t kPruneRows = 10'000;
-constexpr std::int64_t kMicroseconds = 1'000'000;
 constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 
 class PostgresSql final : public Sql {
@@ -35,19 +34,18 @@ class PostgresSql final : public Sql {
     Result<Rows> run_as_is(const std::string& statement,
                            const std::vector<std::string>& parameters = {},
                            std::int64_t* changed = nullptr) {
-        std::vector<const char*> values;
-        for (const std::string& parameter : parameters) values.push_back(parameter.c_str());
+        postgres::Params params;
+        for (const std::string& parameter : parameters) params.lend_untyped(parameter);
         const LibpqSession::Use use(session_);
-        const PgResult result(PQexecParams(session_.connection(), statement.c_str(),
-                                           static_cast<int>(values.size()), nullptr, values.data(),
-                                           nullptr, nullptr, 0));
-        if (!succeeded(result.get())) {
+        const postgres::Rows result = postgres::execute(session_.connection(), statement.c_str(),
+                                                        params, postgres::Format::kText);
+        if (!result.succeeded()) {
             return receive_error(session_.connection(), result.get(), kReading);
         }
-        if (changed != nullptr) *changed = number(std::string(PQcmdTuples(result.get())));
+        if (changed != nullptr) *changed = result.affected();
         Rows rows;
-        for (int row = 0; row < PQntuples(result.get()); ++row) {
-            rows.push_back(cells_of(result.get(), row));
+        for (int row = 0; row < result.size(); ++row) {
+            rows.push_back(cells_of(result, row));
         }
         return rows;
     }
@@ -80,10 +78,12 @@ class PostgresSql final : public Sql {
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
             return receive_error(connection, nullptr, kReading);
         }
-        while (const PgResult result{PQgetResult(connection)}) {
+        while (true) {
+            const postgres::Rows result(PQgetResult(connection));
+            if (result.get() == nullptr) break;
             if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
-                if (status.ok()) status = take(cells_of(result.get(), 0));
-            } else if (!succeeded(result.get()) && status.ok()) {
+                if (status.ok()) status = take(cells_of(result, 0));
+            } else if (!result.succeeded() && status.ok()) {
                 status = receive_error(connection, result.get(), kReading);
             }
         }
@@ -159,10 +159,10 @@ class PostgresSql final : public Sql {
     }
 
   private:
-    static Row cells_of(const PGresult* result, int row) {
+    static Row cells_of(const postgres::Rows& result, int row) {
         Row cells;
-        for (int column = 0; column < PQnfields(result); ++column) {
-            const std::string_view text = cell(result, row, column);
+        for (int column = 0; column < result.columns(); ++column) {
+            const std::string_view text = result.text(row, column);
             cells.push_back(text.data() == nullptr ? std::nullopt
                                                    : std::optional<std::string>(text));
         }

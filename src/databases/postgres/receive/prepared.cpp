@@ -49,9 +49,9 @@ void keep(PGconn* connection, const Kept& statement) {
     if (keeping == nullptr || !keeping->is_possible || keeping->names.contains(statement.name)) {
         return;
     }
-    const PgResult prepared(PQprepare(connection, statement.name, statement.sql, 0, nullptr));
+    const Rows prepared(PQprepare(connection, statement.name, statement.sql, 0, nullptr));
     const char* state = PQresultErrorField(prepared.get(), PG_DIAG_SQLSTATE);
-    if (succeeded(prepared.get()) || (state != nullptr && state == kThereAlready)) {
+    if (prepared.succeeded() || (state != nullptr && state == kThereAlready)) {
         keeping->names.insert(statement.name);
     }
 }
@@ -73,8 +73,8 @@ bool must_send_sql(PGconn* connection, const ErrorInfo& error) {
     return true;
 }
 
-PgResult begun_with(PGconn* connection, const Kept& statement, const Params& params,
-                    const char* doing) {
+Rows begun_with(PGconn* connection, const Kept& statement, const Params& params,
+                const char* doing) {
     while (true) {
         const Step steps[] = {{"BEGIN", nullptr, false}, step_of(connection, statement, params)};
         try {

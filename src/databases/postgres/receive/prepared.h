@@ -13,18 +13,18 @@ struct Kept {
 
 /// Prepares it unless that was done. On an idle connection. Where it cannot be prepared, it is sent
 /// as SQL, which tells why.
-void keep(PGconn* connection, const Kept& statement);
+void keep(pg_conn* connection, const Kept& statement);
 
 /// How to send it on this connection now.
-[[nodiscard]] Step step_of(PGconn* connection, const Kept& statement, const Params& params);
+[[nodiscard]] Step step_of(pg_conn* connection, const Kept& statement, const Params& params);
 
 /// BEGIN and the statement in one round trip: the statement's result. Throws `Error`; then no
 /// transaction is open.
-PgResult begun_with(PGconn* connection, const Kept& statement, const Params& params,
-                    const char* doing);
+Rows begun_with(pg_conn* connection, const Kept& statement, const Params& params,
+                const char* doing);
 
 /// True: the server did not know the statement, as behind a pooler that hands out another session
 /// for each transaction. From here on the connection is sent SQL; run the transaction again.
-[[nodiscard]] bool must_send_sql(PGconn* connection, const ErrorInfo& error);
+[[nodiscard]] bool must_send_sql(pg_conn* connection, const ErrorInfo& error);
 
 }  // namespace outbox::consumer

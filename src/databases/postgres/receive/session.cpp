@@ -2,7 +2,7 @@
 
 #include <chrono>
 #include <libpq-events.h>
-#include <poll.h>
+#include <libpq-fe.h>
 #include <tuple>
 #include <utility>
 
@@ -19,15 +19,6 @@ constexpr const char* kSession =
     "SET client_min_messages = warning; SET standard_conforming_strings = on; "
     "SET client_connection_check_interval = '1s'; SET tcp_keepalives_idle = 5; "
     "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
-
-bool wait_for_socket(const PGconn* connection, PostgresPollingStatusType state,
-                     std::chrono::steady_clock::time_point deadline) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    pollfd entry{PQsocket(connection),
-                 static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
-    return left.count() > 0 && ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
-}
 
 }  // namespace
 
@@ -87,37 +78,23 @@ Status LibpqSession::open() {
     const Result<std::string> target = with_password(url_);
     if (!target.ok()) return target.status();
     // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
-    const char* names[] = {"connect_timeout",
-                           "fallback_application_name",
-                           "keepalives_idle",
-                           "keepalives_interval",
-                           "keepalives_count",
-                           "tcp_user_timeout",
-                           "dbname",
-                           "client_encoding",
-                           nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer", "5",    "2",    "3",
-                            "10000",         target->c_str(),   "UTF8", nullptr};
-    connection_.reset(PQconnectStartParams(names, values, 1));
+    const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
+                                          {"fallback_application_name", "outbox consumer"},
+                                          {"keepalives_idle", "5"},
+                                          {"keepalives_interval", "2"},
+                                          {"keepalives_count", "3"},
+                                          {"tcp_user_timeout", "10000"},
+                                          {"dbname", target->c_str()},
+                                          {"client_encoding", "UTF8"}};
+    bool in_time = true;
+    connection_ = postgres::connect(settings, std::chrono::seconds(connect_timeout_s_), in_time);
     if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
-    PGconn* connection = connection_.get();
-    // Only so does a refused connection tell its SQLSTATE.
-    PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
-    const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
-    auto state =
-        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        if (!wait_for_socket(connection, state, deadline)) {
-            return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                    "connecting to the consumer's database: no answer within " + timeout + " s"};
-        }
-        state = PQconnectPoll(connection);
+    if (!in_time) {
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "connecting to the consumer's database: no answer within " + timeout + " s"};
     }
-    if (state == PGRES_POLLING_OK) {
-        PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
-        return {};
-    }
+    const PGconn* const connection = connection_.get();
+    if (PQstatus(connection) == CONNECTION_OK) return {};
     const std::string_view message = PQerrorMessage(connection);
     ErrorInfo error = receive_error(postgres::sqlstate_in(message), message,
                                     "connecting to the consumer's database");
@@ -131,9 +108,9 @@ Status LibpqSession::open() {
 Status LibpqSession::set_up() {
     if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
     for (const Statement& statement : prepared_) {
-        const PgResult prepared(PQprepare(connection_.get(), statement.name, statement.sql,
-                                          statement.parameters, nullptr));
-        if (!succeeded(prepared.get())) {
+        const Rows prepared(PQprepare(connection_.get(), statement.name, statement.sql,
+                                      statement.parameters, nullptr));
+        if (!prepared.succeeded()) {
             return receive_error(connection_.get(), prepared.get(), "preparing the consumer");
         }
     }
@@ -156,15 +133,13 @@ Status LibpqSession::check_rights() {
         wanted +
         ") w (name, privileges) WHERE EXISTS (SELECT FROM unnest(string_to_array(privileges, "
         "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
-    const PgResult missing(PQexec(connection_.get(), sql.c_str()));
-    if (!succeeded(missing.get())) {
+    const Rows missing = postgres::execute(connection_.get(), sql.c_str());
+    if (!missing.succeeded()) {
         return receive_error(connection_.get(), missing.get(), "looking for rights");
     }
-    if (PQntuples(missing.get()) == 0) return {};
-    return {
-        ErrorCode::kNoRights, Advice::kStop,
-        "the user lacks rights that the consumer needs; " + std::string(cell(missing.get(), 0, 0)),
-        "42501"};
+    if (missing.empty()) return {};
+    return {ErrorCode::kNoRights, Advice::kStop,
+            "the user lacks rights that the consumer needs; " + missing.string(0, 0), "42501"};
 }
 
 // A handler's own statements are not seen here, but their errors decide what a failure means.
@@ -190,16 +165,15 @@ int LibpqSession::on_result(int event, void* info, void* session) {
 }
 
 Status LibpqSession::run(const char* sql, const char* doing) {
-    const PgResult result(PQexec(connection_.get(), sql));
-    if (succeeded(result.get())) return {};
+    const Rows result = postgres::execute(connection_.get(), sql);
+    if (result.succeeded()) return {};
     return lost(receive_error(connection_.get(), result.get(), doing));
 }
 
-Result<PgResult> LibpqSession::execute(const char* statement, const Params& params,
-                                       const char* doing) {
+Result<Rows> LibpqSession::execute(const char* statement, const Params& params, const char* doing) {
     const Use use(*this);
-    PgResult result = params.execute_prepared(connection_.get(), statement);
-    if (succeeded(result.get())) return result;
+    Rows result = postgres::execute_prepared(connection_.get(), statement, params);
+    if (result.succeeded()) return result;
     return lost(receive_error(connection_.get(), result.get(), doing));
 }
 
@@ -212,8 +186,7 @@ ErrorInfo LibpqSession::lost(ErrorInfo error) {
     return error;
 }
 
-Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> steps,
-                                                       const char* doing) {
+Result<std::vector<Rows>> LibpqSession::begin_with(std::span<const Step> steps, const char* doing) {
     const Use use(*this);
     error_state_.clear();
     std::vector<Step> all{{"BEGIN", nullptr, false}};
@@ -222,7 +195,7 @@ Result<std::vector<PgResult>> LibpqSession::begin_with(std::span<const Step> ste
 }
 
 // What came after the first `skip` statements.
-Result<std::vector<PgResult>> LibpqSession::begun(StepResults results, std::size_t skip) {
+Result<std::vector<Rows>> LibpqSession::begun(StepResults results, std::size_t skip) {
     if (!results.error) {
         results.done.erase(results.done.begin(),
                            results.done.begin() + static_cast<std::ptrdiff_t>(skip));
@@ -251,8 +224,8 @@ LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> ste
 Status LibpqSession::commit() {
     if (Status status = may_commit(); !status.ok()) return status;
     const Use use(*this);
-    const PgResult result(PQexec(connection_.get(), "COMMIT"));
-    if (succeeded(result.get())) return {};
+    const Rows result = postgres::execute(connection_.get(), "COMMIT");
+    if (result.succeeded()) return {};
     return refused_commit(receive_error(connection_.get(), result.get(), "committing"));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <libpq-fe.h>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,13 +69,13 @@ class LibpqSession {
 
     /// BEGIN and these prepared statements in one round trip; gives their results. After an error
     /// no transaction is open.
-    Result<std::vector<PgResult>> begin_with(std::span<const Step> steps, const char* doing);
+    Result<std::vector<Rows>> begin_with(std::span<const Step> steps, const char* doing);
     /// An error when the handler ended the transaction, or ignored an error that had ended it.
     Status commit();
 
     struct Turn {
         Status committed;
-        std::optional<Result<std::vector<PgResult>>> begun;
+        std::optional<Result<std::vector<Rows>>> begun;
     };
     /// `commit` and `begin_with` in one round trip; begins only where the commit succeeded.
     Turn commit_and_begin_with(std::span<const Step> steps, const char* doing);
@@ -86,14 +87,14 @@ class LibpqSession {
     Status end_transaction();
 
     /// Runs one of the prepared statements.
-    Result<PgResult> execute(const char* statement, const Params& params, const char* doing);
+    Result<Rows> execute(const char* statement, const Params& params, const char* doing);
 
   private:
     Status open();
     Status set_up();
     Status check_rights();
     Status may_commit();
-    Result<std::vector<PgResult>> begun(StepResults results, std::size_t skip);
+    Result<std::vector<Rows>> begun(StepResults results, std::size_t skip);
     Status run(const char* sql, const char* doing);
     ErrorInfo lost(ErrorInfo error);
     ErrorInfo refused_commit(ErrorInfo error);
@@ -105,7 +106,7 @@ class LibpqSession {
     int connect_timeout_s_;
     std::vector<Statement> prepared_;
     std::vector<Right> rights_;
-    PgConnection connection_;
+    postgres::Handle connection_;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;
     std::string error_text_;

@@ -1,18 +1,9 @@
 #include "databases/postgres/receive/transaction.h"
 
-#include <bit>
-#include <cstring>
+#include <libpq-fe.h>
 #include <utility>
 
 namespace outbox::consumer {
-namespace {
-
-constexpr int kText = 0;
-constexpr int kBinary = 1;
-constexpr Oid kTextOid = 25;
-constexpr Oid kByteaOid = 17;
-
-}  // namespace
 
 void require_transaction(PGconn* connection, const std::string& who) {
     switch (PQtransactionStatus(connection)) {
@@ -35,25 +26,6 @@ void require_transaction(PGconn* connection, const std::string& who) {
     throw Error(ErrorCode::kConnectionLost, Advice::kRetryDestination,
                 "the connection to PostgreSQL is broken: connect again and run the transaction "
                 "again");
-}
-
-std::string_view cell(const PGresult* rows, int row, int column) {
-    if (PQgetisnull(rows, row, column) != 0) return {};
-    return {PQgetvalue(rows, row, column),
-            static_cast<std::size_t>(PQgetlength(rows, row, column))};
-}
-
-std::int64_t big_endian(std::string_view bytes) {
-    static_assert(std::endian::native == std::endian::little);
-    if (bytes.size() == sizeof(std::int32_t)) {
-        std::uint32_t value = 0;
-        std::memcpy(&value, bytes.data(), sizeof value);
-        return static_cast<std::int32_t>(__builtin_bswap32(value));
-    }
-    if (bytes.size() != sizeof(std::int64_t)) return 0;
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    return static_cast<std::int64_t>(__builtin_bswap64(value));
 }
 
 std::string array_literal(std::span<const std::string_view> texts) {
@@ -88,73 +60,6 @@ std::string array_literal(const std::vector<std::int64_t>& numbers) {
     return array_literal(std::vector<std::optional<std::int64_t>>(numbers.begin(), numbers.end()));
 }
 
-Params& Params::text(std::string_view value) {
-    values_.push_back({.type = kTextOid, .format = kBinary, .borrowed = value, .owned = {}});
-    return *this;
-}
-
-Params& Params::untyped(std::string_view value) {
-    values_.push_back({.format = kText, .borrowed = {}, .owned = std::string(value)});
-    return *this;
-}
-
-Params& Params::bytes(std::string_view value) {
-    values_.push_back({.type = kByteaOid,
-                       .format = kBinary,
-                       .is_null = value.data() == nullptr,
-                       .borrowed = value,
-                       .owned = {}});
-    return *this;
-}
-
-Params& Params::number(std::int64_t value) {
-    return untyped(std::to_string(value));
-}
-
-Params& Params::null() {
-    values_.push_back({.is_null = true, .borrowed = {}, .owned = {}});
-    return *this;
-}
-
-Params::Arrays::Arrays(const std::vector<Value>& values) {
-    for (const Value& value : values) {
-        const bool is_text = value.format == kText;
-        const std::string_view bytes = is_text ? std::string_view(value.owned) : value.borrowed;
-        types.push_back(value.type);
-        // An empty view may have no data, which would mean NULL.
-        const char* start = bytes.data() == nullptr ? "" : bytes.data();
-        data.push_back(value.is_null ? nullptr : start);
-        sizes.push_back(static_cast<int>(bytes.size()));
-        formats.push_back(value.format);
-    }
-}
-
-PgResult Params::execute(PGconn* connection, const char* sql) const {
-    const Arrays arrays(values_);
-    return PgResult(PQexecParams(connection, sql, arrays.count(), arrays.types.data(),
-                                 arrays.data.data(), arrays.sizes.data(), arrays.formats.data(),
-                                 kBinary));
-}
-
-PgResult Params::execute_prepared(PGconn* connection, const char* name) const {
-    const Arrays arrays(values_);
-    return PgResult(PQexecPrepared(connection, name, arrays.count(), arrays.data.data(),
-                                   arrays.sizes.data(), arrays.formats.data(), kBinary));
-}
-
-bool Params::send(PGconn* connection, const char* sql) const {
-    const Arrays arrays(values_);
-    return PQsendQueryParams(connection, sql, arrays.count(), arrays.types.data(),
-                             arrays.data.data(), arrays.sizes.data(), arrays.formats.data(),
-                             kBinary) == 1;
-}
-
-bool Params::send_prepared(PGconn* connection, const char* name) const {
-    const Arrays arrays(values_);
-    return PQsendQueryPrepared(connection, name, arrays.count(), arrays.data.data(),
-                               arrays.sizes.data(), arrays.formats.data(), kBinary) == 1;
-}
-
 void require_idle(PGconn* connection, const std::string& who) {
     const PGTransactionStatusType status = PQtransactionStatus(connection);
     if (status == PQTRANS_UNKNOWN) {
@@ -171,10 +76,10 @@ void require_idle(PGconn* connection, const std::string& who) {
 namespace {
 
 // The result of one statement of a pipeline; each is followed by a null.
-PgResult next_result(PGconn* connection) {
-    PgResult result(PQgetResult(connection));
-    if (result && PQresultStatus(result.get()) != PGRES_PIPELINE_SYNC) {
-        const PgResult end(PQgetResult(connection));
+Rows next_result(PGconn* connection) {
+    Rows result(PQgetResult(connection));
+    if (result.get() != nullptr && PQresultStatus(result.get()) != PGRES_PIPELINE_SYNC) {
+        const Rows end(PQgetResult(connection));
     }
     return result;
 }
@@ -183,8 +88,8 @@ bool send_all(PGconn* connection, std::span<const Step> steps) {
     const Params none;
     for (const Step& step : steps) {
         const Params& params = step.params == nullptr ? none : *step.params;
-        if (!(step.prepared ? params.send_prepared(connection, step.statement)
-                            : params.send(connection, step.statement))) {
+        if (!(step.prepared ? postgres::send_prepared(connection, step.statement, params)
+                            : postgres::send(connection, step.statement, params))) {
             return false;
         }
     }
@@ -199,9 +104,11 @@ StepResults run_together(PGconn* connection, std::span<const Step> steps, const 
         results.error = receive_error({}, PQerrorMessage(connection), doing);
         return results;
     }
-    while (PgResult result = next_result(connection)) {
+    while (true) {
+        Rows result = next_result(connection);
+        if (result.get() == nullptr) break;
         if (PQresultStatus(result.get()) == PGRES_PIPELINE_SYNC) break;
-        if (succeeded(result.get())) {
+        if (result.succeeded()) {
             results.done.push_back(std::move(result));
         } else if (!results.error) {
             results.error = receive_error(connection, result.get(), doing);
@@ -214,12 +121,12 @@ StepResults run_together(PGconn* connection, std::span<const Step> steps, const 
     return results;
 }
 
-PgResult begun(PGconn* connection, std::span<const Step> steps, const char* doing) {
+Rows begun(PGconn* connection, std::span<const Step> steps, const char* doing) {
     StepResults results = run_together(connection, steps, doing);
     if (!results.error) return std::move(results.done.back());
     const PGTransactionStatusType status = PQtransactionStatus(connection);
     if (status == PQTRANS_INTRANS || status == PQTRANS_INERROR) {
-        const PgResult ended(PQexec(connection, "ROLLBACK"));
+        static_cast<void>(postgres::execute(connection, "ROLLBACK"));
     }
     throw Error(*std::move(results.error));
 }

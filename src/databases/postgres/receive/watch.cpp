@@ -1,11 +1,10 @@
 #include "databases/postgres/receive/watch.h"
 
 #include <libpq-fe.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "databases/postgres/errors.h"
-#include "databases/postgres/receive/errors.h"
+#include "databases/postgres/statement.h"
 #include "secrets/password_file.h"
 
 namespace outbox::consumer {
@@ -74,23 +73,15 @@ bool LibpqWatch::answers() const {
     const std::string timeout = std::to_string(connect_timeout_s_);
     const Result<std::string> target = with_password(url_);
     if (!target.ok()) return true;  // our own trouble
-    const char* names[] = {"connect_timeout", "fallback_application_name", "dbname", nullptr};
-    const char* values[] = {timeout.c_str(), "outbox consumer's watch", target->c_str(), nullptr};
-    const PgConnection probe(PQconnectStartParams(names, values, 1));
+    const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
+                                          {"fallback_application_name", "outbox consumer's watch"},
+                                          {"dbname", target->c_str()}};
+    bool in_time = true;
+    const postgres::Handle probe =
+        postgres::connect(settings, std::chrono::seconds(connect_timeout_s_), in_time);
     if (!probe) return true;  // our own trouble
-    PQsetErrorVerbosity(probe.get(), PQERRORS_VERBOSE);
-    const auto deadline = steady_clock::now() + std::chrono::seconds(connect_timeout_s_);
-    auto state =
-        PQstatus(probe.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        const auto left =
-            std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
-        pollfd entry{PQsocket(probe.get()),
-                     static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
-        if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) <= 0) return false;
-        state = PQconnectPoll(probe.get());
-    }
-    return state == PGRES_POLLING_OK || !postgres::sqlstate_in(PQerrorMessage(probe.get())).empty();
+    return in_time && (PQstatus(probe.get()) == CONNECTION_OK ||
+                       !postgres::sqlstate_in(PQerrorMessage(probe.get())).empty());
 }
 
 }  // namespace outbox::consumer

@@ -6,7 +6,7 @@
 #include "core/transport.h"
 #include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/receive/operator_sql.h"
-#include "databases/postgres/source/operate.h"
+#include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
 
 namespace outbox {

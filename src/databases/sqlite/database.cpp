@@ -5,7 +5,7 @@
 #include "core/url.h"
 #include "databases/sqlite/mailbox_writer.h"
 #include "databases/sqlite/receive/operator_sql.h"
-#include "databases/sqlite/source/operate.h"
+#include "databases/sqlite/source/operations.h"
 #include "databases/sqlite/source/source.h"
 
 namespace outbox {

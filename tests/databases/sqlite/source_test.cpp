@@ -13,7 +13,7 @@
 
 #include <outbox/producer/migrate.h>
 
-#include "databases/sqlite/source/operate.h"
+#include "databases/sqlite/source/operations.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/process.h"

@@ -1,4 +1,4 @@
-#include "databases/postgres/record/recorder.h"
+#include "databases/postgres/record/table_writer.h"
 
 namespace outbox::postgres {
 namespace {

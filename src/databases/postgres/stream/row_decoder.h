@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "databases/postgres/source/decode.h"
 #include "databases/postgres/source/table.h"
 #include "databases/postgres/stream/pgoutput.h"
+#include "databases/postgres/stream/table.h"
 #include "databases/postgres/stream/value_text.h"
 
 namespace outbox::postgres {
@@ -23,27 +23,6 @@ namespace outbox::postgres {
 
 /// The event field that a column of `select_list` holds.
 [[nodiscard]] std::string_view field_name(RowColumn column);
-
-/// What the decoder must know of an outbox table besides the messages; `describe_for_stream` in
-/// stream_table.h makes it.
-struct StreamTable {
-    std::uint32_t oid = 0;
-    std::string schema;
-    std::string name;
-    std::string id_prefix;                              ///< As `Table::id_prefix`.
-    std::array<std::string, kAvailableAt + 1> columns;  ///< By RowColumn; empty: none.
-    std::vector<std::string> metadata_columns;          ///< As in the mapping.
-    std::vector<std::string> tenants;                   ///< Empty: all.
-    std::string default_tenant;                         ///< Of rows that name none.
-    std::map<std::uint32_t, WireType> types;            ///< Of types not built in.
-
-    /// Why this table cannot be streamed, each with what would change that; empty: it can be.
-    std::vector<std::string> obstacles;
-    /// The publication needs publish_via_partition_root (the table is partitioned).
-    bool needs_partition_root = false;
-    /// The publication needs publish_generated_columns = stored (PostgreSQL 18).
-    bool needs_generated_columns = false;
-};
 
 /// Turns the inserts of one table into events, byte for byte as `PositionReader` reads the same
 /// row. Pure; not thread-safe; allocates nothing per row once its buffers have grown.

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "databases/postgres/stream/row_decoder.h"
+
 namespace outbox::postgres {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "databases/sqlite/source/operate.h"
+#include "databases/sqlite/source/operations.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 
 #include "core/json_text.h"
 #include "databases/sqlite/client.h"
-#include "databases/sqlite/source/operate_routes.h"
+#include "databases/sqlite/source/route_ledgers.h"
 #include "databases/sqlite/source/table.h"
 
 namespace outbox::sqlite {

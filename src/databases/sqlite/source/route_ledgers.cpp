@@ -1,4 +1,4 @@
-#include "databases/sqlite/source/operate_routes.h"
+#include "databases/sqlite/source/route_ledgers.h"
 
 #include <array>
 #include <span>

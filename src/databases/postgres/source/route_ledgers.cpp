@@ -1,4 +1,4 @@
-#include "databases/postgres/source/operate_routes.h"
+#include "databases/postgres/source/route_ledgers.h"
 
 #include <algorithm>
 #include <utility>

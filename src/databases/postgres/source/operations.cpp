@@ -1,11 +1,11 @@
-#include "databases/postgres/source/operate.h"
+#include "databases/postgres/source/operations.h"
 
 #include <cstdlib>
 #include <utility>
 
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"
-#include "databases/postgres/source/operate_routes.h"
+#include "databases/postgres/source/route_ledgers.h"
 
 namespace outbox::postgres {
 namespace {

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kLook{1};
 
 LibpqWatch::~LibpqWatch() {
     {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         stop_ = true;
     }
     changed_.notify_all();
@@ -28,32 +28,32 @@ LibpqWatch::~LibpqWatch() {
 }
 
 void LibpqWatch::session(int socket) {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     socket_ = socket;
     if (socket >= 0 && !thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
 void LibpqWatch::busy() {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     busy_ = true;
     ++turn_;
     since_ = steady_clock::now();
 }
 
 void LibpqWatch::idle() {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     busy_ = false;
 }
 
 void LibpqWatch::break_off() {
-    const std::lock_guard lock(mutex_);
+    const core::Lock lock(mutex_);
     if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
 }
 
 void LibpqWatch::run() {
-    std::unique_lock lock(mutex_);
+    core::Lock lock(mutex_);
     while (!stop_) {
-        changed_.wait_for(lock, kLook, [this] { return stop_; });
+        changed_.wait_for(mutex_, kLook, [this]() OUTBOX_REQUIRES(mutex_) { return stop_; });
         if (stop_ || !busy_ || socket_ < 0 || steady_clock::now() - since_ < kPatience) continue;
         const std::uint64_t turn = turn_;
         lock.unlock();

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "core/mutex.h"
 
 namespace outbox::consumer {
 
@@ -35,13 +35,13 @@ class LibpqWatch {
 
     const std::string url_;
     const int connect_timeout_s_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool stop_ = false;
-    int socket_ = -1;
-    bool busy_ = false;
-    std::uint64_t turn_ = 0;
-    std::chrono::steady_clock::time_point since_;
+    core::Mutex mutex_;
+    core::Condition changed_;
+    bool stop_ OUTBOX_GUARDED_BY(mutex_) = false;
+    int socket_ OUTBOX_GUARDED_BY(mutex_) = -1;
+    bool busy_ OUTBOX_GUARDED_BY(mutex_) = false;
+    std::uint64_t turn_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::chrono::steady_clock::time_point since_ OUTBOX_GUARDED_BY(mutex_);
     std::thread thread_;
 };
 

@@ -45,7 +45,7 @@ constexpr Cell dead(std::string_view remedy = {}, std::optional<Code> code = {})
     return Answer{Advice::kDeadLetter, remedy, code};
 }
 // As a later rule that fits says it, or as what is not listed.
-constexpr Cell none;
+constexpr Cell kNone;
 
 struct Rule {
     std::string_view state;  // a whole SQLSTATE or how it begins
@@ -93,50 +93,50 @@ constexpr std::array kRules{
     // state, kind, code; relay, mailbox, receive, emit
 
     // The event or message.
-    Rule{"OB001", Kind::kRow, Code::kPayloadTooLarge, none, none, none, dead()},
-    Rule{"OB002", Kind::kRow, Code::kInvalidEvent, none, none, none, dead()},
-    Rule{"OB003", Kind::kRow, Code::kTopicInvalid, none, none, none, dead()},
-    Rule{"OBQ01", Kind::kRow, Code::kQuarantined, none, none,
-         dead("find out whether it was applied before it is retried"), none},
-    Rule{"22P02", Kind::kRow, Code::kInvalidEvent, stop(kOtherType, Code::kTableShape), none, none,
-         dead("The payload must be JSON where the table says so, and the id a UUID.")},
-    Rule{"22P05", Kind::kRow, Code::kInvalidEvent, none, none, none,
+    Rule{"OB001", Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, dead()},
+    Rule{"OB002", Kind::kRow, Code::kInvalidEvent, kNone, kNone, kNone, dead()},
+    Rule{"OB003", Kind::kRow, Code::kTopicInvalid, kNone, kNone, kNone, dead()},
+    Rule{"OBQ01", Kind::kRow, Code::kQuarantined, kNone, kNone,
+         dead("find out whether it was applied before it is retried"), kNone},
+    Rule{"22P02", Kind::kRow, Code::kInvalidEvent, stop(kOtherType, Code::kTableShape), kNone,
+         kNone, dead("The payload must be JSON where the table says so, and the id a UUID.")},
+    Rule{"22P05", Kind::kRow, Code::kInvalidEvent, kNone, kNone, kNone,
          dead("jsonb cannot hold the character U+0000: remove it, or migrate with --payload "
               "json.")},
-    Rule{"22", Kind::kRow, Code::kInvalidEvent, none, dead(kCannotStore), dead(kCannotStore),
+    Rule{"22", Kind::kRow, Code::kInvalidEvent, kNone, dead(kCannotStore), dead(kCannotStore),
          dead()},
-    Rule{"54", Kind::kRow, Code::kInvalidEvent, none, dead(kOverLimit), dead(kOverLimit),
+    Rule{"54", Kind::kRow, Code::kInvalidEvent, kNone, dead(kOverLimit), dead(kOverLimit),
          dead("A value is over a limit of PostgreSQL.")},
     // A constraint of the writer's on the events says what an event may be.
-    Rule{"23502", Kind::kRow, Code::kQueryFailed, none, dead(kNotTaken), none, none},
-    Rule{"23514", Kind::kRow, Code::kQueryFailed, none, dead(kNotTaken), none, none},
+    Rule{"23502", Kind::kRow, Code::kQueryFailed, kNone, dead(kNotTaken), kNone, kNone},
+    Rule{"23514", Kind::kRow, Code::kQueryFailed, kNone, dead(kNotTaken), kNone, kNone},
     Rule{"23503", Kind::kRow, Code::kQueryFailed,
-         wait("remove what refers to the row first, or let it go along (ON DELETE CASCADE)"), none,
-         none, none},
-    Rule{"23", Kind::kRow, Code::kQueryFailed, none,
+         wait("remove what refers to the row first, or let it go along (ON DELETE CASCADE)"), kNone,
+         kNone, kNone},
+    Rule{"23", Kind::kRow, Code::kQueryFailed, kNone,
          again("a constraint added to outbox_mailbox refuses this message"),
          again("a constraint refuses it"), dead({}, Code::kInvalidEvent)},
-    Rule{"P0", Kind::kRow, Code::kQueryFailed, none,
+    Rule{"P0", Kind::kRow, Code::kQueryFailed, kNone,
          again("a trigger on outbox_mailbox refuses this message"),
-         again("a trigger or function refuses it"), none},
+         again("a trigger or function refuses it"), kNone},
 
     // Other transactions.
-    Rule{"40", Kind::kConflict, Code::kConflict, wait(kTriedAgain), none,
+    Rule{"40", Kind::kConflict, Code::kConflict, wait(kTriedAgain), kNone,
          again("run the transaction again"), again(kAsAWhole)},
     Rule{"55P03", Kind::kLock, Code::kConflict, wait(kTriedAgain),
          wait("another transaction holds a lock on outbox_mailbox"), wait(), again(kAsAWhole)},
-    Rule{"55", Kind::kConflict, Code::kQueryFailed, wait(kTriedAgain), none, none, none},
+    Rule{"55", Kind::kConflict, Code::kQueryFailed, wait(kTriedAgain), kNone, kNone, kNone},
     Rule{"57014", Kind::kTime, Code::kQueryFailed,
          wait("the statement took longer than statement_timeout; outbox relay --check names a "
               "missing index"),
-         wait("another transaction may hold a lock on outbox_mailbox"), none,
+         wait("another transaction may hold a lock on outbox_mailbox"), kNone,
          again("It was cancelled (statement_timeout?) and did nothing: run the whole transaction "
                "again.")},
 
     // What a person has to mend.
     Rule{"28P01", Kind::kSetup, Code::kAuthFailed,
-         stop("check the password of user {user} (PGPASSWORD, ~/.pgpass or the URL)"), none, none,
-         none},
+         stop("check the password of user {user} (PGPASSWORD, ~/.pgpass or the URL)"), kNone, kNone,
+         kNone},
     Rule{"28", Kind::kSetup, Code::kAuthFailed,
          stop("check user {user} and the server's pg_hba.conf for database {database}"),
          wait(kCheckLogin), wait(kCheckLogin), stop()},
@@ -144,8 +144,8 @@ constexpr std::array kRules{
          stop("check the database's name in the URL, or create it: createdb {database}"),
          wait("check the database's name in the URL or create it"),
          wait("check the database's name in the URL or create it"), stop()},
-    Rule{"3F000", Kind::kSetup, Code::kNoRights, none, wait("no schema of search_path exists"),
-         none, none},
+    Rule{"3F000", Kind::kSetup, Code::kNoRights, kNone, wait("no schema of search_path exists"),
+         kNone, kNone},
     Rule{"42P01", Kind::kSetup, Code::kNoSuchTable,
          stop("check --table and the search path, or create the tables: outbox migrate --db URL"),
          wait("create it: outbox migrate --db URL --only consumer"),
@@ -154,7 +154,7 @@ constexpr std::array kRules{
          stop("Make the tables with `outbox migrate --db URL`, or put their schema on the "
               "search_path.")},
     // A writer calls functions only; elsewhere an operator may not fit a column of another type.
-    Rule{"42883", Kind::kSetup, Code::kNoSuchTable, none, none, none,
+    Rule{"42883", Kind::kSetup, Code::kNoSuchTable, kNone, kNone, kNone,
          stop("Make the functions with `outbox migrate --db URL`, or put their schema on the "
               "search_path.")},
     Rule{"42501", Kind::kSetup, Code::kNoRights,
@@ -167,14 +167,14 @@ constexpr std::array kRules{
               "ON SCHEMA.")},
     Rule{"42703", Kind::kSetup, Code::kTableShape,
          stop("check [source.table] against the table's columns; outbox relay --check names them"),
-         none, none, stop(kNotOurEvents)},
-    Rule{"42804", Kind::kSetup, Code::kTableShape, stop(kOtherType), none, none,
+         kNone, kNone, stop(kNotOurEvents)},
+    Rule{"42804", Kind::kSetup, Code::kTableShape, stop(kOtherType), kNone, kNone,
          stop(kNotOurEvents)},
-    Rule{"42846", Kind::kSetup, Code::kTableShape, stop(kOtherType), none, none,
+    Rule{"42846", Kind::kSetup, Code::kTableShape, stop(kOtherType), kNone, kNone,
          stop(kNotOurEvents)},
-    Rule{"42", Kind::kSetup, Code::kTableShape, none,
+    Rule{"42", Kind::kSetup, Code::kTableShape, kNone,
          wait("outbox_mailbox is not the table that `outbox migrate` makes"),
-         wait("the tables are not those that `outbox migrate` makes"), none},
+         wait("the tables are not those that `outbox migrate` makes"), kNone},
 
     // The server and the way to it.
     Rule{"53100", Kind::kServer, Code::kDiskFull, wait(kFreeSpace), wait(kFreeSpace),
@@ -182,10 +182,10 @@ constexpr std::array kRules{
     Rule{"53300", Kind::kServer, Code::kConnectFailed,
          wait("raise the limit that is named or close what is idle; a relay needs four "
               "connections, and one more for each route"),
-         none, wait("raise the limit that is named or close what is idle"),
+         kNone, wait("raise the limit that is named or close what is idle"),
          wait("Raise the limit that is named or close what is idle.")},
     Rule{"53", Kind::kServer, Code::kQueryFailed, wait("the database server is short of resources"),
-         none, none, wait("The server is short of resources.")},
+         kNone, kNone, wait("The server is short of resources.")},
     // Read by the relay and by a consumer, a standby may be promoted; a writer's transaction may be
     // read-only by its own will.
     Rule{"25006", Kind::kServer, Code::kQueryFailed,
@@ -196,17 +196,17 @@ constexpr std::array kRules{
          wait("this is a standby, or the transaction is read-only: name the primary, or all hosts "
               "with target_session_attrs=read-write"),
          stop("The transaction is read-only: write on the primary, in a read-write transaction.")},
-    Rule{"25P03", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), none, wait(kMadeAgain),
+    Rule{"25P03", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
-    Rule{"25P04", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), none, wait(kMadeAgain),
+    Rule{"25P04", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
     Rule{"57P", Kind::kServer, Code::kConnectionLost, wait("the server is stopping or starting"),
-         none, wait("the server is stopping or starting; the connection is made again"),
+         kNone, wait("the server is stopping or starting; the connection is made again"),
          wait("Run the transaction again.")},
-    Rule{"08", Kind::kServer, Code::kConnectionLost, wait("check the server and the network"), none,
-         wait(kMadeAgain), wait("Connect again.")},
-    Rule{"58", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), none, none, none},
-    Rule{"XX", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), none, none, none},
+    Rule{"08", Kind::kServer, Code::kConnectionLost, wait("check the server and the network"),
+         kNone, wait(kMadeAgain), wait("Connect again.")},
+    Rule{"58", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), kNone, kNone, kNone},
+    Rule{"XX", Kind::kServer, Code::kQueryFailed, wait(kSeeLog), kNone, kNone, kNone},
 };
 
 const Rule* rule_of(std::string_view sqlstate, std::optional<Role> role) {

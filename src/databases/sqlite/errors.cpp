@@ -43,7 +43,7 @@ constexpr Cell dead(std::string_view remedy = {}, std::optional<Code> code = {})
     return Answer{Advice::kDeadLetter, remedy, code};
 }
 // As a later rule that fits says it, or as what is not listed.
-constexpr Cell none;
+constexpr Cell kNone;
 
 struct Rule {
     int result;  // a primary result code or an extended one
@@ -100,30 +100,30 @@ constexpr std::array kRules{
     // result, kind, code; relay, mailbox, receive, emit; message
 
     // The event or message. The table's constraints carry our codes as their names.
-    Rule{SQLITE_CONSTRAINT, Kind::kRow, Code::kPayloadTooLarge, none, none, none, dead(),
+    Rule{SQLITE_CONSTRAINT, Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, dead(),
          "CHECK constraint failed: OB_PAYLOAD_TOO_LARGE"},
-    Rule{SQLITE_CONSTRAINT, Kind::kRow, Code::kTopicInvalid, none, none, none, dead(),
+    Rule{SQLITE_CONSTRAINT, Kind::kRow, Code::kTopicInvalid, kNone, kNone, kNone, dead(),
          "CHECK constraint failed: OB_TOPIC_INVALID"},
     Rule{SQLITE_CONSTRAINT_CHECK,
          Kind::kRow,
          Code::kQueryFailed,
-         none,
+         kNone,
          dead("outbox_mailbox does not take this message"),
-         none,
-         none,
+         kNone,
+         kNone,
          {}},
     Rule{SQLITE_CONSTRAINT_NOTNULL,
          Kind::kRow,
          Code::kQueryFailed,
-         none,
+         kNone,
          dead("outbox_mailbox does not take this message"),
-         none,
-         none,
+         kNone,
+         kNone,
          {}},
     Rule{SQLITE_CONSTRAINT,
          Kind::kRow,
          Code::kQueryFailed,
-         none,
+         kNone,
          again("a constraint or trigger on outbox_mailbox refuses this message"),
          again("a constraint or trigger refuses it"),
          dead({}, Code::kInvalidEvent),
@@ -131,7 +131,7 @@ constexpr std::array kRules{
     Rule{SQLITE_TOOBIG,
          Kind::kRow,
          Code::kPayloadTooLarge,
-         none,
+         kNone,
          dead(kCannotStore),
          dead(kCannotStore),
          dead(),
@@ -139,7 +139,7 @@ constexpr std::array kRules{
     Rule{SQLITE_MISMATCH,
          Kind::kRow,
          Code::kInvalidEvent,
-         none,
+         kNone,
          dead(kCannotStore),
          dead(kCannotStore),
          dead("SQLite cannot store this value."),
@@ -214,15 +214,15 @@ constexpr std::array kRules{
          stop("Make the tables with `outbox migrate --db sqlite:///path`."),
          "no such table: outbox_"},
     Rule{SQLITE_ERROR, Kind::kSetup, Code::kNoSuchTable,
-         stop("Make the tables with `outbox migrate --db sqlite://{path}`."), none,
-         wait(kMakeInbox), none, "no such table"},
+         stop("Make the tables with `outbox migrate --db sqlite://{path}`."), kNone,
+         wait(kMakeInbox), kNone, "no such table"},
     Rule{SQLITE_ERROR,
          Kind::kSetup,
          Code::kTableShape,
-         none,
+         kNone,
          wait("outbox_mailbox is not the table that `outbox migrate` makes"),
          wait("the tables are not those that `outbox migrate` makes"),
-         none,
+         kNone,
          {}},
 
     // The disk, the memory, the file.
@@ -238,7 +238,7 @@ constexpr std::array kRules{
          Kind::kServer,
          Code::kConnectionLost,
          wait("Check the disk."),
-         none,
+         kNone,
          wait("check the disk"),
          wait("Check the disk."),
          {}},
@@ -250,9 +250,9 @@ constexpr std::array kRules{
          wait("the database is damaged: restore it from a backup"),
          stop(kDamaged),
          {}},
-    Rule{SQLITE_NOMEM, Kind::kServer, Code::kQueryFailed, wait(), none, none, none, {}},
-    Rule{SQLITE_INTERRUPT, Kind::kServer, Code::kQueryFailed, wait(), none, none, none, {}},
-    Rule{SQLITE_PROTOCOL, Kind::kServer, Code::kQueryFailed, wait(), none, none, none, {}},
+    Rule{SQLITE_NOMEM, Kind::kServer, Code::kQueryFailed, wait(), kNone, kNone, kNone, {}},
+    Rule{SQLITE_INTERRUPT, Kind::kServer, Code::kQueryFailed, wait(), kNone, kNone, kNone, {}},
+    Rule{SQLITE_PROTOCOL, Kind::kServer, Code::kQueryFailed, wait(), kNone, kNone, kNone, {}},
 };
 
 // What is not listed: our fault, or an outage.

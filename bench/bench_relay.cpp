@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "relay/pipeline.h"
+#include "tests/relay/options.h"
 
 namespace {
 
@@ -102,7 +103,7 @@ int main(int argc, char** argv) {
     const relay::Notify notify = [](const relay::Note&) {};
     std::vector<relay::RouteSpec> routes(1);
     routes[0].topics = *core::TopicRule::make("{aggregate_type|lower}-events", {}, "events");
-    const relay::RelayOptions options;
+    const relay::RelayOptions options = relay::usual_options();
     const std::atomic<bool> full{false};
     relay::Pipeline pipeline({reader, sink, queue, lease, clock, stats, notify, full}, 0, routes,
                              options, {}, 1);

@@ -50,24 +50,10 @@ int timeout_of(const RelayConfig& config) {
 }
 
 relay::RelayOptions options_of(const RelayConfig& config) {
-    relay::RelayOptions options;
-    options.batch_size = config.batch_size;
-    options.poll_busy_ms = config.poll_busy_ms;
-    options.poll_idle_ms = config.poll_idle_ms;
-    options.retry = {config.retry_base_ms, config.retry_max_ms, config.max_attempts};
-    options.max_unrecorded = config.max_unrecorded;
-    options.max_in_flight_bytes = config.max_in_flight_bytes;
-    options.lease_ttl_ms = config.lease_ttl_ms;
-    options.lease_renew_ms = config.lease_ttl_ms / 5;
-    options.lease_margin_ms = config.lease_ttl_ms / 10;
-    options.shutdown_grace_ms = config.shutdown_grace_s * 1000;
-    options.retention_s = config.retention.count();
+    relay::RelayOptions options = config.relay;
     std::random_device random;
     options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
-    options.unmatched = config.unmatched == "finish" ? relay::Unmatched::kFinish
-                        : config.unmatched == "stop" ? relay::Unmatched::kStop
-                                                     : relay::Unmatched::kDeadLetter;
     return options;
 }
 

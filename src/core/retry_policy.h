@@ -9,9 +9,9 @@ namespace outbox::core {
 /// min(base * 2^(n-1), max). Half of it is jitter so that keys which failed together do not
 /// return together.
 struct RetryPolicy {
-    std::int64_t base_ms = 200;
-    std::int64_t max_ms = 60'000;
-    std::uint32_t max_attempts = 5;
+    std::int64_t base_ms = 0;
+    std::int64_t max_ms = 0;
+    std::uint32_t max_attempts = 0;
 
     /// The wait in microseconds after `attempts` failures (>= 1); `random` is any 64 random bits.
     [[nodiscard]] std::int64_t delay_us(std::uint32_t attempts, std::uint64_t random) const {

@@ -23,25 +23,26 @@ enum class Unmatched : std::uint8_t {
     kStop,        ///< The relay ends before it.
 };
 
-/// Limits and waits of a relay; the configuration reference describes each.
+/// Limits and waits of a relay. Those without a value here are options: the reference describes
+/// each, and their defaults stand where they are declared.
 struct RelayOptions {
-    std::size_t batch_size = 500;
+    std::size_t batch_size{};
     std::size_t batch_bytes = std::size_t{1} << 20;
-    std::int64_t poll_busy_ms = 1;
-    std::int64_t poll_idle_ms = 100;
+    std::int64_t poll_busy_ms{};
+    std::int64_t poll_idle_ms{};
     core::RetryPolicy retry;
     /// Everything sent and not yet in a committed checkpoint: the repeats after a kill (promise 5).
-    std::size_t max_unrecorded = 10'000;
-    std::size_t max_in_flight_bytes = std::size_t{16} << 20;
+    std::size_t max_unrecorded{};
+    std::size_t max_in_flight_bytes{};
     std::size_t max_waiting = 250'000;
     std::int64_t record_interval_ms = 100;
     std::size_t record_batch = 2'000;
-    std::int64_t lease_ttl_ms = 5'000;
-    std::int64_t lease_renew_ms = 1'000;
-    std::int64_t lease_margin_ms = 500;
+    std::int64_t lease_ttl_ms{};
+    std::int64_t lease_renew_ms{};   ///< A part of it, as is
+    std::int64_t lease_margin_ms{};  ///< this.
     std::int64_t lease_retry_ms = 200;
-    std::int64_t shutdown_grace_ms = 30'000;
-    std::int64_t retention_s = 7 * 86'400;
+    std::int64_t shutdown_grace_ms{};
+    std::int64_t retention_s{};
     /// Of the hash that tells lanes apart: random, so that nobody can choose keys that share one.
     std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.

@@ -285,6 +285,30 @@ Result<std::string> database_url(const OptionValues& options, std::string_view u
     return with_parameter(std::move(url), "options", value);
 }
 
+relay::RelayOptions relay_options(const OptionValues& options) {
+    const auto size = [&](std::string_view name) {
+        return static_cast<std::size_t>(options.integer(name));
+    };
+    relay::RelayOptions made;
+    made.batch_size = size("batch-size");
+    made.poll_busy_ms = options.integer("poll-busy-ms");
+    made.poll_idle_ms = options.integer("poll-idle-ms");
+    made.retry = {options.integer("retry-base-ms"), options.integer("retry-max-ms"),
+                  static_cast<std::uint32_t>(options.integer("max-attempts"))};
+    made.max_unrecorded = size("max-unrecorded");
+    made.max_in_flight_bytes = size("max-in-flight-bytes");
+    made.lease_ttl_ms = options.integer("lease-ttl-ms");
+    made.lease_renew_ms = made.lease_ttl_ms / 5;
+    made.lease_margin_ms = made.lease_ttl_ms / 10;
+    made.shutdown_grace_ms = options.integer("shutdown-grace-s") * 1000;
+    made.retention_s = options.duration("retention").count();
+    const std::string unmatched = options.text("unmatched");
+    made.unmatched = unmatched == "finish" ? relay::Unmatched::kFinish
+                     : unmatched == "stop" ? relay::Unmatched::kStop
+                                           : relay::Unmatched::kDeadLetter;
+    return made;
+}
+
 }  // namespace
 
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
@@ -330,26 +354,15 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     auto admin = parse_admin(options.text("admin"), options.where("admin"));
     if (!admin.ok()) return admin.error();
     config.admin = std::move(*admin);
-    config.unmatched = options.text("unmatched");
     config.log_level = options.text("log-level");
     config.log_format = options.text("log-format");
     config.check = options.flag("check");
     config.source.make_side_tables = !config.check;
-    config.retention = options.duration("retention");
-    config.batch_size = static_cast<std::size_t>(options.integer("batch-size"));
-    config.poll_busy_ms = options.integer("poll-busy-ms");
-    config.poll_idle_ms = options.integer("poll-idle-ms");
-    config.max_attempts = static_cast<std::uint32_t>(options.integer("max-attempts"));
-    config.retry_base_ms = options.integer("retry-base-ms");
-    config.retry_max_ms = options.integer("retry-max-ms");
-    config.max_unrecorded = static_cast<std::size_t>(options.integer("max-unrecorded"));
-    config.max_in_flight_bytes = static_cast<std::size_t>(options.integer("max-in-flight-bytes"));
-    config.lease_ttl_ms = options.integer("lease-ttl-ms");
-    config.shutdown_grace_s = options.integer("shutdown-grace-s");
-    if (config.poll_busy_ms > config.poll_idle_ms) {
+    config.relay = relay_options(options);
+    if (config.relay.poll_busy_ms > config.relay.poll_idle_ms) {
         return config_error(options.where("poll-busy-ms"), "must not exceed poll-idle-ms");
     }
-    if (config.retry_base_ms > config.retry_max_ms) {
+    if (config.relay.retry.base_ms > config.relay.retry.max_ms) {
         return config_error(options.where("retry-base-ms"), "must not exceed retry-max-ms");
     }
     return config;

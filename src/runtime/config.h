@@ -11,6 +11,7 @@
 
 #include "backend/database.h"
 #include "core/routing.h"
+#include "relay/options.h"
 #include "runtime/options.h"
 #include "runtime/toml_file.h"
 
@@ -42,21 +43,10 @@ struct RelayConfig {
     SourceConfig source;
     std::vector<RouteConfig> routes;
     AdminConfig admin;
-    std::string unmatched = "dead_letter";
-    std::string log_level = "info";
-    std::string log_format = "logfmt";
+    std::string log_level;
+    std::string log_format;
     bool check = false;
-    std::chrono::seconds retention{604'800};
-    std::size_t batch_size = 500;
-    std::int64_t poll_busy_ms = 1;
-    std::int64_t poll_idle_ms = 100;
-    std::uint32_t max_attempts = 5;
-    std::int64_t retry_base_ms = 200;
-    std::int64_t retry_max_ms = 60'000;
-    std::size_t max_unrecorded = 10'000;
-    std::size_t max_in_flight_bytes = std::size_t{16} << 20;
-    std::int64_t lease_ttl_ms = 5'000;
-    std::int64_t shutdown_grace_s = 30;
+    relay::RelayOptions relay;  ///< Without owner and seed, which are no configuration.
 };
 
 /// A command with its options from arguments, environment, file and defaults, in this order.

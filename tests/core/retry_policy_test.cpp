@@ -7,7 +7,7 @@ namespace outbox::core {
 namespace {
 
 RC_GTEST_PROP(RetryPolicy, WaitsBetweenHalfAndTheWholeOfTheExponentialDelay, ()) {
-    RetryPolicy policy;
+    RetryPolicy policy{200, 60'000, 5};
     policy.base_ms = *rc::gen::inRange<std::int64_t>(1, 10'000);
     policy.max_ms = *rc::gen::inRange<std::int64_t>(1, 86'400'000);
     const auto attempts = *rc::gen::inRange<std::uint32_t>(1, 200);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "tests/relay/options.h"
+
 namespace outbox::test {
 namespace {
 
@@ -81,7 +83,7 @@ class HousekeeperTest : public testing::Test {
     std::vector<RouteSpec> routes_{1};
     RouteStats route_stats_;
     std::vector<RouteStats*> stats_{&route_stats_};
-    RelayOptions options_;
+    RelayOptions options_ = usual_options();
     Housekeeper housekeeper_{{chores_, queue_, clock_, notify_}, routes_, stats_, options_, 1};
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "brokers/memory/sink.h"
+#include "tests/relay/options.h"
 #include "tests/relay/table.h"
 
 namespace outbox::relay {
@@ -163,7 +164,7 @@ class PipelineTest : public testing::Test {
     ManualClock clock_;
     RouteStats stats_;
     Notify notify_ = [](const Note&) {};
-    RelayOptions options_;
+    RelayOptions options_ = usual_options();
     core::RetryPolicy retry_{5, 20, 2};
     std::vector<RouteSpec> routes_;
     std::unique_ptr<spi::Reader> reader_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "brokers/memory/sink.h"
+#include "tests/relay/options.h"
 #include "tests/relay/table.h"
 #include "tests/support/eventually.h"
 
@@ -39,7 +40,7 @@ class SystemClock final : public core::Clock {
 };
 
 RelayOptions quick_options(const std::string& owner) {
-    RelayOptions options;
+    RelayOptions options = usual_options();
     options.owner = owner;
     options.poll_idle_ms = 5;
     options.record_interval_ms = 5;

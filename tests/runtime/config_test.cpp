@@ -69,15 +69,15 @@ TEST_F(ConfigTest, SmallestRelayHasTheDocumentedDefaults) {
     EXPECT_EQ(config->source.url, "sqlite:///a.db");
     EXPECT_EQ(config->source.table, "outbox_events");
     EXPECT_EQ(config->source.connect_timeout.count(), 5);
-    EXPECT_EQ(config->batch_size, 500U);
-    EXPECT_EQ(config->poll_busy_ms, 1);
-    EXPECT_EQ(config->poll_idle_ms, 100);
-    EXPECT_EQ(config->max_attempts, 5U);
-    EXPECT_EQ(config->retry_base_ms, 200);
-    EXPECT_EQ(config->retry_max_ms, 60'000);
-    EXPECT_EQ(config->shutdown_grace_s, 30);
-    EXPECT_EQ(config->max_unrecorded, 10'000U);
-    EXPECT_EQ(config->retention.count(), 7 * 86'400);
+    EXPECT_EQ(config->relay.batch_size, 500U);
+    EXPECT_EQ(config->relay.poll_busy_ms, 1);
+    EXPECT_EQ(config->relay.poll_idle_ms, 100);
+    EXPECT_EQ(config->relay.retry.max_attempts, 5U);
+    EXPECT_EQ(config->relay.retry.base_ms, 200);
+    EXPECT_EQ(config->relay.retry.max_ms, 60'000);
+    EXPECT_EQ(config->relay.shutdown_grace_ms, 30'000);
+    EXPECT_EQ(config->relay.max_unrecorded, 10'000U);
+    EXPECT_EQ(config->relay.retention_s, 7 * 86'400);
     ASSERT_EQ(config->routes.size(), 1U);
     EXPECT_EQ(config->routes[0].name, "stdout");
     EXPECT_EQ(config->routes[0].topic_template, "{aggregate_type|lower}-events");
@@ -92,10 +92,10 @@ TEST_F(ConfigTest, ArgumentBeatsEnvironmentBeatsFileBeatsDefault) {
     const auto config =
         relay(arguments, {{"OUTBOX_BATCH_SIZE", "20"}, {"OUTBOX_MAX_ATTEMPTS", "21"}});
     ASSERT_TRUE(config.ok()) << config.error().message;
-    EXPECT_EQ(config->batch_size, 30U);
-    EXPECT_EQ(config->max_attempts, 21U);
-    EXPECT_EQ(config->retry_base_ms, 12);
-    EXPECT_EQ(config->poll_busy_ms, 1);
+    EXPECT_EQ(config->relay.batch_size, 30U);
+    EXPECT_EQ(config->relay.retry.max_attempts, 21U);
+    EXPECT_EQ(config->relay.retry.base_ms, 12);
+    EXPECT_EQ(config->relay.poll_busy_ms, 1);
 }
 
 TEST_F(ConfigTest, EveryOptionIsTakenFromTheEnvironment) {
@@ -108,7 +108,7 @@ TEST_F(ConfigTest, EveryOptionIsTakenFromTheEnvironment) {
     ASSERT_TRUE(config.ok()) << config.error().message;
     EXPECT_TRUE(config->check);
     EXPECT_EQ(config->admin.mode, AdminConfig::Mode::kOff);
-    EXPECT_EQ(config->retention.count(), 12 * 3600);
+    EXPECT_EQ(config->relay.retention_s, 12 * 3600);
     EXPECT_THAT(config->source.tenants, ElementsAre("a", "b"));
     EXPECT_EQ(config->routes.size(), 2U);
 }
@@ -266,7 +266,7 @@ to = "null:"
     EXPECT_EQ(billing.sink_options.at("kafka.linger.ms"), "5");
     EXPECT_EQ(billing.sink_options.at("kafka.compression.type"), "lz4");
     EXPECT_EQ(config->routes[1].topic_template, "all");
-    EXPECT_EQ(config->max_attempts, 3U);
+    EXPECT_EQ(config->relay.retry.max_attempts, 3U);
 }
 
 TEST_F(ConfigTest, OperatingCommandsFindTheDatabaseInTheFile) {

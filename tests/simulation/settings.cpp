@@ -47,6 +47,7 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     }
 
     relay::RelayOptions& o = s.options;
+    o.retention_s = 7 * 86'400;
     o.batch_size = static_cast<std::size_t>(random.between(1, 40));
     o.batch_bytes = random.chance(0.2) ? 300 : 1 << 20;
     o.poll_busy_ms = random.between(2, 10);

@@ -50,8 +50,7 @@ constexpr std::int64_t kMemberGoneS = 300;
 [[nodiscard]] std::string member_name();
 
 /// One database session with a consumer's inbox and dead letters: what is the same wherever its
-/// messages come from. Used by one thread. A virtual base, so that a database implements this once
-/// for mailboxes and logs.
+/// messages come from. Used by one thread.
 ///
 /// Advice of errors: retry_destination (the database fails; `connect` makes a new session where one
 /// is needed), retry_event with code kConflict (run the transaction again), other retry_event or

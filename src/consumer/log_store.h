@@ -35,8 +35,16 @@ ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 [[nodiscard]] bool is_offset_lost(const ErrorInfo& error);
 
 /// The inbox of a consumer whose messages come from a log outside the database.
-class LogStore : public virtual InboxStore {
+class LogStore {
   public:
+    LogStore() = default;
+    LogStore(const LogStore&) = delete;
+    LogStore& operator=(const LogStore&) = delete;
+    virtual ~LogStore() = default;
+
+    /// The session in which it works.
+    [[nodiscard]] virtual InboxStore& inbox() = 0;
+
     /// Begins a transaction and enters the messages; `by_id` false: all are new. With a step, moves
     /// the offset; `is_offset_lost` where it was not the expected one: another member has moved it,
     /// or the database was set back. After an error no transaction is open.

@@ -19,9 +19,10 @@ std::string failing_name(const spi::EventView& event) {
 MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
                          MailboxOptions options, const Env& env)
     : store_(std::move(store)),
-      handler_(std::move(handler)),
+      inbox_(store_->inbox()),
+      executor_(inbox_, std::move(handler)),
       options_(std::move(options)),
-      janitor_(store_->opener(), options_.consumer, options_.inbox_retention_s),
+      janitor_(inbox_.opener(), options_.consumer, options_.inbox_retention_s),
       clock_(env.clock),
       random_(env.seed) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
@@ -29,7 +30,7 @@ MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
 }
 
 void MailboxLoop::run() {
-    store_->connect().or_throw();
+    inbox_.connect().or_throw();
     while (!stop_.requested()) {
         const Result<Pass> result = pass();
         if (fatal_) {
@@ -55,7 +56,7 @@ void MailboxLoop::run() {
     next_report_us_ = 0;
     if (active_ == true) {
         report_stats();
-        static_cast<void>(store_->retire().ok());
+        static_cast<void>(inbox_.retire().ok());
     }
     store_->disconnect();
     active_.reset();
@@ -74,7 +75,7 @@ std::size_t MailboxLoop::drain() {
 
 Result<MailboxLoop::Pass> MailboxLoop::pass() {
     Pass pass;
-    if (Status status = store_->connect(); !status.ok()) return status;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
     const Result<Hold> held = store_->hold_mailbox();
     if (!held.ok()) return held.status();
     pass.active = *held != Hold::kNo;
@@ -163,11 +164,11 @@ Status MailboxLoop::look_around(Pass& pass) {
     const std::int64_t now = clock_.boot_us();
     if (now < next_look_us_) return {};
     next_look_us_ = now + kKeepUs;
-    if (Status status = store_->check_version(); !status.ok()) return status;
+    if (Status status = inbox_.check_version(); !status.ok()) return status;
     letters_wait_ = owed_us_ > 0;
     if (letters_wait_) return {};
     spi::EventBatch letters;
-    if (Status status = store_->fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
+    if (Status status = inbox_.fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
         return status;
     }
     if (letters.size() == kMaxRetriesAtOnce) next_look_us_ = now;
@@ -211,23 +212,10 @@ std::size_t MailboxLoop::applicable_together(std::span<const spi::EventView> eve
     return count;
 }
 
-// One transaction for all; false: nothing was done, and they are to be applied one by one. No
-// savepoint for each message: it would cost more than the batch saves.
+// False: nothing was done, and they are to be applied one by one.
 bool MailboxLoop::deal_with_all(std::span<const spi::EventView> events, Pass& pass) {
-    const Result<std::vector<Taken>> taken = store_->begin_all(events);
-    if (!taken.ok()) return false;
-    std::vector<Message> fresh;
-    for (std::size_t i = 0; i < events.size(); ++i) {
-        if ((*taken)[i] == Taken::kNew) fresh.push_back(message_of(events[i], 1));
-    }
-    if (!fresh.empty()) {
-        if (std::optional<ErrorInfo> cause = call_handler(fresh)) {
-            // An error here means a lost session, which the next attempt notices.
-            static_cast<void>(store_->roll_back(*cause).ok());
-            return false;
-        }
-    }
-    if (!store_->commit().ok()) return false;
+    const auto taken = executor_.apply_together(events, [&] { return store_->begin_all(events); });
+    if (!taken) return false;
     pass.progress = true;
     for (std::size_t i = 0; i < events.size(); ++i) {
         if ((*taken)[i] == Taken::kGone) continue;
@@ -259,39 +247,15 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
     return Outcome::kDone;
 }
 
-MailboxLoop::Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message,
-                                        const spi::EventView* next) {
+Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message,
+                           const spi::EventView* next) {
     for (std::uint32_t conflicts = 0;; ++conflicts) {
-        Attempt attempt = try_once(event, message, next);
+        Attempt attempt =
+            executor_.apply(message, [&] { return begin(event); }, [&] { return commit(next); });
         if (!is_conflict(attempt.status) || conflicts == kMaxConflicts) return attempt;
         bump(stats_.conflicts);
         stop_.wait_ms(conflicts);
     }
-}
-
-MailboxLoop::Attempt MailboxLoop::try_once(const spi::EventView& event, const Message& message,
-                                           const spi::EventView* next) {
-    Attempt attempt;
-    const Result<Taken> begun = begin(event);
-    if (!begun.ok()) {
-        attempt.status = begun.status();
-        return attempt;
-    }
-    attempt.taken = *begun;
-    if (attempt.taken == Taken::kNew) {
-        if (std::optional<ErrorInfo> cause = call_handler({&message, 1})) {
-            attempt.status = store_->roll_back(*cause);
-            if (!attempt.status.ok()) return attempt;
-            if (cause->advice == Advice::kRetryDestination) {
-                attempt.counts = false;
-                cause->advice = Advice::kRetryEvent;
-            }
-            attempt.status = Status(*std::move(cause));
-            return attempt;
-        }
-    }
-    attempt.status = commit(next);
-    return attempt;
 }
 
 Result<Taken> MailboxLoop::begin(const spi::EventView& event) {
@@ -299,12 +263,12 @@ Result<Taken> MailboxLoop::begin(const spi::EventView& event) {
         return std::exchange(begun_, std::nullopt)->taken;
     }
     if (Status status = abandon_next(); !status.ok()) return status;
-    return event.position == 0 ? store_->begin_retry(event.id) : store_->begin(event);
+    return event.position == 0 ? inbox_.begin_retry(event.id) : store_->begin(event);
 }
 
 Status MailboxLoop::commit(const spi::EventView* next) {
     if (next == nullptr || next->position == 0 || waits(*next) || stop_.requested()) {
-        return store_->commit();
+        return inbox_.commit();
     }
     MailboxStore::Turn turn = store_->commit_and_begin(*next);
     if (turn.begun) begun_ = {next->position, *std::move(turn.begun)};
@@ -317,32 +281,30 @@ Status MailboxLoop::abandon_next() {
     const bool is_open = begun_->taken.ok();
     begun_.reset();
     ErrorInfo none;
-    return is_open ? store_->roll_back(none) : Status();
-}
-
-std::optional<ErrorInfo> MailboxLoop::call_handler(std::span<const Message> messages) const {
-    return thrown_by([&] { handler_(messages); });
+    return is_open ? inbox_.roll_back(none) : Status();
 }
 
 MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Message& message,
                                          const Attempt& attempt) {
     const ErrorInfo& error = attempt.status.error();
-    if (error.advice == Advice::kStop) {
-        fatal_ = error;
-        return Outcome::kDown;
-    }
-    if (error.advice == Advice::kRetryDestination && !loses_the_session(event, attempt)) {
+    if (attempt.is_outage() && !loses_the_session(event, attempt)) {
         down_ = attempt.status;
         return Outcome::kDown;
     }
-    if (!attempt.counts) {
+    const Means means = Executor::meaning_of(attempt, message.attempt, retry_);
+    if (means == Means::kStop) {
+        fatal_ = error;
+        return Outcome::kDown;
+    }
+    if (means == Means::kWaits) {
         say(What::kRetry, error, &message);
         return wait_longer(event, message.attempt - 1);
     }
     bump(stats_.failed);
-    const bool last = event.position == 0 || error.advice == Advice::kDeadLetter ||
-                      retry_.exhausted(message.attempt);
-    if (last) return give_up(event, message, message.attempt, error);
+    // A letter that fails once more stays one.
+    if (means == Means::kDead || event.position == 0) {
+        return give_up(event, message, message.attempt, error);
+    }
     say(What::kRetry, error, &message);
     return wait_longer(event, message.attempt);
 }
@@ -361,11 +323,11 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
     // The failure may have cost the session. Burying needs no hold on the mailbox: it removes a row
     // that is there or does nothing.
     Taken taken = Taken::kNew;
-    Status buried = store_->connect();
+    Status buried = inbox_.connect();
     if (buried.ok()) {
         const Burial burial{attempts, error_code_name(error.code), text};
         if (event.position == 0) {
-            buried = store_->bury_again(event.id, burial);
+            buried = inbox_.bury_again(event.id, burial);
         } else {
             const Result<Taken> result = store_->bury(event, burial);
             buried = result.status();
@@ -414,7 +376,7 @@ void MailboxLoop::report_stats() {
     const MemberStats seen = stats_.member(lag_);
     if (seen == reported_ && now < next_sign_of_life_us_) return;
     // Stats are worth no error: the next ones replace them.
-    if (!store_->report(seen).ok()) return;
+    if (!inbox_.report(seen).ok()) return;
     reported_ = seen;
     next_sign_of_life_us_ = now + kMemberGoneS / 5 * 1'000'000;
 }

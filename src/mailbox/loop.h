@@ -17,6 +17,7 @@
 
 #include "consumer/applying.h"
 #include "consumer/env.h"
+#include "consumer/executor.h"
 #include "consumer/janitor.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
@@ -29,8 +30,7 @@ constexpr std::int64_t kMostLettersUs = 100'000;  // tried again at a time
 /// The loop behind `MailboxConsumer`: what is present and due -> transaction -> handler -> commit.
 class MailboxLoop {
   public:
-    /// Applies messages that are new, in their order, in the open transaction.
-    using Handler = std::function<void(std::span<const Message>)>;
+    using Handler = Executor::Handler;
 
     /// `options` have been through `checked`.
     MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options,
@@ -53,11 +53,6 @@ class MailboxLoop {
         std::uint32_t attempts = 0;  // those that count
         std::uint32_t tries = 0;     // all, for the length of the wait
         std::int64_t due_us = 0;
-    };
-    struct Attempt {
-        Status status;
-        Taken taken = Taken::kGone;
-        bool counts = true;  // false: what the handler needs is down
     };
     enum class Outcome : std::uint8_t {
         kDone,   // applied, a repeat, or given up on
@@ -87,12 +82,9 @@ class MailboxLoop {
     [[nodiscard]] std::size_t applicable_together(std::span<const spi::EventView> events) const;
     Outcome deal_with(const spi::EventView& event, const spi::EventView* next);
     Attempt apply(const spi::EventView& event, const Message& message, const spi::EventView* next);
-    Attempt try_once(const spi::EventView& event, const Message& message,
-                     const spi::EventView* next);
     Result<Taken> begin(const spi::EventView& event);
     Status commit(const spi::EventView* next);
     Status abandon_next();
-    [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
     Outcome failed(const spi::EventView& event, const Message& message, const Attempt& attempt);
     bool loses_the_session(const spi::EventView& event, const Attempt& attempt);
     Outcome give_up(const spi::EventView& event, const Message& message, std::uint32_t attempts,
@@ -113,7 +105,8 @@ class MailboxLoop {
     void say(What what, const ErrorInfo& error = {}, const Message* message = nullptr) const;
 
     std::unique_ptr<MailboxStore> store_;
-    Handler handler_;
+    InboxStore& inbox_;
+    Executor executor_;
     MailboxOptions options_;
     Janitor janitor_;
     core::RetryPolicy retry_;

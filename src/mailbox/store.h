@@ -31,10 +31,20 @@ struct FetchLimits {
     std::size_t max_bytes = 0;  ///< Reading stops after the message that reaches this.
 };
 
-/// One database session on a mailbox and its inbox, the seam between the loop and the databases.
-/// Messages travel as events: id, topic, key, headers, payload, position.
-class MailboxStore : public virtual InboxStore {
+/// A mailbox beside its consumer's inbox, the seam between the loop and the databases. Messages
+/// travel as events: id, topic, key, headers, payload, position. Used by one thread.
+class MailboxStore {
   public:
+    MailboxStore() = default;
+    MailboxStore(const MailboxStore&) = delete;
+    MailboxStore& operator=(const MailboxStore&) = delete;
+    virtual ~MailboxStore() = default;
+
+    /// The session in which it works.
+    [[nodiscard]] virtual InboxStore& inbox() = 0;
+    /// Ends the session and lets go of the mailbox.
+    virtual void disconnect() = 0;
+
     /// Whether this session holds the mailbox.
     virtual Result<Hold> hold_mailbox() = 0;
 
@@ -58,8 +68,9 @@ class MailboxStore : public virtual InboxStore {
         Status committed;
         std::optional<Result<Taken>> begun;  ///< Set where the next transaction was begun, too.
     };
-    /// As `commit`; and as `begin` of the next message, where the database does both in one go.
-    virtual Turn commit_and_begin(const spi::EventView& /*next*/) { return {commit(), {}}; }
+    /// As the inbox's `commit`; and as `begin` of the next message, where the database does both in
+    /// one go.
+    virtual Turn commit_and_begin(const spi::EventView& /*next*/) { return {inbox().commit(), {}}; }
 
     /// Moves the message to the dead letters and its id to the inbox, in a transaction of its own:
     /// kNew. kRepeat: the inbox knew the id, so somebody has applied it; it is only removed.

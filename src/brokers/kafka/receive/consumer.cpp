@@ -40,8 +40,8 @@ class KafkaConsumer::Impl {
     Impl(consumer::kafka::MakeApplier make_applier, KafkaConsumerOptions options)
         : settings_(consumer::kafka::settings_of(options)),
           hub_(std::move(options), std::move(make_applier)),
-          inbox_(hub_.make_applier().store),
-          places_(hub_, *inbox_, settings_, partitions_) {
+          log_(hub_.make_applier().store),
+          places_(hub_, *log_, settings_, partitions_) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }
@@ -54,8 +54,8 @@ class KafkaConsumer::Impl {
     Impl& operator=(const Impl&) = delete;
 
     void run() {
-        inbox_->connect().or_throw();
-        if (!hub_.by_offset()) inbox_->disconnect();
+        log_->inbox().connect().or_throw();
+        if (!hub_.by_offset()) log_->inbox().disconnect();
         client_ = Client::open(settings_, events()).value_or_throw();
         places_.use(*client_);
         client_->subscribe(hub_.options.topics).or_throw();
@@ -68,7 +68,7 @@ class KafkaConsumer::Impl {
         for (auto& worker : workers_) worker->join();
         workers_.clear();  // their records must go before the client does
         client_->close();  // which tells Kafka what is finished
-        inbox_->disconnect();
+        log_->inbox().disconnect();
         const core::Lock lock(hub_.mutex);
         if (hub_.fatal) throw Error(*hub_.fatal);
     }
@@ -275,7 +275,7 @@ class KafkaConsumer::Impl {
 
     std::map<std::string, std::string> settings_;
     Hub hub_;
-    std::unique_ptr<consumer::LogStore> inbox_;  // the polling thread's, for offsets
+    std::unique_ptr<consumer::LogStore> log_;  // the polling thread's, for offsets
     Partitions partitions_;
     consumer::kafka::Places places_;
     std::vector<std::unique_ptr<Worker>> workers_;

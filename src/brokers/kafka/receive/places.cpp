@@ -71,10 +71,10 @@ ErrorInfo no_answer(const TopicPartition& where) {
 
 }  // namespace
 
-Places::Places(Hub& hub, LogStore& inbox, std::map<std::string, std::string> settings,
+Places::Places(Hub& hub, LogStore& log, std::map<std::string, std::string> settings,
                Partitions& partitions)
     : hub_(hub),
-      inbox_(inbox),
+      log_(log),
       first_start_(first_start(hub.options)),
       rereader_(std::move(settings)),
       partitions_(partitions),
@@ -142,7 +142,7 @@ std::vector<Start> Places::begin_by_group(const std::vector<TopicPartition>& giv
 // log is the one that the place belongs to.
 Start Places::begin_by_offset(Partition& partition) {
     const TopicPartition& where = partition.where;
-    const auto stored = inbox_.place(where.topic, where.partition);
+    const auto stored = log_.place(where.topic, where.partition);
     if (!stored.ok()) return later(partition, stored.error());
     partition.cluster_id = client_->cluster_id();
     if (!*stored) {
@@ -338,7 +338,7 @@ void Places::has_changed(Partition& partition, const std::string& why) {
 // What is in a worker's hands is of the log before: it fails or is applied there.
 void Places::stop_reading(Partition& partition, const std::string& why) {
     client_->hold(partition.where);
-    const auto stored = inbox_.place(partition.where.topic, partition.where.partition);
+    const auto stored = log_.place(partition.where.topic, partition.where.partition);
     quarantine(partition, stored.ok() ? *stored : LogPlace{-1, {}, {}}, why);
 }
 
@@ -419,7 +419,7 @@ void Places::again() {
 }
 
 bool Places::place_changed(const Partition& partition) {
-    const auto stored = inbox_.place(partition.where.topic, partition.where.partition);
+    const auto stored = log_.place(partition.where.topic, partition.where.partition);
     return stored.ok() && partition.held_at != *stored;
 }
 
@@ -436,7 +436,7 @@ void Places::look_at_quiet() {
             if (partition->proof) proofs.emplace(where, *partition->proof);
             if (partition->unfinished() > 0 || !partition->expected) continue;
         }
-        const auto stored = inbox_.place(where.topic, where.partition);
+        const auto stored = log_.place(where.topic, where.partition);
         if (!stored.ok()) continue;
         if (!*stored || (*stored)->next < *partition->expected) misplace(*partition);
     }

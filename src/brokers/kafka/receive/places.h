@@ -20,8 +20,8 @@ namespace outbox::consumer::kafka {
 /// Used by the polling thread.
 class Places {
   public:
-    /// `inbox` and `partitions` are the consumer's and outlive it, as does `client`.
-    Places(Hub& hub, LogStore& inbox, std::map<std::string, std::string> settings,
+    /// `log` and `partitions` are the consumer's and outlive it, as does `client`.
+    Places(Hub& hub, LogStore& log, std::map<std::string, std::string> settings,
            Partitions& partitions);
     void use(Client& client) { client_ = &client; }
 
@@ -74,7 +74,7 @@ class Places {
     [[nodiscard]] bool place_changed(const Partition& partition);
 
     Hub& hub_;
-    LogStore& inbox_;
+    LogStore& log_;
     const Start first_start_;
     Rereader rereader_;
     Partitions& partitions_;

@@ -17,7 +17,9 @@ Worker::Worker(Hub& hub, std::size_t number)
     : hub_(hub),
       keeper_(number == 0),
       applier_(hub.make_applier()),
-      inbox_(*applier_.store),
+      log_(*applier_.store),
+      inbox_(log_.inbox()),
+      executor_(inbox_, applier_.handler),
       janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
       random_(hub.seed + number) {}
 
@@ -172,31 +174,17 @@ bool Worker::wait_behind(Task& task) {
     return true;
 }
 
-// One transaction for all; false: nothing was done, and they are to be applied one by one.
+// False: nothing was done, and they are to be applied one by one.
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
         if (hub_.by_id() && task.id_fault()) return false;
         events.push_back(task.event());
     }
-    std::optional<OffsetStep> step;
-    if (hub_.by_offset()) {
-        step = step_after(batch.back());
-    }
-    const auto taken = inbox_.begin(events, hub_.by_id(), step ? &*step : nullptr);
-    if (!taken.ok()) return false;
-    std::vector<Message> fresh;
-    for (std::size_t i = 0; i < events.size(); ++i) {
-        if ((*taken)[i] == Taken::kNew) fresh.push_back(message_of(events[i], 1));
-    }
-    if (!fresh.empty()) {
-        if (std::optional<ErrorInfo> cause = call_handler(fresh)) {
-            // An error here means a lost session, which the next attempt notices.
-            static_cast<void>(inbox_.roll_back(*cause).ok());
-            return false;
-        }
-    }
-    if (!inbox_.commit().ok()) return false;
+    const std::optional<OffsetStep> step = step_after(batch.back());
+    const auto taken = executor_.apply_together(
+        events, [&] { return log_.begin(events, hub_.by_id(), step ? &*step : nullptr); });
+    if (!taken) return false;
     database_is_back();
     if (step) batch.back().partition->expected = step->next;
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -210,14 +198,13 @@ bool Worker::apply_together(std::span<Task> batch) {
 void Worker::apply_one(Task task) {
     for (std::uint32_t conflicts = 0;;) {
         if (abandoned(task)) return leave(task);
-        Attempt attempt = try_once(task);
+        const Attempt attempt = try_once(task);
         if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
             bump(hub_.stats.conflicts);
             hub_.stop.wait_ms(conflicts);
             continue;
         }
-        if (!attempt.status.ok() && attempt.from_session &&
-            attempt.status.error().advice == Advice::kRetryDestination) {
+        if (is_outage(task, attempt)) {
             wait_for_database(attempt.status.error());
             continue;
         }
@@ -232,71 +219,54 @@ void Worker::apply_one(Task task) {
     }
 }
 
-Worker::Attempt Worker::try_once(Task& task) {
-    Attempt attempt;
-    if (hub_.by_id()) {
-        if (auto fault = task.id_fault()) {
-            attempt.status = Status(*std::move(fault));
-            return attempt;
-        }
-    }
-    const spi::EventView event = task.event();
+Attempt Worker::try_once(Task& task) {
+    const Message message = task.message();
     const std::optional<OffsetStep> step = step_after(task);
-    const auto taken = inbox_.begin({&event, 1}, hub_.by_id(), step ? &*step : nullptr);
-    if (!taken.ok()) {
-        attempt.status = taken.status();
-        attempt.from_session = true;
-        return attempt;
-    }
-    database_is_back();
-    attempt.taken = taken->front();
-    if (attempt.taken == Taken::kNew) {
-        const Message message = task.message();
-        if (std::optional<ErrorInfo> cause = call_handler({&message, 1})) {
-            const Status ended = inbox_.roll_back(*cause);
-            if (!ended.ok()) {
-                // An outage is nobody's fault, but a record that loses its session again and again
-                // is.
-                attempt.status = ended;
-                attempt.from_session = ++task.lost <= kMaxLostSessions;
-                return attempt;
+    Attempt attempt = executor_.apply(
+        message,
+        [&]() -> Result<Taken> {
+            if (hub_.by_id()) {
+                if (auto fault = task.id_fault()) return *std::move(fault);
             }
-            attempt.counts = cause->advice != Advice::kRetryDestination;
-            attempt.status = Status(*std::move(cause));
-            return attempt;
-        }
-    }
-    attempt.status = inbox_.commit();
-    attempt.from_session = !attempt.status.ok() && ++task.lost <= kMaxLostSessions;
+            const spi::EventView event = task.event();
+            const auto taken = log_.begin({&event, 1}, hub_.by_id(), step ? &*step : nullptr);
+            if (!taken.ok()) return taken.status();
+            database_is_back();
+            return taken->front();
+        },
+        [&] { return inbox_.commit(); });
     if (attempt.status.ok() && step) task.partition->expected = step->next;
     return attempt;
 }
 
+// An outage is nobody's fault, but a record that loses its session again and again is.
+bool Worker::is_outage(Task& task, const Attempt& attempt) {
+    if (!attempt.is_outage()) return false;
+    return attempt.ended == Attempt::Ended::kBegin || ++task.lost <= kMaxLostSessions;
+}
+
 // What an attempt that is over means for its record.
-Worker::Outcome Worker::settle(Task& task, Attempt& attempt) {
+Worker::Outcome Worker::settle(Task& task, const Attempt& attempt) {
     const Message message = task.message();
-    if (attempt.status.ok()) {
+    const Means means = Executor::meaning_of(attempt, task.attempts + 1, hub_.retry);
+    if (means == Means::kApplied) {
         hub_.say(hub_.stats.count(attempt.taken), {}, &message);
         return Outcome::kDone;
     }
     const ErrorInfo& error = attempt.status.error();
-    if (error.advice == Advice::kStop) {
-        if (attempt.from_session && is_offset_lost(error)) {
+    if (means == Means::kStop) {
+        if (attempt.ended == Attempt::Ended::kBegin && is_offset_lost(error)) {
             misplace(task);
         } else {
             hub_.fail(error);
         }
         return Outcome::kAbandon;
     }
-    if (!attempt.counts) {
-        hub_.say(What::kRetry, error, &message);
-        return Outcome::kHold;
+    if (means != Means::kWaits) {
+        bump(hub_.stats.failed);
+        ++task.attempts;
     }
-    bump(hub_.stats.failed);
-    ++task.attempts;
-    if (error.advice == Advice::kDeadLetter || hub_.retry.exhausted(task.attempts)) {
-        return give_up(task, error);
-    }
+    if (means == Means::kDead) return give_up(task, error);
     hub_.say(What::kRetry, error, &message);
     return Outcome::kHold;
 }
@@ -308,8 +278,8 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
     bool whole = true;
     while (!abandoned(task)) {
         const Result<Taken> result =
-            inbox_.bury(letter, {task.attempts, error_code_name(error.code), text}, hub_.by_id(),
-                        step ? &*step : nullptr);
+            log_.bury(letter, {task.attempts, error_code_name(error.code), text}, hub_.by_id(),
+                      step ? &*step : nullptr);
         if (result.ok()) {
             if (step) task.partition->expected = step->next;
             const Message message = task.message();
@@ -365,10 +335,6 @@ std::optional<OffsetStep> Worker::step_after(const Task& task) const {
 void Worker::misplace(const Task& task) {
     const core::Lock lock(hub_.mutex);
     task.partition->mark_misplaced();
-}
-
-std::optional<ErrorInfo> Worker::call_handler(std::span<const Message> messages) const {
-    return thrown_by([&] { applier_.handler(messages); });
 }
 
 // ---- where a record goes then ----
@@ -453,21 +419,18 @@ void Worker::retry_dead_letters() {
 }
 
 void Worker::retry_one(const spi::EventView& letter) {
-    const auto taken = inbox_.begin_retry(letter.id);
-    if (!taken.ok()) return;
+    const Attempt attempt = executor_.retry(letter);
     const Message message = message_of(letter, 1);
-    std::optional<ErrorInfo> cause;
-    if (*taken == Taken::kNew) cause = call_handler({&message, 1});
-    if (!cause) {
-        if (!inbox_.commit().ok() || *taken != Taken::kNew) return;
+    if (attempt.ended == Attempt::Ended::kCommit && attempt.taken == Taken::kNew) {
         hub_.say(hub_.stats.count(Taken::kNew), {}, &message);
-        return;
     }
-    if (!inbox_.roll_back(*cause).ok() || cause->advice == Advice::kRetryDestination) return;
+    // It stays requested where the database, or what the handler needs, is down.
+    if (attempt.ended != Attempt::Ended::kHandler || !attempt.counts()) return;
+    const ErrorInfo& cause = attempt.status.error();
     bump(hub_.stats.failed);
-    const std::string text = storable(*cause);
-    if (inbox_.bury_again(letter.id, {1, error_code_name(cause->code), text}).ok()) {
-        hub_.say(What::kDeadLetter, *cause, &message);
+    const std::string text = storable(cause);
+    if (inbox_.bury_again(letter.id, {1, error_code_name(cause.code), text}).ok()) {
+        hub_.say(What::kDeadLetter, cause, &message);
     }
 }
 

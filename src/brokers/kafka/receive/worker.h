@@ -11,6 +11,7 @@
 
 #include "brokers/kafka/receive/hub.h"
 #include "brokers/kafka/receive/task.h"
+#include "consumer/executor.h"
 #include "consumer/janitor.h"
 #include "core/mutex.h"
 
@@ -38,13 +39,6 @@ class Worker {
         std::deque<Task> tasks;  // the failing one first
         std::int64_t due_us = 0;
     };
-    struct Attempt {
-        Status status;
-        Taken taken = Taken::kNew;
-        bool counts = true;  // false: what the handler needs is down
-        bool from_session = false;
-    };
-
     void run();
     std::vector<Task> collect();
     bool collect_due(std::vector<Task>& batch) OUTBOX_REQUIRES(hub_.mutex);
@@ -58,12 +52,12 @@ class Worker {
     bool apply_together(std::span<Task> batch);
     bool wait_behind(Task& task);
     void apply_one(Task task);
-    Outcome settle(Task& task, Attempt& attempt);
+    Outcome settle(Task& task, const Attempt& attempt);
     Attempt try_once(Task& task);
+    [[nodiscard]] bool is_outage(Task& task, const Attempt& attempt);
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
     void misplace(const Task& task);
-    [[nodiscard]] std::optional<ErrorInfo> call_handler(std::span<const Message> messages) const;
 
     void finish(Task& task);
     void leave(Task& task);
@@ -78,7 +72,9 @@ class Worker {
     Hub& hub_;
     const bool keeper_;
     const Applier applier_;
-    LogStore& inbox_;
+    LogStore& log_;
+    InboxStore& inbox_;
+    Executor executor_;
     Janitor janitor_;
     core::Condition news_;
     std::deque<Task> queue_ OUTBOX_GUARDED_BY(hub_.mutex);

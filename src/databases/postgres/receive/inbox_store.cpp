@@ -94,11 +94,12 @@ void append_messages(const Rows& rows, std::size_t max_bytes, spi::EventBatch& o
 }
 
 LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
-                                 std::vector<LibpqSession::Statement> more,
-                                 std::vector<LibpqSession::Right> rights)
-    : session_(std::move(url), connect_timeout_s, with_ours(std::move(more)),
-               with_ours(std::move(rights))),
+                                 Extra extra)
+    : session_(std::move(url), connect_timeout_s, with_ours(std::move(extra.statements)),
+               with_ours(std::move(extra.rights))),
       consumer_(std::move(consumer)),
+      letters_of_(std::move(extra.letters_of)),
+      set_up_(extra.set_up),
       member_(member_name()) {}
 
 OpenSql LibpqInboxStore::opener() const {
@@ -115,6 +116,12 @@ Status LibpqInboxStore::connect() {
     const Rows there = postgres::execute(connection(), kIsVersioned);
     versioned_ = there.succeeded() && there.text(0, 0) == "t";
     Status status = check_version();
+    if (status.ok() && set_up_ != nullptr) {
+        const Rows set = postgres::execute(connection(), set_up_);
+        if (!set.succeeded()) {
+            status = receive_error(connection(), set.get(), "preparing the session");
+        }
+    }
     if (!status.ok()) disconnect();
     return status;
 }
@@ -137,7 +144,7 @@ std::int64_t LibpqInboxStore::now_us() const {
 
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
-    params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of());
+    params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of_);
     const Result<Rows> rows = session_.execute("outbox_retries", params, "reading dead letters");
     if (rows.ok()) append_messages(*rows, SIZE_MAX, out);
     return rows.status();

@@ -13,8 +13,19 @@ namespace outbox::consumer {
 void append_messages(const Rows& rows, std::size_t max_bytes, spi::EventBatch& out);
 
 /// What a mailbox and a log in PostgreSQL have in common.
-class LibpqInboxStore : public virtual InboxStore {
+class LibpqInboxStore final : public InboxStore {
   public:
+    /// What one that works in its session adds.
+    struct Extra {
+        std::vector<LibpqSession::Statement> statements;
+        std::vector<LibpqSession::Right> rights;  ///< What it does with tables of its own.
+        /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
+        /// none.
+        std::string letters_of = {};
+        const char* set_up = nullptr;  ///< SQL for each new session.
+    };
+    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer, Extra extra);
+
     [[nodiscard]] PGconn* connection() const { return session_.connection(); }
 
     Status connect() override;
@@ -29,28 +40,22 @@ class LibpqInboxStore : public virtual InboxStore {
     Status report(const MemberStats& stats) override;
     Status retire() override { return fold(member_); }
 
-  protected:
-    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
-    /// none.
-    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
-
-    /// `more`, `rights`: the statements of the one, and what it does with tables of its own.
-    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
-                    std::vector<LibpqSession::Statement> more,
-                    std::vector<LibpqSession::Right> rights);
-
     /// Begins a transaction with one statement.
     Result<Rows> begin_with(const char* statement, const Params& params, const char* doing);
 
     /// The database's clock, which decides what may have been pruned: this machine's may be wrong.
     [[nodiscard]] std::int64_t now_us() const;
 
-    LibpqSession session_;
-    const std::string consumer_;
+    [[nodiscard]] LibpqSession& session() { return session_; }
+    [[nodiscard]] const std::string& consumer() const { return consumer_; }
 
   private:
     Status fold(std::string_view member);
 
+    LibpqSession session_;
+    const std::string consumer_;
+    const std::string letters_of_;
+    const char* const set_up_;
     const std::string member_;
     bool versioned_ = false;           // outbox_migrations is there and may be read
     std::int64_t clock_ahead_us_ = 0;  // the database's clock before `steady_us`

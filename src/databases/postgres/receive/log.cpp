@@ -53,6 +53,11 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
+// What is told to Kafka as applied must not be lost with the server.
+constexpr const char* kDurable =
+    "SELECT set_config('synchronous_commit', 'on', false) "
+    "WHERE current_setting('synchronous_commit') = 'off'";
+
 constexpr const char* kEntering = "entering a message in outbox_inbox";
 
 /// The statements of one transaction's beginning, with their parameters.
@@ -130,41 +135,28 @@ bool changed_one(const Rows& result) {
 }  // namespace
 
 LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
-    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
-                      {{"outbox_enter", kEnter, 3},
-                       {"outbox_enter_carefully", kEnterCarefully, 3},
-                       {"outbox_move", kMove, 7},
-                       {"outbox_first", kFirst, 7},
-                       {"outbox_next", kNext, 3},
-                       {"outbox_bury", kBury, 11}},
-                      rights_of(options)) {}
-
-// The log is told after the commit, and tells no more then: a commit must be there to stay.
-Status LibpqLog::connect() {
-    if (session_.sound()) return {};
-    if (Status status = LibpqInboxStore::connect(); !status.ok()) return status;
-    const LibpqSession::Use use(session_);
-    const Rows set = postgres::execute(connection(),
-                                       "SELECT set_config('synchronous_commit', 'on', false) "
-                                       "WHERE current_setting('synchronous_commit') = 'off'");
-    if (set.succeeded()) return {};
-    Status status = receive_error(connection(), set.get(), "preparing the session");
-    disconnect();
-    return status;
-}
+    : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
+             {.statements = {{"outbox_enter", kEnter, 3},
+                             {"outbox_enter_carefully", kEnterCarefully, 3},
+                             {"outbox_move", kMove, 7},
+                             {"outbox_first", kFirst, 7},
+                             {"outbox_next", kNext, 3},
+                             {"outbox_bury", kBury, 11}},
+              .rights = rights_of(options),
+              .set_up = kDurable}) {}
 
 Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messages, bool by_id,
                                            const OffsetStep* step) {
-    if (Status status = connect(); !status.ok()) return status;
-    Beginning beginning(consumer_);
-    if (by_id) beginning.enter(messages, now_us());
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    Beginning beginning(inbox_.consumer());
+    if (by_id) beginning.enter(messages, inbox_.now_us());
     if (step != nullptr) beginning.move(*step);
-    auto results = session_.begin_with(beginning.steps(), kEntering);
+    auto results = inbox_.session().begin_with(beginning.steps(), kEntering);
     if (!results.ok()) return results.status();
     if (step != nullptr) {
         if (!changed_one(results->back())) {
-            const Status ended = session_.end_transaction();
-            return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
+            const Status ended = inbox_.session().end_transaction();
+            return ended.ok() ? Status(offset_lost(inbox_.consumer(), *step)) : ended;
         }
         results->pop_back();
     }
@@ -176,13 +168,13 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
 Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
                              const OffsetStep* step) {
     constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
-    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
     // What was refused may be so because the database does not take its id or key.
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     const std::string key = to_storable_text(message.key, kMaxKeyBytes);
-    Beginning beginning(consumer_);
+    Beginning beginning(inbox_.consumer());
     Params& params = beginning.add("outbox_bury");
-    params.text(consumer_).text(id).number_or_null(message_time_us(message));
+    params.text(inbox_.consumer()).text(id).number_or_null(message_time_us(message));
     params.text(message.topic);
     if (message.key.data() == nullptr) {
         params.null();
@@ -197,22 +189,23 @@ Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial
     params.bytes_or_null(message.payload).number(burial.attempts);
     params.text(burial.error_code).text(burial.error).number(by_id ? 1 : 0);
     if (step != nullptr) beginning.move(*step);
-    const auto results = session_.begin_with(beginning.steps(), kDoing);
+    const auto results = inbox_.session().begin_with(beginning.steps(), kDoing);
     if (!results.ok()) return results.status();
     if (step == nullptr || changed_one(results->back())) {
         const Taken taken = changed_one(results->front()) ? Taken::kNew : Taken::kRepeat;
-        if (Status status = session_.commit(); !status.ok()) return status;
+        if (Status status = inbox_.session().commit(); !status.ok()) return status;
         return taken;
     }
-    const Status ended = session_.end_transaction();
-    return ended.ok() ? Status(offset_lost(consumer_, *step)) : ended;
+    const Status ended = inbox_.session().end_transaction();
+    return ended.ok() ? Status(offset_lost(inbox_.consumer(), *step)) : ended;
 }
 
 Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int partition) {
-    if (Status status = connect(); !status.ok()) return status;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
     Params params;
-    params.text(consumer_).text(topic).number(partition);
-    const auto row = session_.execute("outbox_next", params, "reading outbox_inbox_offsets");
+    params.text(inbox_.consumer()).text(topic).number(partition);
+    const auto row =
+        inbox_.session().execute("outbox_next", params, "reading outbox_inbox_offsets");
     if (!row.ok()) return row.status();
     if (row->empty()) return std::optional<LogPlace>();
     LogPlace place{row->integer(0, 0), row->string(0, 1), {}};

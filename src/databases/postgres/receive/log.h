@@ -10,16 +10,20 @@
 namespace outbox::consumer {
 
 /// The inbox in PostgreSQL of a consumer of a log.
-class LibpqLog final : public LogStore, public LibpqInboxStore {
+class LibpqLog final : public LogStore {
   public:
     LibpqLog(std::string url, const KafkaConsumerOptions& options);
 
-    Status connect() override;
+    [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
+    [[nodiscard]] InboxStore& inbox() override { return inbox_; }
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;
     Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
+
+  private:
+    LibpqInboxStore inbox_;
 };
 
 }  // namespace outbox::consumer

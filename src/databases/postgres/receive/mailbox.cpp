@@ -97,34 +97,31 @@ Taken taken_of(const Rows& counts) {
 }  // namespace
 
 LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
-    : LibpqInboxStore(std::move(url), options.connect_timeout_s, options.consumer,
-                      {{"outbox_hold", kHold, 1},
-                       {"outbox_waiting", kWaiting, 2},
-                       {"outbox_fetch", kFetch, 6},
-                       {"outbox_fetch_only", kFetchOnly, 2},
-                       {"outbox_take", kTake, 4},
-                       {"outbox_take_carefully", kTakeCarefully, 4},
-                       {"outbox_take_all", kTakeAll, 4},
-                       {"outbox_bury", kBury, 7}},
-                      rights_of(options)),
+    : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
+             {.statements = {{"outbox_hold", kHold, 1},
+                             {"outbox_waiting", kWaiting, 2},
+                             {"outbox_fetch", kFetch, 6},
+                             {"outbox_fetch_only", kFetchOnly, 2},
+                             {"outbox_take", kTake, 4},
+                             {"outbox_take_carefully", kTakeCarefully, 4},
+                             {"outbox_take_all", kTakeAll, 4},
+                             {"outbox_bury", kBury, 7}},
+              .rights = rights_of(options),
+              .letters_of = options.mailbox}),
       mailbox_(options.mailbox) {}
 
-void LibpqMailbox::disconnect() {
-    LibpqInboxStore::disconnect();
-    held_ = false;
-}
-
 Result<Hold> LibpqMailbox::hold_mailbox() {
-    if (held_ && session_.connected()) return Hold::kStill;
+    if (held()) return Hold::kStill;
     const Result<Rows> result =
-        session_.execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
+        inbox_.session().execute("outbox_hold", Params().text(mailbox_), "taking the mailbox");
     if (!result.ok()) return result.status();
-    held_ = result->boolean(0, 0);
-    return held_ ? Hold::kNew : Hold::kNo;
+    if (!result->boolean(0, 0)) return Hold::kNo;
+    held_in_ = inbox_.session().number();
+    return Hold::kNew;
 }
 
 Result<std::int64_t> LibpqMailbox::waiting(std::int64_t most) {
-    const Result<Rows> count = session_.execute(
+    const Result<Rows> count = inbox_.session().execute(
         "outbox_waiting", Params().text(mailbox_).number(most), "counting the mailbox");
     if (!count.ok()) return count.status();
     return count->integer(0, 0);
@@ -136,7 +133,7 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
     if (!choice.only.empty()) {
         params.untyped(array_literal(choice.only));
         const Result<Rows> rows =
-            session_.execute("outbox_fetch_only", params, "reading the mailbox");
+            inbox_.session().execute("outbox_fetch_only", params, "reading the mailbox");
         if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
         return rows.status();
     }
@@ -145,27 +142,32 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
         .number(static_cast<std::int64_t>(limits.max_messages))
         .number(static_cast<std::int64_t>(limits.max_bytes))
         .number(choice.from);
-    const Result<Rows> rows = session_.execute("outbox_fetch", params, "reading the mailbox");
+    const Result<Rows> rows =
+        inbox_.session().execute("outbox_fetch", params, "reading the mailbox");
     if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
     return rows.status();
 }
 
 LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {
     const auto time_us = message_time_us(message);
-    Take take{may_be_quarantined(time_us, now_us()) ? "outbox_take_carefully" : "outbox_take", {}};
-    take.params.text(mailbox_).number(message.position).text(consumer_).number_or_null(time_us);
+    Take take{
+        may_be_quarantined(time_us, inbox_.now_us()) ? "outbox_take_carefully" : "outbox_take", {}};
+    take.params.text(mailbox_)
+        .number(message.position)
+        .text(inbox_.consumer())
+        .number_or_null(time_us);
     return take;
 }
 
 Result<Taken> LibpqMailbox::begin(const spi::EventView& message) {
-    if (!session_.connected() || !held_) {
+    if (!held()) {
         return ErrorInfo{ErrorCode::kConnectionLost,
                          Advice::kRetryDestination,
                          {},
                          "the session ended with the message before; a new one is made"};
     }
     const Take how = take(message);
-    const auto counts = begin_with(how.statement, how.params, kTaking);
+    const auto counts = inbox_.begin_with(how.statement, how.params, kTaking);
     if (!counts.ok()) return counts.status();
     return taken_of(*counts);
 }
@@ -173,7 +175,7 @@ Result<Taken> LibpqMailbox::begin(const spi::EventView& message) {
 MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
     const Take how = take(next);
     const Step step{how.statement, &how.params};
-    LibpqSession::Turn turn = session_.commit_and_begin_with({&step, 1}, kTaking);
+    LibpqSession::Turn turn = inbox_.session().commit_and_begin_with({&step, 1}, kTaking);
     if (!turn.begun) return {std::move(turn.committed), {}};
     if (!turn.begun->ok()) return {std::move(turn.committed), turn.begun->status()};
     return {std::move(turn.committed), taken_of(turn.begun->value().front())};
@@ -183,7 +185,7 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     std::vector<std::int64_t> positions;
     std::vector<std::optional<std::int64_t>> times;
     std::unordered_map<std::int64_t, std::size_t> index_of;
-    const std::int64_t now = now_us();
+    const std::int64_t now = inbox_.now_us();
     for (const spi::EventView& message : messages) {
         index_of.emplace(message.position, positions.size());
         positions.push_back(message.position);
@@ -192,13 +194,13 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
             return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
         }
     }
-    if (!session_.connected() || !held_) {
+    if (!held()) {
         return ErrorInfo{ErrorCode::kConnectionLost, Advice::kRetryDestination, {}, "one by one"};
     }
     Params params;
-    params.text(mailbox_).untyped(array_literal(positions)).text(consumer_);
+    params.text(mailbox_).untyped(array_literal(positions)).text(inbox_.consumer());
     params.untyped(array_literal(times));
-    const Result<Rows> rows = begin_with("outbox_take_all", params, "taking messages");
+    const Result<Rows> rows = inbox_.begin_with("outbox_take_all", params, "taking messages");
     if (!rows.ok()) return rows.status();
     std::vector<Taken> taken(messages.size(), Taken::kGone);
     for (int row = 0; row < rows->size(); ++row) {
@@ -210,11 +212,11 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
 
 Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& burial) {
     Params params;
-    params.text(mailbox_).number(message.position).text(consumer_);
+    params.text(mailbox_).number(message.position).text(inbox_.consumer());
     params.number_or_null(message_time_us(message));
     params.number(burial.attempts).text(burial.error_code).text(burial.error);
-    const Result<Rows> counts =
-        session_.execute("outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
+    const Result<Rows> counts = inbox_.session().execute(
+        "outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
     if (!counts.ok()) return counts.status();
     return taken_of(*counts);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <outbox/consumer/mailbox.h>
@@ -11,11 +12,13 @@ namespace outbox::consumer {
 
 /// A mailbox in PostgreSQL. Held by a session-level advisory lock: it ends with the session, and so
 /// does every transaction that a member which lost it could still commit.
-class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
+class LibpqMailbox final : public MailboxStore {
   public:
     LibpqMailbox(std::string url, const MailboxOptions& options);
 
-    void disconnect() override;
+    [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
+    [[nodiscard]] InboxStore& inbox() override { return inbox_; }
+    void disconnect() override { inbox_.disconnect(); }
     Result<Hold> hold_mailbox() override;
     Result<bool> may_have_news() override { return true; }
     Result<std::int64_t> waiting(std::int64_t most) override;
@@ -25,9 +28,6 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
     Turn commit_and_begin(const spi::EventView& next) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial) override;
 
-  protected:
-    [[nodiscard]] std::string_view letters_of() const override { return mailbox_; }
-
   private:
     /// How one message is taken.
     struct Take {
@@ -35,9 +35,13 @@ class LibpqMailbox final : public MailboxStore, public LibpqInboxStore {
         Params params;
     };
     [[nodiscard]] Take take(const spi::EventView& message) const;
+    [[nodiscard]] bool held() {
+        return inbox_.session().connected() && held_in_ == inbox_.session().number();
+    }
 
-    std::string mailbox_;
-    bool held_ = false;
+    LibpqInboxStore inbox_;
+    const std::string mailbox_;
+    std::uint64_t held_in_ = 0;  // the session's number; 0: not held
 };
 
 }  // namespace outbox::consumer

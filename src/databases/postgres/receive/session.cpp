@@ -63,6 +63,7 @@ LibpqSession::Use::~Use() {
 Status LibpqSession::connect() {
     if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
     disconnect();
+    ++number_;
     const Use use(*this);
     Status status = open();
     if (status.ok()) {

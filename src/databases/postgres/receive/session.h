@@ -47,6 +47,8 @@ class LibpqSession {
     }
 
     Status connect();
+    /// Of this session; another one each time it is made anew, and never 0.
+    [[nodiscard]] std::uint64_t number() const { return number_; }
     void disconnect() {
         watch_.session(-1);
         connection_.reset();
@@ -107,6 +109,7 @@ class LibpqSession {
     std::vector<Statement> prepared_;
     std::vector<Right> rights_;
     postgres::Handle connection_;
+    std::uint64_t number_ = 0;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;
     std::string error_text_;

@@ -81,9 +81,10 @@ void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& ou
 }
 
 SqliteInboxStore::SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
-                                   std::vector<const char*> more)
+                                   std::vector<const char*> more, std::string letters_of)
     : session_(path, busy_timeout_s, with_ours(std::move(more))),
       consumer_(std::move(consumer)),
+      letters_of_(std::move(letters_of)),
       path_(std::move(path)),
       busy_timeout_s_(busy_timeout_s),
       member_(member_name()) {}
@@ -116,7 +117,7 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     const Run rows(session_.statement(kFetchRetries));
-    rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of());
+    rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of_);
     append_messages(rows, SIZE_MAX, out);
     return rows->status("reading dead letters");
 }

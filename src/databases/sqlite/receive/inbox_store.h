@@ -16,8 +16,13 @@ using sqlite::Run;
 void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& out);
 
 /// What a mailbox and a log in an SQLite file have in common.
-class SqliteInboxStore : public virtual InboxStore {
+class SqliteInboxStore final : public InboxStore {
   public:
+    /// `more`: the statements of the one. `letters_of`: the mailbox whose dead letters are this
+    /// one's, beside those that came from none; empty: none.
+    SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
+                     std::vector<const char*> more, std::string letters_of = {});
+
     [[nodiscard]] sqlite3* connection() const { return session_.connection(); }
 
     Status connect() override;
@@ -32,29 +37,23 @@ class SqliteInboxStore : public virtual InboxStore {
     Status report(const MemberStats& stats) override;
     Status retire() override { return fold(member_); }
 
-  protected:
-    /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
-    /// none.
-    [[nodiscard]] virtual std::string_view letters_of() const { return {}; }
-
-    /// `more`: the statements of the one.
-    SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
-                     std::vector<const char*> more);
-
     /// Enters the message in the open transaction, unless it is to be quarantined.
     Status enter(const spi::EventView& message, Taken& taken);
     /// The same for one given up on: it is entered whatever its time.
     Status enter_buried(const spi::EventView& message);
 
-    SqliteSession session_;
-    const std::string consumer_;
+    [[nodiscard]] SqliteSession& session() { return session_; }
+    [[nodiscard]] const std::string& consumer() const { return consumer_; }
 
   private:
-    const std::string path_;
-    const int busy_timeout_s_;
     Status fold(std::string_view member);
     Status check_floor(const spi::EventView& message, std::int64_t time_us, std::int64_t now_us);
 
+    SqliteSession session_;
+    const std::string consumer_;
+    const std::string letters_of_;
+    const std::string path_;
+    const int busy_timeout_s_;
     const std::string member_;
     bool versioned_ = false;  // outbox_migrations is there
 };

@@ -34,28 +34,28 @@ constexpr const char* kBury =
 }  // namespace
 
 SqliteLog::SqliteLog(std::string path, const KafkaConsumerOptions& options)
-    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
-                       {kMove, kFirst, kNext, kBury}) {}
+    : inbox_(std::move(path), options.connect_timeout_s, options.consumer,
+             {kMove, kFirst, kNext, kBury}) {}
 
 Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,
                                             const OffsetStep* step) {
-    if (Status status = connect(); !status.ok()) return status;
-    if (Status status = session_.begin(); !status.ok()) return status;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    if (Status status = inbox_.session().begin(); !status.ok()) return status;
     std::vector<Taken> taken(messages.size(), Taken::kNew);
     Status status;
     for (std::size_t i = 0; by_id && status.ok() && i < messages.size(); ++i) {
-        status = enter(messages[i], taken[i]);
+        status = inbox_.enter(messages[i], taken[i]);
     }
     if (status.ok()) status = move(step);
     if (status.ok()) return taken;
-    session_.end_transaction();
+    inbox_.session().end_transaction();
     return status;
 }
 
 Status SqliteLog::move(const OffsetStep* step) {
     if (step == nullptr) return {};
-    Status status = Run(session_.statement(step->expected ? kMove : kFirst))
-                        ->lend(consumer_)
+    Status status = Run(inbox_.session().statement(step->expected ? kMove : kFirst))
+                        ->lend(inbox_.consumer())
                         .lend(step->topic)
                         .bind(step->partition)
                         .bind_or_null(step->expected)
@@ -63,26 +63,27 @@ Status SqliteLog::move(const OffsetStep* step) {
                         .lend(step->cluster_id)
                         .lend(step->last_id)
                         .run("moving an offset in outbox_inbox_offsets");
-    if (status.ok() && session_.changes() == 0) return offset_lost(consumer_, *step);
+    if (status.ok() && inbox_.session().changes() == 0)
+        return offset_lost(inbox_.consumer(), *step);
     return status;
 }
 
 Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
                               const OffsetStep* step) {
-    if (Status status = connect(); !status.ok()) return status;
-    if (Status status = session_.begin(); !status.ok()) return status;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    if (Status status = inbox_.session().begin(); !status.ok()) return status;
     spi::EventView storable = message;
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     storable.id = id;
     Taken taken = Taken::kNew;
     Status status;
     if (by_id) {
-        status = enter_buried(storable);
-        if (status.ok() && session_.changes() == 0) taken = Taken::kRepeat;
+        status = inbox_.enter_buried(storable);
+        if (status.ok() && inbox_.session().changes() == 0) taken = Taken::kRepeat;
     }
     if (status.ok() && taken == Taken::kNew) {
-        status = Run(session_.statement(kBury))
-                     ->lend(consumer_)
+        status = Run(inbox_.session().statement(kBury))
+                     ->lend(inbox_.consumer())
                      .lend(storable.id)
                      .lend(message.topic)
                      .lend_or_null(message.key)
@@ -94,16 +95,16 @@ Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& buria
                      .run("moving a message to outbox_inbox_dead_letters");
     }
     if (status.ok()) status = move(step);
-    if (status.ok()) status = session_.commit();
+    if (status.ok()) status = inbox_.session().commit();
     if (status.ok()) return taken;
-    session_.end_transaction();
+    inbox_.session().end_transaction();
     return status;
 }
 
 Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
-    if (Status status = connect(); !status.ok()) return status;
-    const Run row(session_.statement(kNext));
-    const bool found = row->lend(consumer_).lend(topic).bind(partition).step();
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    const Run row(inbox_.session().statement(kNext));
+    const bool found = row->lend(inbox_.consumer()).lend(topic).bind(partition).step();
     if (row->failed()) return row->status("reading outbox_inbox_offsets");
     if (!found) return std::optional<LogPlace>();
     LogPlace place{row->integer(0), std::string(row->text(1)), {}};

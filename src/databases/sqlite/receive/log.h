@@ -10,9 +10,12 @@
 namespace outbox::consumer {
 
 /// The inbox in an SQLite file of a consumer of a log.
-class SqliteLog final : public LogStore, public SqliteInboxStore {
+class SqliteLog final : public LogStore {
   public:
     SqliteLog(std::string path, const KafkaConsumerOptions& options);
+
+    [[nodiscard]] sqlite3* connection() const { return inbox_.connection(); }
+    [[nodiscard]] InboxStore& inbox() override { return inbox_; }
 
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
                                      const OffsetStep* step) override;
@@ -22,6 +25,8 @@ class SqliteLog final : public LogStore, public SqliteInboxStore {
 
   private:
     Status move(const OffsetStep* step);
+
+    SqliteInboxStore inbox_;
 };
 
 }  // namespace outbox::consumer

@@ -58,23 +58,29 @@ std::string json_numbers(const std::vector<std::int64_t>& numbers) {
 }  // namespace
 
 SqliteMailbox::SqliteMailbox(std::string path, const MailboxOptions& options)
-    : SqliteInboxStore(std::move(path), options.connect_timeout_s, options.consumer,
-                       {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}),
+    : inbox_(std::move(path), options.connect_timeout_s, options.consumer,
+             {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}, options.mailbox),
       mailbox_(options.mailbox) {}
 
 SqliteMailbox::~SqliteMailbox() {
     release();
 }
 
+void SqliteMailbox::disconnect() {
+    inbox_.disconnect();
+    release();
+}
+
 void SqliteMailbox::release() {
-    session_.disconnect();
+    held_in_ = 0;
     seen_version_.reset();
     if (lease_fd_ >= 0) ::close(std::exchange(lease_fd_, -1));
 }
 
 Result<Hold> SqliteMailbox::hold_mailbox() {
-    if (lease_fd_ >= 0) return Hold::kStill;
-    const std::string path = session_.path() + kLeaseSuffix;
+    if (held()) return Hold::kStill;
+    release();
+    const std::string path = inbox_.session().path() + kLeaseSuffix;
     const auto refused = [&] {
         return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, std::to_string(errno),
                          "cannot lock " + path + ": " + std::strerror(errno) +
@@ -92,6 +98,7 @@ Result<Hold> SqliteMailbox::hold_mailbox() {
     range.l_len = 1;
     if (::fcntl(fd, F_OFD_SETLK, &range) == 0) {
         lease_fd_ = fd;
+        held_in_ = inbox_.session().number();
         return Hold::kNew;
     }
     const bool taken = errno == EAGAIN || errno == EACCES;
@@ -103,13 +110,13 @@ Result<Hold> SqliteMailbox::hold_mailbox() {
 
 Result<bool> SqliteMailbox::may_have_news() {
     if (!seen_version_) return true;
-    const Run version(session_.statement(kDataVersion));
+    const Run version(inbox_.session().statement(kDataVersion));
     if (!version->step()) return version->status("looking for new messages");
     return version->integer(0) != *seen_version_;
 }
 
 Result<std::int64_t> SqliteMailbox::waiting(std::int64_t most) {
-    const Run count(session_.statement(kWaiting));
+    const Run count(inbox_.session().statement(kWaiting));
     count->lend(mailbox_).bind(most);
     if (!count->step()) return count->status("counting the mailbox");
     return count->integer(0);
@@ -118,14 +125,14 @@ Result<std::int64_t> SqliteMailbox::waiting(std::int64_t most) {
 Status SqliteMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) {
     {
         // Read first: what arrives in between is seen twice rather than not at all.
-        const Run version(session_.statement(kDataVersion));
+        const Run version(inbox_.session().statement(kDataVersion));
         if (!version->step()) return version->status("looking for new messages");
         seen_version_ = version->integer(0);
     }
     const std::string only = json_numbers(choice.only);
     const std::string keys = json_array(choice.without_keys);
     const std::string positions = json_numbers(choice.without_positions);
-    const Run rows(session_.statement(choice.only.empty() ? kFetch : kFetchOnly));
+    const Run rows(inbox_.session().statement(choice.only.empty() ? kFetch : kFetchOnly));
     rows->lend(mailbox_);
     if (choice.only.empty()) {
         rows->lend(keys).lend(positions).bind(static_cast<std::int64_t>(limits.max_messages));
@@ -143,17 +150,17 @@ Result<Taken> SqliteMailbox::begin(const spi::EventView& message) {
 }
 
 Result<std::vector<Taken>> SqliteMailbox::begin_all(std::span<const spi::EventView> messages) {
-    if (!session_.connected() || lease_fd_ < 0) {
+    if (!held()) {
         return ErrorInfo{ErrorCode::kConnectionLost,
                          Advice::kRetryDestination,
                          {},
                          "the session ended with the message before; a new one is made"};
     }
-    if (Status status = session_.begin(); !status.ok()) return status;
+    if (Status status = inbox_.session().begin(); !status.ok()) return status;
     std::vector<Taken> taken(messages.size(), Taken::kGone);
     for (std::size_t i = 0; i < messages.size(); ++i) {
         if (Status status = take(messages[i], taken[i]); !status.ok()) {
-            session_.end_transaction();
+            inbox_.session().end_transaction();
             return status;
         }
     }
@@ -163,36 +170,36 @@ Result<std::vector<Taken>> SqliteMailbox::begin_all(std::span<const spi::EventVi
 Status SqliteMailbox::take(const spi::EventView& message, Taken& taken) {
     bool was_there = false;
     if (Status status = remove(message, was_there); !status.ok()) return status;
-    return was_there ? enter(message, taken) : Status();
+    return was_there ? inbox_.enter(message, taken) : Status();
 }
 
 Status SqliteMailbox::remove(const spi::EventView& message, bool& was_there) {
-    Status status = Run(session_.statement(kTake))
+    Status status = Run(inbox_.session().statement(kTake))
                         ->lend(mailbox_)
                         .bind(message.position)
                         .run("taking a message out of the mailbox");
-    was_there = status.ok() && session_.changes() == 1;
+    was_there = status.ok() && inbox_.session().changes() == 1;
     return status;
 }
 
 Result<Taken> SqliteMailbox::bury(const spi::EventView& message, const Burial& burial) {
-    if (Status status = session_.begin(); !status.ok()) return status;
+    if (Status status = inbox_.session().begin(); !status.ok()) return status;
     Taken taken = Taken::kGone;
     Status status = bury_in_transaction(message, burial, taken);
-    if (status.ok()) status = session_.commit();
+    if (status.ok()) status = inbox_.session().commit();
     if (status.ok()) return taken;
-    session_.end_transaction();
+    inbox_.session().end_transaction();
     return status;
 }
 
 Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const Burial& burial,
                                           Taken& taken) {
-    Status status = enter_buried(message);
+    Status status = inbox_.enter_buried(message);
     if (!status.ok()) return status;
-    const bool entered = session_.changes() == 1;
+    const bool entered = inbox_.session().changes() == 1;
     if (entered) {
-        status = Run(session_.statement(kBury))
-                     ->lend(consumer_)
+        status = Run(inbox_.session().statement(kBury))
+                     ->lend(inbox_.consumer())
                      .lend(mailbox_)
                      .bind(message.position)
                      .bind(burial.attempts)
@@ -200,9 +207,9 @@ Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const B
                      .lend(burial.error)
                      .run("moving a message to outbox_inbox_dead_letters");
         if (!status.ok()) return status;
-        if (session_.changes() == 0) {  // the row is gone: nothing is remembered
-            session_.end_transaction();
-            return session_.begin();
+        if (inbox_.session().changes() == 0) {  // the row is gone: nothing is remembered
+            inbox_.session().end_transaction();
+            return inbox_.session().begin();
         }
     }
     bool was_there = false;

@@ -34,6 +34,7 @@ SqliteSession::SqliteSession(std::string path, int busy_timeout_s,
 
 Status SqliteSession::connect() {
     if (database_) return {};
+    ++number_;
     Status status = open();
     if (!status.ok()) disconnect();
     return status;

@@ -26,6 +26,8 @@ class SqliteSession {
     [[nodiscard]] bool has_moved() const { return database_->has_moved(); }
 
     Status connect();
+    /// Of this session; another one each time it is made anew, and never 0.
+    [[nodiscard]] std::uint64_t number() const { return number_; }
     void disconnect();
 
     Status begin();
@@ -55,6 +57,7 @@ class SqliteSession {
     int busy_timeout_ms_;
     std::vector<const char*> sql_;
     std::unique_ptr<sqlite::Database> database_;
+    std::uint64_t number_ = 0;
     std::vector<Compiled> compiled_;
 };
 

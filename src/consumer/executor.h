@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "consumer/applying.h"
+#include "consumer/inbox_store.h"
+#include "core/retry_policy.h"
+
+namespace outbox::consumer {
+
+/// One attempt to apply a message.
+struct Attempt {
+    enum class Ended : std::uint8_t {
+        kBegin,    ///< Its transaction could not begin, or could not take it.
+        kHandler,  ///< The handler failed, and all was rolled back.
+        kSession,  ///< The transaction could not be ended, by a commit or a rollback.
+        kCommit    ///< It is committed.
+    };
+
+    Status status;
+    Taken taken = Taken::kGone;
+    Ended ended = Ended::kBegin;
+
+    /// False: what the handler needs is down, which is not the message's fault.
+    [[nodiscard]] bool counts() const {
+        return ended != Ended::kHandler || status.error().advice != Advice::kRetryDestination;
+    }
+    /// The database fails, and not the handler.
+    [[nodiscard]] bool is_outage() const {
+        return !status.ok() && ended != Ended::kHandler &&
+               status.error().advice == Advice::kRetryDestination;
+    }
+};
+
+/// What an attempt means for its message.
+enum class Means : std::uint8_t {
+    kApplied,  ///< Or a repeat: dealt with.
+    kStop,     ///< A person has to act.
+    kWaits,    ///< Again later; nothing is counted.
+    kFailed,   ///< Again later, and it counts.
+    kDead      ///< It counts, and no other follows.
+};
+
+/// The one way in which messages are applied, wherever they come from: a transaction that enters
+/// them in the inbox, the handler for those that are new, the commit. One thread's.
+class Executor {
+  public:
+    /// Applies messages that are new, in their order, in the open transaction.
+    using Handler = std::function<void(std::span<const Message>)>;
+
+    Executor(InboxStore& inbox, Handler handler) : inbox_(inbox), handler_(std::move(handler)) {}
+
+    /// `begin()` -> Result<Taken> opens the transaction and takes the message; `commit()` ends it.
+    template <typename Begin, typename Commit>
+    Attempt apply(const Message& message, const Begin& begin, const Commit& commit) {
+        Attempt attempt;
+        const Result<Taken> begun = begin();
+        if (!begun.ok()) {
+            attempt.status = begun.status();
+            return attempt;
+        }
+        attempt.taken = *begun;
+        if (attempt.taken == Taken::kNew && handler_fails({&message, 1}, attempt)) return attempt;
+        attempt.status = commit();
+        attempt.ended = attempt.status.ok() ? Attempt::Ended::kCommit : Attempt::Ended::kSession;
+        return attempt;
+    }
+
+    /// One transaction for all; `begin()` -> Result<std::vector<Taken>>. None: nothing was done,
+    /// and they are to be applied one by one. No savepoint for each: it would cost more than the
+    /// batch saves.
+    template <typename Begin>
+    std::optional<std::vector<Taken>> apply_together(std::span<const spi::EventView> events,
+                                                     const Begin& begin) {
+        Result<std::vector<Taken>> taken = begin();
+        if (!taken.ok()) return std::nullopt;
+        fresh_.clear();
+        for (std::size_t i = 0; i < events.size(); ++i) {
+            if ((*taken)[i] == Taken::kNew) fresh_.push_back(message_of(events[i], 1));
+        }
+        // A rollback that fails means a lost session, which the next attempt notices.
+        Attempt attempt;
+        if (!fresh_.empty() && handler_fails(fresh_, attempt)) return std::nullopt;
+        if (!inbox_.commit().ok()) return std::nullopt;
+        return *std::move(taken);
+    }
+
+    /// A dead letter that is tried once more.
+    Attempt retry(const spi::EventView& letter) {
+        return apply(
+            message_of(letter, 1), [&] { return inbox_.begin_retry(letter.id); },
+            [&] { return inbox_.commit(); });
+    }
+
+    /// `attempts` that counted, this one included if it does.
+    [[nodiscard]] static Means meaning_of(const Attempt& attempt, std::uint32_t attempts,
+                                          const core::RetryPolicy& retry);
+
+  private:
+    bool handler_fails(std::span<const Message> messages, Attempt& attempt);
+
+    InboxStore& inbox_;
+    Handler handler_;
+    std::vector<Message> fresh_;
+};
+
+}  // namespace outbox::consumer

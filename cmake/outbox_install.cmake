@@ -2,7 +2,7 @@
 
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
-foreach(part outbox_saga outbox_consumer_kafka outbox_consumer outbox_producer outbox_postgres outbox_sqlite
+foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer outbox_producer outbox_postgres outbox_sqlite
         outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})

@@ -120,7 +120,8 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
             return {};
         }
         if (opened.error().code == ErrorCode::kServerChanged) {
-            // A term as far as `tell_ghosts` goes.
+            // Counts as a term of ours: nobody else has led since, so that the next one still knows
+            // what the last one left.
             if (follows_own(epoch)) epoch_.store(epoch, std::memory_order_relaxed);
             server_changed(opened.error());
             return {};

@@ -7,7 +7,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "brokers/kafka/config.h"
-#include "core/kafka_connection.h"
+#include "brokers/kafka/refusal.h"
 
 namespace outbox::sinks::kafka {
 
@@ -140,7 +140,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
     rd_kafka_t* handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf->get(), error, sizeof error);
     if (handle == nullptr) {
         return invalid(std::string("librdkafka refuses its configuration: ") + error +
-                       std::string(kafka_options_remedy(error)));
+                       std::string(outbox::kafka::options_remedy(error)));
     }
     static_cast<void>(conf->release());  // the producer owns it now
     return std::unique_ptr<Client>(new Client(handle, std::move(certificate_error)));
@@ -302,8 +302,8 @@ void Client::take_error(rd_kafka_op_s* event, Events& events) {
         events.fatal = fault_of(cause, text);
     } else {
         Fault fault = fault_of(code, rd_kafka_event_error_string(event));
-        KafkaRefusal refusal =
-            explain_kafka(fault.name, fault.text, certificate_error_->load(), rd_kafka_version());
+        outbox::kafka::Refusal refusal = outbox::kafka::explain(
+            fault.name, fault.text, certificate_error_->load(), rd_kafka_version());
         events.connection = {std::move(refusal.name), std::move(refusal.text),
                              std::move(refusal.remedy)};
     }

@@ -5,9 +5,9 @@
 #include "brokers/kafka/config.h"
 #include "brokers/kafka/errors.h"
 #include "brokers/kafka/record_size.h"
+#include "brokers/kafka/refusal.h"
 #include "brokers/kafka/sink.h"
 #include "brokers/kafka/under_way.h"
-#include "core/kafka_connection.h"
 #include "tests/conformance/courier.h"
 
 namespace outbox::sinks::kafka {
@@ -98,10 +98,11 @@ TEST(KafkaErrors, WhatTlsRefusesIsNoBrokerThatIsAway) {
     for (const char* name : {"_SSL", "_TRANSPORT"}) {
         const std::string text =
             "ssl://k:1/bootstrap: SSL handshake failed: certificate verify failed";
-        EXPECT_EQ(explain_kafka(name, text, kOtherHost, kVersion).name, "_SSL");
-        EXPECT_EQ(explain_kafka(name, "SSL alert number 116", 0, kVersion).name, "_SSL");
+        EXPECT_EQ(outbox::kafka::explain(name, text, kOtherHost, kVersion).name, "_SSL");
+        EXPECT_EQ(outbox::kafka::explain(name, "SSL alert number 116", 0, kVersion).name, "_SSL");
     }
-    EXPECT_EQ(explain_kafka("_TRANSPORT", "Connection refused", 0, kVersion).name, "_TRANSPORT");
+    EXPECT_EQ(outbox::kafka::explain("_TRANSPORT", "Connection refused", 0, kVersion).name,
+              "_TRANSPORT");
 }
 
 TEST(KafkaErrors, HaveTheAdviceThatFits) {

@@ -5,7 +5,7 @@
 #include <librdkafka/rdkafka.h>
 #include <nlohmann/json.hpp>
 
-#include "core/kafka_connection.h"
+#include "brokers/kafka/refusal.h"
 #include "core/url.h"
 
 namespace outbox::consumer::kafka {
@@ -157,7 +157,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                          Advice::kStop,
                          {},
                          std::string("making a Kafka consumer: ") + redact(error) +
-                             std::string(kafka_options_remedy(error))};
+                             std::string(outbox::kafka::options_remedy(error))};
     }
     rd_kafka_poll_set_consumer(client->handle_);
     client->records_ = rd_kafka_queue_new(client->handle_);
@@ -402,8 +402,8 @@ void Client::on_error(rd_kafka_s* /*handle*/, int error, const char* reason, voi
     const Client& self = *static_cast<Client*>(client);
     const GroupEvents& events = self.events_;
     if (!events.trouble) return;
-    const KafkaRefusal refusal = explain_kafka(rd_kafka_err2name(code), reason,
-                                               self.certificate_error_.load(), rd_kafka_version());
+    const outbox::kafka::Refusal refusal = outbox::kafka::explain(
+        rd_kafka_err2name(code), reason, self.certificate_error_.load(), rd_kafka_version());
     const ErrorCode ours = refusal.name == "_AUTHENTICATION" ? ErrorCode::kAuthFailed
                            : refusal.name == "_SSL"          ? ErrorCode::kConnectFailed
                                                              : ErrorCode::kSinkUnavailable;

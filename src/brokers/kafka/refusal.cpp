@@ -1,6 +1,6 @@
-#include "core/kafka_connection.h"
+#include "brokers/kafka/refusal.h"
 
-namespace outbox {
+namespace outbox::kafka {
 namespace {
 
 // <openssl/x509_vfy.h>; the numbers are part of its ABI.
@@ -14,7 +14,7 @@ constexpr const char* kSsl = "_SSL";
 // Earlier ones send the nonce twice, which Kafka takes no more from 4.0 on.
 constexpr int kScramVersion = 0x02060100;
 
-KafkaRefusal certificate_refused(int error) {
+Refusal certificate_refused(int error) {
     switch (error) {
         case kExpired:
             return {"the broker's certificate has expired", "renew it at the broker", kSsl};
@@ -39,8 +39,7 @@ bool contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-KafkaRefusal explain_kafka(std::string_view name, std::string_view text, int certificate_error,
-                           int version) {
+Refusal explain(std::string_view name, std::string_view text, int certificate_error, int version) {
     if (certificate_error != 0 && (name == "_SSL" || contains(text, "certificate verify failed"))) {
         return certificate_refused(certificate_error);
     }
@@ -60,7 +59,7 @@ KafkaRefusal explain_kafka(std::string_view name, std::string_view text, int cer
     return {std::string(text), {}, std::string(name)};
 }
 
-std::string_view kafka_options_remedy(std::string_view text) {
+std::string_view options_remedy(std::string_view text) {
     if (contains(text, "sasl.kerberos")) {
         return "; set kafka.sasl.mechanism (without it, it is Kerberos)";
     }
@@ -69,4 +68,4 @@ std::string_view kafka_options_remedy(std::string_view text) {
            "key and certificate belong together";
 }
 
-}  // namespace outbox
+}  // namespace outbox::kafka

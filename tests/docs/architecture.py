@@ -10,6 +10,8 @@ import sys
 
 ROW = re.compile(r"^\| `(src/[a-z]+|apps/[a-z]+|include/[a-z]+)/` \|", re.MULTILINE)
 FILES_WITHOUT_README = 5
+CODE = ("src", "apps", "include", "tests", "bench", "examples", "clients")
+SOURCES = {".cpp", ".h", ".go", ".java", ".py", ".rs", ".js", ".ts", ".mjs"}
 
 
 def differences(root):
@@ -20,10 +22,9 @@ def differences(root):
         yield f"ARCHITECTURE.md names {folder}/, which is not there"
     for folder in sorted(there - named):
         yield f"ARCHITECTURE.md does not name {folder}/"
-    for folder in sorted((root / "src").rglob("*")):
-        if not folder.is_dir() or folder.name == "migrations" or folder.parent.name == "migrations":
-            continue
-        files = [file for file in folder.iterdir() if file.suffix in (".cpp", ".h")]
+    folders = [folder for top in CODE for folder in (root / top).rglob("*") if folder.is_dir()]
+    for folder in sorted(folders + [root / top for top in CODE]):
+        files = [file for file in folder.iterdir() if file.suffix in SOURCES]
         if len(files) > FILES_WITHOUT_README and not (folder / "README.md").is_file():
             yield f"{folder.relative_to(root)} has {len(files)} files and no README.md"
 

@@ -179,15 +179,6 @@ std::string_view payload_type_name(PayloadType type) {
     return "jsonb";
 }
 
-std::string sql_literal(std::string_view text) {
-    std::string quoted = "'";
-    for (const char c : text) {
-        if (c == '\'') quoted += '\'';
-        quoted += c;
-    }
-    return quoted + "'";
-}
-
 std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOptions& options) {
     const auto known = embedded_migrations(target.database(), options.side);
     std::vector<Migration> applied;

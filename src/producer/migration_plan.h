@@ -59,9 +59,6 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 
 [[nodiscard]] std::string_view payload_type_name(PayloadType type);
 
-/// "'it''s'"
-[[nodiscard]] std::string sql_literal(std::string_view text);
-
 /// What `migrate` does differently for each database. Errors are thrown.
 class MigrationTarget {
   public:

@@ -1,6 +1,7 @@
 #include "producer/uninstall.h"
 
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "producer/migration_plan.h"
 
 namespace outbox::producer {
@@ -16,7 +17,7 @@ struct Waiting {
 std::string array_of(const std::vector<std::string_view>& names) {
     std::string list;
     for (const std::string_view name : names) {
-        list += (list.empty() ? "" : ", ") + sql_literal(name);
+        list += (list.empty() ? "" : ", ") + quote_literal(name);
     }
     return "ARRAY[" + list + "]::name[]";
 }
@@ -24,18 +25,18 @@ std::string array_of(const std::vector<std::string_view>& names) {
 std::string count_block(const Waiting& waiting, const std::string& place, bool mine_only) {
     const std::string table = place + "." + std::string(waiting.table);
     return "        IF " + std::string(mine_only ? "mine AND " : "") + "to_regclass(" +
-           sql_literal(table) + ") IS NOT NULL THEN\n            EXECUTE " +
-           sql_literal("SELECT count(*) FROM " + table + " e" + waiting.where) +
+           quote_literal(table) + ") IS NOT NULL THEN\n            EXECUTE " +
+           quote_literal("SELECT count(*) FROM " + table + " e" + waiting.where) +
            " INTO n;\n            IF n > 0 THEN found := concat_ws(', ', found, n || " +
-           sql_literal(" " + std::string(waiting.what)) + "); END IF;\n        END IF;\n";
+           quote_literal(" " + std::string(waiting.what)) + "); END IF;\n        END IF;\n";
 }
 
 // What is written but not committed is waited for, and then counted.
 std::string lock_block(const std::string& name, const std::string& place) {
     const std::string table = place + "." + name;
-    return "        IF pass = 2 AND to_regclass(" + sql_literal(table) +
+    return "        IF pass = 2 AND to_regclass(" + quote_literal(table) +
            ") IS NOT NULL THEN EXECUTE " +
-           sql_literal("LOCK TABLE " + table + " IN ACCESS EXCLUSIVE MODE") + "; END IF;\n";
+           quote_literal("LOCK TABLE " + table + " IN ACCESS EXCLUSIVE MODE") + "; END IF;\n";
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
         if (object.kind != SchemaObject::Kind::kTable || object.name == "outbox_events") continue;
         tables += (tables.empty() ? "" : ", ") + place + "." + std::string(object.name);
     }
-    const std::string events = sql_literal(place + ".outbox_events");
+    const std::string events = quote_literal(place + ".outbox_events");
     std::string sql =
         "SET LOCAL lock_timeout = '10s';\n"
         "DO $uninstall$\nDECLARE\n    n bigint;\n    found text;\n    f regprocedure;\n"
@@ -79,23 +80,24 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
     if (producer) {
         for (const std::string_view table : {"outbox_events", "outbox_scheduled"}) {
             const std::string name = place + "." + std::string(table);
-            sql += "        IF pass = 2 AND mine AND to_regclass(" + sql_literal(name) +
+            sql += "        IF pass = 2 AND mine AND to_regclass(" + quote_literal(name) +
                    ") IS NOT NULL THEN EXECUTE " +
-                   sql_literal("LOCK TABLE " + name + " IN ACCESS EXCLUSIVE MODE") + "; END IF;\n";
+                   quote_literal("LOCK TABLE " + name + " IN ACCESS EXCLUSIVE MODE") +
+                   "; END IF;\n";
         }
         sql += lock_block("outbox_dead_letters", place) + lock_block("outbox_lease", place);
         // Rows that every route has finished only wait for their removal.
         const std::string finished =
             " WHERE NOT EXISTS (SELECT FROM " + place +
             ".outbox_ledger l WHERE split_part(l.source, '/', 1) = " +
-            sql_literal(std::string(schema) + ".outbox_events") +
+            quote_literal(std::string(schema) + ".outbox_events") +
             " AND l.segment = e.position / 65536 AND get_bit(l.done, (e.position % "
             "65536)::integer) = 1 GROUP BY l.source HAVING count(*) >= (SELECT count(*) FROM " +
             place + ".outbox_routes r WHERE r.source = l.source))";
         const std::string ledger = place + ".outbox_ledger";
         const std::string routes = place + ".outbox_routes";
-        sql += "        IF to_regclass(" + sql_literal(ledger) + ") IS NULL OR to_regclass(" +
-               sql_literal(routes) + ") IS NULL THEN\n" +
+        sql += "        IF to_regclass(" + quote_literal(ledger) + ") IS NULL OR to_regclass(" +
+               quote_literal(routes) + ") IS NULL THEN\n" +
                count_block({"outbox_events", "", "events"}, place, true) + "        ELSE\n" +
                count_block({"outbox_events", finished, "events"}, place, true) +
                "        END IF;\n" +
@@ -129,16 +131,17 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
             "WHEN insufficient_privilege THEN\n            RAISE NOTICE 'publication outbox "
             "stays: %', SQLERRM;\n        END;\n    END IF;\n    DROP VIEW IF EXISTS " +
             place + ".outbox_status;\n    IF mine THEN EXECUTE " +
-            sql_literal("DROP TABLE " + place + ".outbox_events") + "; END IF;\n";
+            quote_literal("DROP TABLE " + place + ".outbox_events") + "; END IF;\n";
     }
     return sql + "    DROP TABLE IF EXISTS " + tables +
            ";\n    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = (SELECT oid FROM "
            "pg_namespace WHERE nspname = " +
-           sql_literal(schema) + ")\n        AND proname = ANY (" + array_of(functions) +
+           quote_literal(schema) + ")\n        AND proname = ANY (" + array_of(functions) +
            ") LOOP\n        EXECUTE 'DROP FUNCTION ' || f;\n    END LOOP;\n"
            "    IF to_regclass(" +
-           sql_literal(place + ".outbox_migrations") + ") IS NOT NULL THEN\n        DELETE FROM " +
-           place + ".outbox_migrations WHERE side IN (" +
+           quote_literal(place + ".outbox_migrations") +
+           ") IS NOT NULL THEN\n        DELETE FROM " + place +
+           ".outbox_migrations WHERE side IN (" +
            (producer && consumer ? "'producer', 'consumer'"
             : producer           ? "'producer'"
                                  : "'consumer'") +
@@ -146,7 +149,7 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
            ".outbox_migrations) THEN\n            DROP TABLE " + place +
            ".outbox_migrations;\n        END IF;\n    END IF;\n"
            "    -- Both sides write into it.\n    IF to_regclass(" +
-           sql_literal(place + ".outbox_migrations") +
+           quote_literal(place + ".outbox_migrations") +
            ") IS NULL THEN\n        DROP TABLE IF EXISTS " + place +
            ".outbox_audit;\n        DROP FUNCTION IF EXISTS " + place +
            ".outbox_refuse_change();\n    END IF;\nEND\n$uninstall$;\n";

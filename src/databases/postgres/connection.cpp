@@ -69,17 +69,6 @@ ErrorContext context_of(const PGconn* connection) {
     return context;
 }
 
-// A malformed URL is reported by libpq with the URL in the message, password included: so only
-// what stands before the first quotation is passed on.
-ErrorInfo url_error(const std::string& message) {
-    return {ErrorCode::kConfigInvalid,
-            Advice::kStop,
-            {},
-            "not a PostgreSQL URL (" + message.substr(0, message.find_first_of("\"\n")) +
-                "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
-                "characters"};
-}
-
 ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     const ErrorContext context = context_of(connection);
     const std::string message = text_or_empty(PQerrorMessage(connection));
@@ -115,24 +104,6 @@ Status check_url(const std::string& url) {
 }
 
 }  // namespace
-
-std::string quote_identifier(std::string_view name) {
-    std::string out = "\"";
-    for (const char c : name) {
-        if (c == '"') out += '"';
-        out += c;
-    }
-    return out + '"';
-}
-
-std::string quote_literal(std::string_view text) {
-    std::string out = "'";
-    for (const char c : text) {
-        if (c == '\'') out += '\'';
-        out += c;
-    }
-    return out + '\'';
-}
 
 std::string decode_bytea(std::string_view text) {
     std::size_t size = 0;

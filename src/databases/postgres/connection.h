@@ -17,10 +17,6 @@
 
 namespace outbox::postgres {
 
-/// `name` as an SQL identifier, `text` as an SQL literal (standard_conforming_strings is on).
-[[nodiscard]] std::string quote_identifier(std::string_view name);
-[[nodiscard]] std::string quote_literal(std::string_view text);
-
 /// The bytes behind bytea's text form ("\\x0a..."); empty where it is malformed.
 [[nodiscard]] std::string decode_bytea(std::string_view text);
 

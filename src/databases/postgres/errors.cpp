@@ -368,6 +368,16 @@ std::string words_of(const ErrorInfo& error) {
     return error.message.substr(0, error.message.rfind(remedy));
 }
 
+ErrorInfo url_error(std::string_view libpq_message) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "not a PostgreSQL URL (" +
+                std::string(libpq_message.substr(0, libpq_message.find_first_of("\"\n"))) +
+                "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
+                "characters"};
+}
+
 std::string_view sqlstate_in(std::string_view message, std::string_view* text) {
     constexpr std::size_t kStateSize = 5;
     for (auto at = message.find(":  "); at != std::string_view::npos;

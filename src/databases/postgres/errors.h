@@ -47,6 +47,10 @@ struct ErrorContext {
 [[nodiscard]] ErrorInfo emit_error(const pg_conn* connection, const pg_result* result,
                                    const std::string& doing);
 
+/// For what libpq says of a URL or a setting that it cannot read. Its message quotes the URL,
+/// password included: only what stands before is passed on.
+[[nodiscard]] ErrorInfo url_error(std::string_view libpq_message);
+
 /// Of a statement over several rows: whether it may succeed without some of them.
 enum class Concerns : std::uint8_t {
     kRows,     ///< Somebody holds those (SQLSTATE 55P03), or a value or a constraint is in the way.

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 

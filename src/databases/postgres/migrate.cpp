@@ -5,6 +5,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "core/transport.h"
 #include "core/url.h"
 #include "databases/postgres/errors.h"
@@ -66,8 +67,8 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
                            binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type}}) +
            "\nINSERT INTO " + place.quoted_schema +
            ".outbox_migrations (side, version, name, checksum) VALUES (" +
-           sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
-           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n" +
+           quote_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
+           quote_literal(migration.name) + ", " + quote_literal(migration.checksum) + ");\n" +
            place.guard() + index_guard_sql(place.schema, migration.side);
 }
 
@@ -245,7 +246,7 @@ class PostgresTarget final : public MigrationTarget {
             "EXISTS (SELECT FROM pg_publication WHERE pubname = 'outbox'), "
             "EXISTS (SELECT FROM pg_publication_tables WHERE pubname = 'outbox' AND "
             "tablename = 'outbox_events' AND schemaname = " +
-            sql_literal(place_.schema) + ")");
+            quote_literal(place_.schema) + ")");
         const auto is = [&](int column) { return result.boolean(0, column); };
         if (!is(1)) {
             note_(
@@ -267,19 +268,20 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     [[nodiscard]] std::string schema_oid() const {
-        return "(SELECT oid FROM pg_namespace WHERE nspname = " + sql_literal(place_.schema) + ")";
+        return "(SELECT oid FROM pg_namespace WHERE nspname = " + quote_literal(place_.schema) +
+               ")";
     }
 
     bool exists(const SchemaObject& object) {
         if (object.kind != SchemaObject::Kind::kFunction) return exists(std::string(object.name));
         const Rows result =
-            query("SELECT 1 FROM pg_proc WHERE proname = " + sql_literal(object.name) +
+            query("SELECT 1 FROM pg_proc WHERE proname = " + quote_literal(object.name) +
                   " AND pronamespace = " + schema_oid());
         return !result.empty();
     }
 
     bool exists(const std::string& table) {
-        const Rows result = query("SELECT 1 FROM pg_class WHERE relname = " + sql_literal(table) +
+        const Rows result = query("SELECT 1 FROM pg_class WHERE relname = " + quote_literal(table) +
                                   " AND relnamespace = " + schema_oid());
         return !result.empty();
     }

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 

@@ -9,6 +9,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "core/table_shape.h"
 #include "core/url.h"
 #include "databases/sqlite/client.h"
@@ -57,8 +58,8 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload) {
            ");\n" +
            fill_template(migration.text, values) +
            "\nINSERT INTO outbox_migrations (side, version, name, checksum) VALUES (" +
-           sql_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
-           sql_literal(migration.name) + ", " + sql_literal(migration.checksum) + ");\n";
+           quote_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
+           quote_literal(migration.name) + ", " + quote_literal(migration.checksum) + ");\n";
 }
 
 // SQLite takes an empty file for an empty database, and gives its journals the same mode. Failing
@@ -204,8 +205,8 @@ class SqliteTarget final : public MigrationTarget {
             }
             if (!object.shared) found.there.push_back(object.name);
             auto other = prepare(
-                "SELECT tbl_name FROM sqlite_master WHERE name = " + sql_literal(object.name) +
-                " AND tbl_name <> " + sql_literal(object.table));
+                "SELECT tbl_name FROM sqlite_master WHERE name = " + quote_literal(object.name) +
+                " AND tbl_name <> " + quote_literal(object.table));
             if (object.kind != "INDEX" || !other.step()) continue;
             refuse_misplaced_index(
                 where_, misplaced_index("index " + object.name + " is of table " + other.string(0) +
@@ -248,7 +249,7 @@ class SqliteTarget final : public MigrationTarget {
         execute(sql);
         if (exists("outbox_migrations")) {
             for (const std::string_view side : sides_of(which)) {
-                execute("DELETE FROM outbox_migrations WHERE side = " + sql_literal(side));
+                execute("DELETE FROM outbox_migrations WHERE side = " + quote_literal(side));
             }
             if (!prepare("SELECT 1 FROM outbox_migrations").step()) {
                 execute("DROP TABLE outbox_migrations");
@@ -268,7 +269,7 @@ class SqliteTarget final : public MigrationTarget {
 
   private:
     bool exists(const std::string& name) {
-        return prepare("SELECT 1 FROM sqlite_master WHERE name = " + sql_literal(name)).step();
+        return prepare("SELECT 1 FROM sqlite_master WHERE name = " + quote_literal(name)).step();
     }
 
     sqlite::Statement prepare(const std::string& sql) {
@@ -331,7 +332,7 @@ std::string uninstall_sql(const MigrateOptions& options) {
                    std::string(waiting.where) + ";\nDROP TABLE " + name + ";\n";
         }
         drop += drops(side, true);
-        sides += (sides.empty() ? "" : ", ") + sql_literal(side);
+        sides += (sides.empty() ? "" : ", ") + quote_literal(side);
     }
     return sql + drop + "DELETE FROM outbox_migrations WHERE side IN (" + sides + ");\n" +
            (options.side == MigrationSide::kBoth

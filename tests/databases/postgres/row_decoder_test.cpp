@@ -5,6 +5,7 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "core/sql_text.h"
 #include "tests/databases/postgres/decoder_support.h"
 #include "tests/databases/postgres/random_rows.h"
 
@@ -120,7 +121,7 @@ class RandomTable : public DecodedTable {
         const std::string position = random.pick<std::string>({"bigint", "integer", "smallint"});
         std::string sql = "DROP TABLE IF EXISTS events; CREATE TABLE events (";
         for (const Column& column : columns_) {
-            sql += postgres::quote_identifier(column.name) + " " + column.type + ", ";
+            sql += quote_identifier(column.name) + " " + column.type + ", ";
         }
         pg_.exec(sql + "position " + position + " GENERATED ALWAYS AS IDENTITY)");
     }
@@ -130,7 +131,7 @@ class RandomTable : public DecodedTable {
         std::string places;
         std::vector<std::optional<std::string>> values;
         for (const Column& column : columns_) {
-            names += (names.empty() ? "" : ", ") + postgres::quote_identifier(column.name);
+            names += (names.empty() ? "" : ", ") + quote_identifier(column.name);
             places += (places.empty() ? "$" : ", $") + std::to_string(values.size() + 1);
             places += "::" + column.type;
             if (column.field != "id" && random.one_in(5)) {

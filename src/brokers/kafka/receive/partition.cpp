@@ -3,20 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sql_text.h"
+
 namespace outbox::consumer::kafka {
-namespace {
-
-std::string literal(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) out.append(c == '\'' ? "''" : std::string(1, c));
-    return out + "'";
-}
-
-}  // namespace
-
 std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where) {
     return "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) VALUES (" +
-           literal(consumer) + ", " + literal(where.topic) + ", " +
+           quote_literal(consumer) + ", " + quote_literal(where.topic) + ", " +
            std::to_string(where.partition) +
            ", 0) ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = 0, "
            "cluster_id = '', last_id = NULL";

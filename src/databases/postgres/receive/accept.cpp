@@ -71,31 +71,22 @@ bool changed_one(const Rows& result) {
     return result.affected() == 1;
 }
 
-std::string quoted(PGconn* connection, std::string_view name) {
-    char* text = PQescapeIdentifier(connection, name.data(), name.size());
-    if (text == nullptr) {
-        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                    "'" + std::string(name) + "' is not the name of a table or column");
-    }
-    std::string out(text);
-    PQfreemem(text);
-    return out;
-}
+constexpr const char* kInboxTable = "InboxTable";
 
 std::string insert_into(PGconn* connection, const InboxTable& table) {
-    const std::string_view name = table.table;
-    const auto dot = name.find('.');
-    std::string sql = "INSERT INTO ";
-    if (dot != std::string_view::npos) sql += quoted(connection, name.substr(0, dot)) + ".";
-    sql += quoted(connection, dot == std::string_view::npos ? name : name.substr(dot + 1));
-    sql += " (" + quoted(connection, table.id_column);
+    const auto column = [&](const std::string& name) {
+        return consumer::identifier(connection, name, kInboxTable);
+    };
+    std::string sql = "INSERT INTO " +
+                      consumer::table_identifier(connection, table.table, kInboxTable) + " (" +
+                      column(table.id_column);
     std::string values = ") VALUES ($1";
     if (!table.consumer_column.empty()) {
-        sql += ", " + quoted(connection, table.consumer_column);
+        sql += ", " + column(table.consumer_column);
         values += ", $2";
     }
     if (!table.time_column.empty()) {
-        sql += ", " + quoted(connection, table.time_column);
+        sql += ", " + column(table.time_column);
         values += ", clock_timestamp()";
     }
     return sql + values + ") ON CONFLICT DO NOTHING";

@@ -5,11 +5,13 @@
 
 #include "consumer/idempotency_answers.h"
 #include "databases/postgres/receive/prepared.h"
+#include "databases/postgres/receive/transaction.h"
 
 namespace outbox {
 namespace {
 
 constexpr const char* kDoing = "claiming an Idempotency-Key";
+constexpr const char* kAdoptedKeys = "AdoptedKeys";
 
 constexpr const char* kClaim =
     "SELECT state, attempt, status, headers::text, body FROM idempotency_claim($1, $2, $3, "
@@ -33,30 +35,16 @@ consumer::Rows run(PGconn* transaction, const consumer::Params& params, const ch
     return result;
 }
 
-std::string quoted(PGconn* connection, std::string_view name) {
-    char* text = PQescapeIdentifier(connection, name.data(), name.size());
-    if (text == nullptr) {
-        throw Error(
-            ErrorCode::kConfigInvalid, Advice::kStop,
-            "AdoptedKeys: '" + std::string(name) + "' is not the name of a table or column");
-    }
-    std::string out(text);
-    PQfreemem(text);
-    return out;
-}
-
 // True: the application's own table did not know the key.
 bool enter_adopted(PGconn* transaction, const IdempotentRequest& request,
                    const AdoptedKeys& adopted) {
-    const auto dot = adopted.table.find('.');
-    const std::string table =
-        dot == std::string::npos
-            ? quoted(transaction, adopted.table)
-            : quoted(transaction, std::string_view(adopted.table).substr(0, dot)) + "." +
-                  quoted(transaction, std::string_view(adopted.table).substr(dot + 1));
-    const std::string sql =
-        "INSERT INTO " + table + " (" + quoted(transaction, adopted.scope_column) + ", " +
-        quoted(transaction, adopted.key_column) + ") VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    const auto column = [&](const std::string& name) {
+        return consumer::identifier(transaction, name, kAdoptedKeys);
+    };
+    const std::string sql = "INSERT INTO " +
+                            consumer::table_identifier(transaction, adopted.table, kAdoptedKeys) +
+                            " (" + column(adopted.scope_column) + ", " +
+                            column(adopted.key_column) + ") VALUES ($1, $2) ON CONFLICT DO NOTHING";
     // The columns say what type the values have.
     consumer::Params params;
     params.untyped(request.scope).untyped(request.key);

@@ -22,7 +22,6 @@ constexpr const char* kSession =
 
 }  // namespace
 
-// libpq's message quotes the URL, its password included: only what stands before is passed on.
 void check_postgres_url(const std::string& url) {
     // libpq ends the password at the first "@", and would show the rest as a host.
     if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
@@ -36,10 +35,7 @@ void check_postgres_url(const std::string& url) {
     }
     const std::string reason(message == nullptr ? "out of memory" : message);
     PQfreemem(message);
-    throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
-                "not a PostgreSQL URL (" + reason.substr(0, reason.find_first_of("\"\n")) +
-                    "...): write postgresql://USER@HOST:PORT/DATABASE and percent-encode special "
-                    "characters");
+    throw Error(postgres::url_error(reason));
 }
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s,

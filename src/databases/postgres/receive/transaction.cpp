@@ -28,6 +28,25 @@ void require_transaction(PGconn* connection, const std::string& who) {
                 "again");
 }
 
+std::string identifier(PGconn* connection, std::string_view name, const char* what) {
+    char* text = PQescapeIdentifier(connection, name.data(), name.size());
+    if (text == nullptr) {
+        throw Error(ErrorCode::kConfigInvalid, Advice::kStop,
+                    std::string(what) + ": '" + std::string(name) +
+                        "' is not the name of a table or column");
+    }
+    std::string out(text);
+    PQfreemem(text);
+    return out;
+}
+
+std::string table_identifier(PGconn* connection, std::string_view name, const char* what) {
+    const std::size_t dot = name.find('.');
+    if (dot == std::string_view::npos) return identifier(connection, name, what);
+    return identifier(connection, name.substr(0, dot), what) + "." +
+           identifier(connection, name.substr(dot + 1), what);
+}
+
 std::string array_literal(std::span<const std::string_view> texts) {
     std::string out = "{";
     for (const std::string_view text : texts) {

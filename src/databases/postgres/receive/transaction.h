@@ -19,6 +19,14 @@ using postgres::Rows;
 /// Throws `Error` unless a sound transaction is open; `who` names the call: "accept".
 void require_transaction(pg_conn* connection, const std::string& who);
 
+/// `name`, which an adopted table gave, as an identifier; throws `Error` with kConfigInvalid where
+/// it can be none. `what`: "AdoptedKeys".
+[[nodiscard]] std::string identifier(pg_conn* connection, std::string_view name, const char* what);
+
+/// "schema.table" or "table", each part as an identifier.
+[[nodiscard]] std::string table_identifier(pg_conn* connection, std::string_view name,
+                                           const char* what);
+
 /// A PostgreSQL array in text form.
 [[nodiscard]] std::string array_literal(std::span<const std::string_view> texts);
 [[nodiscard]] std::string array_literal(const std::vector<std::string>& texts);

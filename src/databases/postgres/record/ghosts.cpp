@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "core/sql_text.h"
 #include "databases/postgres/replication.h"
 
 namespace outbox::postgres {

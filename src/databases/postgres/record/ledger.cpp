@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/source/decode.h"
 
 namespace outbox::postgres {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/sql_text.h"
 #include "databases/postgres/record/recorder.h"
 
 namespace outbox::postgres {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "core/sql_text.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/record/refusal.h"
 #include "databases/postgres/source/decode.h"

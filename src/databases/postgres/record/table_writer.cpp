@@ -1,5 +1,7 @@
 #include "databases/postgres/record/table_writer.h"
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "databases/postgres/stream/check.h"
 
 namespace outbox::postgres {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"
 #include "databases/postgres/source/route_ledgers.h"

@@ -4,6 +4,8 @@
 #include <limits>
 #include <thread>
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/record/ledger.h"
 
 namespace outbox::postgres {

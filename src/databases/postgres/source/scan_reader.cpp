@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/source/position_reader.h"
 
 namespace outbox::postgres {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/record/ghosts.h"
 #include "databases/postgres/record/ledger.h"
 #include "databases/postgres/record/recorder.h"

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "relay/tenants.h"
 
 namespace outbox::postgres {

@@ -1,5 +1,7 @@
 #include "databases/postgres/source/writers.h"
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 

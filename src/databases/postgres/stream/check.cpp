@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/sql_text.h"
 #include "databases/postgres/stream/table.h"
 
 namespace outbox::postgres {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/sql_text.h"
 #include "databases/postgres/stream/row_decoder.h"
 
 namespace outbox::postgres {

@@ -1,6 +1,7 @@
 // Relays of one table for other tenants than before.
 #include <map>
 
+#include "core/sql_text.h"
 #include "databases/sqlite/record/ledger.h"
 #include "databases/sqlite/source/lease.h"
 #include "relay/tenants.h"

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sql_text.h"
 #include "core/utf8.h"
 #include "databases/sqlite/errors.h"
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "core/sql_text.h"
+
 namespace outbox::sqlite {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sql_text.h"
+
 namespace outbox::sqlite {
 namespace {
 

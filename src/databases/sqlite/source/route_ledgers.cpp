@@ -6,6 +6,7 @@
 
 #include <outbox/spi/position_set.h>
 
+#include "core/sql_text.h"
 #include "databases/sqlite/source/lease.h"
 
 namespace outbox::sqlite {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/sql_text.h"
+
 namespace outbox::sqlite {
 namespace {
 

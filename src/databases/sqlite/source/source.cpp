@@ -4,6 +4,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/record/ledger.h"
 #include "databases/sqlite/record/recorder.h"

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "core/url.h"
 #include "relay/tenants.h"
 
@@ -79,18 +80,6 @@ Status settle_order(Database& database, Table& table, const std::string& primary
 }
 
 }  // namespace
-
-std::string quote_identifier(std::string_view name) {
-    std::string quoted = "\"";
-    for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return quoted + "\"";
-}
-
-std::string quote_literal(std::string_view text) {
-    std::string quoted = "'";
-    for (const char c : text) quoted += c == '\'' ? std::string("''") : std::string(1, c);
-    return quoted + "'";
-}
 
 std::string Table::quoted(const std::string& field) const {
     return "t." + quote_identifier(column(field));

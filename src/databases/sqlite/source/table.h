@@ -49,9 +49,6 @@ Result<Table> name_table(const SqliteSourceConfig& config);
 /// Fills in what the database knows of it; says what is missing or cannot work.
 Status resolve_table(Database& database, const SqliteSourceConfig& config, Table& table);
 
-[[nodiscard]] std::string quote_identifier(std::string_view name);
-[[nodiscard]] std::string quote_literal(std::string_view text);
-
 /// Of the table's rows, aliased t: conditions that together select every unfinished row and
 /// exclude each other. Status values are literals: the owner's partial index is used only then.
 [[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);

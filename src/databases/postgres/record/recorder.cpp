@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "core/sql_text.h"
+#include "core/utf8.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/record/refusal.h"
 #include "databases/postgres/source/decode.h"
@@ -16,70 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2000;
 constexpr const char* kLockTimeout = "SET lock_timeout = '500ms'";
-// To find the rows that the owner's table refuses.
-constexpr int kMaxParts = 64;
-constexpr std::chrono::milliseconds kHalveFor{2'000};
-constexpr std::size_t kMaxRefusedDue = 1'000;
-constexpr std::chrono::seconds kRefusedDueAgain{60};
 constexpr const char* kLogEnd = "outbox_log_end";
-
-// Errors come from anywhere; a text column takes only UTF-8 without NUL.
-std::string clean_text(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size() && out.size() < kMaxErrorBytes;) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        const std::size_t size = byte < 0x80    ? 1
-                                 : byte >= 0xF0 ? 4
-                                 : byte >= 0xE0 ? 3
-                                 : byte >= 0xC2 ? 2
-                                                : 0;
-        bool valid = size > 0 && byte != 0 && byte < 0xF5 && i + size <= text.size();
-        for (std::size_t k = 1; valid && k < size; ++k) {
-            valid = (static_cast<unsigned char>(text[i + k]) & 0xC0U) == 0x80U;
-        }
-        // Overlong forms, surrogates, beyond U+10FFFF.
-        if (valid && size > 2) {
-            const auto second = static_cast<unsigned char>(text[i + 1]);
-            valid = !(byte == 0xE0 && second < 0xA0) && !(byte == 0xED && second > 0x9F) &&
-                    !(byte == 0xF0 && second < 0x90) && !(byte == 0xF4 && second > 0x8F);
-        }
-        out += valid ? std::string(text.substr(i, size)) : "?";
-        i += valid ? size : 1;
-    }
-    if (out.size() > kMaxErrorBytes) {
-        out.resize(kMaxErrorBytes);
-        while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U) {
-            out.pop_back();
-        }
-        if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0x80U) out.pop_back();
-    }
-    return out;
-}
-
-std::string make_move_due_sql(const Table& table) {
-    const std::string columns =
-        "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
-        "schema_version, occurred_at, topic, key, routing_key";
-    const std::string scheduled = quote_identifier(table.schema) + ".outbox_scheduled";
-    return "WITH fence AS (SELECT FROM " + table.side +
-           "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE), "
-           "due AS (DELETE FROM " +
-           scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
-           " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
-           "AND schedule_id <> ALL($4) ORDER BY available_at, schedule_id LIMIT $3) d WHERE "
-           "s.available_at = d.available_at "
-           "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " +
-           table.sql + " (" + columns + ", available_at) SELECT " + columns +
-           ", available_at FROM due ORDER BY available_at, schedule_id RETURNING 1) "
-           "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM moved)";
-}
-
-// A trigger may have kept the row as it was.
-void take_ended(const Rows& rows, std::unordered_set<std::string>& ids) {
-    for (int row = 0; row < rows.size(); ++row) {
-        if (!rows.boolean(row, 1)) ids.insert(rows.string(row, 0));
-    }
-}
 
 }  // namespace
 
@@ -89,7 +26,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
     : table_(table),
       identity_(identity),
       tenants_(" AND " + tenant_condition(table, config)),
-      move_due_sql_(make_move_due_sql(table)),
+      move_due_sql_(move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),
       ledger_(table_, identity_, tenant_condition(table, config), config.default_tenant),
@@ -216,7 +153,7 @@ void PostgresRecorder::forget_failing(const spi::Finished& finished, const Table
 }
 
 void PostgresRecorder::add_failed(const spi::Delivery& failed, bool careful, Writing& out) {
-    const std::string error = clean_text(failed.error);
+    const std::string error = to_storable_text(failed.error, kMaxErrorBytes);
     Params params;
     params.text(table_.source).text(failed.route).text(failed.event_id);
     params.integer_or_null(stable_position(failed.position));
@@ -244,7 +181,7 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
     if (dead.event.empty()) return;
     has_dead_ = true;
     const spi::EventView& event = dead.event.events().front();
-    const std::string error = clean_text(dead.error);
+    const std::string error = to_storable_text(dead.error, kMaxErrorBytes);
     Params params;
     params.text(table_.source).text(dead.route);
     params.integer_or_null(stable_position(dead.position)).text(event.id);
@@ -298,7 +235,7 @@ void PostgresRecorder::add_failed_again(const spi::RecordBatch& batch,
                            .integer(failed.position)
                            .integer(failed.attempts)
                            .text(failed.error_code)
-                           .text(clean_text(failed.error))});
+                           .text(to_storable_text(failed.error, kMaxErrorBytes))});
     }
 }
 
@@ -377,184 +314,6 @@ Status PostgresRecorder::write(Connection& connection, const spi::RecordBatch& b
     return status.ok() ? fence_.commit(connection, batch.epoch, {}) : status;
 }
 
-// One by one; what the owner's table refuses stands in ours alone.
-Status PostgresRecorder::write_owners(Connection& connection, const spi::RecordBatch& batch,
-                                      std::span<const Statement> owners) {
-    for (const Statement& statement : owners) {
-        const auto taken = owner_takes(connection, statement, nullptr);
-        if (!taken.ok()) return taken.status();
-    }
-    if (batch.redelivered.empty()) return {};
-    const auto taken = owner_takes(connection, writer_.redelivered(batch.redelivered), nullptr);
-    if (!taken.ok() || *taken) return taken.status();
-    const Statement letters = writer_.remove_letters(batch.redelivered);
-    return connection.query(letters.sql, letters.params).status();
-}
-
-// False: the owner's table refuses it, and nothing of it stands. Appends the ids that it returns.
-Result<bool> PostgresRecorder::owner_takes(Connection& connection, const Statement& statement,
-                                           std::unordered_set<std::string>* ids) {
-    Status status = connection.execute("SAVEPOINT outbox_owner");
-    if (!status.ok()) return status;
-    const Result<Rows> rows = connection.query(statement.sql, statement.params);
-    if (!rows.ok()) {
-        if (!concerns_rows(rows.error())) return rows.status();
-        status = connection.execute("ROLLBACK TO SAVEPOINT outbox_owner");
-        if (!status.ok()) return status;
-        if (!rows_are_to_blame(connection, rows.error(), statement.sql, statement.params)) {
-            return rows.status();
-        }
-        refusal_ = words_of(rows.error());
-        return false;
-    }
-    if (ids != nullptr) take_ended(*rows, *ids);
-    status = connection.execute("RELEASE SAVEPOINT outbox_owner");
-    if (!status.ok()) return status;
-    return true;
-}
-
-// Of a table without positions: rows that every route has finished get their mark, others are
-// written down for the route.
-Status PostgresRecorder::end_rows(Connection& connection, const spi::RecordBatch& batch,
-                                  bool careful) {
-    std::vector<std::string> raw_ids;
-    std::vector<Statement> statements;
-    for (const spi::Finished& finished : batch.finished) {
-        const std::string& route = route_name(finished.route);
-        const std::vector<std::string> ids = keys_of(finished.positions).raw_ids;
-        raw_ids.insert(raw_ids.end(), ids.begin(), ids.end());
-        if (routes_.size() > 1) {
-            statements.push_back(
-                {"INSERT INTO " + table_.side +
-                     "outbox_route_done (source, event_id, route, passed) SELECT $1, " +
-                     done_id(table_, "id") +
-                     ", $2, id = ANY($4::text[]) FROM unnest($3::text[]) AS id "
-                     "ON CONFLICT DO NOTHING",
-                 Params()
-                     .text(table_.source)
-                     .text(route)
-                     .texts(ids)
-                     .texts(keys_of(finished.passed).raw_ids)});
-        }
-        if (!has_dead_) continue;
-        // A dead row that its owner set back and that is published now has no dead letter any more.
-        std::unordered_set<std::string> dead_now;
-        for (const spi::DeadLetter& dead : batch.dead) {
-            if (dead.route == route && !dead.event.empty()) {
-                dead_now.emplace(dead.event.events().front().id);
-            }
-        }
-        std::vector<std::string> published;
-        for (const std::string& raw_id : ids) {
-            std::string id = event_id_of(raw_id);
-            if (!dead_now.contains(id)) published.push_back(std::move(id));
-        }
-        statements.push_back({"DELETE FROM " + table_.side +
-                                  "outbox_dead_letters WHERE source = $1 AND route = $2 "
-                                  "AND id = ANY($3::text[])",
-                              Params().text(table_.source).text(route).texts(published)});
-    }
-    if (raw_ids.empty()) return {};
-    if (Status status = connection.run_pipeline(statements); !status.ok()) return status;
-    if (routes_.size() > 1) {
-        auto complete = finished_by_all(connection, std::move(raw_ids));
-        if (!complete.ok()) return complete.status();
-        raw_ids = std::move(*complete);
-    }
-    return mark(connection, std::move(raw_ids), careful).status();
-}
-
-Result<std::vector<std::string>> PostgresRecorder::finished_by_all(
-    Connection& connection, std::vector<std::string> raw_ids) {
-    Result<Rows> rows = connection.query(
-        // Looked up for each: as a join it is planned to read all that is done.
-        "SELECT r.id FROM unnest($2::text[]) AS r(id) WHERE (SELECT count(*) FROM " + table_.side +
-            "outbox_route_done d WHERE d.source = $1 AND d.event_id = " + done_id(table_, "r.id") +
-            " AND d.route = ANY($3::text[])) = cardinality($3::text[])",
-        Params().text(table_.source).texts(raw_ids).texts(routes_));
-    if (!rows.ok()) return rows.status();
-    std::vector<std::string> complete;
-    for (int row = 0; row < rows->size(); ++row) complete.push_back(rows->string(row, 0));
-    return complete;
-}
-
-// Writes the end of rows that every route has finished; how many got it. Those that somebody holds
-// or that the owner's table refuses to change (`careful`) are owed it, which is written down, and
-// keeps them from being read again.
-Result<std::size_t> PostgresRecorder::mark(Connection& connection, std::vector<std::string> raw_ids,
-                                           bool careful) {
-    if (raw_ids.empty()) return std::size_t{0};
-    std::unordered_set<std::string> dead_ids;
-    if (has_dead_) {
-        std::vector<std::string> ids;
-        for (const std::string& raw_id : raw_ids) ids.push_back(event_id_of(raw_id));
-        Result<Rows> rows =
-            connection.query("SELECT id FROM " + table_.side +
-                                 "outbox_dead_letters WHERE source = $1 AND id = ANY($2::text[])",
-                             Params().text(table_.source).texts(ids));
-        if (!rows.ok()) return rows.status();
-        for (int row = 0; row < rows->size(); ++row) dead_ids.insert(rows->string(row, 0));
-    }
-    const auto first_dead = std::partition(
-        raw_ids.begin(), raw_ids.end(),
-        [&](const std::string& raw_id) { return !dead_ids.contains(event_id_of(raw_id)); });
-    std::unordered_set<std::string> marked;
-    Status status = mark_as(connection, {raw_ids.begin(), first_dead}, &TableWriter::published,
-                            careful, marked);
-    if (status.ok()) {
-        status =
-            mark_as(connection, {first_dead, raw_ids.end()}, &TableWriter::dead, careful, marked);
-    }
-    if (!status.ok()) return status;
-    if (routes_.size() <= 1 && !careful && marked.size() == raw_ids.size()) return marked.size();
-    std::vector<Statement> statements;
-    statements.push_back(
-        {"DELETE FROM " + table_.side +
-             "outbox_route_done WHERE source = $1 AND event_id = ANY(ARRAY(SELECT " +
-             done_id(table_, "id") + " FROM unnest($2::text[]) AS id))",
-         Params().text(table_.source).texts(raw_ids)});
-    std::erase_if(raw_ids, [&](const std::string& raw_id) { return marked.contains(raw_id); });
-    if (!raw_ids.empty()) statements.push_back(writer_.owed(raw_ids));
-    status = connection.run_pipeline(statements);
-    if (!status.ok()) return status;
-    if (!raw_ids.empty() && refusal_.empty()) {
-        // Nobody holds them, and nobody has ended or removed them.
-        const Statement kept = writer_.unfinished(raw_ids);
-        const Result<Rows> rows = connection.query(kept.sql, kept.params);
-        if (!rows.ok()) return rows.status();
-        if (!rows->empty()) refusal_ = kKeptSilently;
-    }
-    return marked.size();
-}
-
-// Where the owner's table refuses some it is halved, and halved again, until those are alone.
-Status PostgresRecorder::mark_as(Connection& connection, std::vector<std::string> raw_ids,
-                                 Ending ending, bool careful,
-                                 std::unordered_set<std::string>& marked) {
-    if (raw_ids.empty()) return {};
-    if (!careful) {
-        const Statement statement = (writer_.*ending)(raw_ids, false);
-        const Result<Rows> rows = connection.query(statement.sql, statement.params);
-        if (!rows.ok()) return rows.status();
-        take_ended(*rows, marked);
-        return {};
-    }
-    const auto until = Clock::now() + kHalveFor;
-    std::deque<std::vector<std::string>> parts;
-    parts.push_back(std::move(raw_ids));
-    for (int tries = 0; !parts.empty() && tries < kMaxParts && Clock::now() < until; ++tries) {
-        const std::vector<std::string> part = std::move(parts.front());
-        parts.pop_front();
-        const auto taken = owner_takes(connection, (writer_.*ending)(part, true), &marked);
-        if (!taken.ok()) return taken.status();
-        if (*taken || part.size() == 1) continue;
-        const auto middle = part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2);
-        parts.emplace_back(part.begin(), middle);
-        parts.emplace_back(middle, part.end());
-    }
-    return {};
-}
-
 Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
                                               std::span<const spi::Position> positions) {
     const Result<Connection*> connection = session_.get();
@@ -562,62 +321,6 @@ Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
     auto removed = removals_->remove(**connection, epoch, positions);
     if (!removed.ok() && removed.error().code != ErrorCode::kLeaseLost) session_.drop();
     return removed;
-}
-
-Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
-    if (!table_.has_scheduled) return std::size_t{0};
-    if (Clock::now() >= try_refused_due_) refused_due_.clear();
-    auto moved = move_some(epoch, limit);
-    if (moved.ok() || !due_are_to_blame(moved.error(), epoch)) return moved;
-    return move_singly(epoch);
-}
-
-Params PostgresRecorder::due_params(std::uint64_t epoch, std::size_t limit) const {
-    return Params()
-        .text(table_.source)
-        .integer(static_cast<std::int64_t>(epoch))
-        .integer(static_cast<std::int64_t>(limit))
-        .integers(refused_due_);
-}
-
-bool PostgresRecorder::due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch) {
-    const Result<Connection*> connection = session_.get();
-    return connection.ok() &&
-           rows_are_to_blame(**connection, error, move_due_sql_, due_params(epoch, 1));
-}
-
-Result<std::size_t> PostgresRecorder::move_some(std::uint64_t epoch, std::size_t limit) {
-    Result<Rows> rows = query(move_due_sql_, due_params(epoch, limit));
-    if (!rows.ok()) return rows.status();
-    if (rows->integer(0, 0) == 0) return fence_.lease_lost(epoch);
-    return static_cast<std::size_t>(rows->integer(0, 1));
-}
-
-// The outbox table refuses one of them (a trigger, an index of the owner's): that one waits alone.
-Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
-    std::size_t count = 0;
-    for (int tries = 0; tries < kMaxParts; ++tries) {
-        auto moved = move_some(epoch, 1);
-        if (moved.ok()) {
-            if (*moved == 0) break;
-            ++count;
-            continue;
-        }
-        if (refused_due_.size() >= kMaxRefusedDue || !due_are_to_blame(moved.error(), epoch)) {
-            return moved;
-        }
-        refusal_ = words_of(moved.error());
-        Result<Rows> oldest = query("SELECT schedule_id FROM " + quote_identifier(table_.schema) +
-                                        ".outbox_scheduled WHERE available_at <= "
-                                        "statement_timestamp() AND schedule_id <> ALL($1) ORDER "
-                                        "BY available_at, schedule_id LIMIT 1",
-                                    Params().integers(refused_due_));
-        if (!oldest.ok()) return oldest.status();
-        if (oldest->empty()) break;
-        refused_due_.push_back(oldest->integer(0, 0));
-        try_refused_due_ = Clock::now() + kRefusedDueAgain;
-    }
-    return count;
 }
 
 Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
@@ -646,7 +349,7 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
     std::vector<Statement> statements;
     statements.push_back({"BEGIN", {}});
     for (const spi::RouteStats& one : stats) {
-        const std::string error = clean_text(one.last_error);
+        const std::string error = to_storable_text(one.last_error, kMaxErrorBytes);
         statements.push_back(
             {"INSERT INTO " + table_.side +
                  "outbox_route_stats AS s (source, route, published_total, dead_total, "
@@ -671,7 +374,7 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
                  .text(error)
                  .text(std::to_string(one.rate_per_s))
                  .text(one.path.path)
-                 .text(clean_text(one.path.reason))
+                 .text(to_storable_text(one.path.reason, kMaxErrorBytes))
                  .integer(one.last_error_at_us)});
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));

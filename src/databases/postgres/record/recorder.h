@@ -80,6 +80,7 @@ class PostgresRecorder final : public spi::Recorder {
     Status mark_as(Connection& connection, std::vector<std::string> raw_ids, Ending ending,
                    bool careful, std::unordered_set<std::string>& marked);
     Status end_owed(std::uint64_t epoch);
+    static std::string move_due_sql(const Table& table);
     [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
     bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
     Status look_outside(Stats& stats);

@@ -63,8 +63,9 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
     for (const runtime::RouteConfig& route : config.routes) {
         const auto broker = find_broker(route.to);
         if (!broker.ok()) return broker.error();
-        auto topics = core::TopicRule::make(route.topic_template, route.allowed_topics,
-                                            fallback_topic(table), (*broker)->check_topic);
+        auto topics =
+            core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
+                                  (*broker)->check_topic, (*broker)->topic_token);
         if (!topics.ok()) return topics.error();
         const int timeout_s = timeout_of(config);
         routes.push_back({.name = route.name,

@@ -36,6 +36,8 @@ struct Broker {
 
     /// What it asks of topics' names beyond what is asked everywhere; null: nothing.
     core::TopicSyntax check_topic = nullptr;
+    /// How it writes a field's value inside a topic that a template makes; null: as it is.
+    core::TopicToken topic_token = nullptr;
 
     /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
     Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;

@@ -73,9 +73,10 @@ Status check_topic_name(std::string_view topic) {
 }
 
 Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<std::string> allowed,
-                                  std::string fallback, TopicSyntax syntax) {
+                                  std::string fallback, TopicSyntax syntax, TopicToken token) {
     TopicRule rule;
     rule.syntax_ = syntax;
+    rule.token_ = token;
     rule.allowed_ = std::move(allowed);
     rule.fallback_ = std::move(fallback);
     rule.cacheable_ = true;
@@ -156,25 +157,15 @@ bool TopicRule::name_fields(const spi::EventView& event) {
     return true;
 }
 
-Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::EventBatch& batch) {
-    const bool own = !event.topic.empty();
-    const bool keeps = !own && cacheable_ && name_fields(event);
-    if (keeps) {
-        if (const auto it = made_.find(scratch_); it != made_.end()) {
-            return std::string_view(it->second);
-        }
-    }
+// Empty where a field is missing.
+std::string TopicRule::make_topic(const spi::EventView& event) const {
     std::string made;
-    if (own) {
-        if (Status valid = check(event.topic); !valid.ok()) return valid;
-        return event.topic;
-    }
     for (const Part& part : parts_) {
         std::string_view value;
         switch (part.field) {
             case Field::kText:
-                value = part.text;
-                break;
+                made += part.text;
+                continue;
             case Field::kAggregateType:
                 value = event.aggregate_type;
                 break;
@@ -188,18 +179,34 @@ Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::Even
                 value = event.routing_key;
                 break;
         }
-        if (value.empty()) {
-            made.clear();
-            break;
-        }
-        const std::size_t start = made.size();
-        made += value;
-        if (part.lower) {
-            std::transform(made.begin() + static_cast<std::ptrdiff_t>(start), made.end(),
-                           made.begin() + static_cast<std::ptrdiff_t>(start),
-                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        if (value.empty()) return {};
+        made += make_token(part, value);
+    }
+    return made;
+}
+
+std::string TopicRule::make_token(const Part& part, std::string_view value) const {
+    std::string token(value);
+    if (part.lower) {
+        std::transform(token.begin(), token.end(), token.begin(),
+                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    }
+    return token_ == nullptr ? token : token_(token);
+}
+
+Result<std::string_view> TopicRule::topic(const spi::EventView& event, spi::EventBatch& batch) {
+    const bool own = !event.topic.empty();
+    const bool keeps = !own && cacheable_ && name_fields(event);
+    if (keeps) {
+        if (const auto it = made_.find(scratch_); it != made_.end()) {
+            return std::string_view(it->second);
         }
     }
+    if (own) {
+        if (Status valid = check(event.topic); !valid.ok()) return valid;
+        return event.topic;
+    }
+    std::string made = make_topic(event);
     if (made.empty()) made = fallback_;
     if (Status valid = check(made); !valid.ok()) return valid;
     if (keeps && kept_bytes_ + scratch_.size() + made.size() <= kMaxKeptBytes) {

@@ -29,6 +29,9 @@ struct Predicate {
 /// kTopicInvalid/dead_letter.
 using TopicSyntax = Status (*)(std::string_view topic);
 
+/// How a destination writes a field's value inside a topic that a template makes; null: as it is.
+using TopicToken = std::string (*)(std::string_view value);
+
 /// Where an event of a route goes: its own topic, else the template, else the fallback.
 /// Not thread-safe (keeps the last topics that it made).
 class TopicRule {
@@ -38,7 +41,8 @@ class TopicRule {
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
     /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
-                                  std::string fallback, TopicSyntax syntax = nullptr);
+                                  std::string fallback, TopicSyntax syntax = nullptr,
+                                  TopicToken token = nullptr);
 
     /// The topic of an event; the view lives as long as `batch` or this object.
     /// Errors: kTopicInvalid/dead_letter with the cause.
@@ -55,11 +59,14 @@ class TopicRule {
 
     Status check(std::string_view topic) const;
     [[nodiscard]] bool name_fields(const spi::EventView& event);
+    [[nodiscard]] std::string make_topic(const spi::EventView& event) const;
+    [[nodiscard]] std::string make_token(const Part& part, std::string_view value) const;
 
     std::vector<Part> parts_;
     std::vector<std::string> allowed_;
     std::string fallback_;
     TopicSyntax syntax_ = nullptr;
+    TopicToken token_ = nullptr;
     bool cacheable_ = false;  // made of aggregate and event type only
     bool by_aggregate_type_ = false;
     bool by_event_type_ = false;

@@ -1,5 +1,7 @@
 #include "core/routing.h"
 
+#include <algorithm>
+#include <algorithm>
 #include <cctype>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -133,6 +135,23 @@ TEST(TopicRule, TheDestinationsSyntaxCounts) {
     const auto refused = TopicRule::make("", {}, "fallback", no_slash)->topic(event, batch);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().message, "a slash");
+}
+
+TEST(TopicRule, TheDestinationWritesFieldsNotTheTemplatesText) {
+    const auto token = [](std::string_view value) {
+        std::string out(value);
+        std::replace(out.begin(), out.end(), '.', '_');
+        return out;
+    };
+    spi::EventView event;
+    event.aggregate_type = "A.B";
+    event.event_type = "c.d";
+    spi::EventBatch batch;
+    auto rule =
+        *TopicRule::make("x.{aggregate_type|lower}.{event_type}", {}, "fallback", nullptr, token);
+    EXPECT_EQ(rule.topic(event, batch).value_or_throw(), "x.a_b.c_d");
+    event.topic = "own.topic";
+    EXPECT_EQ(rule.topic(event, batch).value_or_throw(), "own.topic");
 }
 
 RC_GTEST_PROP(TopicName, IsValidExactlyWhenEveryByteAndTheLengthAre, ()) {

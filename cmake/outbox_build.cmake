@@ -12,6 +12,10 @@ endif()
 # g++ 12 sees overlaps in plain string concatenation that are not there (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     set(OUTBOX_WARNING_EXCEPTIONS -Wno-restrict)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # What librdkafka's macros and libstdc++'s stable_sort are made of.
+    set(OUTBOX_WARNING_EXCEPTIONS -Wthread-safety -Wno-gnu-statement-expression-from-macro-expansion
+        -Wno-deprecated-declarations)
 endif()
 
 find_program(CCACHE ccache)

@@ -73,12 +73,13 @@ configure_and_build() {
         cmake --build "$folder" -j "$JOBS" ${1+--target "$@"} >&2
 }
 
-# The build that tests and lint share.
+# clang takes half of g++'s time for an unoptimised build. The first is what tests and lint share.
+CLANG=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19)
+SANITIZED=("${CLANG[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1' -DOUTBOX_TESTS=ON)
 # shellcheck disable=SC2034
-ASAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1'
-    -DOUTBOX_SANITIZE=address,undefined -DOUTBOX_TESTS=ON)
+ASAN_OPTIONS_CMAKE=("${SANITIZED[@]}" -DOUTBOX_SANITIZE=address,undefined)
 # shellcheck disable=SC2034
-FUZZ_OPTIONS_CMAKE=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DOUTBOX_FUZZ=ON)
+TSAN_OPTIONS_CMAKE=("${SANITIZED[@]}" -DOUTBOX_SANITIZE=thread)
 # shellcheck disable=SC2034
-TSAN_OPTIONS_CMAKE=(-DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1'
-    -DOUTBOX_SANITIZE=thread -DOUTBOX_TESTS=ON)
+FUZZ_OPTIONS_CMAKE=("${CLANG[@]}" -DOUTBOX_FUZZ=ON)

@@ -62,6 +62,12 @@ std::string take_parameter(const std::string& url, std::string& path) {
 
 }  // namespace
 
+Result<std::string> read_password(const std::string& path) {
+    auto secret = read_secret(path);
+    if (secret.ok()) remember_secret(*secret);
+    return secret;
+}
+
 std::string without_password_file(const std::string& url) {
     std::string path;
     return take_parameter(url, path);
@@ -79,9 +85,8 @@ Result<std::string> with_password(const std::string& url) {
                          {},
                          "the URL has a password and a password file; leave one of them out"};
     }
-    auto secret = read_secret(path);
+    const auto secret = read_password(path);
     if (!secret.ok()) return secret;
-    remember_secret(*secret);
     return with_parameter(std::move(rest), "password", *secret);
 }
 

@@ -11,6 +11,9 @@ namespace outbox {
 /// The password is remembered by the redactor. Errors: `kAuthFailed` where the file cannot be read,
 /// is empty or may be read by others, `kConfigInvalid` where the URL has a password, too.
 [[nodiscard]] Result<std::string> with_password(const std::string& url);
+/// What a password file holds now, without the line break at its end; the redactor remembers it.
+/// Errors: `kAuthFailed` as above.
+[[nodiscard]] Result<std::string> read_password(const std::string& path);
 /// The URL as libpq takes it, for a look at its form alone: nothing is read.
 [[nodiscard]] std::string without_password_file(const std::string& url);
 

@@ -1,0 +1,44 @@
+#include "backend/broker.h"
+
+#include <array>
+#include <utility>
+
+#include "brokers/rabbitmq/config.h"
+#include "brokers/rabbitmq/sink.h"
+
+namespace outbox {
+namespace {
+
+namespace rabbitmq = sinks::rabbitmq;
+
+constexpr std::array<std::string_view, 2> kSchemes{"amqp", "amqps"};
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = rabbitmq::make_config(destination.url, destination.options);
+    if (!config.ok()) return config.error();
+    config->connect_timeout = destination.connect_timeout;
+    return std::unique_ptr<spi::Sink>(new rabbitmq::RabbitmqSink(std::move(*config)));
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = rabbitmq::make_config(destination.url, destination.options);
+    return config.ok() ? rabbitmq::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& rabbitmq_broker() {
+    static const Broker broker{
+        .name = "rabbitmq",
+        .schemes = kSchemes,
+        .urls = "amqp(s)://user:password@host:port/vhost?exchange=NAME",
+        .options = "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
+                   "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
+        .example_option = "exchange = \"orders\"",
+        .make = make,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+namespace outbox::sinks::rabbitmq {
+
+struct Host {
+    std::string name;
+    std::uint16_t port = 0;
+};
+
+struct RabbitmqConfig {
+    std::vector<Host> hosts;  ///< Nodes of one cluster, tried in turn.
+    bool tls = false;
+    std::string user = "guest";
+    std::string password = "guest";
+    std::string password_file;  ///< Instead of `password`; read for each connection.
+    std::string vhost = "/";
+    std::string exchange;  ///< Empty: the default exchange, where the routing key names a queue.
+    bool declare = false;  ///< Makes a missing exchange, durable, of `exchange_type`.
+    std::string exchange_type = "topic";
+    std::string ca_file;    ///< PEM; empty: the system's.
+    std::string cert_file;  ///< PEM, with `key_file`: who we are.
+    std::string key_file;
+    bool verify = true;  ///< The broker's certificate and name.
+    std::chrono::seconds heartbeat{5};
+    std::chrono::seconds connect_timeout{5};
+
+    std::size_t max_records = 10'000;               ///< Under way at once.
+    std::size_t max_bytes = std::size_t{32} << 20;  ///< Values and headers under way.
+    /// A record without an outcome for so long: its queue hangs, or the broker does.
+    std::chrono::milliseconds stuck_after{15'000};
+    /// What was sent before the broker said that it takes nothing more may still be confirmed.
+    std::chrono::milliseconds blocked_grace{1'000};
+};
+
+/// From `amqp(s)://user:password@host:port,host:port/vhost?exchange=NAME` and options named
+/// `rabbitmq.<name>` or just the name; options may stand in the URL's query, too. No vhost: "/".
+/// Errors: kConfigInvalid/stop.
+Result<RabbitmqConfig> make_config(std::string_view url,
+                                   const std::map<std::string, std::string>& options);
+
+/// The password in force now. Errors: kAuthFailed.
+Result<std::string> password_of(const RabbitmqConfig& config);
+
+/// What of the way there is in clear or unverified, with the remedy; or "".
+std::string transport_weakness(const RabbitmqConfig& config);
+
+/// Parts of names of options whose values are secrets.
+std::span<const std::string_view> secret_options();
+
+/// "exchange 'orders' of vhost '/'", as messages name it.
+std::string name_of_exchange(const RabbitmqConfig& config);
+
+}  // namespace outbox::sinks::rabbitmq

@@ -1,0 +1,100 @@
+#include "brokers/rabbitmq/errors.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace outbox::sinks::rabbitmq {
+namespace {
+
+using enum ErrorCode;
+constexpr Advice kDown = Advice::kRetryDestination;
+
+struct Row {
+    std::string_view name;
+    bool at_login;
+    ErrorCode code;
+    Advice advice;
+    std::string_view remedy;
+};
+
+constexpr std::string_view kReach = "check that RabbitMQ runs and that host and port are right";
+constexpr std::string_view kRepeats = "what was under way goes again";
+
+// Reply codes: AMQP 0-9-1, section 1.3, as RabbitMQ uses them.
+constexpr std::array kTable = {
+    Row{"403", true, kAuthFailed, kDown,
+        "check user and password; the user guest may log in from this machine only"},
+    Row{"530", true, kNoRights, kDown,
+        "check the vhost, the last part of the URL, and the user's permissions on it"},
+    Row{"403", false, kNoRights, kDown,
+        "give the user the permission to write to the exchange (rabbitmqctl set_permissions)"},
+    Row{"404", false, kTopicUnknown, kDown,
+        "declare the exchange, or set rabbitmq.declare = true"},
+    Row{"406", false, kRecordRefused, kDown,
+        "the broker does not take it as it is; see its log"},
+    Row{"311", false, kPayloadTooLarge, kDown, "see the broker's log"},
+    Row{"312", false, kTopicUnknown, Advice::kRetryEvent,
+        "no queue is bound for this routing key; bind one"},
+    Row{"313", false, kTopicUnknown, Advice::kRetryEvent, "no consumer takes it"},
+    Row{"320", false, kSinkUnavailable, kDown, "an operator closed the connection, or the node stops"},
+    Row{"402", false, kSinkUnavailable, kDown, kReach},
+    Row{"501", false, kSinkRebuilt, kDown, kRepeats},
+    Row{"504", false, kSinkRebuilt, kDown, kRepeats},
+    Row{"505", false, kSinkRebuilt, kDown, kRepeats},
+    Row{"506", false, kSinkUnavailable, kDown, "the broker is short of something; see its log"},
+    Row{"541", false, kSinkUnavailable, kDown, "see the broker's log"},
+    Row{"NACK", false, kSinkUnavailable, kDown,
+        "a queue is full (x-overflow reject-publish), or has too few replicas; look at its queues"},
+    Row{"BLOCKED", false, kSinkUnavailable, kDown,
+        "the broker takes nothing until its memory or disk alarm ends"},
+    Row{"SILENT", false, kSinkTimeout, kDown,
+        "a queue may have too few replicas, or the broker hangs; look at both"},
+    Row{"HEARTBEAT", false, kSinkTimeout, kDown, "the broker or the network hangs"},
+    Row{"TIMEOUT", true, kConnectFailed, kDown, kReach},
+    Row{"RESOLVE", true, kConnectFailed, kDown, "check the broker's host name"},
+    Row{"TLS", true, kConnectFailed, kDown,
+        "check rabbitmq.ca_file, that the certificate names the host, and that the port speaks TLS"},
+    Row{"SETTING", true, kConfigInvalid, Advice::kStop, "check the file"},
+};
+constexpr Row kLost{"", false, kSinkUnavailable, kDown, kReach};
+
+const Row& row_of(const Fault& fault) {
+    const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const Row& row) {
+        return row.name == fault.name && row.at_login == fault.at_login;
+    });
+    return found == kTable.end() ? kLost : *found;
+}
+
+}  // namespace
+
+ErrorInfo to_error(const Fault& fault, std::string_view what) {
+    const Row& row = row_of(fault);
+    return {row.code, row.advice, fault.name,
+            std::string(what) + ": " + fault.text + "; " + std::string(row.remedy)};
+}
+
+std::string_view refused_routing_key(const Fault& fault) {
+    constexpr std::string_view kBefore = "access to topic '";
+    constexpr std::string_view kBehind = "' in exchange '";
+    if (fault.name != "403") return {};
+    const std::string_view text = fault.text;
+    const std::size_t start = text.find(kBefore);
+    const std::size_t end = text.rfind(kBehind);
+    if (start == std::string_view::npos || end == std::string_view::npos) return {};
+    const std::size_t key = start + kBefore.size();
+    return end < key ? std::string_view() : text.substr(key, end - key);
+}
+
+std::uint64_t refused_size(const Fault& fault) {
+    constexpr std::string_view kBefore = "message size ";
+    if (fault.name != "406") return 0;
+    const std::size_t start = fault.text.find(kBefore);
+    if (start == std::string::npos || fault.text.find("larger than") == std::string::npos) return 0;
+    const char* digits = fault.text.data() + start + kBefore.size();
+    std::uint64_t size = 0;
+    std::from_chars(digits, fault.text.data() + fault.text.size(), size);
+    return size;
+}
+
+}  // namespace outbox::sinks::rabbitmq

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <outbox/spi/sink.h>
+
+namespace outbox::sinks::rabbitmq {
+
+// What a record has and a message has not stands in headers of these names; an event's own header
+// cannot have them.
+inline constexpr std::string_view kKeyHeader = "outbox-key";
+inline constexpr std::string_view kNullHeader = "outbox-null";  ///< The value is null, not empty.
+
+/// The event's own routing key, else the topic.
+[[nodiscard]] std::string_view routing_key_of(const spi::Record& record);
+
+/// Keys, values and headers, as they count against the limits.
+[[nodiscard]] std::size_t payload_bytes(const spi::Record& record);
+
+/// Why no message can carry the record; else nothing. `max_frame_bytes`: the connection's, in which
+/// the headers must fit (AMQP 0-9-1, 4.2.6). Without allocation where there is nothing to say.
+[[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record,
+                                                         std::size_t max_frame_bytes);
+
+}  // namespace outbox::sinks::rabbitmq

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/sink.h>
+
+#include "brokers/rabbitmq/client.h"
+#include "brokers/rabbitmq/config.h"
+#include "core/mutex.h"
+
+namespace outbox::sinks::rabbitmq {
+
+/// A record on its way. Its views stay valid until its outcome has been collected.
+struct Item {
+    spi::Record record;
+    std::size_t bytes = 0;  ///< As they count against the limits.
+};
+
+struct Outcomes {
+    std::vector<std::uint64_t> acknowledged;
+    std::vector<spi::FailedRecord> failed;
+    std::size_t bytes = 0;  ///< Of the items of both.
+};
+
+/// The connection and the thread that alone uses it, because librabbitmq blocks while the broker
+/// takes no bytes. What is said here of "the caller" is the relay's thread. The connection is made
+/// when there is something to send, and again after it was lost.
+class Worker {
+  public:
+    explicit Worker(const RabbitmqConfig& config);
+    /// Ends the connection and waits for the thread: up to the connect timeout where it connects,
+    /// else at once.
+    ~Worker();
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    /// Takes over the items; leaves the vector empty. Does not block.
+    void take(std::vector<Item>& items);
+    /// Moves the outcomes that are known to `out`; waits for one up to `most`.
+    void collect(std::chrono::milliseconds most, Outcomes& out);
+    /// Why the broker takes nothing at the moment; nothing where it does or nobody knows.
+    std::optional<ErrorInfo> blocked();
+
+  private:
+    using Time = std::chrono::steady_clock::time_point;
+    enum class State : std::uint8_t { kSent, kTold, kSettled };
+    struct Sent {
+        std::uint64_t token;
+        std::size_t bytes;
+        std::size_t value_bytes;
+        std::string_view id;
+        std::string_view routing_key;
+        Time at;
+        State state = State::kSent;
+        std::unique_ptr<Fault> returned = nullptr;
+    };
+
+    void run();
+    bool take_inbox();
+    void connect();
+    void send_some();
+    bool send(const Item& item);
+    void listen();
+    void obey(const Word& word);
+    void settle(const Word& word);
+    void settle(Sent& sent, const Word& word);
+    void mark_returned(const Word& word);
+    void look_for_silence();
+    void lost(const Fault& fault);
+    void fail_all(const ErrorInfo& error);
+    void set_client(std::unique_ptr<Client> client);
+    void set_blocked(std::optional<ErrorInfo> error);
+    void tell();
+    void fail(const Sent& sent, ErrorInfo error, std::string part = {}, bool behind = false);
+    void fail(const Item& item, ErrorInfo error);
+    [[nodiscard]] std::string part_of(std::string_view routing_key) const;
+    [[nodiscard]] std::string where() const;
+
+    const RabbitmqConfig config_;
+    const int wake_;  // an eventfd
+
+    // The thread's own.
+    std::unique_ptr<Client> client_;
+    std::deque<Item> queue_;
+    std::deque<Sent> sent_;  // what has no ack yet; the first has the tag `first_tag_`
+    std::uint64_t first_tag_ = 1;
+    std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first
+    std::size_t told_ = 0;           // of `sent_`: given up, and perhaps confirmed later
+    std::size_t unlooked_bytes_ = 0;
+    bool clogged_ = false;
+    Time blocked_since_;
+    std::optional<ErrorInfo> blocked_;
+    std::optional<ErrorInfo> down_;  // why there is no connection
+    Time next_try_;
+    std::uint32_t tries_ = 0;
+    std::size_t next_host_ = 0;
+    std::size_t max_frame_bytes_ = 0;
+    std::vector<Word> words_;
+    Outcomes out_;
+    Time now_;
+
+    core::Mutex mutex_;
+    core::Condition came_;  // work for the thread, or an outcome for the caller
+    std::vector<Item> inbox_ OUTBOX_GUARDED_BY(mutex_);
+    Outcomes outcomes_ OUTBOX_GUARDED_BY(mutex_);
+    bool stopping_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool woken_ OUTBOX_GUARDED_BY(mutex_) = false;
+    Client* cuttable_ OUTBOX_GUARDED_BY(mutex_) = nullptr;
+    Time alive_at_ OUTBOX_GUARDED_BY(mutex_);  // when the thread last came round
+    std::size_t under_way_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::optional<ErrorInfo> blocked_told_ OUTBOX_GUARDED_BY(mutex_);
+
+    std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace outbox::sinks::rabbitmq

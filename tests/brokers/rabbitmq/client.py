@@ -1,0 +1,85 @@
+"""What the tests do at RabbitMQ without our own code: pika, and the broker's HTTP API.
+
+usage: client.py URL declare QUEUE [EXCHANGE [KEY [ARGUMENTS]]]   the queue, bound; arguments as JSON
+       client.py URL exchange NAME TYPE | remove-exchange NAME
+       client.py URL read QUEUE COUNT SECONDS                     what is in it, a JSON object a line
+       client.py URL api METHOD PATH [BODY]                       URL is that of the HTTP API
+"""
+
+import base64
+import json
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+import pika
+
+
+def text(value):
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def read(channel, queue, count, seconds):
+    """Prints messages until `count` ids have come and a moment has been silent."""
+    ids = set()
+    end = time.monotonic() + seconds
+    channel.basic_qos(prefetch_count=1000)
+    stream = {"x-stream-offset": "first"} if queue.endswith("-stream") else None
+    for method, properties, body in channel.consume(queue, inactivity_timeout=0.3, arguments=stream):
+        if method is None:
+            if len(ids) >= count or time.monotonic() > end:
+                break
+            continue
+        channel.basic_ack(method.delivery_tag)
+        ids.add(properties.message_id)
+        headers = properties.headers or {}
+        print(json.dumps({
+            "id": properties.message_id, "key": headers.pop("outbox-key", None),
+            "null": headers.pop("outbox-null", False), "value": base64.b64encode(body).decode(),
+            "headers": [[name, text(value)] for name, value in headers.items()
+                        if not name.startswith("x-stream")],
+            "type": properties.type, "timestamp": properties.timestamp, "app_id": properties.app_id,
+            "content_type": properties.content_type, "delivery_mode": properties.delivery_mode,
+            "routing_key": method.routing_key}))
+    channel.cancel()
+
+
+def declare(channel, queue, exchange="", key=None, arguments="{}"):
+    channel.queue_declare(queue, durable=True, arguments=json.loads(arguments))
+    if exchange:
+        channel.queue_bind(queue, exchange, queue if key is None else key)
+
+
+def api(url, method, path, body=None):
+    parts = urllib.parse.urlsplit(url)
+    request = urllib.request.Request(f"http://{parts.hostname}:{parts.port}/api/{path}", method=method,
+                                     data=None if body is None else body.encode())
+    password = base64.b64encode(f"{parts.username}:{parts.password}".encode()).decode()
+    request.add_header("Authorization", "Basic " + password)
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        print(answer.read().decode())
+
+
+def main():
+    url, command, *rest = sys.argv[1:]
+    if command == "api":
+        api(url, *rest)
+        return
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    if command == "read":
+        read(channel, rest[0], int(rest[1]), float(rest[2]))
+    elif command == "declare":
+        declare(channel, *rest)
+    elif command == "exchange":
+        channel.exchange_declare(rest[0], rest[1], durable=True)
+    elif command == "remove-exchange":
+        channel.exchange_delete(rest[0])
+    else:
+        sys.exit(__doc__)
+    connection.close()
+
+
+main()

@@ -1,0 +1,376 @@
+// What a real RabbitMQ does to the sink in mid-stream.
+
+#include <gtest/gtest.h>
+#include <set>
+
+#include "brokers/rabbitmq/sink.h"
+#include "tests/brokers/rabbitmq/server.h"
+#include "tests/conformance/letters.h"
+#include "tests/support/certificates.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using sinks::rabbitmq::RabbitmqConfig;
+using sinks::rabbitmq::RabbitmqSink;
+
+const Certificates& certificates() {
+    static const Certificates made = [] {
+        Certificates fresh;
+        fresh.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
+        fresh.make_ca("other");
+        return fresh;
+    }();
+    return made;
+}
+
+RabbitmqServer& server() {
+    static RabbitmqServer rabbitmq(
+        {.tls = certificates().folder(), .settings = "max_message_size = 500000"});
+    static const bool made = [] {
+        rabbitmq.make_exchange("events");
+        return true;
+    }();
+    static_cast<void>(made);
+    return rabbitmq;
+}
+
+RabbitmqConfig config_of(const std::string& url) {
+    return sinks::rabbitmq::make_config(url, {}).value_or_throw();
+}
+
+RabbitmqConfig config() {
+    return config_of(server().url() + "?exchange=events");
+}
+
+std::string new_name() {
+    static int names = 0;
+    return "failure-" + std::to_string(++names);
+}
+
+std::string new_queue(const std::string& arguments = "{}") {
+    std::string queue = new_name();
+    server().make_queue(queue, "events", "", arguments);
+    return queue;
+}
+
+// Without the dead ones.
+std::vector<Letter> delivered(const std::vector<Letter>& sent, const Courier& courier) {
+    std::set<std::size_t> dead;
+    for (const auto& letter : courier.dead()) dead.insert(letter.index);
+    std::vector<Letter> rest;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+        if (!dead.contains(i)) rest.push_back(sent[i]);
+    }
+    return rest;
+}
+
+spi::FailedRecord failure_of(spi::Sink& sink, const Letter& letter) {
+    EXPECT_TRUE(sink.publish(letter.record(1)));
+    spi::Completions out;
+    for (int i = 0; i < 600 && out.empty(); ++i) sink.poll(100ms, out);
+    if (out.failed.size() != 1) throw std::runtime_error("it did not fail");
+    return out.failed[0];
+}
+
+TEST(RabbitmqFailure, AMessageCarriesWhatTheEventSaysOfItself) {
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config());
+    auto letter = letters("another-topic", 1, 1)[0];
+    letter.headers = {{"content-type", "application/json"}, {"tenant_id", "t"}};
+    spi::Record record = letter.record(7);
+    record.routing_key = queue;
+    record.event_type = "OrderCreated";
+    record.occurred_at_us = 1'700'000'000'123'456;
+    ASSERT_TRUE(sink.publish(record));
+    spi::Completions out;
+    for (int i = 0; i < 600 && out.empty(); ++i) sink.poll(100ms, out);
+    ASSERT_EQ(out.acknowledged, std::vector<std::uint64_t>{7});
+    const auto messages = server().read(queue, 1);
+    ASSERT_EQ(messages.size(), 1U);
+    EXPECT_EQ(messages[0].record.id, letter.id);
+    EXPECT_EQ(messages[0].record.key, letter.key);
+    EXPECT_EQ(messages[0].record.headers, letter.headers);
+    EXPECT_EQ(messages[0].routing_key, queue);
+    EXPECT_EQ(messages[0].type, "OrderCreated");
+    EXPECT_EQ(messages[0].app_id, "outbox");
+    EXPECT_EQ(messages[0].content_type, "application/json");
+    EXPECT_EQ(messages[0].timestamp, 1'700'000'000);
+    EXPECT_EQ(messages[0].delivery_mode, 2);
+}
+
+TEST(RabbitmqFailure, AMessageThatGoesToNoQueueWaitsForOneAndDelaysNobodyElse) {
+    const std::string queue = new_queue();
+    const std::string missing = new_name();
+    RabbitmqSink sink(config());
+    auto sent = letters(queue, 1'000, 10);
+    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = missing;  // one key
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 1'000;
+    bool made = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (made || now.acknowledged() < 900) return;
+        server().make_queue(missing, "events");
+        made = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(made);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    ASSERT_EQ(courier.failures_by_part().size(), 1U);
+    EXPECT_NE(courier.failures_by_part().begin()->first.find(missing), std::string::npos);
+    EXPECT_EQ(server().arrived(queue, 900).size(), 900U);
+    EXPECT_EQ(server().arrived(missing, 100).size(), 100U);
+}
+
+TEST(RabbitmqFailure, AMessageThatIsTooLargeAloneIsDead) {
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config());
+    auto sent = letters(queue, 1'000, 10);
+    sent[500].value = std::string(600'000, 'x');
+    Courier courier(sink);
+    courier.max_publish_per_poll = 100;
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 1U);
+    EXPECT_EQ(courier.dead()[0].index, 500U);
+    EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kPayloadTooLarge);
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(missing_or_reordered(delivered(sent, courier), server().arrived(queue, 999)), "");
+}
+
+TEST(RabbitmqFailure, AHeaderThatTheBrokerTakesForItsOwnAloneIsDead) {
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config());
+    auto sent = letters(queue, 100, 10);
+    sent[50].headers.emplace_back("CC", "x");
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 1U);
+    EXPECT_EQ(courier.dead()[0].index, 50U);
+    EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kRecordRefused);
+    EXPECT_NE(courier.dead()[0].error.message.find("'CC'"), std::string::npos);
+}
+
+TEST(RabbitmqFailure, AFullQueueDelaysItsRoutingKeyAlone) {
+    const std::string queue = new_queue();
+    const std::string full = new_queue("{\"x-max-length\":5,\"x-overflow\":\"reject-publish\"}");
+    RabbitmqSink sink(config());
+    auto sent = letters(queue, 500, 10);
+    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = full;
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 1'000;
+    std::size_t emptied = 0;
+    courier.after_poll = [&](const Courier& now) {
+        if (now.acknowledged() >= 450 + emptied) emptied += server().arrived(full, 5).size();
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    EXPECT_GE(courier.failures_by_part().size(), 1U);
+    EXPECT_EQ(server().arrived(queue, 450).size(), 450U);
+}
+
+TEST(RabbitmqFailure, AMissingExchangeIsADestinationThatIsDownUntilItIsMade) {
+    const std::string name = new_name();
+    auto missing = config_of(server().url() + "?exchange=" + name);
+    RabbitmqSink sink(missing);
+    const Status status = sink.check();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kTopicUnknown);
+    EXPECT_NE(status.error().message.find(name), std::string::npos);
+    const auto failed = failure_of(sink, letters("q", 1, 1)[0]);
+    EXPECT_EQ(failed.error.code, ErrorCode::kTopicUnknown);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+
+    server().make_exchange(name);
+    const std::string queue = new_name();
+    server().make_queue(queue, name);
+    EXPECT_TRUE(sink.check().ok());
+    const auto sent = letters(queue, 100, 10);
+    ASSERT_EQ(Courier(sink).deliver(sent), "");
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, 100)), "");
+}
+
+TEST(RabbitmqFailure, MakesItsExchangeOnlyWhereItIsToldTo) {
+    const std::string name = new_name();
+    RabbitmqSink sink(config_of(server().url() + "?exchange=" + name + "&declare=true"));
+    const auto first = failure_of(sink, letters("nowhere", 1, 1)[0]);
+    EXPECT_EQ(first.error.code, ErrorCode::kTopicUnknown);
+    EXPECT_NE(first.part, "");  // the exchange is there, and no queue
+    const std::string queue = new_name();
+    server().make_queue(queue, name);
+    EXPECT_EQ(Courier(sink).deliver(letters(queue, 10, 1)), "");
+}
+
+TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
+    const auto error_of = [](const std::string& url) {
+        RabbitmqSink sink(config_of(url));
+        const Status status = sink.check();
+        return status.ok() ? ErrorInfo{ErrorCode::kInternal, Advice::kStop, "", "no error"}
+                           : status.error();
+    };
+    const auto password = error_of(server().url("relay", "wrong-one") + "?exchange=events");
+    EXPECT_EQ(password.code, ErrorCode::kAuthFailed) << describe(password);
+    EXPECT_EQ(password.message.find("wrong-one"), std::string::npos);
+    const auto vhost = error_of(server().url() + "nowhere?exchange=events");
+    EXPECT_EQ(vhost.code, ErrorCode::kNoRights) << describe(vhost);
+    EXPECT_EQ(error_of("amqp://127.0.0.1:1/").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(error_of("amqp://no-such-host.invalid/").code, ErrorCode::kConnectFailed);
+
+    server().api("PUT", "users/reader", R"({"password":"pw","tags":""})");
+    server().api("PUT", "permissions/%2F/reader",
+                 R"({"configure":"","write":"","read":".*"})");
+    RabbitmqSink sink(config_of(server().url("reader", "pw") + "?exchange=events"));
+    const auto failed = failure_of(sink, letters("q", 1, 1)[0]);
+    EXPECT_EQ(failed.error.code, ErrorCode::kNoRights);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    EXPECT_NE(failed.error.message.find("set_permissions"), std::string::npos);
+}
+
+TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
+    server().api("PUT", "users/some", R"({"password":"pw","tags":""})");
+    server().api("PUT", "permissions/%2F/some", R"({"configure":"","write":".*","read":".*"})");
+    server().api("PUT", "topic-permissions/%2F/some",
+                 R"({"exchange":"events","write":"^failure-.*","read":".*"})");
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config_of(server().url("some", "pw") + "?exchange=events"));
+    auto sent = letters(queue, 300, 10);
+    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = "secret";
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 1'000;
+    bool allowed = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (allowed || now.acknowledged() < 270) return;
+        server().make_queue("secret", "events");
+        server().api("PUT", "topic-permissions/%2F/some",
+                     R"({"exchange":"events","write":".*","read":".*"})");
+        allowed = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(allowed);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    std::vector<Letter> open;
+    for (const Letter& letter : sent) {
+        if (letter.topic == queue) open.push_back(letter);
+    }
+    EXPECT_EQ(missing_or_reordered(open, server().arrived(queue, open.size())), "");
+}
+
+TEST(RabbitmqFailure, ABrokerWithAnAlarmIsDownAndNothingIsLost) {
+    const std::string queue = new_queue();
+    auto patient = config();
+    patient.blocked_grace = 200ms;
+    RabbitmqSink sink(patient);
+    const auto sent = letters(queue, 3'000, 20);
+    Courier courier(sink);
+    courier.max_publish_per_poll = 100;
+    bool alarm = false;
+    bool over = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (!alarm && now.acknowledged() >= 500) {
+            server().alarm(true);
+            alarm = true;
+        } else if (alarm && !over && now.failures() > 0) {
+            const Status status = sink.check();
+            ASSERT_FALSE(status.ok());
+            EXPECT_EQ(status.error().code, ErrorCode::kSinkUnavailable);
+            EXPECT_NE(status.error().message.find("alarm"), std::string::npos);
+            server().alarm(false);
+            over = true;
+        }
+    };
+    const std::string problem = courier.deliver(sent);
+    if (alarm && !over) server().alarm(false);
+    ASSERT_EQ(problem, "");
+    EXPECT_TRUE(over);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
+TEST(RabbitmqFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
+    const std::string queue = new_queue();
+    auto impatient = config();
+    impatient.stuck_after = 1'000ms;
+    impatient.heartbeat = 2s;
+    impatient.connect_timeout = 1s;
+    RabbitmqSink sink(impatient);
+    const auto sent = letters(queue, 4'000, 200, 5'000);
+    Courier courier(sink);
+    courier.max_publish_per_poll = 500;
+    bool hangs = false;
+    bool over = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (!hangs && now.acknowledged() >= 500) {
+            server().pause();
+            hangs = true;
+        } else if (hangs && !over && now.failures() > 0) {
+            server().resume();
+            over = true;
+        }
+    };
+    const std::string problem = courier.deliver(sent);
+    if (hangs && !over) server().resume();
+    ASSERT_EQ(problem, "");
+    EXPECT_TRUE(over);
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
+TEST(RabbitmqFailure, EndsAtOnceWhileABrokerHangs) {
+    const std::string queue = new_queue();
+    {
+        RabbitmqSink sink(config());
+        ASSERT_EQ(Courier(sink).deliver(letters(queue, 10, 10)), "");
+        const auto sent = letters(queue, 5'000, 5'000, 5'000);
+        server().pause();
+        std::size_t next = 0;
+        while (next < sent.size() && sink.publish(sent[next].record(next))) ++next;
+        spi::Completions out;
+        for (int i = 0; i < 5; ++i) sink.poll(50ms, out);
+    }
+    server().resume();
+}
+
+TEST(RabbitmqFailure, TlsProvesWhoTheBrokerIs) {
+    const std::string address = "localhost:" + std::to_string(server().tls_port());
+    const std::string url = "amqps://relay:s3cret@" + address + "/?exchange=events&ca_file=";
+    const auto check = [](const std::string& text) {
+        return RabbitmqSink(config_of(text)).check();
+    };
+    const Status right = check(url + certificates().file("ca.crt"));
+    EXPECT_TRUE(right.ok()) << describe(right.error());
+    const Status wrong = check(url + certificates().file("other.crt"));
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
+    EXPECT_NE(wrong.error().message.find("ca_file"), std::string::npos);
+    const Status unknown = check("amqps://relay:s3cret@" + address + "/?exchange=events");
+    EXPECT_FALSE(unknown.ok());
+    const Status unproven =
+        check("amqps://relay:s3cret@" + address + "/?exchange=events&verify=false");
+    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
+    const Status other_name =
+        check("amqps://relay:s3cret@127.0.0.1:" + std::to_string(server().tls_port()) +
+              "/?exchange=events&ca_file=" + certificates().file("ca.crt"));
+    EXPECT_FALSE(other_name.ok());
+    const Status no_file = check(url + "/no/such/file");
+    ASSERT_FALSE(no_file.ok());
+    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config_of(url + certificates().file("ca.crt")));
+    const auto sent = letters(queue, 2'000, 20);
+    ASSERT_EQ(Courier(sink).deliver(sent), "");
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,159 @@
+// What the sink decides without a broker.
+
+#include <gtest/gtest.h>
+#include <map>
+
+#include "brokers/rabbitmq/config.h"
+#include "brokers/rabbitmq/errors.h"
+#include "brokers/rabbitmq/message.h"
+
+namespace outbox::sinks::rabbitmq {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+RabbitmqConfig config_of(const std::string& url, const Options& options = {}) {
+    return make_config(url, options).value_or_throw();
+}
+
+std::string refusal_of(const std::string& url, const Options& options = {}) {
+    const auto config = make_config(url, options);
+    if (config.ok()) return "";
+    EXPECT_EQ(config.error().code, ErrorCode::kConfigInvalid);
+    return config.error().message;
+}
+
+TEST(RabbitmqConfig, ReadsItsUrl) {
+    const auto config = config_of("amqp://us%40er:p%2Fw@one:1000,two/my%2Fhost?exchange=orders");
+    ASSERT_EQ(config.hosts.size(), 2U);
+    EXPECT_EQ(config.hosts[0].name, "one");
+    EXPECT_EQ(config.hosts[0].port, 1000);
+    EXPECT_EQ(config.hosts[1].name, "two");
+    EXPECT_EQ(config.hosts[1].port, 5672);
+    EXPECT_EQ(config.user, "us@er");
+    EXPECT_EQ(config.password, "p/w");
+    EXPECT_EQ(config.vhost, "my/host");
+    EXPECT_EQ(config.exchange, "orders");
+    EXPECT_FALSE(config.tls);
+}
+
+TEST(RabbitmqConfig, HasTheBrokersDefaults) {
+    const auto config = config_of("amqps://[::1]/");
+    EXPECT_EQ(config.hosts[0].name, "::1");
+    EXPECT_EQ(config.hosts[0].port, 5671);
+    EXPECT_EQ(config.vhost, "/");
+    EXPECT_EQ(config.user, "guest");
+    EXPECT_EQ(config.exchange, "");
+    EXPECT_TRUE(config.verify);
+}
+
+TEST(RabbitmqConfig, TakesOptionsWithAndWithoutThePrefix) {
+    const auto config = config_of("amqp://h/", {{"rabbitmq.exchange", "e"},
+                                                {"declare", "true"},
+                                                {"rabbitmq.exchange_type", "x-consistent-hash"},
+                                                {"rabbitmq.heartbeat_s", "30"}});
+    EXPECT_EQ(config.exchange, "e");
+    EXPECT_TRUE(config.declare);
+    EXPECT_EQ(config.exchange_type, "x-consistent-hash");
+    EXPECT_EQ(config.heartbeat.count(), 30);
+}
+
+TEST(RabbitmqConfig, RefusesWhatItCannotMean) {
+    EXPECT_NE(refusal_of("amqp:///").find("names no host"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h:0/").find("from 1 to 65535"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h:99999/").find("from 1 to 65535"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?exchnge=x").find("no option 'exchnge'"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?declare=yes").find("true or false"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?declare=true").find("exchange=NAME"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?heartbeat_s=0").find("1 to 3600"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?exchange_type=topik").find("topic, direct"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?ca_file=/x").find("amqps://"), std::string::npos);
+    EXPECT_NE(refusal_of("amqps://h/?cert_file=/x").find("need each other"), std::string::npos);
+    EXPECT_NE(refusal_of("amqp://u:p@h/?password_file=/x").find("leave one of them out"),
+              std::string::npos);
+}
+
+TEST(RabbitmqConfig, SaysHowOpenTheWayIs) {
+    EXPECT_EQ(transport_weakness(config_of("amqp://127.0.0.1,localhost/")), "");
+    EXPECT_NE(transport_weakness(config_of("amqp://localhost,broker.example/")).find("in clear"),
+              std::string::npos);
+    EXPECT_EQ(transport_weakness(config_of("amqps://broker.example/")), "");
+    EXPECT_NE(transport_weakness(config_of("amqps://broker.example/?verify=false"))
+                  .find("without proof"),
+              std::string::npos);
+}
+
+TEST(RabbitmqErrors, TellALoginFromAMissingRight) {
+    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", true}, "x").code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", false}, "x").code, ErrorCode::kNoRights);
+    EXPECT_EQ(to_error({"whatever", "?", false}, "x").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(to_error({"whatever", "?", false}, "x").advice, Advice::kRetryDestination);
+}
+
+TEST(RabbitmqErrors, FindTheGuiltyMessage) {
+    EXPECT_EQ(refused_routing_key({"403",
+                                   "ACCESS_REFUSED - access to topic 'a' in exchange 'b' in "
+                                   "exchange 'e' in vhost '/' refused for user 'u'"}),
+              "a' in exchange 'b");
+    EXPECT_EQ(refused_routing_key({"403", "ACCESS_REFUSED - access to exchange 'e'"}), "");
+    EXPECT_EQ(refused_size({"406",
+                            "PRECONDITION_FAILED - message size 2000 is larger than configured max "
+                            "size 1000"}),
+              2000U);
+    EXPECT_EQ(refused_size({"406", "PRECONDITION_FAILED - message size"}), 0U);
+    EXPECT_EQ(refused_size({"406", "PRECONDITION_FAILED - invalid 'expiration'"}), 0U);
+}
+
+class RabbitmqMessage : public testing::Test {
+  protected:
+    RabbitmqMessage() {
+        record_.topic = "orders";
+        record_.id = "id-1";
+    }
+    [[nodiscard]] std::string why(std::size_t max_frame_bytes = 131'072) const {
+        return why_not_carried(record_, max_frame_bytes).value_or("");
+    }
+    spi::Record record_;
+};
+
+TEST_F(RabbitmqMessage, GoesByTheEventsOwnRoutingKeyOrTheTopic) {
+    EXPECT_EQ(routing_key_of(record_), "orders");
+    record_.routing_key = "own";
+    EXPECT_EQ(routing_key_of(record_), "own");
+}
+
+TEST_F(RabbitmqMessage, SaysWhatAmqpCannotCarry) {
+    EXPECT_EQ(why(), "");
+    const std::string longest(255, 'x');
+    const std::string longer(256, 'x');
+    record_.routing_key = longest;
+    EXPECT_EQ(why(), "");
+    record_.routing_key = longer;
+    EXPECT_NE(why().find("routing key has 256 bytes"), std::string::npos);
+    record_.routing_key = {};
+    record_.event_type = longer;
+    EXPECT_NE(why().find("event type has 256 bytes"), std::string::npos);
+    record_.event_type = {};
+    for (const char* name : {"CC", "BCC", "outbox-key", "outbox-null", ""}) {
+        const spi::HeaderView header{name, "v"};
+        record_.headers = {&header, 1};
+        EXPECT_NE(why(), "") << name;
+    }
+    const spi::HeaderView header{longest, "v"};
+    record_.headers = {&header, 1};
+    EXPECT_EQ(why(), "");
+    const spi::HeaderView too_long{longer, "v"};
+    record_.headers = {&too_long, 1};
+    EXPECT_NE(why().find("has 256 bytes"), std::string::npos);
+}
+
+TEST_F(RabbitmqMessage, FitsItsHeadersIntoOneFrame) {
+    const std::string value(10'000, 'v');
+    const spi::HeaderView header{"name", value};
+    record_.headers = {&header, 1};
+    EXPECT_EQ(why(20'000), "");
+    EXPECT_NE(why(10'000).find("frame_max"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace outbox::sinks::rabbitmq

@@ -37,6 +37,7 @@ int run_saga_list(const runtime::Invocation& invocation);
 int run_saga_show(const runtime::Invocation& invocation);
 int run_saga_resume(const runtime::Invocation& invocation);
 int run_saga_abort(const runtime::Invocation& invocation);
+int run_sinks(const runtime::Invocation& invocation);
 int run_verify(const runtime::Invocation& invocation);
 
 /// Prints the error to stderr, without secrets, and gives its exit code.

@@ -66,6 +66,8 @@ int run(const runtime::Invocation& invocation,
             return run_saga_resume(invocation);
         case runtime::kSagaAbort:
             return run_saga_abort(invocation);
+        case runtime::kSinks:
+            return run_sinks(invocation);
         case runtime::kVersion:
             std::cout << "outbox " OUTBOX_VERSION "\n";
             return runtime::kExitOk;

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "runtime/exit_codes.h"
 
 namespace outbox::app {
@@ -30,23 +31,11 @@ constexpr std::array kKinds{
              &SchemaObject::operating},
 };
 
-std::string in_quotes(std::string_view name) {
-    std::string out = "\"";
-    for (const char c : name) out.append(c == '"' ? 2 : 1, c);
-    return out + '"';
-}
-
 // "orders.outbox" -> "orders"."outbox"
 std::string quoted_table(const std::string& name) {
     const auto dot = name.find('.');
-    if (dot == std::string::npos) return in_quotes(name);
-    return in_quotes(name.substr(0, dot)) + "." + in_quotes(name.substr(dot + 1));
-}
-
-std::string literal(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
-    return out + "'";
+    if (dot == std::string::npos) return quote_identifier(name);
+    return quote_identifier(name.substr(0, dot)) + "." + quote_identifier(name.substr(dot + 1));
 }
 
 void print_adopted(const RoleKind& kind, const std::string& role, const std::string& table) {
@@ -60,7 +49,7 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
 
 void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
                 const std::string& adopted, const std::string& schema) {
-    const std::string role = in_quotes(name);
+    const std::string role = quote_identifier(name);
     std::map<std::pair<bool, std::string>, std::string> objects;  // by rights: their names
     for (const SchemaObject& object : schema_objects()) {
         const std::string_view rights = object.*kind.rights;
@@ -91,9 +80,9 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
             << "-- Likewise, where it is read by an identity column:\nDO $$ DECLARE s regclass; "
                "BEGIN\n    FOR s IN SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = "
                "d.objid\n        WHERE c.relkind = 'S' AND d.deptype = 'i' AND d.refobjid = "
-            << literal(quoted_table(adopted))
+            << quote_literal(quoted_table(adopted))
             << "::regclass\n    LOOP EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %s', s, "
-            << literal(role) << "); END LOOP;\nEND $$;\n";
+            << quote_literal(role) << "); END LOOP;\nEND $$;\n";
     }
     std::cout
         << "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "
@@ -108,7 +97,7 @@ int run_roles(const runtime::Invocation& invocation) {
     bool named = false;
     for (const RoleKind& kind : kKinds) named = named || options.given(kind.option);
     const std::string schema =
-        options.given("schema") ? in_quotes(options.text("schema")) : "public";
+        options.given("schema") ? quote_identifier(options.text("schema")) : "public";
     const std::string adopted = options.given("table") ? options.text("table") : std::string();
     std::cout
         << "-- What each role needs in PostgreSQL, to be run by the owner of the tables after "

@@ -28,6 +28,10 @@ struct Broker {
     std::string_view name;                      ///< The folder's.
     std::span<const std::string_view> schemes;  ///< Of its URLs.
     std::string_view urls;                      ///< As the help shows them: "kafka://host:port".
+    const spi::SinkCapabilities* capabilities = nullptr;  ///< What its sinks say of themselves.
+    /// Which repeats the destination drops by itself, and for how long; empty: none.
+    std::string_view drops_repeats = {};
+    std::string_view limits = {};  ///< Of one record, by the destination; empty: none of its own.
     /// What may stand in the table [route.NAME], with an example in backticks; empty: there is
     /// none.
     std::string_view options = {};

@@ -237,7 +237,7 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     out.positionals = line.positionals;
     Status status = take_arguments(line, out);
     if (status.ok()) status = take_environment(environment, out);
-    if (status.ok() && line.command != kVersion) status = take_file(out);
+    if (status.ok() && line.command != kVersion && line.command != kSinks) status = take_file(out);
     remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
     if (!out.file.routes.empty() && out.options.given("to") &&

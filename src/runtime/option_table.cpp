@@ -184,6 +184,12 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox saga abort --name order --stuck-for 1h --dry-run "
                 "--db postgresql://app@localhost/shop"},
+    CommandSpec{
+        kSinks, "sinks", "list the destinations and what each promises",
+        "Lists every kind of destination that this build has: what it promises of an event, "
+        "how the order of a key is kept, which repeats it drops by itself, and its limits. "
+        "With --json as a machine reads it.",
+        "", "outbox sinks\noutbox sinks --json"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };
@@ -721,11 +727,12 @@ constexpr std::array kOptions{
                .help = "query of --effect-db that gives a row for each effect, in their order: the "
                        "event's id, and its key and n where they are kept; stands for a consumer"},
     // General
-    OptionSpec{.name = "json",
-               .type = OptionType::kFlag,
-               .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify,
-               .group = kGeneralGroup,
-               .help = "print JSON"},
+    OptionSpec{
+        .name = "json",
+        .type = OptionType::kFlag,
+        .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify | kSinks,
+        .group = kGeneralGroup,
+        .help = "print JSON"},
     OptionSpec{.name = "config",
                .type = OptionType::kPath,
                .value = "FILE",

@@ -33,6 +33,7 @@ enum Command : std::uint32_t {
     kDeadExport = 1U << 22,
     kScheduledList = 1U << 23,
     kScheduledCancel = 1U << 24,
+    kSinks = 1U << 25,
 };
 
 struct CommandSpec {

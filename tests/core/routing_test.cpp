@@ -1,7 +1,6 @@
 #include "core/routing.h"
 
 #include <algorithm>
-#include <algorithm>
 #include <cctype>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

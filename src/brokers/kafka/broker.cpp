@@ -34,6 +34,8 @@ const Broker& kafka_broker() {
         .name = "kafka",
         .schemes = kSchemes,
         .urls = "kafka://host:port",
+        .capabilities = &sinks::kafka::kCapabilities,
+        .limits = "max.message.bytes of the topic",
         .options = "options of librdkafka, for example `linger.ms = 5`",
         .example_option = "compression.type = \"lz4\"",
         .secrets = sinks::kafka::secret_options(),

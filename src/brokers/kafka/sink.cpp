@@ -67,9 +67,6 @@ Status KafkaSink::open_client(Producer& producer) {
 }
 
 const spi::SinkCapabilities& KafkaSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLeastOnce,
-                                                     /*fail_stop_order=*/true,
-                                                     /*durable=*/true, /*across_topics=*/false};
     return kCapabilities;
 }
 

@@ -20,6 +20,10 @@
 
 namespace outbox::sinks::kafka {
 
+inline const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/true, /*durable=*/true,
+                                                 /*across_topics=*/false};
+
 /// Publishes to Kafka through an idempotent producer, and a second one for what is in doubt.
 /// README.md says how order is kept when something fails. Not thread-safe.
 class KafkaSink final : public spi::Sink {

@@ -54,6 +54,8 @@ const Broker& mailbox_broker() {
         .name = "mailbox",
         .schemes = urls.views,
         .urls = urls.help,
+        .capabilities = &mailbox::kCapabilities,
+        .drops_repeats = "while the message is in the mailbox; with the inbox for ever",
         .make = make,
         .look = look,
         .weakness = weakness,

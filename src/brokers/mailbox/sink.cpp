@@ -26,12 +26,6 @@ class MailboxSink final : public spi::Sink {
     explicit MailboxSink(std::unique_ptr<Client> client) : client_(std::move(client)) {}
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
-        static const spi::SinkCapabilities kCapabilities{
-            .name = "mailbox",
-            .guarantee = spi::Guarantee::kExactlyOnceKept,
-            .fail_stop_order = true,
-            .durable = true,
-        };
         return kCapabilities;
     }
 

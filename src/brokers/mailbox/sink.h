@@ -8,6 +8,9 @@
 
 namespace outbox::mailbox {
 
+inline const spi::SinkCapabilities kCapabilities{"mailbox", spi::Guarantee::kExactlyOnceKept,
+                                                 /*fail_stop_order=*/true};
+
 /// A sink that delivers into the table `outbox_mailbox` of a PostgreSQL or SQLite database, which
 /// is created if it is missing and may be. `url` as in config.h; `connect_timeout_s` > 0 also
 /// bounds the wait for another writer of an SQLite file.

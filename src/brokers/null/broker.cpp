@@ -16,7 +16,11 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
 }  // namespace
 
 const Broker& null_broker() {
-    static const Broker broker{.name = "null", .schemes = kSchemes, .urls = "null:", .make = make};
+    static const Broker broker{.name = "null",
+                               .schemes = kSchemes,
+                               .urls = "null:",
+                               .capabilities = &sinks::null::kCapabilities,
+                               .make = make};
     return broker;
 }
 

@@ -5,8 +5,6 @@
 namespace outbox::sinks::null {
 
 const spi::SinkCapabilities& NullSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{"null", spi::Guarantee::kAtLeastOnce,
-                                                     /*fail_stop_order=*/true, /*durable=*/false};
     return kCapabilities;
 }
 

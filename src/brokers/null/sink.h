@@ -8,6 +8,9 @@
 
 namespace outbox::sinks::null {
 
+inline const spi::SinkCapabilities kCapabilities{"null", spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/true, /*durable=*/false};
+
 /// Acknowledges every record at the next `poll` and keeps nothing. Not thread-safe.
 class NullSink final : public spi::Sink {
   public:

@@ -32,8 +32,13 @@ const Broker& rabbitmq_broker() {
         .name = "rabbitmq",
         .schemes = kSchemes,
         .urls = "amqp(s)://user:password@host:port/vhost?exchange=NAME",
-        .options = "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
-                   "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
+        .capabilities = &rabbitmq::kCapabilities,
+        .limits =
+            "max_message_size of the broker; routing key, id and type 255 bytes; headers and "
+            "key together frame_max",
+        .options =
+            "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
+            "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
         .example_option = "exchange = \"orders\"",
         .make = make,
         .weakness = weakness,

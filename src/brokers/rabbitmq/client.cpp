@@ -288,10 +288,9 @@ std::optional<Fault> Client::publish(const spi::Record& record) {
         properties._flags |= AMQP_BASIC_TIMESTAMP_FLAG;
         properties.timestamp = static_cast<std::uint64_t>(record.occurred_at_us / kUsPerS);
     }
-    const int status =
-        amqp_basic_publish(parts_->connection.get(), kChannel, parts_->exchange,
-                           bytes_of(routing_key_of(record)), /*mandatory=*/1, /*immediate=*/0,
-                           &properties, bytes_of(record.value));
+    const int status = amqp_basic_publish(parts_->connection.get(), kChannel, parts_->exchange,
+                                          bytes_of(routing_key_of(record)), /*mandatory=*/1,
+                                          /*immediate=*/0, &properties, bytes_of(record.value));
     if (status == AMQP_STATUS_OK) return std::nullopt;
     parts_->broken = true;
     return fault_of_status(status, false);
@@ -346,8 +345,8 @@ void Client::Parts::take_method(const amqp_frame_t& frame, std::vector<Word>& ou
         }
         case AMQP_CONNECTION_BLOCKED_METHOD: {
             const auto& blocked = *static_cast<amqp_connection_blocked_t*>(method.decoded);
-            out.push_back({.kind = Word::Kind::kBlocked,
-                           .fault = {"BLOCKED", text_of(blocked.reason)}});
+            out.push_back(
+                {.kind = Word::Kind::kBlocked, .fault = {"BLOCKED", text_of(blocked.reason)}});
             break;
         }
         case AMQP_CONNECTION_UNBLOCKED_METHOD:

@@ -58,8 +58,8 @@ class Client {
 
     /// Appends what has come in, without waiting, and sends heartbeats that are due.
     void hear(std::vector<Word>& out);
-    /// Waits until there is something to hear, or bytes can be sent if `to_send`, or `wake_fd` can be
-    /// read, or the time is over. True: bytes can be sent.
+    /// Waits until there is something to hear, or bytes can be sent if `to_send`, or `wake_fd` can
+    /// be read, or the time is over. True: bytes can be sent.
     bool wait(std::chrono::milliseconds most, bool to_send, int wake_fd);
 
     /// Ends the connection, so that whatever blocks on it fails. Thread-safe.

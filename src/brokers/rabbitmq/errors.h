@@ -19,7 +19,8 @@ struct Fault {
 /// The one table from such faults to ours. `what` says what failed ("RabbitMQ at host:5672").
 ErrorInfo to_error(const Fault& fault, std::string_view what);
 
-/// The routing key that "access to topic 'KEY' in exchange" refuses; empty: it is about all of them.
+/// The routing key that "access to topic 'KEY' in exchange" refuses; empty: it is about all of
+/// them.
 std::string_view refused_routing_key(const Fault& fault);
 
 /// The size of "message size N is larger than configured max size"; 0: it is about something else.

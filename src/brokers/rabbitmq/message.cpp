@@ -45,8 +45,7 @@ std::size_t payload_bytes(const spi::Record& record) {
     return bytes;
 }
 
-std::optional<std::string> why_not_carried(const spi::Record& record,
-                                           std::size_t max_frame_bytes) {
+std::optional<std::string> why_not_carried(const spi::Record& record, std::size_t max_frame_bytes) {
     if (const std::string_view key = routing_key_of(record); key.size() > kMaxShortBytes) {
         return too_long("routing key", key.size());
     }

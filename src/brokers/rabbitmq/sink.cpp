@@ -16,8 +16,6 @@ constexpr std::size_t kBatch = 256;  // handed over at once, so that the thread 
 RabbitmqSink::RabbitmqSink(RabbitmqConfig config) : config_(std::move(config)), worker_(config_) {}
 
 const spi::SinkCapabilities& RabbitmqSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{"rabbitmq", spi::Guarantee::kAtLeastOnce,
-                                                     /*fail_stop_order=*/false};
     return kCapabilities;
 }
 

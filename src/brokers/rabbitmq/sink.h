@@ -14,6 +14,9 @@
 
 namespace outbox::sinks::rabbitmq {
 
+inline const spi::SinkCapabilities kCapabilities{"rabbitmq", spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/false};
+
 /// Publishes to an exchange with publisher confirms. README.md says how. Not thread-safe.
 class RabbitmqSink final : public spi::Sink {
   public:

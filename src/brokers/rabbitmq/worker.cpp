@@ -26,7 +26,9 @@ std::chrono::steady_clock::time_point clock_now() {
 }
 
 ErrorInfo behind_error() {
-    return {ErrorCode::kSinkRebuilt, Advice::kRetryDestination, {},
+    return {ErrorCode::kSinkRebuilt,
+            Advice::kRetryDestination,
+            {},
             "the channel was closed for another message; it goes again"};
 }
 
@@ -99,9 +101,7 @@ void Worker::run() {
 // False: it is time to end. Without a connection and without work it waits here.
 bool Worker::take_inbox() {
     const core::Lock lock(mutex_);
-    const auto has_work = [this]() OUTBOX_REQUIRES(mutex_) {
-        return stopping_ || !inbox_.empty();
-    };
+    const auto has_work = [this]() OUTBOX_REQUIRES(mutex_) { return stopping_ || !inbox_.empty(); };
     if (client_ == nullptr && queue_.empty()) came_.wait(mutex_, has_work);
     alive_at_ = clock_now();
     std::move(inbox_.begin(), inbox_.end(), std::back_inserter(queue_));
@@ -163,13 +163,15 @@ void Worker::send_some() {
 bool Worker::send(const Item& item) {
     const spi::Record& record = item.record;
     if (auto why = why_not_carried(record, max_frame_bytes_)) {
-        fail(item, {ErrorCode::kRecordRefused, Advice::kDeadLetter, {},
+        fail(item, {ErrorCode::kRecordRefused,
+                    Advice::kDeadLetter,
+                    {},
                     "event " + std::string(record.id) + " fits no AMQP message: " + *why});
         return true;
     }
     unlooked_bytes_ += item.bytes;
-    sent_.push_back({record.token, item.bytes, record.value.size(), record.id,
-                     routing_key_of(record), now_});
+    sent_.push_back(
+        {record.token, item.bytes, record.value.size(), record.id, routing_key_of(record), now_});
     const auto fault = client_->publish(record);
     if (!fault) return true;
     listen();  // what the broker said before it went is the cause
@@ -255,10 +257,10 @@ void Worker::look_for_silence() {
             fail(sent, *blocked_);
         } else {
             const std::string part = part_of(sent.routing_key);
-            fail(sent, to_error({"SILENT", "no confirm for " +
-                                               std::to_string(config_.stuck_after.count() / 1000) +
-                                               " s"},
-                                part),
+            fail(sent,
+                 to_error({"SILENT", "no confirm for " +
+                                         std::to_string(config_.stuck_after.count() / 1000) + " s"},
+                          part),
                  part);
         }
         sent.state = State::kTold;
@@ -288,7 +290,8 @@ void Worker::lost(const Fault& fault) {
         } else if (!guilty(sent)) {
             fail(sent, behind_error(), {}, true);
         } else if (size > 0) {
-            fail(sent, {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
+            fail(sent,
+                 {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
         } else {
             fail(sent, error, part_of(sent.routing_key));
         }

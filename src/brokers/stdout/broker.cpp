@@ -16,8 +16,11 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
 }  // namespace
 
 const Broker& stdout_broker() {
-    static const Broker broker{
-        .name = "stdout", .schemes = kSchemes, .urls = "stdout:", .make = make};
+    static const Broker broker{.name = "stdout",
+                               .schemes = kSchemes,
+                               .urls = "stdout:",
+                               .capabilities = &sinks::stdout_::kCapabilities,
+                               .make = make};
     return broker;
 }
 

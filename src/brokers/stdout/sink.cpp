@@ -145,8 +145,6 @@ StdoutSink::~StdoutSink() {
 }
 
 const spi::SinkCapabilities& StdoutSink::capabilities() const {
-    static const spi::SinkCapabilities kCapabilities{"stdout", spi::Guarantee::kAtLeastOnce,
-                                                     /*fail_stop_order=*/true, /*durable=*/false};
     return kCapabilities;
 }
 

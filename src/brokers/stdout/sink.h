@@ -12,6 +12,9 @@ namespace outbox::sinks::stdout_ {
 
 class Turn;
 
+inline const spi::SinkCapabilities kCapabilities{"stdout", spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/true, /*durable=*/false};
+
 /// Writes records as JSON lines to a file descriptor, standard output unless told otherwise.
 /// Several sinks of one process may write to one descriptor: each line comes whole. One sink is
 /// not thread-safe.

@@ -223,8 +223,7 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_EQ(error_of("amqp://no-such-host.invalid/").code, ErrorCode::kConnectFailed);
 
     server().api("PUT", "users/reader", R"({"password":"pw","tags":""})");
-    server().api("PUT", "permissions/%2F/reader",
-                 R"({"configure":"","write":"","read":".*"})");
+    server().api("PUT", "permissions/%2F/reader", R"({"configure":"","write":"","read":".*"})");
     RabbitmqSink sink(config_of(server().url("reader", "pw") + "?exchange=events"));
     const auto failed = failure_of(sink, letters("q", 1, 1)[0]);
     EXPECT_EQ(failed.error.code, ErrorCode::kNoRights);

@@ -74,14 +74,13 @@ int RabbitmqServer::tls_port() const {
 
 void RabbitmqServer::start() {
     if (running()) return;
-    process_.emplace(
-        ProcessOptions{.command = {std::string(OUTBOX_SOURCE_DIR) + "/script/servers/rabbitmq",
-                                   "run", "--dir", (folder_ / "server").string(), "--port",
-                                   std::to_string(port_)},
-                       .environment = {{"RABBITMQ_TLS", options_.tls.string()},
-                                       {"RABBITMQ_SETTINGS", (folder_ / "settings").string()}},
-                       .output_folder = folder_.path(),
-                       .death_signal = SIGKILL});
+    process_.emplace(ProcessOptions{
+        .command = {std::string(OUTBOX_SOURCE_DIR) + "/script/servers/rabbitmq", "run", "--dir",
+                    (folder_ / "server").string(), "--port", std::to_string(port_)},
+        .environment = {{"RABBITMQ_TLS", options_.tls.string()},
+                        {"RABBITMQ_SETTINGS", (folder_ / "settings").string()}},
+        .output_folder = folder_.path(),
+        .death_signal = SIGKILL});
     const auto end = std::chrono::steady_clock::now() + kStartDeadline;
     while (read_file(folder_ / "stdout").find("Server startup complete") == std::string::npos) {
         if (!process_->running() || std::chrono::steady_clock::now() >= end) {
@@ -146,7 +145,8 @@ std::vector<RabbitmqMessage> RabbitmqServer::read(const std::string& queue, std:
 
 std::vector<Arrived> RabbitmqServer::arrived(const std::string& queue, std::size_t count) {
     std::vector<Arrived> records;
-    for (RabbitmqMessage& message : read(queue, count)) records.push_back(std::move(message.record));
+    for (RabbitmqMessage& message : read(queue, count))
+        records.push_back(std::move(message.record));
     return records;
 }
 

@@ -27,14 +27,15 @@ struct RabbitmqMessage {
     int delivery_mode = 0;
 };
 
-// A real RabbitMQ in a folder and on ports of its own, gone with its owner. What cannot be done throws
-// std::runtime_error.
+// A real RabbitMQ in a folder and on ports of its own, gone with its owner. What cannot be done
+// throws std::runtime_error.
 class RabbitmqServer {
   public:
     explicit RabbitmqServer(const RabbitmqOptions& options = {});
 
     // amqp://relay:s3cret@127.0.0.1:PORT/; the same after a restart.
-    std::string url(const std::string& user = "relay", const std::string& password = "s3cret") const;
+    std::string url(const std::string& user = "relay",
+                    const std::string& password = "s3cret") const;
     // The address of the listener with TLS.
     int tls_port() const;
 

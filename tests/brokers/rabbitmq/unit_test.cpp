@@ -78,9 +78,9 @@ TEST(RabbitmqConfig, SaysHowOpenTheWayIs) {
     EXPECT_NE(transport_weakness(config_of("amqp://localhost,broker.example/")).find("in clear"),
               std::string::npos);
     EXPECT_EQ(transport_weakness(config_of("amqps://broker.example/")), "");
-    EXPECT_NE(transport_weakness(config_of("amqps://broker.example/?verify=false"))
-                  .find("without proof"),
-              std::string::npos);
+    EXPECT_NE(
+        transport_weakness(config_of("amqps://broker.example/?verify=false")).find("without proof"),
+        std::string::npos);
 }
 
 TEST(RabbitmqErrors, TellALoginFromAMissingRight) {

@@ -14,14 +14,15 @@ namespace {
 constexpr std::array<std::string_view, 1> kSchemes{"parrot"};
 constexpr std::string_view kTimes = "parrot.times";
 
+const spi::SinkCapabilities kCapabilities{"parrot", spi::Guarantee::kAtLeastOnce,
+                                          /*fail_stop_order=*/true};
+
 class ParrotSink final : public spi::Sink {
   public:
     ParrotSink(std::string path, int times) : path_(std::move(path)), times_(times) {}
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
-        static const spi::SinkCapabilities capabilities{"parrot", spi::Guarantee::kAtLeastOnce,
-                                                        /*fail_stop_order=*/true};
-        return capabilities;
+        return kCapabilities;
     }
     Status check() override { return {}; }
     Result<std::string> destination() override { return path_; }
@@ -67,6 +68,7 @@ const Broker& parrot_broker() {
         .name = "parrot",
         .schemes = kSchemes,
         .urls = "parrot:///file",
+        .capabilities = &kCapabilities,
         .options = "`times = 2` says everything twice",
         .example_option = "times = 2",
         .make = make,

@@ -61,7 +61,10 @@ int run_sinks(const runtime::Invocation& invocation) {
         for (const Broker* broker : brokers()) list.push_back(json_of(*broker));
         print_json(list);
     } else {
-        for (const Broker* broker : brokers()) print_sink(*broker);
+        for (const Broker* broker : brokers()) {
+            if (broker != brokers().front()) std::cout << "\n";
+            print_sink(*broker);
+        }
     }
     return runtime::kExitOk;
 }

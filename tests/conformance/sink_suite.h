@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -39,6 +40,8 @@ class SinkFixture {
     /// Everything that arrived in the topic, repeats included, once `count` different ids are
     /// there; what came until a deadline of the fixture otherwise. Order holds per key.
     virtual std::vector<Arrived> arrived(const std::string& topic, std::size_t count) = 0;
+    /// False: the destination keeps headers as a map.
+    [[nodiscard]] virtual bool keeps_header_order() const { return true; }
     virtual void go_down() {}
     virtual void come_back() {}
 };
@@ -152,8 +155,14 @@ TEST_P(SinkReadBack, CarriesHeadersInOrder) {
         sent[1].headers.emplace_back("name-" + std::to_string(i), std::string(100, 'h'));
     }
     ASSERT_EQ(Courier(*sink).deliver(sent), "");
-    const auto arrived = fixture_->arrived(topic, sent.size());
+    auto arrived = fixture_->arrived(topic, sent.size());
     ASSERT_EQ(arrived.size(), 2U);
+    if (!fixture_->keeps_header_order()) {
+        for (std::size_t i = 0; i < 2; ++i) {
+            std::sort(sent[i].headers.begin(), sent[i].headers.end());
+            std::sort(arrived[i].headers.begin(), arrived[i].headers.end());
+        }
+    }
     EXPECT_EQ(arrived[0].headers, sent[0].headers);
     EXPECT_EQ(arrived[1].headers, sent[1].headers);
 }

@@ -56,6 +56,15 @@ TEST_F(DroppedIn, CarriesEventsWithItsOwnOptions) {
     EXPECT_THAT(running.stderr_text(), HasSubstr("whisper"));
 }
 
+TEST_F(DroppedIn, SaysWhatItPromises) {
+    EXPECT_THAT(run_with(OUTBOX_WITH_PARROT, {"sinks"}).out, HasSubstr("parrot:///file"));
+    const Finished json = run_with(OUTBOX_WITH_PARROT, {"sinks", "--json"});
+    EXPECT_EQ(json.status.code, 0);
+    EXPECT_THAT(json.out, HasSubstr("\"name\": \"parrot\""));
+    EXPECT_THAT(json.out, HasSubstr("\"guarantee\": \"at_least_once\""));
+    EXPECT_THAT(run_with(OUTBOX, {"sinks"}).out, Not(HasSubstr("parrot")));
+}
+
 TEST_F(DroppedIn, IsKnownToHelpAndErrors) {
     EXPECT_THAT(run_with(OUTBOX_WITH_PARROT, {"relay", "--help"}).out, HasSubstr("parrot:///file"));
     const Finished wrong = run_with(OUTBOX_WITH_PARROT, relay("to = \"crow:///x\"\n"));

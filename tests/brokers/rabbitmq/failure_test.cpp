@@ -16,12 +16,13 @@ using sinks::rabbitmq::RabbitmqConfig;
 using sinks::rabbitmq::RabbitmqSink;
 
 const Certificates& certificates() {
-    static const Certificates made = [] {
-        Certificates fresh;
-        fresh.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
-        fresh.make_ca("other");
-        return fresh;
+    static Certificates made;
+    static const bool signed_now = [] {
+        made.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
+        made.make_ca("other");
+        return true;
     }();
+    static_cast<void>(signed_now);
     return made;
 }
 
@@ -165,7 +166,7 @@ TEST(RabbitmqFailure, AFullQueueDelaysItsRoutingKeyAlone) {
     courier.max_part_failures = 1'000;
     std::size_t emptied = 0;
     courier.after_poll = [&](const Courier& now) {
-        if (now.acknowledged() >= 450 + emptied) emptied += server().arrived(full, 5).size();
+        if (now.acknowledged() >= 455 + emptied) emptied += server().arrived(full, 5).size();
     };
     ASSERT_EQ(courier.deliver(sent), "");
     EXPECT_TRUE(courier.dead().empty());

@@ -2,8 +2,8 @@
 //   bench_sinks drain URL TOPIC COUNT BYTES KEYS   COUNT records of KEYS keys, as the relay would
 //   bench_sinks pace URL TOPIC RATE SECONDS        RATE records a second: from publish to outcome
 //   bench_sinks rabbitmq HOST PORT USER PASSWORD QUEUE COUNT BYTES
-//                                                  librabbitmq alone: persistent, mandatory, confirms,
-//                                                  10,000 unconfirmed
+//                                                  librabbitmq alone: persistent, mandatory,
+//                                                  confirms, 10,000 unconfirmed
 // Each prints one JSON object.
 
 #include <algorithm>
@@ -37,7 +37,8 @@ double seconds_since(Clock::time_point start) {
 }
 
 std::unique_ptr<Sink> open(const std::string& url) {
-    return (*outbox::find_broker(url).value_or_throw()->make)({.url = url, .options = {}}).value_or_throw();
+    return (*outbox::find_broker(url).value_or_throw()->make)({.url = url, .options = {}})
+        .value_or_throw();
 }
 
 // A record's bytes, and its key's turn.
@@ -76,8 +77,7 @@ int drain(const std::string& url, const std::string& topic, std::size_t count, s
     std::size_t next = 0;
     const auto start = Clock::now();
     while (oldest < count) {
-        while (next < count && next - oldest < window &&
-               sink->publish(batch.record(next, topic))) {
+        while (next < count && next - oldest < window && sink->publish(batch.record(next, topic))) {
             ++next;
         }
         Completions out;
@@ -157,8 +157,8 @@ int rabbitmq(char** words) {
                  frame.payload.method.id == AMQP_BASIC_ACK_METHOD,
              "confirm");
         const auto& ack = *static_cast<amqp_basic_ack_t*>(frame.payload.method.decoded);
-        confirmed = ack.multiple != 0 ? std::max<std::size_t>(confirmed, ack.delivery_tag)
-                                      : confirmed + 1;
+        confirmed =
+            ack.multiple != 0 ? std::max<std::size_t>(confirmed, ack.delivery_tag) : confirmed + 1;
     }
     std::printf("{\"per_s\": %.0f}\n", static_cast<double>(count) / seconds_since(start));
     amqp_destroy_connection(connection);

@@ -296,6 +296,26 @@ TEST(RabbitmqFailure, ABrokerWithAnAlarmIsDownAndNothingIsLost) {
     EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
 }
 
+TEST(RabbitmqFailure, WhatWasSentBeforeTheAlarmWasKnownIsGivenUp) {
+    const std::string queue = new_queue();
+    auto patient = config();
+    patient.stuck_after = 600s;
+    RabbitmqSink sink(patient);
+    ASSERT_EQ(Courier(sink).deliver(letters(queue, 10, 10)), "");
+    server().alarm(true);
+    const auto sent = letters(queue, 50, 50);
+    for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_TRUE(sink.publish(sent[i].record(i)));
+    spi::Completions out;
+    for (int i = 0; i < 300 && out.failed.size() < sent.size(); ++i) sink.poll(100ms, out);
+    server().alarm(false);
+    EXPECT_EQ(out.failed.size(), sent.size());
+    EXPECT_TRUE(out.acknowledged.empty());
+    for (const spi::FailedRecord& failed : out.failed) {
+        EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+        EXPECT_EQ(failed.part, "");
+    }
+}
+
 TEST(RabbitmqFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
     const std::string queue = new_queue();
     auto impatient = config();
@@ -323,6 +343,24 @@ TEST(RabbitmqFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
     EXPECT_TRUE(over);
     EXPECT_EQ(courier.counted_attempts(), 0U);
     EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
+TEST(RabbitmqFailure, AMessageThatTheBrokerDoesNotReadIsGivenUp) {
+    const std::string queue = new_queue();
+    auto impatient = config();
+    impatient.stuck_after = 1'000ms;
+    impatient.heartbeat = 600s;
+    RabbitmqSink sink(impatient);
+    ASSERT_EQ(Courier(sink).deliver(letters(queue, 10, 10)), "");
+    server().pause();
+    auto large = letters(queue, 1, 1)[0];
+    large.value = std::string(20'000'000, 'x');  // fits no socket
+    EXPECT_TRUE(sink.publish(large.record(1)));
+    spi::Completions out;
+    for (int i = 0; i < 300 && out.empty(); ++i) sink.poll(100ms, out);
+    server().resume();
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryDestination);
 }
 
 TEST(RabbitmqFailure, EndsAtOnceWhileABrokerHangs) {

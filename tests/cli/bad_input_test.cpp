@@ -62,7 +62,7 @@ TEST_F(BadInput, MalformedFilesAreRefusedWithLineAndColumn) {
 TEST_F(BadInput, WrongUrls) {
     expect_refusal({"status", "--db", "localhost"}, kUsage, "is not a URL");
     expect_refusal({"status", "--db", "oracle://db/x"}, kUsage, "use one of postgresql:");
-    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "amqp://mq"}, kUsage,
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "jms://mq"}, kUsage,
                    "use one of kafka:");
     expect_refusal({"migrate", "--db", "oracle://db/x"}, kUsage, "postgresql://");
     expect_refusal({"status"}, kUsage, "OUTBOX_DB");

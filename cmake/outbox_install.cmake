@@ -2,7 +2,8 @@
 
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
-foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer outbox_producer outbox_postgres outbox_sqlite
+foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq outbox_consumer
+        outbox_producer outbox_postgres outbox_sqlite
         outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})
@@ -12,6 +13,11 @@ endforeach()
 if(TARGET outbox_consumer_kafka)
     set(find_rdkafka "pkg_check_modules(RDKAFKA QUIET REQUIRED IMPORTED_TARGET rdkafka)")
     set(requires_rdkafka " rdkafka")
+endif()
+
+if(TARGET outbox_consumer_rabbitmq)
+    set(find_rabbitmq "pkg_check_modules(RABBITMQ QUIET REQUIRED IMPORTED_TARGET librabbitmq)\nfind_package(OpenSSL REQUIRED)")
+    set(requires_rabbitmq " librabbitmq libssl")
 endif()
 
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)

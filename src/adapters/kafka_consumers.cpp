@@ -3,39 +3,32 @@
 #include <outbox/adapters/libpq_kafka.h>
 #include <outbox/adapters/sqlite_kafka.h>
 
+#include "adapters/appliers.h"
 #include "brokers/kafka/receive/consumer.h"
 #include "consumer/one_by_one.h"
-#include "databases/postgres/receive/log.h"
-#include "databases/sqlite/receive/log.h"
+#include "databases/postgres/receive/broker_store.h"
+#include "databases/sqlite/receive/broker_store.h"
 
 namespace outbox {
 namespace {
 
-using consumer::kafka::Applier;
-using consumer::kafka::MakeApplier;
-
-// `Store` gives the handler the connection whose transaction is open.
-template <typename Store, typename Handler>
-MakeApplier appliers(const std::string& where, const KafkaConsumerOptions& options,
-                     Handler handler) {
-    return [where, options, handler = std::move(handler)] {
-        auto store = std::make_unique<Store>(where, options);
-        Store& session = *store;
-        return Applier{std::move(store), [&session, handler](std::span<const Message> messages) {
-                           handler(session.connection(), messages);
-                       }};
-    };
+consumer::BrokerStoreOptions store_options(const KafkaConsumerOptions& options) {
+    return {.consumer = options.consumer,
+            .connect_timeout_s = options.connect_timeout_s,
+            .offsets = options.mode != KafkaConsumerOptions::Mode::kInbox,
+            .prunes = options.inbox_retention_s > 0};
 }
 
 }  // namespace
 
 KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqBatchHandler handler,
                                    KafkaConsumerOptions options) {
-    return consumer::kafka::make_consumer(
-        std::move(options), [&](const KafkaConsumerOptions& checked) {
-            consumer::check_postgres_url(url);
-            return appliers<consumer::LibpqLog>(url, checked, std::move(handler));
-        });
+    return consumer::kafka::make_consumer(std::move(options),
+                                          [&](const KafkaConsumerOptions& checked) {
+                                              consumer::check_postgres_url(url);
+                                              return consumer::appliers<consumer::LibpqBrokerStore>(
+                                                  url, store_options(checked), std::move(handler));
+                                          });
 }
 
 KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqHandler handler,
@@ -50,8 +43,8 @@ KafkaConsumer sqlite_kafka_consumer(const std::string& url, SqliteBatchHandler h
     options.workers = 1;  // SQLite has one writer
     return consumer::kafka::make_consumer(
         std::move(options), [&](const KafkaConsumerOptions& checked) {
-            return appliers<consumer::SqliteLog>(consumer::sqlite_path(url), checked,
-                                                 std::move(handler));
+            return consumer::appliers<consumer::SqliteBrokerStore>(
+                consumer::sqlite_path(url), store_options(checked), std::move(handler));
         });
 }
 

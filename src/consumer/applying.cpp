@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "consumer/log_store.h"
+#include "consumer/broker_store.h"
 #include "core/utf8.h"
 
 namespace outbox::consumer {

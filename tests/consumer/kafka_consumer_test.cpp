@@ -97,7 +97,7 @@ TEST_P(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters
     EXPECT_THAT(db_->value("SELECT message_id || ' ' || error FROM outbox_inbox_dead_letters "
                            "WHERE key = 'no-id'"),
                 testing::AllOf(HasSubstr(topic_ + "/"), HasSubstr("OB_INVALID_EVENT"),
-                               HasSubstr("no header id")));
+                               HasSubstr("has no id")));
     healed = true;
     db_->exec(
         "UPDATE outbox_inbox_dead_letters SET retry_requested_at = CURRENT_TIMESTAMP "

@@ -619,11 +619,15 @@ TEST_P(KafkaOffsets, APartitionWithoutALeaderDelaysNoOther) {
     write_to_all(10, 210);
     apply_all(210);
     write_to_all(210, 1'210);
-    KafkaReader reader(first.bootstrap(), topic_);
     int healthy = 210;
-    for (const KafkaRecord& record : reader.read(1'200, 60s)) {
-        const bool fresh = std::stoi(record.value.value_or("0")) >= 210;
-        if (fresh && record.partition != 3) ++healthy;
+    {
+        // Gone before the broker is: librdkafka 2.0 may wait for ever for the thread of one that
+        // left.
+        KafkaReader reader(first.bootstrap(), topic_);
+        for (const KafkaRecord& record : reader.read(1'200, 60s)) {
+            const bool fresh = std::stoi(record.value.value_or("0")) >= 210;
+            if (fresh && record.partition != 3) ++healthy;
+        }
     }
     second.stop();
     wait_for_leader(first.bootstrap(), topic_, 3, false);

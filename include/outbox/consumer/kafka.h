@@ -51,7 +51,7 @@ struct KafkaConsumerOptions {
 
     /// One call at a time, from any of the consumer's threads; must not throw. kActive and kStandby
     /// say that partitions were given or taken; kDisconnected also that the brokers are away.
-    std::function<void(const ConsumerReport&)> on_report;
+    std::function<void(const ConsumerReport&)> on_report = {};
 };
 
 /// Applies the records of Kafka topics, each exactly once in effect: effect and inbox row (and

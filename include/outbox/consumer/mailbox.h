@@ -56,7 +56,7 @@ struct MailboxOptions {
     std::int64_t inbox_retention_s = 0;
 
     /// Called on the consumer's thread; must not throw. For logs.
-    std::function<void(const ConsumerReport&)> on_report;
+    std::function<void(const ConsumerReport&)> on_report = {};
 };
 
 /// Figures since the consumer was made.

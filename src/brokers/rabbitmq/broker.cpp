@@ -9,8 +9,6 @@
 namespace outbox {
 namespace {
 
-namespace rabbitmq = sinks::rabbitmq;
-
 constexpr std::array<std::string_view, 2> kSchemes{"amqp", "amqps"};
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {

@@ -13,7 +13,7 @@
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/errors.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 
 /// What the broker says, in its order.
 struct Word {
@@ -69,7 +69,6 @@ class Client {
     struct Parts;
     Client(const RabbitmqConfig& config, std::unique_ptr<Parts> parts, std::size_t host);
 
-    static Result<std::unique_ptr<Client>> open_one(const RabbitmqConfig& config, std::size_t host);
     [[nodiscard]] std::string where() const;
 
     const RabbitmqConfig& config_;
@@ -77,4 +76,4 @@ class Client {
     std::size_t host_;
 };
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

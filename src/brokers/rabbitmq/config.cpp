@@ -8,7 +8,7 @@
 #include "core/url.h"
 #include "secrets/password_file.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 constexpr std::string_view kPrefix = "rabbitmq.";
@@ -63,23 +63,13 @@ Status read_hosts(std::string_view authority, bool tls, std::vector<Host>& out) 
     }
 }
 
-Status add_option(std::string_view name, const std::string& value, RabbitmqConfig& config) {
-    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-    if (name == "exchange") {
-        if (value.size() > kMaxNameBytes) return invalid("rabbitmq.exchange has over 255 bytes");
-        config.exchange = value;
-    } else if (name == "declare") {
-        return read_flag(name, value, config.declare);
-    } else if (name == "exchange_type") {
-        // Those of plugins begin with "x-".
-        bool known = value.starts_with("x-");
-        for (const std::string_view type : kExchangeTypes) known = known || value == type;
-        if (!known) {
-            return invalid("rabbitmq.exchange_type is '" + value +
-                           "'; it is topic, direct, fanout, headers or a plugin's x-...");
-        }
-        config.exchange_type = value;
-    } else if (name == "ca_file") {
+constexpr std::string_view kConnectionOptions =
+    "heartbeat_s, ca_file, cert_file, key_file, verify and password_file";
+
+// False: it is not about the connection.
+Result<bool> add_connection_option(std::string_view name, const std::string& value,
+                                   RabbitmqConfig& config) {
+    if (name == "ca_file") {
         config.ca_file = value;
     } else if (name == "cert_file") {
         config.cert_file = value;
@@ -88,7 +78,7 @@ Status add_option(std::string_view name, const std::string& value, RabbitmqConfi
     } else if (name == "password_file") {
         config.password_file = value;
     } else if (name == "verify") {
-        return read_flag(name, value, config.verify);
+        if (Status read = read_flag(name, value, config.verify); !read.ok()) return read.error();
     } else if (name == "heartbeat_s") {
         int seconds = 0;
         if (!read_number(value, 1, kMaxHeartbeatS, seconds)) {
@@ -96,10 +86,47 @@ Status add_option(std::string_view name, const std::string& value, RabbitmqConfi
         }
         config.heartbeat = std::chrono::seconds(seconds);
     } else {
-        return invalid("RabbitMQ has no option '" + std::string(name) +
-                       "'; there are exchange, declare, exchange_type, heartbeat_s, ca_file, "
-                       "cert_file, key_file, verify and password_file");
+        return false;
     }
+    return true;
+}
+
+Status add_sink_option(std::string_view name, const std::string& value, RabbitmqConfig& config) {
+    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    const auto known = add_connection_option(name, value, config);
+    if (!known.ok()) return known.error();
+    if (*known) return {};
+    if (name == "exchange") {
+        if (value.size() > kMaxNameBytes) return invalid("rabbitmq.exchange has over 255 bytes");
+        config.exchange = value;
+    } else if (name == "declare") {
+        return read_flag(name, value, config.declare);
+    } else if (name == "exchange_type") {
+        // Those of plugins begin with "x-".
+        bool is_type = value.starts_with("x-");
+        for (const std::string_view type : kExchangeTypes) is_type = is_type || value == type;
+        if (!is_type) {
+            return invalid("rabbitmq.exchange_type is '" + value +
+                           "'; it is topic, direct, fanout, headers or a plugin's x-...");
+        }
+        config.exchange_type = value;
+    } else {
+        return invalid("RabbitMQ has no option '" + std::string(name) +
+                       "'; there are exchange, declare, exchange_type, " +
+                       std::string(kConnectionOptions));
+    }
+    return {};
+}
+
+Status add_queue_option(std::string_view name, const std::string& value, RabbitmqConfig& config) {
+    const auto known = add_connection_option(name, value, config);
+    if (!known.ok()) return known.error();
+    if (*known) return {};
+    if (name != "queue") {
+        return invalid("a queue of RabbitMQ has no option '" + std::string(name) +
+                       "'; there are queue, " + std::string(kConnectionOptions));
+    }
+    config.queue = value;
     return {};
 }
 
@@ -122,14 +149,16 @@ Status check(const RabbitmqConfig& config, bool has_password) {
     return {};
 }
 
-}  // namespace
-
-Result<RabbitmqConfig> make_config(std::string_view url,
-                                   const std::map<std::string, std::string>& options) {
+Result<RabbitmqConfig> read_url(std::string_view url, decltype(add_queue_option)& add_option,
+                                bool& has_password) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     RabbitmqConfig config;
     config.tls = parsed->scheme == "amqps";
+    if (!config.tls && parsed->scheme != "amqp") {
+        return invalid("the URL of a RabbitMQ begins with amqp:// or amqps://, not " +
+                       parsed->scheme + "://");
+    }
     if (Status hosts = read_hosts(parsed->authority, config.tls, config.hosts); !hosts.ok()) {
         return hosts.error();
     }
@@ -139,11 +168,37 @@ Result<RabbitmqConfig> make_config(std::string_view url,
     for (const auto& [name, value] : parsed->query) {
         if (Status added = add_option(name, value, config); !added.ok()) return added.error();
     }
-    for (const auto& [name, value] : options) {
-        if (Status added = add_option(name, value, config); !added.ok()) return added.error();
-    }
-    if (Status sound = check(config, !parsed->password.empty()); !sound.ok()) return sound.error();
+    has_password = !parsed->password.empty();
     return config;
+}
+
+}  // namespace
+
+Result<RabbitmqConfig> make_config(std::string_view url,
+                                   const std::map<std::string, std::string>& options) {
+    bool has_password = false;
+    auto config = read_url(url, add_sink_option, has_password);
+    if (!config.ok()) return config.error();
+    for (const auto& [name, value] : options) {
+        if (Status added = add_sink_option(name, value, *config); !added.ok()) return added.error();
+    }
+    if (Status sound = check(*config, has_password); !sound.ok()) return sound.error();
+    return config;
+}
+
+Result<RabbitmqConfig> make_queue_config(std::string_view url) {
+    bool has_password = false;
+    auto config = read_url(url, add_queue_option, has_password);
+    if (!config.ok()) return config.error();
+    if (Status sound = check(*config, has_password); !sound.ok()) return sound.error();
+    if (config->queue.empty() || config->queue.size() > kMaxNameBytes) {
+        return invalid("the RabbitMQ URL names no queue; use amqp://host:5672/vhost?queue=NAME");
+    }
+    return config;
+}
+
+std::string name_of_host(const Host& host) {
+    return "RabbitMQ at " + host.name + ":" + std::to_string(host.port);
 }
 
 Result<std::string> password_of(const RabbitmqConfig& config) {
@@ -170,4 +225,4 @@ std::string name_of_exchange(const RabbitmqConfig& config) {
            vhost;
 }
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

@@ -11,12 +11,15 @@
 
 #include <outbox/result.h>
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 
 struct Host {
     std::string name;
     std::uint16_t port = 0;
 };
+
+/// "RabbitMQ at host:5672".
+[[nodiscard]] std::string name_of_host(const Host& host);
 
 struct RabbitmqConfig {
     std::vector<Host> hosts;  ///< Nodes of one cluster, tried in turn.
@@ -26,6 +29,7 @@ struct RabbitmqConfig {
     std::string password_file;  ///< Instead of `password`; read for each connection.
     std::string vhost = "/";
     std::string exchange;  ///< Empty: the default exchange, where the routing key names a queue.
+    std::string queue;     ///< Consumers: where messages come from.
     bool declare = false;  ///< Makes a missing exchange, durable, of `exchange_type`.
     std::string exchange_type = "topic";
     std::string ca_file;    ///< PEM; empty: the system's.
@@ -49,6 +53,9 @@ struct RabbitmqConfig {
 Result<RabbitmqConfig> make_config(std::string_view url,
                                    const std::map<std::string, std::string>& options);
 
+/// The same for a consumer, from `amqp(s)://user:password@host:port/vhost?queue=NAME`.
+Result<RabbitmqConfig> make_queue_config(std::string_view url);
+
 /// The password in force now. Errors: kAuthFailed.
 Result<std::string> password_of(const RabbitmqConfig& config);
 
@@ -61,4 +68,4 @@ std::span<const std::string_view> secret_options();
 /// "exchange 'orders' of vhost '/'", as messages name it.
 std::string name_of_exchange(const RabbitmqConfig& config);
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

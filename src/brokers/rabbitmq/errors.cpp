@@ -4,15 +4,16 @@
 #include <array>
 #include <charconv>
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 using enum ErrorCode;
+using enum Doing;
 constexpr Advice kDown = Advice::kRetryDestination;
 
 struct Row {
     std::string_view name;
-    bool at_login;
+    Doing doing;
     ErrorCode code;
     Advice advice;
     std::string_view remedy;
@@ -23,45 +24,57 @@ constexpr std::string_view kRepeats = "what was under way goes again";
 
 // Reply codes: AMQP 0-9-1, section 1.3, as RabbitMQ uses them.
 constexpr std::array kTable = {
-    Row{"403", true, kAuthFailed, kDown,
+    Row{"403", kLogin, kAuthFailed, kDown,
         "check user and password; the user guest may log in from this machine only"},
-    Row{"530", true, kNoRights, kDown,
+    Row{"530", kLogin, kNoRights, kDown,
         "check the vhost, the last part of the URL, and the user's permissions on it"},
-    Row{"403", false, kNoRights, kDown,
+    Row{"403", kPublish, kNoRights, kDown,
         "give the user the permission to write to the exchange (rabbitmqctl set_permissions)"},
-    Row{"404", false, kTopicUnknown, kDown, "declare the exchange, or set rabbitmq.declare = true"},
-    Row{"406", false, kRecordRefused, kDown, "the broker does not take it as it is; see its log"},
-    Row{"311", false, kPayloadTooLarge, kDown, "see the broker's log"},
-    Row{"312", false, kTopicUnknown, Advice::kRetryEvent,
+    Row{"404", kPublish, kTopicUnknown, kDown,
+        "declare the exchange, or set rabbitmq.declare = true"},
+    Row{"406", kPublish, kRecordRefused, kDown,
+        "the broker does not take it as it is; see its log"},
+    Row{"311", kPublish, kPayloadTooLarge, kDown, "see the broker's log"},
+    Row{"312", kPublish, kTopicUnknown, Advice::kRetryEvent,
         "no queue is bound for this routing key; bind one"},
-    Row{"313", false, kTopicUnknown, Advice::kRetryEvent, "no consumer takes it"},
-    Row{"320", false, kSinkUnavailable, kDown,
+    Row{"313", kPublish, kTopicUnknown, Advice::kRetryEvent, "no consumer takes it"},
+    Row{"320", kPublish, kSinkUnavailable, kDown,
         "an operator closed the connection, or the node stops"},
-    Row{"402", false, kSinkUnavailable, kDown, kReach},
-    Row{"501", false, kSinkRebuilt, kDown, kRepeats},
-    Row{"504", false, kSinkRebuilt, kDown, kRepeats},
-    Row{"505", false, kSinkRebuilt, kDown, kRepeats},
-    Row{"506", false, kSinkUnavailable, kDown, "the broker is short of something; see its log"},
-    Row{"541", false, kSinkUnavailable, kDown, "see the broker's log"},
-    Row{"NACK", false, kSinkUnavailable, kDown,
+    Row{"402", kPublish, kSinkUnavailable, kDown, kReach},
+    Row{"501", kPublish, kSinkRebuilt, kDown, kRepeats},
+    Row{"504", kPublish, kSinkRebuilt, kDown, kRepeats},
+    Row{"505", kPublish, kSinkRebuilt, kDown, kRepeats},
+    Row{"506", kPublish, kSinkUnavailable, kDown, "the broker is short of something; see its log"},
+    Row{"541", kPublish, kSinkUnavailable, kDown, "see the broker's log"},
+    Row{"NACK", kPublish, kSinkUnavailable, kDown,
         "a queue is full (x-overflow reject-publish), or has too few replicas; look at its queues"},
-    Row{"BLOCKED", false, kSinkUnavailable, kDown,
+    Row{"BLOCKED", kPublish, kSinkUnavailable, kDown,
         "the broker takes nothing until its memory or disk alarm ends"},
-    Row{"SILENT", false, kSinkTimeout, kDown,
+    Row{"SILENT", kPublish, kSinkTimeout, kDown,
         "a queue may have too few replicas, or the broker hangs; look at both"},
-    Row{"HEARTBEAT", false, kSinkTimeout, kDown, "the broker or the network hangs"},
-    Row{"TIMEOUT", true, kConnectFailed, kDown, kReach},
-    Row{"RESOLVE", true, kConnectFailed, kDown, "check the broker's host name"},
-    Row{"TLS", true, kConnectFailed, kDown,
+    Row{"HEARTBEAT", kPublish, kSinkTimeout, kDown, "the broker or the network hangs"},
+    Row{"403", kConsume, kNoRights, kDown,
+        "give the user the permission to read the queue (rabbitmqctl set_permissions)"},
+    Row{"404", kConsume, kTopicUnknown, kDown, "declare the queue"},
+    Row{"405", kConsume, kSinkUnavailable, kDown, "the queue is another connection's alone"},
+    Row{"406", kConsume, kSinkUnavailable, kDown,
+        "the broker waits for no message longer than its consumer_timeout; what was taken comes "
+        "again"},
+    Row{"CANCEL", kConsume, kSinkUnavailable, kDown, "the queue was deleted, or moves"},
+    Row{"STREAM", kConsume, kConfigInvalid, Advice::kStop,
+        "nobody keeps the place of a consumer of a stream: bind a quorum queue to its exchange"},
+    Row{"TIMEOUT", kLogin, kConnectFailed, kDown, kReach},
+    Row{"RESOLVE", kLogin, kConnectFailed, kDown, "check the broker's host name"},
+    Row{"TLS", kLogin, kConnectFailed, kDown,
         "check rabbitmq.ca_file, that the certificate names the host, and that the port speaks "
         "TLS"},
-    Row{"SETTING", true, kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", kLogin, kConfigInvalid, Advice::kStop, "check the file"},
 };
-constexpr Row kLost{"", false, kSinkUnavailable, kDown, kReach};
+constexpr Row kLost{"", kPublish, kSinkUnavailable, kDown, kReach};
 
 const Row& row_of(const Fault& fault) {
     const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const Row& row) {
-        return row.name == fault.name && row.at_login == fault.at_login;
+        return row.name == fault.name && row.doing == fault.doing;
     });
     return found == kTable.end() ? kLost : *found;
 }
@@ -97,4 +110,4 @@ std::uint64_t refused_size(const Fault& fault) {
     return size;
 }
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

@@ -6,14 +6,17 @@
 
 #include <outbox/error.h>
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
+
+/// What the connection was used for.
+enum class Doing : std::uint8_t { kLogin, kPublish, kConsume };
 
 /// What broker or client library report, in their own words.
 struct Fault {
     /// AMQP's reply code ("404"), or what happened to the connection ("RESOLVE", "TLS", ...).
     std::string name;
     std::string text;
-    bool at_login = false;
+    Doing doing = Doing::kPublish;
 };
 
 /// The one table from such faults to ours. `what` says what failed ("RabbitMQ at host:5672").
@@ -26,4 +29,4 @@ std::string_view refused_routing_key(const Fault& fault);
 /// The size of "message size N is larger than configured max size"; 0: it is about something else.
 std::uint64_t refused_size(const Fault& fault);
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

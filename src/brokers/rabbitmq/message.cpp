@@ -2,7 +2,7 @@
 
 #include "core/utf8.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 constexpr std::size_t kMaxShortBytes = 255;  // an AMQP short string
@@ -65,4 +65,4 @@ std::optional<std::string> why_not_carried(const spi::Record& record, std::size_
            "; raise frame_max in rabbitmq.conf, or make them smaller";
 }
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

@@ -7,7 +7,7 @@
 
 #include <outbox/spi/sink.h>
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 
 // What a record has and a message has not stands in headers of these names; an event's own header
 // cannot have them.
@@ -25,4 +25,4 @@ inline constexpr std::string_view kNullHeader = "outbox-null";  ///< The value i
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record,
                                                          std::size_t max_frame_bytes);
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

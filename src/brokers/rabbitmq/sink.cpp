@@ -6,7 +6,7 @@
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/message.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 constexpr std::size_t kBatch = 256;  // handed over at once, so that the thread begins meanwhile
@@ -53,4 +53,4 @@ void RabbitmqSink::poll(std::chrono::milliseconds max_wait, spi::Completions& ou
     std::move(outcomes_.failed.begin(), outcomes_.failed.end(), std::back_inserter(out.failed));
 }
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

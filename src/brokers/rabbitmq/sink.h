@@ -12,7 +12,7 @@
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/worker.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 
 inline const spi::SinkCapabilities kCapabilities{"rabbitmq", spi::Guarantee::kAtLeastOnce,
                                                  /*fail_stop_order=*/false};
@@ -37,4 +37,4 @@ class RabbitmqSink final : public spi::Sink {
     Worker worker_;
 };
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

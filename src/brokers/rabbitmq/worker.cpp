@@ -8,7 +8,7 @@
 
 #include "brokers/rabbitmq/message.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 using std::chrono::milliseconds;
@@ -355,8 +355,7 @@ std::string Worker::part_of(std::string_view routing_key) const {
 }
 
 std::string Worker::where() const {
-    const Host& host = config_.hosts[client_ == nullptr ? next_host_ : client_->host()];
-    return "RabbitMQ at " + host.name + ":" + std::to_string(host.port);
+    return name_of_host(config_.hosts[client_ == nullptr ? next_host_ : client_->host()]);
 }
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

@@ -17,7 +17,7 @@
 #include "brokers/rabbitmq/config.h"
 #include "core/mutex.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 
 /// A record on its way. Its views stay valid until its outcome has been collected.
 struct Item {
@@ -122,4 +122,4 @@ class Worker {
     std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

@@ -2,6 +2,11 @@
 
 usage: client.py URL declare QUEUE [EXCHANGE [KEY [ARGUMENTS]]]   the queue, bound; arguments as JSON
        client.py URL exchange NAME TYPE | remove-exchange NAME
+       client.py URL remove-queue NAME
+       client.py URL publish EXCHANGE                             JSON objects from stdin, a line each:
+                                                                  id, topic, key, value, headers, and
+                                                                  type, content_type if it has them
+       client.py URL left QUEUE                                   messages there, once nobody reads it
        client.py URL read QUEUE COUNT SECONDS                     what is in it, a JSON object a line
        client.py URL api METHOD PATH [BODY]                       URL is that of the HTTP API
 """
@@ -51,6 +56,28 @@ def declare(channel, queue, exchange="", key=None, arguments="{}"):
         channel.queue_bind(queue, exchange, queue if key is None else key)
 
 
+def publish(channel, exchange):
+    channel.tx_select()
+    for line in sys.stdin:
+        letter = json.loads(line)
+        headers = dict(letter["headers"])
+        if letter["key"] is not None:
+            headers["outbox-key"] = letter["key"]
+        properties = pika.BasicProperties(message_id=letter["id"] or None, delivery_mode=2, headers=headers,
+                                          type=letter.get("type"), content_type=letter.get("content_type"))
+        channel.basic_publish(exchange, letter["topic"], letter["value"].encode(), properties)
+    channel.tx_commit()
+
+
+def left(channel, queue):
+    """What unsettled consumers had taken is counted again once they are gone."""
+    while True:
+        state = channel.queue_declare(queue, passive=True).method
+        if state.consumer_count == 0:
+            return state.message_count
+        time.sleep(0.01)
+
+
 def api(url, method, path, body=None):
     parts = urllib.parse.urlsplit(url)
     request = urllib.request.Request(f"http://{parts.hostname}:{parts.port}/api/{path}", method=method,
@@ -73,6 +100,12 @@ def main():
         read(channel, rest[0], int(rest[1]), float(rest[2]))
     elif command == "declare":
         declare(channel, *rest)
+    elif command == "remove-queue":
+        channel.queue_delete(rest[0])
+    elif command == "publish":
+        publish(channel, *rest)
+    elif command == "left":
+        print(left(channel, *rest))
     elif command == "exchange":
         channel.exchange_declare(rest[0], rest[1], durable=True)
     elif command == "remove-exchange":

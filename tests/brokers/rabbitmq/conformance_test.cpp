@@ -17,10 +17,10 @@ class RabbitmqFixture : public SinkFixture {
         static_cast<void>(made);
     }
     std::unique_ptr<spi::Sink> open(bool small) override {
-        auto config = sinks::rabbitmq::make_config(shared_rabbitmq().url() + "?exchange=events", {})
+        auto config = rabbitmq::make_config(shared_rabbitmq().url() + "?exchange=events", {})
                           .value_or_throw();
         if (small) config.max_bytes = 100'000;
-        return std::make_unique<sinks::rabbitmq::RabbitmqSink>(config);
+        return std::make_unique<rabbitmq::RabbitmqSink>(config);
     }
     std::string new_topic() override {
         static int topics = 0;

@@ -12,8 +12,8 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
-using sinks::rabbitmq::RabbitmqConfig;
-using sinks::rabbitmq::RabbitmqSink;
+using rabbitmq::RabbitmqConfig;
+using rabbitmq::RabbitmqSink;
 
 const Certificates& certificates() {
     static Certificates made;
@@ -38,7 +38,7 @@ RabbitmqServer& server() {
 }
 
 RabbitmqConfig config_of(const std::string& url) {
-    return sinks::rabbitmq::make_config(url, {}).value_or_throw();
+    return rabbitmq::make_config(url, {}).value_or_throw();
 }
 
 RabbitmqConfig config() {

@@ -112,11 +112,12 @@ bool RabbitmqServer::running() {
     return process_ && process_->running();
 }
 
-std::string RabbitmqServer::python(std::vector<std::string> arguments, const std::string& url) {
+std::string RabbitmqServer::python(std::vector<std::string> arguments, const std::string& url,
+                                   const std::string& input) {
     arguments.insert(arguments.begin(),
                      {"/usr/bin/python3", "-B",
                       std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/rabbitmq/client.py", url});
-    const Finished done = run({.command = std::move(arguments)}, 180s);
+    const Finished done = run({.command = std::move(arguments), .input = input}, 180s);
     if (done.status.code != 0) throw std::runtime_error(done.err + log_tail());
     return done.out;
 }
@@ -132,6 +133,32 @@ void RabbitmqServer::remove_exchange(const std::string& name) {
 void RabbitmqServer::make_queue(const std::string& name, const std::string& exchange,
                                 const std::string& key, const std::string& arguments) {
     python({"declare", name, exchange, key.empty() ? name : key, arguments}, url());
+}
+
+void RabbitmqServer::remove_queue(const std::string& name) {
+    python({"remove-queue", name}, url());
+}
+
+void RabbitmqServer::publish(const std::string& exchange, const std::vector<Letter>& letters) {
+    std::string lines;
+    for (const Letter& letter : letters) {
+        nlohmann::json line = {{"id", letter.id},
+                               {"topic", letter.topic},
+                               {"key", nullptr},
+                               {"value", letter.value.value_or("")},
+                               {"headers", letter.headers}};
+        if (letter.key) line["key"] = *letter.key;
+        lines += line.dump() + '\n';
+    }
+    publish_json(exchange, lines);
+}
+
+void RabbitmqServer::publish_json(const std::string& exchange, const std::string& lines) {
+    python({"publish", exchange}, url(), lines);
+}
+
+std::size_t RabbitmqServer::left(const std::string& queue) {
+    return std::stoul(python({"left", queue}, url()));
 }
 
 std::vector<RabbitmqMessage> RabbitmqServer::read(const std::string& queue, std::size_t count) {
@@ -160,10 +187,18 @@ std::string RabbitmqServer::api(const std::string& method, const std::string& pa
 }
 
 void RabbitmqServer::alarm(bool on) {
+    control({"set_vm_memory_high_watermark", "absolute", on ? "1" : "1GB"});
+}
+
+void RabbitmqServer::set(const std::string& name, const std::string& value) {
+    control({"eval", "application:set_env(rabbit, " + name + ", " + value + ")."});
+}
+
+void RabbitmqServer::control(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"sh", "/usr/lib/rabbitmq/bin/rabbitmqctl"});
     const std::filesystem::path folder = folder_ / "server";
     const Finished done =
-        run({.command = {"sh", "/usr/lib/rabbitmq/bin/rabbitmqctl", "set_vm_memory_high_watermark",
-                         "absolute", on ? "1" : "1GB"},
+        run({.command = std::move(arguments),
              .environment = {{"HOME", folder.string()},
                              {"LANG", "C.UTF-8"},
                              {"RABBITMQ_NODENAME", "outbox@localhost"},

@@ -52,6 +52,13 @@ class RabbitmqServer {
     // A queue that gets the messages of `exchange` with `key` (empty: its own name).
     void make_queue(const std::string& name, const std::string& exchange = "",
                     const std::string& key = "", const std::string& arguments = "{}");
+    void remove_queue(const std::string& name);
+    // With the letter's topic as the routing key.
+    void publish(const std::string& exchange, const std::vector<Letter>& letters);
+    // The same from the lines that client.py reads.
+    void publish_json(const std::string& exchange, const std::string& lines);
+    // Messages that are there once nobody reads any more, for which it waits.
+    std::size_t left(const std::string& queue);
     std::vector<RabbitmqMessage> read(const std::string& queue, std::size_t count);
     std::vector<Arrived> arrived(const std::string& queue, std::size_t count);
     std::string api(const std::string& method, const std::string& path,
@@ -59,11 +66,15 @@ class RabbitmqServer {
 
     // It has no memory left, and takes no messages; or it has some again.
     void alarm(bool on);
+    // A setting that new channels use, until it ends.
+    void set(const std::string& name, const std::string& value);
 
     std::string log_tail() const;
 
   private:
-    std::string python(std::vector<std::string> arguments, const std::string& url);
+    void control(std::vector<std::string> arguments);
+    std::string python(std::vector<std::string> arguments, const std::string& url,
+                       const std::string& input = "");
 
     TemporaryFolder folder_{"rabbitmq"};
     RabbitmqOptions options_;

@@ -7,7 +7,7 @@
 #include "brokers/rabbitmq/errors.h"
 #include "brokers/rabbitmq/message.h"
 
-namespace outbox::sinks::rabbitmq {
+namespace outbox::rabbitmq {
 namespace {
 
 using Options = std::map<std::string, std::string>;
@@ -73,6 +73,18 @@ TEST(RabbitmqConfig, RefusesWhatItCannotMean) {
               std::string::npos);
 }
 
+TEST(RabbitmqConfig, OfAQueueTakesItsNameAndWhatIsAboutTheConnection) {
+    const auto config = make_queue_config("amqps://u@h/v?queue=orders&verify=false");
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->queue, "orders");
+    EXPECT_EQ(config->vhost, "v");
+    const auto refusal = [](const char* url) { return make_queue_config(url).error().message; };
+    EXPECT_NE(refusal("amqp://h/").find("names no queue"), std::string::npos);
+    EXPECT_NE(refusal("amqp://h/?queue=q&exchange=e").find("no option 'exchange'"),
+              std::string::npos);
+    EXPECT_NE(refusal_of("amqp://h/?queue=q").find("no option 'queue'"), std::string::npos);
+}
+
 TEST(RabbitmqConfig, SaysHowOpenTheWayIs) {
     EXPECT_EQ(transport_weakness(config_of("amqp://127.0.0.1,localhost/")), "");
     EXPECT_NE(transport_weakness(config_of("amqp://localhost,broker.example/")).find("in clear"),
@@ -84,10 +96,10 @@ TEST(RabbitmqConfig, SaysHowOpenTheWayIs) {
 }
 
 TEST(RabbitmqErrors, TellALoginFromAMissingRight) {
-    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", true}, "x").code, ErrorCode::kAuthFailed);
-    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", false}, "x").code, ErrorCode::kNoRights);
-    EXPECT_EQ(to_error({"whatever", "?", false}, "x").code, ErrorCode::kSinkUnavailable);
-    EXPECT_EQ(to_error({"whatever", "?", false}, "x").advice, Advice::kRetryDestination);
+    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", Doing::kLogin}, "x").code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(to_error({"403", "ACCESS_REFUSED", Doing::kPublish}, "x").code, ErrorCode::kNoRights);
+    EXPECT_EQ(to_error({"whatever", "?", Doing::kPublish}, "x").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(to_error({"whatever", "?", Doing::kPublish}, "x").advice, Advice::kRetryDestination);
 }
 
 TEST(RabbitmqErrors, FindTheGuiltyMessage) {
@@ -156,4 +168,4 @@ TEST_F(RabbitmqMessage, FitsItsHeadersIntoOneFrame) {
 }
 
 }  // namespace
-}  // namespace outbox::sinks::rabbitmq
+}  // namespace outbox::rabbitmq

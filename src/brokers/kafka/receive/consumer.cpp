@@ -5,23 +5,26 @@
 #include <functional>
 #include <utility>
 
+#include "brokers/kafka/receive/delivery.h"
 #include "brokers/kafka/receive/options.h"
 #include "brokers/kafka/receive/places.h"
-#include "brokers/kafka/receive/worker.h"
+#include "consumer/workers/worker.h"
 
 namespace outbox {
 
+using consumer::Amount;
+using consumer::Hub;
+using consumer::MakeApplier;
+using consumer::Worker;
 using consumer::kafka::Client;
-using consumer::kafka::Hub;
 using consumer::kafka::name_of;
 using consumer::kafka::Partition;
 using consumer::kafka::Partitions;
 using consumer::kafka::Record;
+using consumer::kafka::RecordDelivery;
 using consumer::kafka::Start;
-using consumer::kafka::Task;
 using consumer::kafka::TopicPartition;
 using consumer::kafka::Witness;
-using consumer::kafka::Worker;
 using What = ConsumerReport::What;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -37,11 +40,12 @@ constexpr std::size_t kMostProvedAtOnce = 1'000;
 
 class KafkaConsumer::Impl {
   public:
-    Impl(consumer::kafka::MakeApplier make_applier, KafkaConsumerOptions options)
-        : settings_(consumer::kafka::settings_of(options)),
-          hub_(std::move(options), std::move(make_applier)),
+    Impl(MakeApplier make_applier, KafkaConsumerOptions options)
+        : options_(std::move(options)),
+          settings_(consumer::kafka::settings_of(options_)),
+          hub_(consumer::kafka::worker_options(options_), std::move(make_applier)),
           log_(hub_.make_applier().store),
-          places_(hub_, *log_, settings_, partitions_) {
+          places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, partitions_) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }
@@ -55,11 +59,11 @@ class KafkaConsumer::Impl {
 
     void run() {
         log_->inbox().connect().or_throw();
-        if (!hub_.by_offset()) log_->inbox().disconnect();
+        if (!hub_.options.by_offset) log_->inbox().disconnect();
         client_ = Client::open(settings_, events()).value_or_throw();
         places_.use(*client_);
-        client_->subscribe(hub_.options.topics).or_throw();
-        for (std::size_t i = 0; i < hub_.options.workers; ++i) {
+        client_->subscribe(options_.topics).or_throw();
+        for (std::size_t i = 0; i < options_.workers; ++i) {
             workers_.push_back(std::make_unique<Worker>(hub_, i));
         }
         for (auto& worker : workers_) worker->start();
@@ -83,7 +87,7 @@ class KafkaConsumer::Impl {
         const bool full = is_full();
         std::optional<Record> record = client_->serve(full ? kFullMs : 0);
         if (!record && !full) record = client_->poll(kPollMs);
-        if (record && hub_.by_offset()) {
+        if (record && hub_.options.by_offset) {
             dispatch_proved(*std::move(record));
         } else if (record) {
             dispatch(*std::move(record));
@@ -93,7 +97,7 @@ class KafkaConsumer::Impl {
         pause_where_parked();
         const auto now = hub_.now();
         if (now >= next_commit_) {
-            next_commit_ = now + milliseconds(hub_.options.commit_interval_ms);
+            next_commit_ = now + milliseconds(options_.commit_interval_ms);
             commit(false);
         }
         if (now >= next_lag_) {
@@ -120,7 +124,7 @@ class KafkaConsumer::Impl {
     void pause_where_parked() {
         const auto& options = hub_.options;
         const core::Lock lock(hub_.mutex);
-        const auto reaches = [&](const consumer::kafka::Amount& amount, std::size_t part) {
+        const auto reaches = [&](const Amount& amount, std::size_t part) {
             return amount.records > 0 && (amount.records >= options.max_in_flight / part ||
                                           amount.bytes >= options.max_in_flight_bytes / part);
         };
@@ -156,9 +160,11 @@ class KafkaConsumer::Impl {
         if (!places_.is_next(*found->second, record)) return;
         const core::Lock lock(hub_.mutex);
         if (found->second->taken_away) return;
-        Task task(std::move(record), found->second, hub_.by_offset());
-        Worker& worker = *workers_[std::hash<std::string>{}(task.lane) % workers_.size()];
-        worker.push(std::move(task));
+        std::string name = name_of(record);
+        const auto number = found->second->take({record.offset(), name});
+        auto delivery = std::make_unique<RecordDelivery>(std::move(record), std::move(name),
+                                                         hub_.options.by_offset);
+        consumer::push(workers_, {std::move(delivery), found->second, number});
     }
 
     consumer::kafka::GroupEvents events() {
@@ -181,16 +187,15 @@ class KafkaConsumer::Impl {
         std::size_t room = 0;
         {
             const core::Lock lock(hub_.mutex);
-            const auto most = hub_.options.max_in_flight;
+            const auto most = options_.max_in_flight;
             room = std::min(kMostProvedAtOnce, most - std::min(most, hub_.in_flight.records));
         }
         std::vector<Record> came;
         std::map<TopicPartition, Witness> proofs;
         std::size_t bytes = 0;
         for (std::optional<Record> next = std::move(first); next;
-             next = came.size() < room && bytes < hub_.options.max_in_flight_bytes
-                        ? client_->poll(0)
-                        : std::nullopt) {
+             next = came.size() < room && bytes < options_.max_in_flight_bytes ? client_->poll(0)
+                                                                               : std::nullopt) {
             const auto found = partitions_.find(where_is(*next));
             if (found != partitions_.end() && is_wanted(*found->second, next->offset())) {
                 proofs.try_emplace(found->first, found->second->proof.value_or(
@@ -222,12 +227,10 @@ class KafkaConsumer::Impl {
             }
             for (auto& worker : workers_) worker->wake();
             if (!lost) {
-                hub_.drained.wait_for(
-                    hub_.mutex, milliseconds(hub_.options.shutdown_grace_ms), [&] {
-                        return std::all_of(leaving.begin(), leaving.end(), [](const auto& gone) {
-                            return gone->in_transaction == 0;
-                        });
-                    });
+                hub_.drained.wait_for(hub_.mutex, milliseconds(options_.shutdown_grace_ms), [&] {
+                    return std::all_of(leaving.begin(), leaving.end(),
+                                       [](const auto& gone) { return gone->in_transaction == 0; });
+                });
                 for (const auto& gone : leaving) {
                     gone->tell_again();
                     if (auto done = gone->to_commit()) {
@@ -273,9 +276,10 @@ class KafkaConsumer::Impl {
         hub_.lag.store(lag);
     }
 
+    const KafkaConsumerOptions options_;
     std::map<std::string, std::string> settings_;
     Hub hub_;
-    std::unique_ptr<consumer::LogStore> log_;  // the polling thread's, for offsets
+    std::unique_ptr<consumer::BrokerStore> log_;  // the polling thread's, for offsets
     Partitions partitions_;
     consumer::kafka::Places places_;
     std::vector<std::unique_ptr<Worker>> workers_;

@@ -3,7 +3,9 @@
 #include <functional>
 #include <string>
 
-#include "brokers/kafka/receive/hub.h"
+#include <outbox/consumer/kafka.h>
+
+#include "consumer/workers/hub.h"
 
 namespace outbox::consumer::kafka {
 

@@ -57,6 +57,20 @@ KafkaConsumerOptions checked(KafkaConsumerOptions options) {
     return options;
 }
 
+WorkerOptions worker_options(const KafkaConsumerOptions& options) {
+    using Mode = KafkaConsumerOptions::Mode;
+    return {.consumer = options.consumer,
+            .workers = options.workers,
+            .transaction_size = options.transaction_size,
+            .max_in_flight = options.max_in_flight,
+            .max_in_flight_bytes = options.max_in_flight_bytes,
+            .retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts},
+            .inbox_retention_s = options.inbox_retention_s,
+            .by_id = options.mode != Mode::kOffset,
+            .by_offset = options.mode != Mode::kInbox,
+            .on_report = options.on_report};
+}
+
 Start first_start(const KafkaConsumerOptions& options) {
     for (const char* name : {"auto.offset.reset", "kafka.auto.offset.reset"}) {
         const auto found = options.kafka.find(name);

@@ -6,6 +6,7 @@
 #include "core/sql_text.h"
 
 namespace outbox::consumer::kafka {
+
 std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where) {
     return "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) VALUES (" +
            quote_literal(consumer) + ", " + quote_literal(where.topic) + ", " +
@@ -27,6 +28,15 @@ void Partition::finish(std::uint64_t number) {
         slots_.pop_front();
         ++first_number_;
     }
+}
+
+std::optional<OffsetStep> Partition::step_after(const spi::EventView& event) const {
+    return OffsetStep{.topic = where.topic,
+                      .partition = where.partition,
+                      .expected = expected,
+                      .next = event.position + 1,
+                      .cluster_id = cluster_id,
+                      .last_id = event.id};
 }
 
 std::optional<Partition::Finished> Partition::to_commit() {

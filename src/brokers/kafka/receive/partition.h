@@ -8,14 +8,10 @@
 #include <string>
 
 #include "brokers/kafka/receive/client.h"
-#include "consumer/log_store.h"
+#include "consumer/broker_store.h"
+#include "consumer/workers/delivery.h"
 
 namespace outbox::consumer::kafka {
-
-struct Amount {
-    std::size_t records = 0;
-    std::size_t bytes = 0;
-};
 
 struct Witness {
     std::int64_t offset = 0;
@@ -30,14 +26,14 @@ using Partitions = std::map<TopicPartition, std::shared_ptr<Partition>>;
 std::string begin_at_zero_sql(const std::string& consumer, const TopicPartition& where);
 
 /// What is under way in one assigned partition. Guarded by the consumer's mutex.
-class Partition {
+class Partition final : public Origin {
   public:
     explicit Partition(TopicPartition place) : where(std::move(place)) {}
 
     /// A record was taken; its number, for `finish`.
     std::uint64_t take(Witness record);
     /// The record is applied, a repeat, or given up on.
-    void finish(std::uint64_t number);
+    void finish(std::uint64_t number) override;
     /// All below was read, what is no record included.
     void reached_end(std::int64_t offset) { end_ = offset; }
 
@@ -60,12 +56,11 @@ class Partition {
         if (first.offset == kEnd) next_ = first.offset = offset;
     }
     /// Where it goes on is to be asked anew; what was taken of it is dropped.
-    void mark_misplaced() { misplaced = taken_away = true; }
+    void mark_misplaced() override { misplaced = taken_away = true; }
+    [[nodiscard]] std::optional<OffsetStep> step_after(const spi::EventView& event) const override;
+    void moved_to(std::int64_t next) override { expected = next; }
 
     const TopicPartition where;
-    bool taken_away = false;  ///< Queued records of it are dropped.
-    std::size_t in_transaction = 0;
-    Amount parked;        ///< What waits behind failing records of its key.
     bool paused = false;  ///< Not read while too much of it is parked.
 
     Start first;             ///< Where it began, or begins where nothing else is known.

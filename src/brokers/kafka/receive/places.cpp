@@ -4,8 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "brokers/kafka/receive/options.h"
-#include "brokers/kafka/receive/task.h"
+#include "brokers/kafka/receive/delivery.h"
 
 namespace outbox::consumer::kafka {
 namespace {
@@ -71,11 +70,11 @@ ErrorInfo no_answer(const TopicPartition& where) {
 
 }  // namespace
 
-Places::Places(Hub& hub, LogStore& log, std::map<std::string, std::string> settings,
-               Partitions& partitions)
+Places::Places(Hub& hub, BrokerStore& log, const Start& first,
+               std::map<std::string, std::string> settings, Partitions& partitions)
     : hub_(hub),
       log_(log),
-      first_start_(first_start(hub.options)),
+      first_start_(first),
       rereader_(std::move(settings)),
       partitions_(partitions),
       placing_wait_(kPlacingInterval),
@@ -90,10 +89,10 @@ std::vector<Start> Places::begin(const std::vector<TopicPartition>& given) {
         partition = std::move(begun);
     }
     std::vector<Start> starts;
-    if (!hub_.by_offset()) starts = begin_by_group(given);
+    if (!hub_.options.by_offset) starts = begin_by_group(given);
     for (std::size_t i = 0; i < given.size(); ++i) {
         Partition& partition = *partitions_.at(given[i]);
-        if (hub_.by_offset()) starts.push_back(begin_by_offset(partition));
+        if (hub_.options.by_offset) starts.push_back(begin_by_offset(partition));
         if (!starts[i].hold) partition.first = starts[i];
     }
     return starts;
@@ -177,7 +176,7 @@ Start Places::begin_by_offset(Partition& partition) {
 
 bool Places::is_next(Partition& partition, const Record& record) {
     const std::int64_t offset = record.offset();
-    if (!hub_.by_offset()) {
+    if (!hub_.options.by_offset) {
         partition.last_read = offset;
         if (!partition.proof) partition.proof = Witness{offset, name_of(record)};
         return true;
@@ -302,7 +301,7 @@ void Places::beyond(Partition& partition) {
     const std::string why = "it begins with offset " + std::to_string(extent->begin) +
                             ", what comes next was to be " + std::to_string(wanted) +
                             ": records went by the topic's retention before they were read";
-    if (hub_.by_offset()) return stop_reading(partition, why);
+    if (hub_.options.by_offset) return stop_reading(partition, why);
     say_changed(partition.where, why);
     read_from(partition, {});
 }
@@ -319,15 +318,15 @@ std::int64_t Places::committed_end(const Partition& partition) const {
     const auto committed = client_->committed({partition.where});
     if (!committed.ok() || committed->empty()) return 0;
     const PlacedOffset& known = committed->front();
-    const bool follows =
-        !hub_.by_offset() || known.mark == std::string(kFollows) + std::to_string(partition.begin);
+    const bool follows = !hub_.options.by_offset ||
+                         known.mark == std::string(kFollows) + std::to_string(partition.begin);
     return follows ? known.offset : 0;
 }
 
 // ---- other logs ----
 
 void Places::has_changed(Partition& partition, const std::string& why) {
-    if (hub_.by_offset()) return stop_reading(partition, why);
+    if (hub_.options.by_offset) return stop_reading(partition, why);
     say_changed(partition.where, why + kAsk);
     const core::Lock lock(hub_.mutex);
     partition.log_changed = true;
@@ -448,7 +447,7 @@ void Places::look_at_quiet() {
 std::vector<PlacedOffset> Places::to_tell(
     const std::vector<std::pair<TopicPartition, Partition::Finished>>& finished) {
     std::vector<PlacedOffset> out;
-    if (hub_.by_offset()) {
+    if (hub_.options.by_offset) {
         for (const auto& [where, done] : finished) {
             const auto followed =
                 done.last ? std::optional(done.last->offset + 1) : partitions_.at(where)->expected;

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "brokers/kafka/receive/client.h"
-#include "brokers/kafka/receive/hub.h"
+#include "brokers/kafka/receive/partition.h"
 #include "brokers/kafka/receive/rereader.h"
+#include "consumer/workers/hub.h"
 
 namespace outbox::consumer::kafka {
 
@@ -20,9 +21,10 @@ namespace outbox::consumer::kafka {
 /// Used by the polling thread.
 class Places {
   public:
-    /// `log` and `partitions` are the consumer's and outlive it, as does `client`.
-    Places(Hub& hub, LogStore& log, std::map<std::string, std::string> settings,
-           Partitions& partitions);
+    /// `log` and `partitions` are the consumer's and outlive it, as does `client`. `first`: where
+    /// reading begins where nothing else is known.
+    Places(Hub& hub, BrokerStore& log, const Start& first,
+           std::map<std::string, std::string> settings, Partitions& partitions);
     void use(Client& client) { client_ = &client; }
 
     /// Partitions that the group gives us.
@@ -74,7 +76,7 @@ class Places {
     [[nodiscard]] bool place_changed(const Partition& partition);
 
     Hub& hub_;
-    LogStore& log_;
+    BrokerStore& log_;
     const Start first_start_;
     Rereader rereader_;
     Partitions& partitions_;

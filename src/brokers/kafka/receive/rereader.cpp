@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "brokers/kafka/receive/task.h"
+#include "brokers/kafka/receive/delivery.h"
 
 namespace outbox::consumer::kafka {
 namespace {

@@ -10,42 +10,50 @@
 #include <string>
 #include <utility>
 
-#include <outbox/consumer/kafka.h>
+#include <outbox/consumer/mailbox.h>
 
-#include "brokers/kafka/receive/partition.h"
 #include "consumer/applying.h"
+#include "consumer/broker_store.h"
 #include "consumer/env.h"
-#include "consumer/log_store.h"
 #include "consumer/stop_signal.h"
+#include "consumer/workers/delivery.h"
 #include "core/mutex.h"
 #include "core/retry_policy.h"
 
-namespace outbox::consumer::kafka {
+namespace outbox::consumer {
 
 /// A session with the database, and the application's handler for its transactions.
 struct Applier {
-    std::unique_ptr<LogStore> store;
+    std::unique_ptr<BrokerStore> store;
     std::function<void(std::span<const Message>)> handler;
 };
 using MakeApplier = std::function<Applier()>;
 
-/// What the polling thread and the workers share.
+/// What the workers are told of a consumer's options, which have the same names.
+struct WorkerOptions {
+    std::string consumer;
+    std::size_t workers = 1;
+    std::size_t transaction_size = 1;
+    std::size_t max_in_flight = 1;
+    std::size_t max_in_flight_bytes = 1;
+    core::RetryPolicy retry;
+    std::int64_t inbox_retention_s = 0;
+    bool by_id = true;       ///< The inbox knows what was applied,
+    bool by_offset = false;  ///< and/or the origin's place in the database does.
+    std::function<void(const ConsumerReport&)> on_report;
+};
+
+/// What the thread that polls the broker and the workers share.
 struct Hub {
-    Hub(KafkaConsumerOptions chosen, MakeApplier make, const Env& env = real_env())
+    Hub(WorkerOptions chosen, MakeApplier make, const Env& env = real_env())
         : options(std::move(chosen)),
           make_applier(std::move(make)),
           clock(env.clock),
-          seed(env.seed) {
-        retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts};
-    }
+          seed(env.seed) {}
 
     /// `clock.boot_us`, for waits.
     [[nodiscard]] std::chrono::steady_clock::time_point now() const {
         return std::chrono::steady_clock::time_point(std::chrono::microseconds(clock.boot_us()));
-    }
-    [[nodiscard]] bool by_id() const { return options.mode != KafkaConsumerOptions::Mode::kOffset; }
-    [[nodiscard]] bool by_offset() const {
-        return options.mode != KafkaConsumerOptions::Mode::kInbox;
     }
 
     void say(ConsumerReport::What what, const ErrorInfo& error = {},
@@ -72,17 +80,16 @@ struct Hub {
     }
     void forget_trouble() { last_trouble_.clear(); }
 
-    const KafkaConsumerOptions options;
+    const WorkerOptions options;
     const MakeApplier make_applier;
     const core::Clock& clock;
     const std::uint64_t seed;  ///< Of a worker: this and its number.
-    core::RetryPolicy retry;
     StopSignal stop;
 
-    core::Mutex mutex;        // for all below, partitions and the workers' queues
-    core::Condition drained;  // a transaction of a partition that is taken away ended
-    // Records that may be applied, and those that wait behind a failing one of their key: these
-    // stop, once there are as many, only the partitions that have more than their share of them.
+    core::Mutex mutex;        // for all below, origins and the workers' queues
+    core::Condition drained;  // a transaction of an origin that is taken away ended
+    // Messages that may be applied, and those that wait behind a failing one of their lane: these
+    // stop, once there are as many, only the origins that have more than their share of them.
     Amount in_flight OUTBOX_GUARDED_BY(mutex);
     Amount parked OUTBOX_GUARDED_BY(mutex);
     std::optional<ErrorInfo> fatal OUTBOX_GUARDED_BY(mutex);
@@ -95,4 +102,4 @@ struct Hub {
     std::string last_trouble_;
 };
 
-}  // namespace outbox::consumer::kafka
+}  // namespace outbox::consumer

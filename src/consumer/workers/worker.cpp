@@ -1,15 +1,17 @@
-#include "brokers/kafka/receive/worker.h"
+#include "consumer/workers/worker.h"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "consumer/message_time.h"
-
-namespace outbox::consumer::kafka {
+namespace outbox::consumer {
 namespace {
 
 using What = ConsumerReport::What;
+
+Message message_of(const Task& task) {
+    return consumer::message_of(task.delivery->event(), task.attempts + 1);
+}
 
 }  // namespace
 
@@ -17,8 +19,8 @@ Worker::Worker(Hub& hub, std::size_t number)
     : hub_(hub),
       keeper_(number == 0),
       applier_(hub.make_applier()),
-      log_(*applier_.store),
-      inbox_(log_.inbox()),
+      store_(*applier_.store),
+      inbox_(store_.inbox()),
       executor_(inbox_, applier_.handler),
       janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
       random_(hub.seed + number) {}
@@ -72,8 +74,8 @@ std::vector<Task> Worker::collect() {
             Task& task = queue_.front();
             if (const auto held = held_.find(task.lane); held != held_.end()) {
                 park(held->second, std::move(task));
-            } else if (hub_.by_offset() && !batch.empty() &&
-                       batch.front().partition != task.partition) {
+            } else if (hub_.options.by_offset && !batch.empty() &&
+                       batch.front().origin != task.origin) {
                 break;
             } else {
                 batch.push_back(std::move(task));
@@ -82,12 +84,12 @@ std::vector<Task> Worker::collect() {
         }
         if (batch.empty()) is_due_ = collect_due(batch);
     }
-    for (Task& task : batch) ++task.partition->in_transaction;
+    for (Task& task : batch) ++task.origin->in_transaction;
     if (batch.empty()) wait_for_news();
     return batch;
 }
 
-// A failing record is tried alone; what waited behind it goes before what came later.
+// A failing message is tried alone; what waited behind it goes before what came later.
 bool Worker::collect_due(std::vector<Task>& batch) {
     const std::int64_t now = hub_.clock.boot_us();
     const auto due = std::min_element(
@@ -111,7 +113,7 @@ bool Worker::owes_fresh() const {
 
 void Worker::drop_taken_away() {
     const auto drop = [&](const Task& task) OUTBOX_REQUIRES(hub_.mutex) {
-        if (!task.partition->taken_away) return false;
+        if (!task.origin->taken_away) return false;
         --hub_.in_flight.records;
         hub_.in_flight.bytes -= task.bytes;
         return true;
@@ -119,7 +121,7 @@ void Worker::drop_taken_away() {
     std::erase_if(queue_, drop);
     for (auto& [lane, held] : held_) {
         for (const Task& task : held.tasks) {
-            if (task.partition->taken_away) count_parked(task, false);
+            if (task.origin->taken_away) count_parked(task, false);
         }
         std::erase_if(held.tasks, drop);
     }
@@ -135,7 +137,7 @@ void Worker::park(Held& held, Task task) {
 void Worker::count_parked(const Task& task, bool is_parked) {
     auto& from = is_parked ? hub_.in_flight : hub_.parked;
     auto& to = is_parked ? hub_.parked : hub_.in_flight;
-    Amount& here = task.partition->parked;
+    Amount& here = task.origin->parked;
     --from.records;
     from.bytes -= task.bytes;
     ++to.records;
@@ -163,13 +165,13 @@ void Worker::apply(std::vector<Task> batch) {
     }
 }
 
-// True: a record of its lane failed before it, and it waits for that one.
+// True: a message of its lane failed before it, and it waits for that one.
 bool Worker::wait_behind(Task& task) {
     const core::Lock lock(hub_.mutex);
     const auto held = held_.find(task.lane);
     if (held == held_.end()) return false;
-    --task.partition->in_transaction;
-    if (task.partition->taken_away) hub_.drained.notify_all();
+    --task.origin->in_transaction;
+    if (task.origin->taken_away) hub_.drained.notify_all();
     park(held->second, std::move(task));
     return true;
 }
@@ -178,17 +180,17 @@ bool Worker::wait_behind(Task& task) {
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
-        if (hub_.by_id() && task.id_fault()) return false;
-        events.push_back(task.event());
+        if (fault_of(task)) return false;
+        events.push_back(task.delivery->event());
     }
     const std::optional<OffsetStep> step = step_after(batch.back());
     const auto taken = executor_.apply_together(
-        events, [&] { return log_.begin(events, hub_.by_id(), step ? &*step : nullptr); });
+        events, [&] { return store_.begin(events, hub_.options.by_id, step ? &*step : nullptr); });
     if (!taken) return false;
     database_is_back();
-    if (step) batch.back().partition->expected = step->next;
+    moved(batch.back(), step);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-        const Message message = batch[i].message();
+        const Message message = message_of(batch[i]);
         hub_.say(hub_.stats.count((*taken)[i]), {}, &message);
     }
     for (Task& task : batch) finish(task);
@@ -220,35 +222,34 @@ void Worker::apply_one(Task task) {
 }
 
 Attempt Worker::try_once(Task& task) {
-    const Message message = task.message();
+    const Message message = message_of(task);
     const std::optional<OffsetStep> step = step_after(task);
     Attempt attempt = executor_.apply(
         message,
         [&]() -> Result<Taken> {
-            if (hub_.by_id()) {
-                if (auto fault = task.id_fault()) return *std::move(fault);
-            }
-            const spi::EventView event = task.event();
-            const auto taken = log_.begin({&event, 1}, hub_.by_id(), step ? &*step : nullptr);
+            if (auto fault = fault_of(task)) return *std::move(fault);
+            const spi::EventView event = task.delivery->event();
+            const auto taken =
+                store_.begin({&event, 1}, hub_.options.by_id, step ? &*step : nullptr);
             if (!taken.ok()) return taken.status();
             database_is_back();
             return taken->front();
         },
         [&] { return inbox_.commit(); });
-    if (attempt.status.ok() && step) task.partition->expected = step->next;
+    if (attempt.status.ok()) moved(task, step);
     return attempt;
 }
 
-// An outage is nobody's fault, but a record that loses its session again and again is.
+// An outage is nobody's fault, but a message that loses its session again and again is.
 bool Worker::is_outage(Task& task, const Attempt& attempt) {
     if (!attempt.is_outage()) return false;
     return attempt.ended == Attempt::Ended::kBegin || ++task.lost <= kMaxLostSessions;
 }
 
-// What an attempt that is over means for its record.
+// What an attempt that is over means for its message.
 Worker::Outcome Worker::settle(Task& task, const Attempt& attempt) {
-    const Message message = task.message();
-    const Means means = Executor::meaning_of(attempt, task.attempts + 1, hub_.retry);
+    const Message message = message_of(task);
+    const Means means = Executor::meaning_of(attempt, task.attempts + 1, hub_.options.retry);
     if (means == Means::kApplied) {
         hub_.say(hub_.stats.count(attempt.taken), {}, &message);
         return Outcome::kDone;
@@ -274,15 +275,15 @@ Worker::Outcome Worker::settle(Task& task, const Attempt& attempt) {
 Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
     std::string text = storable(error);
     const std::optional<OffsetStep> step = step_after(task);
-    spi::EventView letter = task.event();
+    spi::EventView letter = task.delivery->event();
     bool whole = true;
     while (!abandoned(task)) {
         const Result<Taken> result =
-            log_.bury(letter, {task.attempts, error_code_name(error.code), text}, hub_.by_id(),
-                      step ? &*step : nullptr);
+            store_.bury(letter, {task.attempts, error_code_name(error.code), text},
+                        hub_.options.by_id, step ? &*step : nullptr);
         if (result.ok()) {
-            if (step) task.partition->expected = step->next;
-            const Message message = task.message();
+            moved(task, step);
+            const Message message = message_of(task);
             if (*result == Taken::kRepeat) {  // another group has applied it meanwhile
                 hub_.say(hub_.stats.count(*result), {}, &message);
                 return Outcome::kDone;
@@ -312,7 +313,7 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
             continue;
         }
         if (refused) {
-            const Message message = task.message();
+            const Message message = message_of(task);
             hub_.say(What::kRetry, buried.error(), &message);
             return Outcome::kHold;
         }
@@ -322,52 +323,56 @@ Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
 }
 
 std::optional<OffsetStep> Worker::step_after(const Task& task) const {
-    if (!hub_.by_offset()) return std::nullopt;
-    return OffsetStep{.topic = task.record.topic(),
-                      .partition = task.record.partition(),
-                      .expected = task.partition->expected,
-                      .next = task.record.offset() + 1,
-                      .cluster_id = task.partition->cluster_id,
-                      .last_id = task.name};
+    if (!hub_.options.by_offset) return std::nullopt;
+    return task.origin->step_after(task.delivery->event());
 }
 
-// The polling thread asks the database where to go on; what was taken of the partition is dropped.
+void Worker::moved(const Task& task, const std::optional<OffsetStep>& step) {
+    if (step) task.origin->moved_to(step->next);
+}
+
+// With offsets alone nobody asks for an id.
+std::optional<ErrorInfo> Worker::fault_of(const Task& task) const {
+    return hub_.options.by_id ? task.delivery->fault() : std::nullopt;
+}
+
+// The polling thread asks the database where to go on; what was taken of the origin is dropped.
 void Worker::misplace(const Task& task) {
     const core::Lock lock(hub_.mutex);
-    task.partition->mark_misplaced();
+    task.origin->mark_misplaced();
 }
 
-// ---- where a record goes then ----
+// ---- where a message goes then ----
 
 void Worker::finish(Task& task) {
     {
         const core::Lock lock(hub_.mutex);
-        task.partition->finish(task.number);
+        task.origin->finish(task.number);
     }
     leave(task);
 }
 
 void Worker::leave(Task& task) {
     const core::Lock lock(hub_.mutex);
-    --task.partition->in_transaction;
+    --task.origin->in_transaction;
     --hub_.in_flight.records;
     hub_.in_flight.bytes -= task.bytes;
-    if (task.partition->taken_away) hub_.drained.notify_all();
+    if (task.origin->taken_away) hub_.drained.notify_all();
 }
 
 void Worker::hold(Task task) {
     const core::Lock lock(hub_.mutex);
-    --task.partition->in_transaction;
-    if (task.partition->taken_away) hub_.drained.notify_all();
+    --task.origin->in_transaction;
+    if (task.origin->taken_away) hub_.drained.notify_all();
     Held& held = held_[task.lane];
-    held.due_us = hub_.clock.boot_us() + hub_.retry.delay_us(++task.tries, random_());
+    held.due_us = hub_.clock.boot_us() + hub_.options.retry.delay_us(++task.tries, random_());
     count_parked(task, true);
     held.tasks.push_front(std::move(task));
 }
 
 bool Worker::abandoned(const Task& task) {
     const core::Lock lock(hub_.mutex);
-    return task.partition->taken_away || hub_.stop.requested();
+    return task.origin->taken_away || hub_.stop.requested();
 }
 
 void Worker::wait_for_database(const ErrorInfo& error) {
@@ -381,7 +386,7 @@ void Worker::database_is_back() {
     hub_.say(What::kConnected);
 }
 
-// ---- beside the records ----
+// ---- beside the messages ----
 
 void Worker::keep() {
     const std::int64_t now = hub_.clock.boot_us();
@@ -434,4 +439,9 @@ void Worker::retry_one(const spi::EventView& letter) {
     }
 }
 
-}  // namespace outbox::consumer::kafka
+void push(Workers& workers, Task task) {
+    Worker& worker = *workers[std::hash<std::string>{}(task.lane) % workers.size()];
+    worker.push(std::move(task));
+}
+
+}  // namespace outbox::consumer

@@ -1,4 +1,4 @@
-#include "databases/sqlite/receive/log.h"
+#include "databases/sqlite/receive/broker_store.h"
 
 #include <utility>
 
@@ -33,12 +33,12 @@ constexpr const char* kBury =
 
 }  // namespace
 
-SqliteLog::SqliteLog(std::string path, const KafkaConsumerOptions& options)
+SqliteBrokerStore::SqliteBrokerStore(std::string path, const BrokerStoreOptions& options)
     : inbox_(std::move(path), options.connect_timeout_s, options.consumer,
              {kMove, kFirst, kNext, kBury}) {}
 
-Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> messages, bool by_id,
-                                            const OffsetStep* step) {
+Result<std::vector<Taken>> SqliteBrokerStore::begin(std::span<const spi::EventView> messages,
+                                                    bool by_id, const OffsetStep* step) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     if (Status status = inbox_.session().begin(); !status.ok()) return status;
     std::vector<Taken> taken(messages.size(), Taken::kNew);
@@ -52,7 +52,7 @@ Result<std::vector<Taken>> SqliteLog::begin(std::span<const spi::EventView> mess
     return status;
 }
 
-Status SqliteLog::move(const OffsetStep* step) {
+Status SqliteBrokerStore::move(const OffsetStep* step) {
     if (step == nullptr) return {};
     Status status = Run(inbox_.session().statement(step->expected ? kMove : kFirst))
                         ->lend(inbox_.consumer())
@@ -68,8 +68,8 @@ Status SqliteLog::move(const OffsetStep* step) {
     return status;
 }
 
-Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
-                              const OffsetStep* step) {
+Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Burial& burial,
+                                      bool by_id, const OffsetStep* step) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     if (Status status = inbox_.session().begin(); !status.ok()) return status;
     spi::EventView storable = message;
@@ -101,7 +101,7 @@ Result<Taken> SqliteLog::bury(const spi::EventView& message, const Burial& buria
     return status;
 }
 
-Result<std::optional<LogPlace>> SqliteLog::place(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> SqliteBrokerStore::place(std::string_view topic, int partition) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     const Run row(inbox_.session().statement(kNext));
     const bool found = row->lend(inbox_.consumer()).lend(topic).bind(partition).step();

@@ -2,17 +2,15 @@
 
 #include <string>
 
-#include <outbox/consumer/kafka.h>
-
-#include "consumer/log_store.h"
+#include "consumer/broker_store.h"
 #include "databases/postgres/receive/inbox_store.h"
 
 namespace outbox::consumer {
 
-/// The inbox in PostgreSQL of a consumer of a log.
-class LibpqLog final : public LogStore {
+/// The inbox in PostgreSQL of a consumer of a broker.
+class LibpqBrokerStore final : public BrokerStore {
   public:
-    LibpqLog(std::string url, const KafkaConsumerOptions& options);
+    LibpqBrokerStore(std::string url, const BrokerStoreOptions& options);
 
     [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }

@@ -30,17 +30,25 @@ struct LogPlace {
     bool operator==(const LogPlace&) const = default;
 };
 
-/// What `LogStore::begin` gives where the step's offset was not the expected one.
+/// What `BrokerStore::begin` gives where the step's offset was not the expected one.
 ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 [[nodiscard]] bool is_offset_lost(const ErrorInfo& error);
 
-/// The inbox of a consumer whose messages come from a log outside the database.
-class LogStore {
+struct BrokerStoreOptions {
+    std::string consumer;  ///< The inbox's name for it.
+    int connect_timeout_s = 5;
+    bool offsets = false;  ///< It keeps the places of a log.
+    bool prunes = false;   ///< It removes its old ids itself.
+};
+
+/// The inbox of a consumer whose messages come from a broker: a log, of which it may keep the
+/// place, or a queue.
+class BrokerStore {
   public:
-    LogStore() = default;
-    LogStore(const LogStore&) = delete;
-    LogStore& operator=(const LogStore&) = delete;
-    virtual ~LogStore() = default;
+    BrokerStore() = default;
+    BrokerStore(const BrokerStore&) = delete;
+    BrokerStore& operator=(const BrokerStore&) = delete;
+    virtual ~BrokerStore() = default;
 
     /// The session in which it works.
     [[nodiscard]] virtual InboxStore& inbox() = 0;

@@ -1,4 +1,4 @@
-#include "databases/postgres/receive/log.h"
+#include "databases/postgres/receive/broker_store.h"
 
 #include <deque>
 #include <unordered_map>
@@ -119,12 +119,12 @@ class Beginning {
     std::unordered_map<std::string_view, std::size_t> first_of_;
 };
 
-std::vector<LibpqSession::Right> rights_of(const KafkaConsumerOptions& options) {
+std::vector<LibpqSession::Right> rights_of(const BrokerStoreOptions& options) {
     std::vector<LibpqSession::Right> rights;
-    if (options.mode != KafkaConsumerOptions::Mode::kInbox) {
+    if (options.offsets) {
         rights.push_back({"outbox_inbox_offsets", "SELECT, INSERT, UPDATE"});
     }
-    if (options.inbox_retention_s > 0) rights.push_back({"outbox_inbox", "DELETE"});
+    if (options.prunes) rights.push_back({"outbox_inbox", "DELETE"});
     return rights;
 }
 
@@ -134,7 +134,7 @@ bool changed_one(const Rows& result) {
 
 }  // namespace
 
-LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
+LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& options)
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
              {.statements = {{"outbox_enter", kEnter, 3},
                              {"outbox_enter_carefully", kEnterCarefully, 3},
@@ -145,8 +145,8 @@ LibpqLog::LibpqLog(std::string url, const KafkaConsumerOptions& options)
               .rights = rights_of(options),
               .set_up = kDurable}) {}
 
-Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messages, bool by_id,
-                                           const OffsetStep* step) {
+Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventView> messages,
+                                                   bool by_id, const OffsetStep* step) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     Beginning beginning(inbox_.consumer());
     if (by_id) beginning.enter(messages, inbox_.now_us());
@@ -165,8 +165,8 @@ Result<std::vector<Taken>> LibpqLog::begin(std::span<const spi::EventView> messa
     return taken;
 }
 
-Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial, bool by_id,
-                             const OffsetStep* step) {
+Result<Taken> LibpqBrokerStore::bury(const spi::EventView& message, const Burial& burial,
+                                     bool by_id, const OffsetStep* step) {
     constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
     if (Status status = inbox_.connect(); !status.ok()) return status;
     // What was refused may be so because the database does not take its id or key.
@@ -200,7 +200,7 @@ Result<Taken> LibpqLog::bury(const spi::EventView& message, const Burial& burial
     return ended.ok() ? Status(offset_lost(inbox_.consumer(), *step)) : ended;
 }
 
-Result<std::optional<LogPlace>> LibpqLog::place(std::string_view topic, int partition) {
+Result<std::optional<LogPlace>> LibpqBrokerStore::place(std::string_view topic, int partition) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     Params params;
     params.text(inbox_.consumer()).text(topic).number(partition);

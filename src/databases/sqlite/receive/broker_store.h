@@ -2,17 +2,15 @@
 
 #include <string>
 
-#include <outbox/consumer/kafka.h>
-
-#include "consumer/log_store.h"
+#include "consumer/broker_store.h"
 #include "databases/sqlite/receive/inbox_store.h"
 
 namespace outbox::consumer {
 
-/// The inbox in an SQLite file of a consumer of a log.
-class SqliteLog final : public LogStore {
+/// The inbox in an SQLite file of a consumer of a broker.
+class SqliteBrokerStore final : public BrokerStore {
   public:
-    SqliteLog(std::string path, const KafkaConsumerOptions& options);
+    SqliteBrokerStore(std::string path, const BrokerStoreOptions& options);
 
     [[nodiscard]] sqlite3* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }

@@ -9,15 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "brokers/kafka/receive/hub.h"
-#include "brokers/kafka/receive/task.h"
 #include "consumer/executor.h"
 #include "consumer/janitor.h"
+#include "consumer/workers/hub.h"
 #include "core/mutex.h"
 
-namespace outbox::consumer::kafka {
+namespace outbox::consumer {
 
-/// Applies records, in transactions of its own connection, on its own thread.
+/// Applies messages, in transactions of its own connection, on its own thread.
 class Worker {
   public:
     /// The first, `number` 0, also retries dead letters and writes the figures.
@@ -57,6 +56,8 @@ class Worker {
     [[nodiscard]] bool is_outage(Task& task, const Attempt& attempt);
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
+    static void moved(const Task& task, const std::optional<OffsetStep>& step);
+    [[nodiscard]] std::optional<ErrorInfo> fault_of(const Task& task) const;
     void misplace(const Task& task);
 
     void finish(Task& task);
@@ -72,7 +73,7 @@ class Worker {
     Hub& hub_;
     const bool keeper_;
     const Applier applier_;
-    LogStore& log_;
+    BrokerStore& store_;
     InboxStore& inbox_;
     Executor executor_;
     Janitor janitor_;
@@ -81,7 +82,7 @@ class Worker {
     std::unordered_map<std::string, Held> held_ OUTBOX_GUARDED_BY(hub_.mutex);
     std::mt19937_64 random_;
     bool is_due_ = false;  // what was collected last had failed before
-    // Time that failing records had more than fresh ones: it is the fresh ones' before another
+    // Time that failing messages had more than fresh ones: it is the fresh ones' before another
     // failing one is tried, however long each takes to fail.
     std::int64_t owed_us_ = 0;
     std::uint32_t outages_ = 0;
@@ -90,4 +91,9 @@ class Worker {
     std::thread thread_;
 };
 
-}  // namespace outbox::consumer::kafka
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+/// Hands a task to the worker of its lane, with the hub's mutex held.
+void push(Workers& workers, Task task);
+
+}  // namespace outbox::consumer

@@ -1,0 +1,58 @@
+#include "brokers/kafka/receive/delivery.h"
+
+#include "consumer/message_time.h"
+
+namespace outbox::consumer::kafka {
+namespace {
+
+std::string place_of(const Record& record) {
+    return std::string(record.topic()) + "/" + std::to_string(record.partition()) + "/" +
+           std::to_string(record.offset());
+}
+
+}  // namespace
+
+std::string name_of(const Record& record) {
+    if (fault_of_id(record.id()).empty()) return std::string(record.id());
+    // What tells it apart is at the end.
+    std::string name = place_of(record) + "@" + std::to_string(record.time_ms());
+    if (name.size() > kMaxIdBytes) name.erase(0, name.size() - kMaxIdBytes);
+    return name;
+}
+
+RecordDelivery::RecordDelivery(Record record, std::string name, bool by_offset)
+    : record_(std::move(record)),
+      name_(std::move(name)),
+      headers_(record_.headers_json()),
+      by_offset_(by_offset) {}
+
+spi::EventView RecordDelivery::event() const {
+    spi::EventView event;
+    event.position = record_.offset();
+    event.id = name_;
+    event.topic = record_.topic();
+    event.key = record_.key();
+    event.payload = record_.payload();
+    event.headers = headers_;
+    return event;
+}
+
+std::optional<ErrorInfo> RecordDelivery::fault() const {
+    const std::string fault = fault_of_id(record_.id());
+    if (fault.empty()) return std::nullopt;
+    return ErrorInfo{ErrorCode::kInvalidEvent,
+                     Advice::kDeadLetter,
+                     {},
+                     "the record " + place_of(record_) + " " + fault +
+                         "; the relay writes it into the header id in format raw"};
+}
+
+std::string RecordDelivery::lane() const {
+    std::string partition =
+        std::string(record_.topic()) + "/" + std::to_string(record_.partition());
+    if (by_offset_) return partition;
+    if (record_.key().empty()) return place_of(record_);
+    return partition + "=" + std::string(record_.key());
+}
+
+}  // namespace outbox::consumer::kafka

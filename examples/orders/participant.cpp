@@ -17,6 +17,25 @@ extern "C" void stop_running(int) {
     running->stop();
 }
 
+/// SIGINT and SIGTERM stop the loop as long as this lives; later ones, while the process ends, are
+/// ignored: a handler must not touch what is gone.
+class StopsOnSignal {
+  public:
+    explicit StopsOnSignal(EventLoop& loop) {
+        running = &loop;
+        set(stop_running);
+    }
+    ~StopsOnSignal() { set(SIG_IGN); }
+    StopsOnSignal(const StopsOnSignal&) = delete;
+    StopsOnSignal& operator=(const StopsOnSignal&) = delete;
+
+  private:
+    static void set(void (*handler)(int)) {
+        std::signal(SIGINT, handler);
+        std::signal(SIGTERM, handler);
+    }
+};
+
 }  // namespace
 
 int run_participant(const Participant& participant, int argc, char** argv) {
@@ -49,9 +68,7 @@ int run_participant(const Participant& participant, int argc, char** argv) {
         prepare_database(options.database_url, participant.tables);
         participant.start();
         EventLoop loop(options, participant.handle, journals);
-        running = &loop;
-        std::signal(SIGINT, stop_running);
-        std::signal(SIGTERM, stop_running);
+        const StopsOnSignal stops(loop);
         loop.run();
         return 0;
     } catch (const std::exception& error) {

@@ -28,6 +28,25 @@ extern "C" void stop_running(int) {
     running->stop();
 }
 
+/// SIGINT and SIGTERM stop the consumer as long as this lives; later ones, while the process ends,
+/// are ignored: a handler must not touch what is gone.
+class StopsOnSignal {
+  public:
+    explicit StopsOnSignal(outbox::MailboxConsumer& consumer) {
+        running = &consumer;
+        set(stop_running);
+    }
+    ~StopsOnSignal() { set(SIG_IGN); }
+    StopsOnSignal(const StopsOnSignal&) = delete;
+    StopsOnSignal& operator=(const StopsOnSignal&) = delete;
+
+  private:
+    static void set(void (*handler)(int)) {
+        std::signal(SIGINT, handler);
+        std::signal(SIGTERM, handler);
+    }
+};
+
 std::int64_t number(const std::string& name, const std::string& text, std::int64_t least) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -54,9 +73,7 @@ void serve(const std::string& url, const std::string& service, const char* table
     outbox::MailboxConsumer consumer =
         is_sqlite(url) ? outbox::sqlite_mailbox_consumer(url, outbox::SqliteHandler(apply), options)
                        : outbox::libpq_mailbox_consumer(url, outbox::LibpqHandler(apply), options);
-    running = &consumer;
-    std::signal(SIGINT, stop_running);
-    std::signal(SIGTERM, stop_running);
+    const StopsOnSignal stops(consumer);
     consumer.run();
 }
 

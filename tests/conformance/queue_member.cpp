@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
         running = &made;
         std::signal(SIGTERM, [](int) { running->stop(); });
         made.run();
+        std::signal(SIGTERM, SIG_IGN);  // the next one would find it gone
     } catch (const std::exception& error) {
         std::cerr << error.what() << std::endl;
         return 1;

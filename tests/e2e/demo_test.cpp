@@ -1,7 +1,10 @@
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/eventually.h"
@@ -32,6 +35,15 @@ std::vector<std::string> processes_in(const std::filesystem::path& folder) {
             found.push_back(read_file(entry.path() / "cmdline"));
     }
     return found;
+}
+
+bool handles(pid_t process, int signal_number) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("SigCgt:"))
+            return (std::stoull(line.substr(7), nullptr, 16) >> (signal_number - 1) & 1) != 0;
+    }
+    return false;
 }
 
 TEST(Demo, ProvesThatNothingIsLostThoughTheRelayIsKilled) {
@@ -74,6 +86,20 @@ TEST(Demo, ItsProgramsEndWithItEvenWhenItIsKilled) {
     process.wait(10s);
     EXPECT_TRUE(eventually(30s, "its programs are gone",
                            [&] { return processes_in(folder.path()).empty(); }));
+}
+
+TEST(Participant, EndsCleanlyHoweverOftenItIsTold) {
+    const TemporaryFolder folder("participant");
+    Process process(
+        {.command = {std::string(PROGRAMS) + "/inventory-service"},
+         .environment = {{"DATABASE_URL", "sqlite://" + (folder / "inventory.db").string()}}});
+    ASSERT_TRUE(
+        eventually(30s, "it handles SIGTERM", [&] { return handles(process.pid(), SIGTERM); }));
+    while (process.running()) {
+        process.kill(SIGTERM);
+        std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_EQ(process.wait(30s), (ExitStatus{0, 0})) << process.stderr_text();
 }
 
 TEST(Participant, SaysWhatIsWrongAtTheStart) {

@@ -87,7 +87,7 @@ class KafkaConsumer {
     /// group.instance.id). Database and brokers lost later are tried for ever.
     void run();
 
-    /// Ends `run`. Safe in a signal handler.
+    /// Ends `run`. Safe in a signal handler that does not outlive the consumer.
     void stop() noexcept;
 
     [[nodiscard]] ConsumerStats stats() const noexcept;

@@ -110,7 +110,8 @@ class MailboxConsumer {
     /// as `run`, and also when the database is lost.
     std::size_t drain();
 
-    /// Ends `run` and `drain` now and for ever. Safe in a signal handler.
+    /// Ends `run` and `drain` now and for ever. Safe in a signal handler that does not outlive
+    /// this.
     void stop() noexcept;
 
     [[nodiscard]] ConsumerStats stats() const noexcept;

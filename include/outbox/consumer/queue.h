@@ -81,7 +81,7 @@ class QueueConsumer {
     /// first.
     void run();
 
-    /// Ends `run`. Safe in a signal handler.
+    /// Ends `run`. Safe in a signal handler that does not outlive the consumer.
     void stop() noexcept;
 
     [[nodiscard]] ConsumerStats stats() const noexcept;

@@ -230,13 +230,11 @@ Result<Database*> Session::get() {
                          "the file " + path_ + " was replaced or removed"};
     }
     auto opened = Database::open(path_, busy_timeout_ms_);
-    if (!opened.ok() && was_open_) {
+    if (!opened.ok()) {
         return ErrorInfo{
             ErrorCode::kConnectFailed, Advice::kRetryDestination, opened.error().backend_code,
             "the file " + path_ + " is away or cannot be opened; is its volume there?"};
     }
-    if (!opened.ok()) return opened.error();
-    was_open_ = true;
     if (prepare_) {
         if (Status status = prepare_(**opened); !status.ok()) return status;
     }

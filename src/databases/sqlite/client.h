@@ -148,14 +148,15 @@ class WriteTransaction {
     Database& database_;
 };
 
-/// A connection that is made when it is needed and made again after `drop`.
+/// A connection that is made when it is needed and made again after `drop`, to a file that this
+/// process has opened before: one that is not there is away, and no wrong path.
 class Session {
   public:
     Session(std::string path, int busy_timeout_ms,
             std::function<Status(Database&)> prepare = nullptr);
 
     /// `kServerChanged` where another file has taken the path since: once, then that one is used.
-    /// Where there is none any more that is tried again, and no wrong path.
+    /// Where there is none the advice is to try again.
     Result<Database*> get();
     void drop() { database_.reset(); }
 
@@ -164,7 +165,6 @@ class Session {
     int busy_timeout_ms_;
     std::function<Status(Database&)> prepare_;
     std::unique_ptr<Database> database_;
-    bool was_open_ = false;
 };
 
 /// Microseconds since the Unix epoch: the clock of everything that SQLite's tables hold.

@@ -353,6 +353,33 @@ TEST_F(SqliteSource, AReplacedFileEndsTheTermAndTheNextOneReadsIt) {
 }
 
 // What `.restore` of the shell does: another content in the same file.
+// A term that begins while the file is away has parts that never saw it.
+TEST_F(SqliteSource, AFileThatIsAwayIsWaitedForByPartsThatNeverSawIt) {
+    const auto source = open();
+    const auto expect_waits = [](const ErrorInfo& error) {
+        EXPECT_EQ(error.advice, Advice::kRetryDestination) << error.message;
+        EXPECT_THAT(error.message, HasSubstr("is its volume there?"));
+    };
+    const auto expect_all_wait = [&] {
+        const auto lease = value_of(source->open_lease());
+        expect_waits(lease->acquire("test", 10min).error());
+        const auto recorder = value_of(source->open_recorder());
+        const std::vector<spi::RouteName> routes{{"default", {}}};
+        expect_waits(recorder->begin(1, routes).error());
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch batch;
+        expect_waits(reader->read(kAll, batch).error());
+    };
+    const TemporaryFolder elsewhere("elsewhere");
+    std::filesystem::rename(path_, elsewhere / "shop.db");
+    expect_all_wait();
+    std::filesystem::rename(elsewhere / "shop.db", path_);
+    std::filesystem::rename(folder_.path(), elsewhere / "volume");
+    expect_all_wait();
+    std::filesystem::rename(elsewhere / "volume", folder_.path());
+    EXPECT_TRUE(value_of(value_of(source->open_lease())->acquire("test", 10min)).has_value());
+}
+
 TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneReadsIt) {
     db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
     db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));

@@ -62,7 +62,7 @@ Status SqliteLease::lock_file() {
     if (file_ >= 0) return {};
     // No link: whoever may write the folder could have the relay make a file elsewhere.
     const int file = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0 && errno == ENOENT && was_locked_) {
+    if (file < 0 && errno == ENOENT) {
         return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
                 "the folder of " + lock_path_ + " is away; is its volume there?"};
     }
@@ -76,7 +76,6 @@ Status SqliteLease::lock_file() {
         return {};
     }
     file_ = file;
-    was_locked_ = true;
     return {};
 }
 

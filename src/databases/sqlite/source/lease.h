@@ -36,7 +36,6 @@ class SqliteLease final : public spi::LeaseStore {
     const std::string source_;
     const std::string lock_path_;
     Session session_;
-    bool was_locked_ = false;
     int file_ = -1;  // Holds the flock while it is open.
 };
 

@@ -4,7 +4,7 @@
 set(installed_parts "")
 foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq outbox_consumer
         outbox_producer outbox_postgres outbox_sqlite
-        outbox_secrets outbox_core)
+        outbox_net outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})
     endif()

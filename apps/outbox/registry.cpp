@@ -8,12 +8,27 @@
 #include "backend/backends.h"
 #include "consumer/operate.h"
 #include "core/redact.h"
+#include "core/url.h"
 
 namespace outbox::app {
 namespace {
 
-Destination destination_of(const runtime::RouteConfig& route, std::chrono::seconds timeout) {
-    return {route.to, route.sink_options, timeout};
+// Two relays of one outbox give the same, others another one: by the address of the database, which
+// costs no look at it.
+std::string producer_of(const SourceConfig& source, const runtime::RouteConfig& route) {
+    const auto url = parse_url(source.url);
+    std::string name = url.ok() ? url->authority + url->path : std::string();
+    name += '/' + source.table;
+    for (const std::string& tenant : source.tenants) name += ',' + tenant;
+    return name + '/' + route.name;
+}
+
+Destination destination_of(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
+    return {.url = route.to,
+            .options = route.sink_options,
+            .connect_timeout = config.source.connect_timeout,
+            .producer = producer_of(config.source, route),
+            .max_repeats = config.relay.max_unrecorded};
 }
 
 // A table of a route is for the broker whose name it bears.
@@ -79,29 +94,29 @@ std::string weakness_of_database(const std::string& url) {
     return database.ok() && (*database)->weakness != nullptr ? (*database)->weakness(url) : "";
 }
 
-std::string weakness_of(const runtime::RouteConfig& route) {
+std::string weakness_of(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
     const auto broker = find_broker(route.to);
     return broker.ok() && (*broker)->weakness != nullptr
-               ? (*broker)->weakness(destination_of(route, {}))
+               ? (*broker)->weakness(destination_of(config, route))
                : "";
 }
 
-Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RouteConfig& route,
-                                             int connect_timeout_s) {
+Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
+                                             const runtime::RouteConfig& route) {
     const auto broker = find_broker(route.to);
     if (!broker.ok()) return broker.error();
     if (const Status fitting = check_options(route, **broker); !fitting.ok()) {
         return fitting.error();
     }
-    return (*broker)->make(destination_of(route, std::chrono::seconds(connect_timeout_s)));
+    return (*broker)->make(destination_of(config, route));
 }
 
-Status check_sink(const runtime::RouteConfig& route, int connect_timeout_s) {
-    const auto sink = make_sink(route, connect_timeout_s);
+Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
+    const auto sink = make_sink(config, route);
     if (!sink.ok()) return sink.status();
     const Broker& broker = **find_broker(route.to);
     if (broker.look == nullptr) return (*sink)->check();
-    return broker.look(destination_of(route, std::chrono::seconds(connect_timeout_s)));
+    return broker.look(destination_of(config, route));
 }
 
 }  // namespace outbox::app

@@ -40,14 +40,14 @@ Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(
 /// What of the way to the database or the destination is in clear or unverified, with the remedy;
 /// empty: nothing, or the URL is not one.
 std::string weakness_of_database(const std::string& url);
-std::string weakness_of(const runtime::RouteConfig& route);
+std::string weakness_of(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 
 /// The sink of a route. Does not contact the destination.
-Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RouteConfig& route,
-                                             int connect_timeout_s);
+Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
+                                             const runtime::RouteConfig& route);
 
 /// Whether the destination takes records, as far as looking tells. Changes nothing there. Blocks up
 /// to the connect timeout.
-Status check_sink(const runtime::RouteConfig& route, int connect_timeout_s);
+Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 
 }  // namespace outbox::app

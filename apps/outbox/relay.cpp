@@ -45,10 +45,6 @@ std::string fallback_topic(const std::string& table) {
     return table.substr(table.rfind('.') + 1);
 }
 
-int timeout_of(const RelayConfig& config) {
-    return static_cast<int>(config.source.connect_timeout.count());
-}
-
 relay::RelayOptions options_of(const RelayConfig& config) {
     relay::RelayOptions options = config.relay;
     std::random_device random;
@@ -67,7 +63,6 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
             core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
                                   (*broker)->check_topic, (*broker)->topic_token);
         if (!topics.ok()) return topics.error();
-        const int timeout_s = timeout_of(config);
         routes.push_back({.name = route.name,
                           .former_names = route.former_names,
                           .predicate = route.predicate,
@@ -75,7 +70,7 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
                           .on_dead_letter = route.on_dead_letter == "block_key"
                                                 ? relay::OnDeadLetter::kBlockKey
                                                 : relay::OnDeadLetter::kContinue,
-                          .make_sink = [route, timeout_s] { return make_sink(route, timeout_s); }});
+                          .make_sink = [config, route] { return make_sink(config, route); }});
     }
     return routes;
 }
@@ -99,7 +94,8 @@ Status check_transport(const RelayConfig& config) {
     };
     Status status = tell("the database", weakness_of_database(config.source.url));
     for (const runtime::RouteConfig& route : config.routes) {
-        if (status.ok()) status = tell("the destination of " + route.name, weakness_of(route));
+        if (status.ok())
+            status = tell("the destination of " + route.name, weakness_of(config, route));
     }
     return status;
 }
@@ -107,7 +103,7 @@ Status check_transport(const RelayConfig& config) {
 // Wrong options of a destination are found now and not at the first event.
 Status check_sinks(const RelayConfig& config) {
     for (const runtime::RouteConfig& route : config.routes) {
-        const auto sink = make_sink(route, timeout_of(config));
+        const auto sink = make_sink(config, route);
         if (sink.ok()) continue;
         ErrorInfo error = sink.error();
         error.message = "route '" + route.name + "': " + error.message;
@@ -128,10 +124,10 @@ Result<spi::Beginning> preview(spi::Source& source, const RelayConfig& config) {
 }
 
 // That the route leads to what its ledger holds for.
-Status check_destination(const runtime::RouteConfig& route, const std::string& known,
-                         int timeout_s) {
+Status check_destination(const RelayConfig& config, const runtime::RouteConfig& route,
+                         const std::string& known) {
     if (known.empty()) return {};
-    const auto sink = make_sink(route, timeout_s);
+    const auto sink = make_sink(config, route);
     if (!sink.ok()) return sink.status();
     const auto met = (*sink)->destination();
     if (!met.ok()) return met.status();
@@ -158,9 +154,9 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
     }
     for (std::size_t i = 0; i < config.routes.size(); ++i) {
         const runtime::RouteConfig& route = config.routes[i];
-        Status status = check_sink(route, timeout_of(config));
+        Status status = check_sink(config, route);
         if (status.ok() && beginning.ok()) {
-            status = check_destination(route, beginning->routes[i].destination, timeout_of(config));
+            status = check_destination(config, route, beginning->routes[i].destination);
         }
         const std::string name = "route " + route.name + " to " + redact(route.to);
         say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));

@@ -13,12 +13,13 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "codec", "secrets", "verify", "relay", "producer", "consumer", "mailbox", "saga", "backend"}
+MIDDLE = {"core", "codec", "secrets", "net", "verify", "relay", "producer", "consumer", "mailbox", "saga", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
     "codec": {"core", "public"},
     "secrets": {"core", "public"},
+    "net": {"secrets", "core", "public"},
     "verify": {"core", "public"},
     "relay": {"codec", "core", "public"},
     "producer": {"secrets", "core", "public"},
@@ -26,9 +27,9 @@ ALLOWED = {
     "mailbox": {"consumer", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
     "backend": {"mailbox", "consumer", "core", "public"},
-    "databases": MIDDLE - {"codec", "verify"} | {"public"},
-    "brokers": {"backend", "mailbox", "consumer", "secrets", "core", "public"},
-    "adapters": MIDDLE | {"databases", "brokers", "public"},
+    "databases": MIDDLE - {"codec", "net", "verify"} | {"public"},
+    "brokers": {"backend", "mailbox", "consumer", "net", "secrets", "core", "public"},
+    "adapters": MIDDLE - {"net"} | {"databases", "brokers", "public"},
     "runtime": {"backend", "relay", "codec", "core", "public"},
     "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
 }

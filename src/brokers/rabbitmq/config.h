@@ -4,38 +4,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <outbox/result.h>
 
+#include "net/server_access.h"
+
 namespace outbox::rabbitmq {
 
-struct Host {
-    std::string name;
-    std::uint16_t port = 0;
-};
-
 /// "RabbitMQ at host:5672".
-[[nodiscard]] std::string name_of_host(const Host& host);
+[[nodiscard]] std::string name_of_host(const net::Host& host);
 
-struct RabbitmqConfig {
-    std::vector<Host> hosts;  ///< Nodes of one cluster, tried in turn.
-    bool tls = false;
-    std::string user = "guest";
-    std::string password = "guest";
-    std::string password_file;  ///< Instead of `password`; read for each connection.
+/// The hosts are nodes of one cluster.
+struct RabbitmqConfig : net::ServerAccess {
     std::string vhost = "/";
     std::string exchange;  ///< Empty: the default exchange, where the routing key names a queue.
     std::string queue;     ///< Consumers: where messages come from.
     bool declare = false;  ///< Makes a missing exchange, durable, of `exchange_type`.
     std::string exchange_type = "topic";
-    std::string ca_file;    ///< PEM; empty: the system's.
-    std::string cert_file;  ///< PEM, with `key_file`: who we are.
-    std::string key_file;
-    bool verify = true;  ///< The broker's certificate and name.
     std::chrono::seconds heartbeat{5};
     std::chrono::seconds connect_timeout{5};
 
@@ -56,14 +43,8 @@ Result<RabbitmqConfig> make_config(std::string_view url,
 /// The same for a consumer, from `amqp(s)://user:password@host:port/vhost?queue=NAME`.
 Result<RabbitmqConfig> make_queue_config(std::string_view url);
 
-/// The password in force now. Errors: kAuthFailed.
-Result<std::string> password_of(const RabbitmqConfig& config);
-
 /// What of the way there is in clear or unverified, with the remedy; or "".
 std::string transport_weakness(const RabbitmqConfig& config);
-
-/// Parts of names of options whose values are secrets.
-std::span<const std::string_view> secret_options();
 
 /// "exchange 'orders' of vhost '/'", as messages name it.
 std::string name_of_exchange(const RabbitmqConfig& config);

@@ -35,7 +35,7 @@ std::optional<Fault> set_tls(amqp_socket_t* socket, const RabbitmqConfig& config
 }
 
 std::optional<Fault> connect(amqp_connection_state_t connection, const RabbitmqConfig& config,
-                             const Host& host) {
+                             const net::Host& host) {
     amqp_socket_t* socket =
         config.tls ? amqp_ssl_socket_new(connection) : amqp_tcp_socket_new(connection);
     if (socket == nullptr) return Fault{"CLOSED", "out of memory", Doing::kLogin};
@@ -69,7 +69,8 @@ std::optional<Fault> log_in(amqp_connection_state_t connection, const RabbitmqCo
     return fault_of(reply, Doing::kLogin);
 }
 
-Result<Connection> open_one(const RabbitmqConfig& config, const Host& host, std::string_view name) {
+Result<Connection> open_one(const RabbitmqConfig& config, const net::Host& host,
+                            std::string_view name) {
     const auto password = password_of(config);
     if (!password.ok()) return password.error();
     Connection connection(amqp_new_connection());

@@ -27,8 +27,7 @@ const Certificates& certificates() {
 }
 
 RabbitmqServer& server() {
-    static RabbitmqServer rabbitmq(
-        {.tls = certificates().folder(), .settings = "max_message_size = 500000"});
+    static RabbitmqServer rabbitmq(certificates().folder(), "max_message_size = 500000");
     static const bool made = [] {
         rabbitmq.make_exchange("events");
         return true;

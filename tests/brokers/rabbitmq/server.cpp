@@ -1,39 +1,15 @@
 #include "tests/brokers/rabbitmq/server.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 
-#include "tests/support/eventually.h"
-#include "tests/support/logs.h"
+#include "tests/support/process.h"
 
 namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr auto kStartDeadline = 180s;  // it takes seconds of a processor that others want, too
-constexpr auto kStopDeadline = 60s;
-
-std::string decode_base64(const std::string& text) {
-    std::string out;
-    unsigned value = 0;
-    int bits = 0;
-    for (const char c : text) {
-        const std::string_view digits =
-            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        const std::size_t digit = digits.find(c);
-        if (digit == std::string_view::npos) break;
-        value = (value << 6U | static_cast<unsigned>(digit)) & 0xFFFFFFU;
-        bits += 6;
-        if (bits < 8) continue;
-        bits -= 8;
-        out += static_cast<char>(value >> static_cast<unsigned>(bits) & 0xFFU);
-    }
-    return out;
-}
 
 std::string text_of(const nlohmann::json& value) {
     return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
@@ -58,68 +34,26 @@ RabbitmqMessage message_of(const nlohmann::json& line) {
 
 }  // namespace
 
-RabbitmqServer::RabbitmqServer(const RabbitmqOptions& options)
-    : options_(options), port_(free_port()) {
-    std::ofstream(folder_ / "settings") << options_.settings << '\n';
+RabbitmqServer::RabbitmqServer(const std::filesystem::path& tls, const std::string& settings)
+    : BrokerServer({.name = "rabbitmq",
+                    .ready = "Server startup complete",
+                    .tls = tls,
+                    .settings = settings}) {
     start();
 }
 
 std::string RabbitmqServer::url(const std::string& user, const std::string& password) const {
-    return "amqp://" + user + ":" + password + "@127.0.0.1:" + std::to_string(port_) + "/";
+    return "amqp://" + user + ":" + password + "@127.0.0.1:" + std::to_string(port()) + "/";
 }
 
 int RabbitmqServer::tls_port() const {
-    return std::stoi(read_file(folder_ / "server/tls_port"));
-}
-
-void RabbitmqServer::start() {
-    if (running()) return;
-    process_.emplace(ProcessOptions{
-        .command = {std::string(OUTBOX_SOURCE_DIR) + "/script/servers/rabbitmq", "run", "--dir",
-                    (folder_ / "server").string(), "--port", std::to_string(port_)},
-        .environment = {{"RABBITMQ_TLS", options_.tls.string()},
-                        {"RABBITMQ_SETTINGS", (folder_ / "settings").string()}},
-        .output_folder = folder_.path(),
-        .death_signal = SIGKILL});
-    const auto end = std::chrono::steady_clock::now() + kStartDeadline;
-    while (read_file(folder_ / "stdout").find("Server startup complete") == std::string::npos) {
-        if (!process_->running() || std::chrono::steady_clock::now() >= end) {
-            throw std::runtime_error("RabbitMQ does not start\n" + log_tail());
-        }
-        std::this_thread::sleep_for(20ms);
-    }
-}
-
-void RabbitmqServer::stop() {
-    process_->kill(SIGTERM);
-    if (!process_->wait(kStopDeadline)) throw std::runtime_error("RabbitMQ does not stop\n");
-    process_.reset();
-}
-
-void RabbitmqServer::kill() {
-    process_->kill(SIGKILL);
-    process_->wait(kStopDeadline);
-    process_.reset();
-}
-
-void RabbitmqServer::pause() {
-    process_->kill(SIGSTOP);
-}
-void RabbitmqServer::resume() {
-    process_->kill(SIGCONT);
-}
-bool RabbitmqServer::running() {
-    return process_ && process_->running();
+    return std::stoi(read_file(folder() / "tls_port"));
 }
 
 std::string RabbitmqServer::python(std::vector<std::string> arguments, const std::string& url,
                                    const std::string& input) {
-    arguments.insert(arguments.begin(),
-                     {"/usr/bin/python3", "-B",
-                      std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/rabbitmq/client.py", url});
-    const Finished done = run({.command = std::move(arguments), .input = input}, 180s);
-    if (done.status.code != 0) throw std::runtime_error(done.err + log_tail());
-    return done.out;
+    arguments.insert(arguments.begin(), url);
+    return client(std::move(arguments), input);
 }
 
 void RabbitmqServer::make_exchange(const std::string& name, const std::string& type) {
@@ -179,7 +113,7 @@ std::vector<Arrived> RabbitmqServer::arrived(const std::string& queue, std::size
 
 std::string RabbitmqServer::api(const std::string& method, const std::string& path,
                                 const std::string& body) {
-    const std::string port = read_file(folder_ / "server/management_port");
+    const std::string port = read_file(folder() / "management_port");
     std::vector<std::string> arguments = {"api", method, path};
     if (!body.empty()) arguments.push_back(body);
     return python(std::move(arguments),
@@ -196,21 +130,16 @@ void RabbitmqServer::set(const std::string& name, const std::string& value) {
 
 void RabbitmqServer::control(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"sh", "/usr/lib/rabbitmq/bin/rabbitmqctl"});
-    const std::filesystem::path folder = folder_ / "server";
     const Finished done =
         run({.command = std::move(arguments),
-             .environment = {{"HOME", folder.string()},
+             .environment = {{"HOME", folder().string()},
                              {"LANG", "C.UTF-8"},
                              {"RABBITMQ_NODENAME", "outbox@localhost"},
                              {"RABBITMQ_CONF_ENV_FILE", "/dev/null"},
                              {"ERL_EPMD_PORT",
-                              std::to_string(std::stoi(read_file(folder / "epmd_port")))}}},
+                              std::to_string(std::stoi(read_file(folder() / "epmd_port")))}}},
             120s);
     if (done.status.code != 0) throw std::runtime_error(done.err + done.out);
-}
-
-std::string RabbitmqServer::log_tail() const {
-    return test::log_tail(folder_ / "stdout") + test::log_tail(folder_ / "stderr");
 }
 
 RabbitmqServer& shared_rabbitmq() {

@@ -1,20 +1,13 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/brokers/broker_server.h"
 #include "tests/conformance/letters.h"
-#include "tests/support/files.h"
-#include "tests/support/process.h"
 
 namespace outbox::test {
-
-struct RabbitmqOptions {
-    std::filesystem::path tls = {};  // with ca.crt and server.pem: a listener with TLS, too
-    std::string settings = {};       // more lines of rabbitmq.conf
-};
 
 // A message as pika saw it.
 struct RabbitmqMessage {
@@ -27,24 +20,17 @@ struct RabbitmqMessage {
     int delivery_mode = 0;
 };
 
-// A real RabbitMQ in a folder and on ports of its own, gone with its owner. What cannot be done
-// throws std::runtime_error.
-class RabbitmqServer {
+// A real RabbitMQ.
+class RabbitmqServer : public BrokerServer {
   public:
-    explicit RabbitmqServer(const RabbitmqOptions& options = {});
+    explicit RabbitmqServer(const std::filesystem::path& tls = {},
+                            const std::string& settings = {});
 
     // amqp://relay:s3cret@127.0.0.1:PORT/; the same after a restart.
     std::string url(const std::string& user = "relay",
                     const std::string& password = "s3cret") const;
     // The address of the listener with TLS.
     int tls_port() const;
-
-    void start();  // returns when it serves; data survives all of these
-    void stop();
-    void kill();
-    void pause();  // SIGSTOP: it hangs
-    void resume();
-    bool running();
 
     // By pika, or the HTTP API.
     void make_exchange(const std::string& name, const std::string& type = "topic");
@@ -69,17 +55,10 @@ class RabbitmqServer {
     // A setting that new channels use, until it ends.
     void set(const std::string& name, const std::string& value);
 
-    std::string log_tail() const;
-
   private:
     void control(std::vector<std::string> arguments);
     std::string python(std::vector<std::string> arguments, const std::string& url,
                        const std::string& input = "");
-
-    TemporaryFolder folder_{"rabbitmq"};
-    RabbitmqOptions options_;
-    int port_;
-    std::optional<Process> process_;
 };
 
 // One for all tests of a program, started at first use.

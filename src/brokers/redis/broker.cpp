@@ -1,0 +1,56 @@
+#include "backend/broker.h"
+
+#include <array>
+#include <utility>
+
+#include "brokers/redis/config.h"
+#include "brokers/redis/sink.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 2> kSchemes{"redis", "rediss"};
+
+Result<redis::RedisConfig> config_of(const Destination& destination) {
+    auto config = redis::make_config(destination.url, destination.options, destination.max_repeats);
+    if (!config.ok()) return config;
+    config->connect_timeout = destination.connect_timeout;
+    if (config->producer.empty()) config->producer = destination.producer;
+    return config;
+}
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return std::unique_ptr<spi::Sink>(new redis::RedisSink(std::move(*config)));
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? redis::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& redis_broker() {
+    static const Broker broker{
+        .name = "redis",
+        .schemes = kSchemes,
+        .urls = "redis(s)://user:password@host:port/database",
+        .capabilities = &redis::kCapabilities,
+        .drops_repeats =
+            "among a route's last `dedup_window` ids, as long as the server keeps its "
+            "data: a failover may lose some of it",
+        .limits = "proto-max-bulk-len of the server; 3,500 headers",
+        .options =
+            "`dedup_window`, `max_len`, `producer`, `ca_file`, `cert_file`, `key_file`, "
+            "`verify`, `password_file`, for example `max_len = 1000000`",
+        .example_option = "max_len = 1000000",
+        .check_topic = redis::check_stream_name,
+        .make = make,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

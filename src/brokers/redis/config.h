@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+
+#include "net/server_access.h"
+
+namespace outbox::redis {
+
+/// "Redis at host:6379".
+[[nodiscard]] std::string name_of_host(const net::Host& host);
+
+/// The hosts are a primary and its replicas: the one that takes writes is used.
+struct RedisConfig : net::ServerAccess {
+    int database = 0;
+    std::chrono::seconds connect_timeout{5};
+
+    /// Who publishes; repeats are dropped and others kept out under this name.
+    std::string producer;
+    /// Ids that the server remembers of this producer; 0: it drops no repeats.
+    std::size_t dedup_window = 10'000;
+    std::int64_t max_len = 0;  ///< Entries that a stream keeps at least when it is cut; 0: all.
+
+    std::size_t max_records = 10'000;               ///< Under way at once.
+    std::size_t max_bytes = std::size_t{32} << 20;  ///< Values and headers under way.
+    std::chrono::milliseconds stuck_after{15'000};  ///< A server that says nothing for so long.
+};
+
+/// From `redis(s)://user:password@host:port,host:port/DATABASE` and options named `redis.<name>` or
+/// just the name; options may stand in the URL's query, too. `max_repeats`: what the window must
+/// hold. Errors: kConfigInvalid/stop, kGuaranteeRefused/stop.
+Result<RedisConfig> make_config(std::string_view url,
+                                const std::map<std::string, std::string>& options,
+                                std::size_t max_repeats);
+
+/// What of the way there is in clear or unverified, with the remedy; or "".
+std::string transport_weakness(const RedisConfig& config);
+
+/// What our keys begin with; no stream may.
+inline constexpr std::string_view kOwnKeys = "outbox:";
+
+/// What Redis asks of a topic's name, which is a stream's. Errors: kTopicInvalid/dead_letter.
+Status check_stream_name(std::string_view topic);
+
+}  // namespace outbox::redis

@@ -1,0 +1,232 @@
+#include "brokers/redis/sink.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace outbox::redis {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kBatchRecords = 256;
+constexpr std::size_t kBatchBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxBatches = 16;  // under way
+constexpr milliseconds kTryAgainMin{50};
+constexpr milliseconds kTryAgainMax{1'000};
+
+spi::FailedRecord behind(std::string why) {
+    return {.error = {ErrorCode::kSinkRebuilt, Advice::kRetryDestination, {}, std::move(why)},
+            .behind = true};
+}
+
+}  // namespace
+
+RedisSink::RedisSink(RedisConfig config) : config_(std::move(config)) {}
+
+RedisSink::~RedisSink() = default;
+
+const spi::SinkCapabilities& RedisSink::capabilities() const {
+    return kCapabilities;
+}
+
+Status RedisSink::check() {
+    return look_at_server(config_);
+}
+
+Result<std::string> RedisSink::destination() {
+    std::string name = "Redis at ";
+    for (const net::Host& host : config_.hosts) {
+        name += host.name + ":" + std::to_string(host.port) + ",";
+    }
+    name.back() = ' ';
+    return name + "database " + std::to_string(config_.database);
+}
+
+bool RedisSink::publish(const spi::Record& record) {
+    const std::size_t bytes = payload_bytes(record);
+    if (records_ >= config_.max_records) return false;
+    if (records_ > 0 && bytes_ + bytes > config_.max_bytes) return false;
+    ++records_;
+    bytes_ += bytes;
+    queue_.push_back({record, bytes});
+    return true;
+}
+
+void RedisSink::poll(milliseconds max_wait, spi::Completions& out) {
+    const Time now = std::chrono::steady_clock::now();
+    if (sent_.empty()) heard_ = now;
+    if (session_ != nullptr && sent_.empty()) receive(now, out);
+    if (session_ == nullptr && !queue_.empty()) connect(now, out);
+    if (session_ == nullptr) {
+        if (out.empty()) std::this_thread::sleep_for(max_wait);
+        return;
+    }
+    send(now, out);
+    if (session_ != nullptr) receive(now, out);
+    if (session_ == nullptr || !out.empty()) return;
+    session_->wait(max_wait);
+    receive(std::chrono::steady_clock::now(), out);
+}
+
+void RedisSink::connect(Time now, spi::Completions& out) {
+    if (down_ && now < next_try_) {
+        fail_queue(*down_, out);
+        return;
+    }
+    auto session = Session::begin(config_, host_);
+    if (session.ok()) {
+        session_ = std::move(*session);
+        host_ = session_->host();
+        closed_.clear();
+        heard_ = std::chrono::steady_clock::now();
+        return;
+    }
+    down_ = session.error();
+    next_try_ = std::chrono::steady_clock::now() +
+                std::min(kTryAgainMin * (1U << std::min(tries_, 5U)), kTryAgainMax);
+    ++tries_;
+    fail_queue(*down_, out);
+}
+
+void RedisSink::send(Time now, spi::Completions& out) {
+    while (!queue_.empty() && sent_.size() < kMaxBatches) {
+        std::vector<Item> items;
+        while (!queue_.empty() && items.size() < kBatchRecords) {
+            const Item item = queue_.front();
+            const spi::Record& record = item.record;
+            if (!items.empty() && batch_.bytes() + item.bytes > kBatchBytes) break;
+            queue_.pop_front();
+            if (auto why = why_not_carried(record)) {
+                fail(item,
+                     {.error = {ErrorCode::kRecordRefused,
+                                Advice::kDeadLetter,
+                                {},
+                                "event " + std::string(record.id) +
+                                    " fits no entry of a stream: " + *std::move(why)}},
+                     out);
+            } else if (!record.id.empty() && session_->has(record.id)) {
+                acknowledge(item, out);
+            } else {
+                if (!closed_.empty() && closed_.erase(std::string(record.topic)) > 0) {
+                    batch_.reopen(record.topic);
+                }
+                batch_.add(record);
+                items.push_back(item);
+            }
+        }
+        if (items.empty()) continue;
+        if (sent_.empty()) heard_ = now;
+        session_->send(batch_);
+        sent_.push_back(std::move(items));
+    }
+}
+
+void RedisSink::receive(Time now, spi::Completions& out) {
+    verdicts_.clear();
+    const auto fault = session_->exchange(verdicts_);
+    if (!verdicts_.empty()) {
+        heard_ = now;
+        // It works: what comes next is another trouble.
+        down_.reset();
+        tries_ = 0;
+    }
+    for (const Verdict& verdict : verdicts_) settle(verdict, out);
+    if (fault) {
+        lose(*fault, now, out);
+    } else if (!sent_.empty() && now - heard_ > config_.stuck_after) {
+        lose({"SILENT",
+              "no answer for " + std::to_string(config_.stuck_after.count() / 1000) + " s"},
+             now, out);
+    }
+}
+
+void RedisSink::settle(const Verdict& verdict, spi::Completions& out) {
+    if (sent_.empty()) return;
+    const std::vector<Item> items = std::move(sent_.front());
+    sent_.pop_front();
+    std::size_t next = 0;
+    for (const Verdict::Failed& failed : verdict.failed) {
+        const std::size_t index = std::min(failed.index, items.size());
+        for (; next < index; ++next) acknowledge(items[next], out);
+        if (next >= items.size()) break;
+        const Item& item = items[next++];
+        const std::string part = "stream " + std::string(item.record.topic);
+        closed_.emplace(item.record.topic);
+        if (failed.error.empty()) {
+            fail(item, behind("an earlier event of its stream failed; it goes again"), out);
+        } else {
+            fail(item,
+                 {.error = to_error(fault_of_reply(failed.error), part + ", " + where()),
+                  .part = part},
+                 out);
+        }
+    }
+    for (; next < items.size(); ++next) acknowledge(items[next], out);
+}
+
+// Of what was under way nobody knows what became of it: the next session does.
+void RedisSink::lose(const Fault& fault, Time now, spi::Completions& out) {
+    const ErrorInfo error = to_error(fault, where());
+    session_.reset();
+    closed_.clear();
+    // An idle connection was closed.
+    if (sent_.empty()) return;
+    // Nothing is wrong with the server, which is there to be asked at once.
+    const bool rebuilt = error.code == ErrorCode::kSinkRebuilt || blame_largest(fault, out);
+    for (const auto& items : std::exchange(sent_, {})) {
+        for (const Item& item : items) {
+            fail(item,
+                 rebuilt ? behind("the session began anew; it goes again")
+                         : spi::FailedRecord{.error = error},
+                 out);
+        }
+    }
+    if (rebuilt) return;
+    down_ = error;
+    next_try_ = now + kTryAgainMin;
+    host_ = (host_ + 1) % config_.hosts.size();
+    fail_queue(error, out);
+}
+
+// Where the server says that something is too large, the largest one is.
+bool RedisSink::blame_largest(const Fault& fault, spi::Completions& out) {
+    const ErrorInfo error = to_error(fault, where());
+    if (error.code != ErrorCode::kPayloadTooLarge || sent_.empty()) return false;
+    std::vector<Item>* of = nullptr;
+    std::size_t at = 0;
+    for (auto& items : sent_) {
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            if (of != nullptr && items[i].bytes <= (*of)[at].bytes) continue;
+            of = &items;
+            at = i;
+        }
+    }
+    fail((*of)[at], {.error = error}, out);
+    of->erase(of->begin() + static_cast<std::ptrdiff_t>(at));
+    return true;
+}
+
+void RedisSink::fail_queue(const ErrorInfo& error, spi::Completions& out) {
+    for (const Item& item : queue_) fail(item, {.error = error}, out);
+    queue_.clear();
+}
+
+void RedisSink::acknowledge(const Item& item, spi::Completions& out) {
+    --records_;
+    bytes_ -= item.bytes;
+    out.acknowledged.push_back(item.record.token);
+}
+
+void RedisSink::fail(const Item& item, spi::FailedRecord failed, spi::Completions& out) {
+    --records_;
+    bytes_ -= item.bytes;
+    failed.token = item.record.token;
+    out.failed.push_back(std::move(failed));
+}
+
+std::string RedisSink::where() const {
+    return name_of_host(config_.hosts[host_]);
+}
+
+}  // namespace outbox::redis

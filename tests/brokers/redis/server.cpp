@@ -1,0 +1,51 @@
+#include "tests/brokers/redis/server.h"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace outbox::test {
+
+RedisServer::RedisServer(const std::filesystem::path& tls, const std::string& settings)
+    : BrokerServer({.name = "redis",
+                    .ready = "Ready to accept connections",
+                    .tls = tls,
+                    .settings = settings}) {
+    start();
+}
+
+std::string RedisServer::url(const std::string& user, const std::string& password) const {
+    return "redis://" + user + ":" + password + "@127.0.0.1:" + std::to_string(port()) + "/0";
+}
+
+int RedisServer::tls_port() const {
+    return std::stoi(read_file(folder() / "tls_port"));
+}
+
+std::vector<Arrived> RedisServer::arrived(const std::string& stream, std::size_t count) {
+    std::istringstream lines(client({url(), "read", stream, std::to_string(count), "60"}));
+    std::vector<Arrived> records;
+    for (std::string text; std::getline(lines, text);) {
+        const auto line = nlohmann::json::parse(text);
+        Arrived record;
+        record.id = line["id"];
+        if (!line["key"].is_null()) record.key = line["key"];
+        if (!line["value"].is_null()) record.value = decode_base64(line["value"]);
+        for (const auto& header : line["headers"]) {
+            record.headers.emplace_back(header[0].get<std::string>(), header[1].get<std::string>());
+        }
+        records.push_back(std::move(record));
+    }
+    return records;
+}
+
+std::string RedisServer::ask(std::vector<std::string> command) {
+    command.insert(command.begin(), {url(), "do"});
+    return client(std::move(command));
+}
+
+RedisServer& shared_redis() {
+    static RedisServer server;
+    return server;
+}
+
+}  // namespace outbox::test

@@ -2,7 +2,8 @@
 
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
-foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq outbox_consumer
+foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq
+        outbox_consumer_redis outbox_redis outbox_net_socket outbox_consumer
         outbox_producer outbox_postgres outbox_sqlite
         outbox_net outbox_secrets outbox_core)
     if(TARGET ${part})
@@ -18,6 +19,11 @@ endif()
 if(TARGET outbox_consumer_rabbitmq)
     set(find_rabbitmq "pkg_check_modules(RABBITMQ QUIET REQUIRED IMPORTED_TARGET librabbitmq)\nfind_package(OpenSSL REQUIRED)")
     set(requires_rabbitmq " librabbitmq libssl")
+endif()
+
+if(TARGET outbox_consumer_redis)
+    set(find_redis "pkg_check_modules(HIREDIS QUIET REQUIRED IMPORTED_TARGET hiredis)\nfind_package(OpenSSL REQUIRED)")
+    set(requires_redis " hiredis libssl")
 endif()
 
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)

@@ -301,9 +301,10 @@ std::optional<SocketFault> Socket::receive_some(std::string& in) {
     return std::nullopt;
 }
 
-void Socket::wait(std::chrono::milliseconds most) const {
+void Socket::wait(std::chrono::milliseconds most, int wake_fd) const {
     const auto events = static_cast<short>(unsent() > 0 ? POLLIN | POLLOUT : POLLIN);
-    wait_for(descriptor_, events, static_cast<int>(most.count()));
+    std::array<pollfd, 2> files{{{descriptor_, events, 0}, {wake_fd, POLLIN, 0}}};
+    ::poll(files.data(), files.size(), static_cast<int>(most.count()));
 }
 
 }  // namespace outbox::net

@@ -45,8 +45,9 @@ class Socket {
     [[nodiscard]] std::size_t unsent() const;
     /// Sends what can be sent and appends what has come to `in`, up to some hundred KiB.
     std::optional<SocketFault> exchange(std::string& in);
-    /// Until there may be something to read, or to send if anything is left, or the time is over.
-    void wait(std::chrono::milliseconds most) const;
+    /// Until there may be something to read, or to send if anything is left, or `wake_fd` can be
+    /// read, or the time is over.
+    void wait(std::chrono::milliseconds most, int wake_fd = -1) const;
 
   private:
     struct Tls;

@@ -41,6 +41,8 @@ class QueueFixture {
     /// A queue that nobody used before, made for this fixture.
     virtual std::string url() = 0;
     virtual Queue queue(const std::string& url) = 0;
+    /// What `Message::topic` says of a message that was published to "orders".
+    virtual std::string topic() { return "orders"; }
     /// In their order. One without an id has none.
     virtual void publish(const std::vector<Letter>& letters) = 0;
     /// Messages that are there once nobody reads any more, for which it waits.
@@ -254,9 +256,9 @@ TEST_P(QueueConformance, HandsOverWhatTheMessageSays) {
         options()));
     ASSERT_TRUE(all_are_applied(3));
     running.stop();
-    EXPECT_EQ(seen["id-0"], "orders|key-0|20|t-1|\"q\" \xE2\x82\xAC");
-    EXPECT_EQ(seen["id-1"], "orders|none|0|none|none");
-    EXPECT_EQ(seen["id-2"], "orders|key-0|300000|none|none");
+    EXPECT_EQ(seen["id-0"], fixture_->topic() + "|key-0|20|t-1|\"q\" \xE2\x82\xAC");
+    EXPECT_EQ(seen["id-1"], fixture_->topic() + "|none|0|none|none");
+    EXPECT_EQ(seen["id-2"], fixture_->topic() + "|key-0|300000|none|none");
 }
 
 TEST_P(QueueConformance, AFailingMessageGoesToTheDeadLettersAndDelaysItsKeyAlone) {
@@ -348,25 +350,37 @@ TEST_P(QueueConformance, GivesBackWhatItHasNotBegunWhenItStops) {
 }
 
 TEST_P(QueueConformance, MembersShareTheQueueAndOneThatIsKilledLosesNothing) {
-    const auto sent = letters("orders", 3'000, 50);
-    fixture_->publish(sent);
+    // In portions, so that the one that starts first leaves something to the other.
+    constexpr std::size_t kPortion = 1'000;
+    auto sent = letters("orders", 30 * kPortion, 50);
+    std::size_t published = 0;
+    const auto publish_more = [&] {
+        const auto from = sent.begin() + static_cast<std::ptrdiff_t>(published);
+        published += kPortion;
+        fixture_->publish({from, from + kPortion});
+    };
     const std::vector<std::string> few = {"max_in_flight=100"};
     Process one = member("one", 500, few);
     Process two = member("two", 500, few);
     const auto of = [&](const std::string& name) {
         return db_->number("SELECT count(*) FROM effects WHERE member = '" + name + "'");
     };
-    ASSERT_TRUE(eventually(std::chrono::seconds(60), "both apply",
-                           [&] { return of("one") > 100 && of("two") > 100; }));
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "both apply", [&] {
+        const bool dry = effects() + 100 > static_cast<long long>(published);
+        if (dry && published < sent.size() - kPortion) publish_more();
+        return of("one") > 100 && of("two") > 100;
+    }));
+    publish_more();
+    sent.resize(published);
     one.kill(SIGKILL);
     one.wait(std::chrono::seconds(10));
-    EXPECT_LT(effects(), 3'000) << "it was too late";
+    EXPECT_LT(effects(), static_cast<long long>(published)) << "it was too late";
     Process three = member("three");
     EXPECT_TRUE(all_are_applied(sent.size())) << two.stderr_text() << three.stderr_text();
     EXPECT_EQ(two.stop().code, 0);
     EXPECT_EQ(three.stop().code, 0);
     EXPECT_EQ(fixture_->left(), 0U);
-    EXPECT_EQ(effects(), 3'000);
+    EXPECT_EQ(effects(), static_cast<long long>(published));
 }
 
 TEST_P(QueueConformance, WaitsForAQueueThatIsNotThere) {

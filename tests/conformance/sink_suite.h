@@ -196,7 +196,8 @@ TEST_P(SinkOutage, LosesNothingWhenTheDestinationGoesDownAndComesBack) {
             fixture_->come_back();
         }
     };
-    courier.max_publish_per_poll = 100;  // so that it goes down with work left
+    courier.max_publish_per_poll = 100;            // so that it goes down with work left
+    courier.deadline = std::chrono::seconds(300);  // some take long to start
     ASSERT_EQ(courier.deliver(sent), "");
     EXPECT_TRUE(failed_while_down);
     EXPECT_TRUE(courier.dead().empty()) << describe(courier.dead()[0].error);

@@ -54,6 +54,30 @@ Status add_option(std::string_view name, const std::string& value, RedisConfig& 
     return {};
 }
 
+Status add_group_option(std::string_view name, const std::string& value, RedisConfig& config) {
+    const auto known = net::add_access_option(kProduct, name, value, config);
+    if (!known.ok()) return known.error();
+    if (*known) return {};
+    if (name == "stream") {
+        config.stream = value;
+    } else if (name == "group") {
+        config.group = value;
+    } else {
+        return invalid("a consumer of Redis has no option '" + std::string(name) +
+                       "'; there are stream, group, ca_file, cert_file, key_file, verify and "
+                       "password_file");
+    }
+    return {};
+}
+
+Status add_database(const Url& url, RedisConfig& config) {
+    std::string_view database = url.path;
+    database.remove_prefix(std::min<std::size_t>(database.size(), 1));
+    if (database.empty() || net::read_number(database, 0, kMaxDatabase, config.database)) return {};
+    return invalid("the Redis URL has the database '" + std::string(database) +
+                   "'; a database is a number, as in redis://host:6379/0");
+}
+
 }  // namespace
 
 Result<RedisConfig> make_config(std::string_view url,
@@ -62,27 +86,17 @@ Result<RedisConfig> make_config(std::string_view url,
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     RedisConfig config;
-    if (Status added = net::add_url(kProduct, *parsed, config); !added.ok()) return added.error();
-    const std::string_view database =
-        std::string_view(parsed->path).substr(std::min<std::size_t>(parsed->path.size(), 1));
-    if (!database.empty() && !net::read_number(database, 0, kMaxDatabase, config.database)) {
-        return invalid("the Redis URL has the database '" + std::string(database) +
-                       "'; a database is a number, as in redis://host:6379/0");
-    }
     Options given;
+    Status read = net::add_url(kProduct, *parsed, config);
+    if (read.ok()) read = add_database(*parsed, config);
     for (const auto& [name, value] : parsed->query) {
-        if (Status added = add_option(name, value, config, given); !added.ok()) {
-            return added.error();
-        }
+        if (read.ok()) read = add_option(name, value, config, given);
     }
     for (const auto& [name, value] : options) {
-        if (Status added = add_option(name, value, config, given); !added.ok()) {
-            return added.error();
-        }
+        if (read.ok()) read = add_option(name, value, config, given);
     }
-    if (Status sound = net::check_access(kProduct, *parsed, config); !sound.ok()) {
-        return sound.error();
-    }
+    if (read.ok()) read = net::check_access(kProduct, *parsed, config);
+    if (!read.ok()) return read.error();
     config.dedup_window = given.dedup_window.value_or(
         std::min(std::max(config.dedup_window, max_repeats), kMaxWindow));
     if (config.dedup_window > 0 && config.dedup_window < max_repeats) {
@@ -93,6 +107,25 @@ Result<RedisConfig> make_config(std::string_view url,
                              ", and max_unrecorded lets " + std::to_string(max_repeats) +
                              " events come again: raise the window, lower max_unrecorded, or set "
                              "the window to 0 for a route that drops no repeats"};
+    }
+    return config;
+}
+
+Result<RedisConfig> make_group_config(std::string_view url) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    RedisConfig config;
+    Status read = net::add_url(kProduct, *parsed, config);
+    if (read.ok()) read = add_database(*parsed, config);
+    for (const auto& [name, value] : parsed->query) {
+        if (read.ok()) read = add_group_option(name, value, config);
+    }
+    if (read.ok()) read = net::check_access(kProduct, *parsed, config);
+    if (!read.ok()) return read.error();
+    if (config.stream.empty() || config.group.empty()) {
+        return invalid(
+            "the Redis URL names no stream or no group; use "
+            "redis://host:6379/0?stream=NAME&group=NAME");
     }
     return config;
 }

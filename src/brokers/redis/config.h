@@ -26,6 +26,8 @@ struct RedisConfig : net::ServerAccess {
     /// Ids that the server remembers of this producer; 0: it drops no repeats.
     std::size_t dedup_window = 10'000;
     std::int64_t max_len = 0;  ///< Entries that a stream keeps at least when it is cut; 0: all.
+    std::string stream;        ///< Consumers: where entries come from.
+    std::string group;
 
     std::size_t max_records = 10'000;               ///< Under way at once.
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Values and headers under way.
@@ -38,6 +40,9 @@ struct RedisConfig : net::ServerAccess {
 Result<RedisConfig> make_config(std::string_view url,
                                 const std::map<std::string, std::string>& options,
                                 std::size_t max_repeats);
+
+/// The same for a consumer, from `redis(s)://.../DATABASE?stream=NAME&group=NAME`.
+Result<RedisConfig> make_group_config(std::string_view url);
 
 /// What of the way there is in clear or unverified, with the remedy; or "".
 std::string transport_weakness(const RedisConfig& config);

@@ -24,6 +24,10 @@ std::string_view text_of(const redisReply* reply) {
                                                      : std::string_view(reply->str, reply->len);
 }
 
+std::span<redisReply* const> elements_of(const redisReply& reply) {
+    return {reply.element, reply.type == REDIS_REPLY_ARRAY ? reply.elements : 0};
+}
+
 void append_command(std::string& out, std::size_t parts) {
     append_number(out, '*', static_cast<std::int64_t>(parts));
 }
@@ -101,7 +105,7 @@ Reply Connection::next(std::optional<Fault>& fault) {
     return Reply(static_cast<redisReply*>(reply));
 }
 
-Reply Connection::ask(std::initializer_list<std::string_view> command, milliseconds most,
+Reply Connection::ask(std::span<const std::string_view> command, milliseconds most,
                       std::optional<Fault>& fault) {
     std::string text;
     append_command(text, command.size());
@@ -119,7 +123,7 @@ Reply Connection::ask(std::initializer_list<std::string_view> command, milliseco
         const auto left =
             std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
         if (left.count() <= 0) {
-            fault = Fault{"SILENT", "no answer to " + std::string(*command.begin())};
+            fault = Fault{"SILENT", "no answer to " + std::string(command.front())};
         } else {
             wait(left);
         }

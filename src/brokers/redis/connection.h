@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,7 @@ struct FreeReply {
 using Reply = std::unique_ptr<redisReply, FreeReply>;
 
 [[nodiscard]] std::string_view text_of(const redisReply* reply);
+[[nodiscard]] std::span<redisReply* const> elements_of(const redisReply& reply);
 
 /// Begins a command of `parts` arguments in `out` (RESP: the array's length).
 void append_command(std::string& out, std::size_t parts);
@@ -50,10 +52,16 @@ class Connection {
     std::optional<Fault> exchange();
     /// The next whole reply that has come; null: none yet, or `fault` says why there never will be.
     Reply next(std::optional<Fault>& fault);
-    void wait(std::chrono::milliseconds most) const { socket_->wait(most); }
+    void wait(std::chrono::milliseconds most, int wake_fd = -1) const {
+        socket_->wait(most, wake_fd);
+    }
     /// One command and its reply; an error of the server is a fault. Nothing else may be under way.
-    Reply ask(std::initializer_list<std::string_view> command, std::chrono::milliseconds most,
+    Reply ask(std::span<const std::string_view> command, std::chrono::milliseconds most,
               std::optional<Fault>& fault);
+    Reply ask(std::initializer_list<std::string_view> command, std::chrono::milliseconds most,
+              std::optional<Fault>& fault) {
+        return ask(std::span(command.begin(), command.size()), most, fault);
+    }
 
   private:
     struct FreeReader {

@@ -41,6 +41,8 @@ constexpr std::array kTable = {
     Row{"FENCED", kSinkUnavailable, kDown,
         "another relay publishes under the same name: one that has just taken over, or one of "
         "another outbox, which needs a redis.producer of its own"},
+    Row{"NOGROUP", kTopicUnknown, kDown, "make it: XGROUP CREATE stream group 0 MKSTREAM"},
+    Row{"UNBLOCKED", kTopicUnknown, kDown, "the stream was removed, or is another type now"},
     Row{"WRONGTYPE", kTopicUnknown, kDown, "a key of this name is no stream: remove or rename it"},
     Row{"MOVED", kUnsupported, kDown, kCluster},
     Row{"ASK", kUnsupported, kDown, kCluster},
@@ -86,6 +88,10 @@ Fault fault_of_reply(std::string_view reply) {
     Fault fault{std::string(reply.substr(0, reply.find(' '))), to_printable(reply)};
     if (reply.find("invalid bulk length") != std::string_view::npos) fault.name = "TOO LARGE";
     if (reply.find("DB index is out of range") != std::string_view::npos) fault.name = "DATABASE";
+    if (reply.find("requires the key to exist") != std::string_view::npos ||
+        reply.find("no such key") != std::string_view::npos) {
+        fault.name = "NOGROUP";
+    }
     // A script's commands are refused with a sentence (Redis 6 and 7).
     if (reply.find("The user executing the script can't") != std::string_view::npos ||
         reply.find("can't run this command or subcommand") != std::string_view::npos ||

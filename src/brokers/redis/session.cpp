@@ -1,6 +1,5 @@
 #include "brokers/redis/session.h"
 
-#include <span>
 #include <utility>
 
 #include "brokers/redis/connection.h"
@@ -8,10 +7,6 @@
 
 namespace outbox::redis {
 namespace {
-
-std::span<redisReply* const> elements_of(const redisReply& reply) {
-    return {reply.element, reply.elements};
-}
 
 // Its name for EVALSHA.
 std::string load_script(Connection& connection, const RedisConfig& config, std::string_view script,

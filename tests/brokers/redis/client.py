@@ -1,6 +1,9 @@
 """What the tests do at Redis without our own code: redis-py.
 
 usage: client.py URL read STREAM COUNT SECONDS   its entries, a JSON object a line, in their order
+       client.py URL publish STREAM              JSON objects from stdin, a line each: id, key, value,
+                                                 headers; a field that is null is left out
+       client.py URL left STREAM GROUP           entries that are not done, once no member is connected
        client.py URL do COMMAND [ARGUMENT...]    any command; prints the answer
 """
 
@@ -38,11 +41,32 @@ def read(client, stream, count, seconds):
                         if name not in ("key", "value")]}))
 
 
+def publish(client, stream):
+    pipeline = client.pipeline(transaction=True)
+    for line in sys.stdin:
+        letter = json.loads(line)
+        fields = {name: letter[name] for name in ("id", "key", "value") if letter[name] is not None}
+        pipeline.xadd(stream, {**fields, **dict(letter["headers"])} or {"none": ""})
+    pipeline.execute()
+
+
+def left(client, stream, group):
+    """Pending and not read yet."""
+    while any(one["name"].startswith("outbox-") for one in client.client_list()):
+        time.sleep(0.01)
+    return sum(one["pending"] + (one["lag"] or 0) for one in client.xinfo_groups(stream)
+               if one["name"].decode() == group)
+
+
 def main():
     url, command, *rest = sys.argv[1:]
     client = redis.Redis.from_url(url, socket_timeout=60)
     if command == "read":
         read(client, rest[0], int(rest[1]), float(rest[2]))
+    elif command == "publish":
+        publish(client, *rest)
+    elif command == "left":
+        print(left(client, *rest))
     elif command == "do":
         print(client.execute_command(*rest))
     else:

@@ -38,6 +38,25 @@ std::vector<Arrived> RedisServer::arrived(const std::string& stream, std::size_t
     return records;
 }
 
+void RedisServer::publish(const std::string& stream, const std::vector<Letter>& letters) {
+    std::string lines;
+    for (const Letter& letter : letters) {
+        nlohmann::json line = {
+            {"id", nullptr}, {"key", nullptr}, {"value", nullptr}, {"headers", letter.headers}};
+        if (!letter.id.empty()) line["id"] = letter.id;
+        if (letter.key) line["key"] = *letter.key;
+        if (letter.value) line["value"] = *letter.value;
+        std::erase_if(line["headers"].get_ref<nlohmann::json::array_t&>(),
+                      [](const nlohmann::json& header) { return header[0] == "id"; });
+        lines += line.dump() + '\n';
+    }
+    client({url(), "publish", stream}, lines);
+}
+
+std::size_t RedisServer::left(const std::string& stream, const std::string& group) {
+    return std::stoul(client({url(), "left", stream, group}));
+}
+
 std::string RedisServer::ask(std::vector<std::string> command) {
     command.insert(command.begin(), {url(), "do"});
     return client(std::move(command));

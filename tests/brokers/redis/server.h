@@ -21,6 +21,9 @@ class RedisServer : public BrokerServer {
 
     // By redis-py.
     std::vector<Arrived> arrived(const std::string& stream, std::size_t count);
+    void publish(const std::string& stream, const std::vector<Letter>& letters);
+    // Entries of the group that are not done, once no member is connected, for which it waits.
+    std::size_t left(const std::string& stream, const std::string& group);
     // What a command answers, as Python writes it.
     std::string ask(std::vector<std::string> command);
 };

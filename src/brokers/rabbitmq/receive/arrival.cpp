@@ -6,8 +6,7 @@
 
 #include "brokers/rabbitmq/connection.h"
 #include "brokers/rabbitmq/message.h"
-#include "core/json_text.h"
-#include "core/utf8.h"
+#include "consumer/queue/headers_json.h"
 
 namespace outbox::rabbitmq {
 namespace {
@@ -58,26 +57,12 @@ std::optional<std::string> value_of(const amqp_field_value_t& field) {
     }
 }
 
-class HeadersJson {
-  public:
-    void add(std::string_view name, std::string_view value) {
-        json_ += json_.empty() ? '{' : ',';
-        append_json_string(to_utf8(name), json_);
-        json_ += ':';
-        append_json_string(to_utf8(value), json_);
-    }
-    [[nodiscard]] std::string text() && { return json_.empty() ? "{}" : std::move(json_) + '}'; }
-
-  private:
-    std::string json_;
-};
-
 }  // namespace
 
 bool read_properties(const amqp_basic_properties_t& properties, consumer::Arrival& out) {
     const auto has = [&](amqp_flags_t flag) { return (properties._flags & flag) != 0; };
     if (has(AMQP_BASIC_MESSAGE_ID_FLAG)) out.id = text_of(properties.message_id);
-    HeadersJson headers;
+    consumer::HeadersJson headers;
     bool has_content_type = false;
     bool has_event_type = false;
     const int count = has(AMQP_BASIC_HEADERS_FLAG) ? properties.headers.num_entries : 0;

@@ -1,10 +1,10 @@
 // Compiles and links with nothing but the headers; never called.
 #include <outbox/adapters/sqlite_queue.h>
-#include <outbox/consumer/rabbitmq.h>
+#include <outbox/consumer/redis.h>
 
 int main(int argc, char**) {
     if (argc == 1) return 0;
     static_cast<void>(
-        outbox::sqlite_queue_consumer("", outbox::rabbitmq_queue(""), outbox::SqliteHandler{}, {}));
+        outbox::sqlite_queue_consumer("", outbox::redis_queue(""), outbox::SqliteHandler{}, {}));
     return 1;
 }

@@ -162,7 +162,8 @@ std::optional<Fault> RedisInlet::take_over() {
         const bool gone = !connected.contains(text);
         const bool hangs = integer_of(field_of(*member, "idle")) > kHangsAfterMs;
         if (!gone && !hangs) continue;
-        if ((fault = claim_from(std::string(text)))) return fault;
+        fault = claim_from(std::string(text));
+        if (fault) return fault;
         // One that hangs may still be given entries, which would be lost with it.
         if (gone) ask({"XGROUP", "DELCONSUMER", config_.stream, config_.group, text}, fault);
         if (fault) return fault;

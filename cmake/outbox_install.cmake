@@ -23,7 +23,7 @@ endif()
 
 if(TARGET outbox_consumer_redis)
     set(find_redis "pkg_check_modules(HIREDIS QUIET REQUIRED IMPORTED_TARGET hiredis)\nfind_package(OpenSSL REQUIRED)")
-    set(requires_redis " hiredis libssl")
+    set(requires_redis " hiredis libssl libcrypto")
 endif()
 
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)

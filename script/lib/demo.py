@@ -1,8 +1,9 @@
 """Runs the order saga over four services, breaks it, and checks what arrived and what it did.
 
-usage: demo.py FOLDER_OF_THE_PROGRAMS [--keep-running]
+usage: demo.py FOLDER_OF_THE_PROGRAMS [--keep-running] [--to URL]
 """
 
+import argparse
 import http.client
 import json
 import os
@@ -20,8 +21,15 @@ import uuid
 
 from demo_parts import DemoFailed, Display, Program, Received
 
-PROGRAMS = sys.argv[1]
-KEEP_RUNNING = "--keep-running" in sys.argv[2:]
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("programs")
+PARSER.add_argument("--keep-running", action="store_true")
+PARSER.add_argument("--to")
+ARGUMENTS = PARSER.parse_args()
+PROGRAMS = ARGUMENTS.programs
+KEEP_RUNNING = ARGUMENTS.keep_running
+BROKER = ARGUMENTS.to  # of the user's own, which gets these events, too
+BROKER_EVENTS = ["OrderCreated", "OrderConfirmed", "OrderCancelled"]  # of the topic order-events
 
 SERVICES = ("order", "inventory", "payment", "notification")
 LISTENERS = {  # who speaks: who listens
@@ -105,8 +113,12 @@ class Demo:
             config += ["[[route]]", f'name = "{listener}"', f'to = "mailbox+{self.url(listener)}"']
             if listener == "notification":
                 config += ['allowed_topics = ["order-events"]']
+        if BROKER and side == "order":
+            config += ["[[route]]", 'name = "broker"', f"to = {json.dumps(BROKER)}",
+                       f"event_type = {json.dumps(BROKER_EVENTS)}"]
         with open(self.path(side + "-relay.toml"), "w") as file:
             file.write("\n".join(config) + "\n")
+        os.chmod(file.name, 0o600)
         self.start(side + "-relay", ["outbox", "relay", "--config", file.name, "--admin", "off"])
 
     # --- looking
@@ -422,10 +434,25 @@ class Demo:
             raise DemoFailed(f"{self.failed_posts} orders were refused")
         return result
 
+    def check_broker(self):
+        """Says now what would stop the events later."""
+        command = [os.path.join(PROGRAMS, "outbox"), "relay", "--check", "--admin", "off",
+                   "--from", self.url("order"), "--to", BROKER]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        if result.returncode != 0:
+            raise DemoFailed(f"outbox relay --check says of the broker:\n{result.stdout}{result.stderr}")
+
+    def say_what_the_broker_got(self):
+        count = self.query("order", "SELECT published_total FROM outbox_route_stats WHERE route = 'broker'") or 0
+        where = BROKER.rsplit("@", maxsplit=1)[-1].split("?")[0]
+        self.display.say(f"{count} events of topic order-events went to your broker, {where}, repeats included.")
+
     def run(self):
         say = self.display.say
         say(f"Everything runs in {self.folder}, with no server: four services with a database each.")
         self.start_services()
+        if BROKER:
+            self.check_broker()
         for side in LISTENERS:
             self.start_relay(side)
         say("1. Two orders. Each step is one transaction: event received, tables changed, event written.")
@@ -445,6 +472,8 @@ class Demo:
         say()
         say("Verdict: what the services committed against what the others applied, and their books.")
         result = self.verdict()
+        if BROKER:
+            self.say_what_the_broker_got()
         if KEEP_RUNNING:
             self.keep_running(result.stdout)
         return result

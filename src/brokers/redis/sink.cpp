@@ -34,13 +34,10 @@ Status RedisSink::check() {
     return look_at_server(config_);
 }
 
+// A replica more at the end of the URL leads to the same data.
 Result<std::string> RedisSink::destination() {
-    std::string name = "Redis at ";
-    for (const net::Host& host : config_.hosts) {
-        name += host.name + ":" + std::to_string(host.port) + ",";
-    }
-    name.back() = ' ';
-    return name + "database " + std::to_string(config_.database);
+    const net::Host& first = config_.hosts.front();
+    return name_of_host(first) + ", database " + std::to_string(config_.database);
 }
 
 bool RedisSink::publish(const spi::Record& record) {

@@ -7,7 +7,9 @@
 
 #include "tests/brokers/redis/server.h"
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
 #include "tests/support/outbox_binary.h"
+#include "tests/support/process.h"
 #include "tests/support/sqlite.h"
 
 namespace outbox::test {
@@ -92,6 +94,36 @@ TEST_F(RedisRelay, CheckSaysWhatIsWrong) {
     const auto window = check(shared_redis().url() + "?dedup_window=5");
     EXPECT_NE(window.first, 0);
     EXPECT_NE(window.second.find("OB_GUARANTEE_REFUSED"), std::string::npos) << window.second;
+}
+
+class RedisDemo : public testing::Test {
+  protected:
+    Finished demo(const std::string& to) {
+        return run({.command = {"/usr/bin/python3", "-B", DEMO, PROGRAMS, "--to", to},
+                    .environment = {{"TMPDIR", folder_.path().string()}}},
+                   240s);
+    }
+    TemporaryFolder folder_{"demo"};
+};
+
+// The relay of these events is killed again and again, and events that were delivered come again.
+TEST_F(RedisDemo, TheOrdersEventsGoToABrokerOfTheUsers) {
+    const Finished done = demo(shared_redis().url());
+    EXPECT_EQ(done.status, (ExitStatus{0, 0})) << done.out << done.err;
+    EXPECT_NE(done.out.find("went to your broker, 127.0.0.1:"), std::string::npos) << done.out;
+    EXPECT_EQ(done.out.find("s3cret"), std::string::npos);
+    const auto arrived = shared_redis().arrived("order-events", 1);
+    std::set<std::string> ids;
+    for (const Arrived& entry : arrived) ids.insert(entry.id);
+    EXPECT_GT(ids.size(), 500U);
+    EXPECT_EQ(arrived.size(), ids.size());
+}
+
+TEST_F(RedisDemo, SaysAtOnceThatTheBrokerIsNotThere) {
+    const Finished done = demo("redis://127.0.0.1:1");
+    EXPECT_EQ(done.status, (ExitStatus{1, 0}));
+    EXPECT_NE((done.out + done.err).find("check that Redis runs"), std::string::npos)
+        << done.out << done.err;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace outbox {
 
-/// A group of a stream of Redis 6.2 or later:
+/// A group of a stream of Redis (tested with 7.0; it needs commands of 6.2):
 /// `redis(s)://user:password@host:port/database?stream=NAME&group=NAME`, with the options of the
 /// sink that are about the connection (docs/brokers/redis.md). The group must be there (`XGROUP
 /// CREATE NAME GROUP 0 MKSTREAM`).

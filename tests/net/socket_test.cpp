@@ -1,0 +1,67 @@
+#include "net/socket.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace outbox::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Takes one connection on a port of its own and closes it when it is told to.
+class Peer {
+  public:
+    Peer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+            ::listen(listener_, 1) != 0) {
+            throw std::runtime_error("it cannot listen");
+        }
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+        host_ = {"127.0.0.1", ::ntohs(address.sin_port)};
+    }
+    ~Peer() { ::close(listener_); }
+    Peer(const Peer&) = delete;
+    Peer& operator=(const Peer&) = delete;
+
+    [[nodiscard]] const Host& host() const { return host_; }
+    void accept_and_close() const { ::close(::accept(listener_, nullptr, nullptr)); }
+
+  private:
+    int listener_;
+    Host host_;
+};
+
+TEST(Socket, APeerThatHasGoneIsAFaultAndNoSignal) {
+    const Peer peer;
+    SocketFault fault;
+    const auto socket = Socket::connect({}, peer.host(), 5s, fault);
+    ASSERT_NE(socket, nullptr) << fault.text;
+    peer.accept_and_close();
+    // The first bytes are answered with a reset, the next ones would raise SIGPIPE.
+    for (int i = 0; i < 3; ++i) {
+        socket->write("x");
+        socket->wait(100ms);
+        std::string in;
+        const auto ended = socket->exchange(in);
+        ASSERT_TRUE(ended.has_value());
+        EXPECT_EQ(ended->kind, SocketFault::Kind::kEnded);
+        ::usleep(20'000);
+    }
+}
+
+TEST(Socket, SaysThatNobodyListens) {
+    const Host nobody = [] { return Peer().host(); }();
+    SocketFault fault;
+    EXPECT_EQ(Socket::connect({}, nobody, 5s, fault), nullptr);
+    EXPECT_EQ(fault.kind, SocketFault::Kind::kConnect);
+}
+
+}  // namespace
+}  // namespace outbox::net

@@ -231,6 +231,20 @@ TEST(RedisFailure, AHeaderThatIsAFieldOfTheRelayAloneIsDead) {
     EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kRecordRefused);
 }
 
+TEST(RedisFailure, AnEventWithAsManyHeadersAsThereMayBeIsAppended) {
+    const std::string stream = new_name();
+    RedisSink sink(config());
+    auto sent = letters(stream, 2, 1);
+    for (Letter& letter : sent) {
+        letter.headers.clear();
+        for (int i = 0; i < 3'500; ++i) letter.headers.emplace_back("h" + std::to_string(i), "v");
+    }
+    ASSERT_EQ(outcome_of(sink, sent).acknowledged.size(), 2U);
+    const auto arrived = server().arrived(stream, 2);
+    ASSERT_EQ(arrived.size(), 2U);
+    EXPECT_EQ(arrived[0].headers.size(), 3'501U);  // with the id
+}
+
 TEST(RedisFailure, AServerWithoutMemoryIsDownUntilItHasSome) {
     const std::string stream = new_name();
     RedisSink sink(config());

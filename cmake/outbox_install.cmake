@@ -3,7 +3,7 @@
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
 foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq
-        outbox_consumer_redis outbox_redis outbox_net_socket outbox_consumer
+        outbox_consumer_redis outbox_redis outbox_consumer_nats outbox_nats outbox_net_socket outbox_consumer
         outbox_producer outbox_postgres outbox_sqlite
         outbox_net outbox_secrets outbox_core)
     if(TARGET ${part})
@@ -17,13 +17,18 @@ if(TARGET outbox_consumer_kafka)
 endif()
 
 if(TARGET outbox_consumer_rabbitmq)
-    set(find_rabbitmq "pkg_check_modules(RABBITMQ QUIET REQUIRED IMPORTED_TARGET librabbitmq)\nfind_package(OpenSSL REQUIRED)")
-    set(requires_rabbitmq " librabbitmq libssl")
+    set(find_rabbitmq "pkg_check_modules(RABBITMQ QUIET REQUIRED IMPORTED_TARGET librabbitmq)")
+    set(requires_rabbitmq " librabbitmq")
 endif()
 
 if(TARGET outbox_consumer_redis)
-    set(find_redis "pkg_check_modules(HIREDIS QUIET REQUIRED IMPORTED_TARGET hiredis)\nfind_package(OpenSSL REQUIRED)")
-    set(requires_redis " hiredis libssl libcrypto")
+    set(find_redis "pkg_check_modules(HIREDIS QUIET REQUIRED IMPORTED_TARGET hiredis)")
+    set(requires_redis " hiredis")
+endif()
+
+if(TARGET outbox_net_socket)
+    set(find_tls "find_package(OpenSSL REQUIRED)")
+    set(requires_tls " libssl libcrypto")
 endif()
 
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)

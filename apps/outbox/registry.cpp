@@ -119,4 +119,12 @@ Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig
     return broker.look(destination_of(config, route));
 }
 
+Result<std::string> describe_destination(const runtime::RelayConfig& config,
+                                         const runtime::RouteConfig& route) {
+    const auto broker = find_broker(route.to);
+    if (!broker.ok()) return broker.error();
+    if ((*broker)->describe == nullptr) return std::string();
+    return (*broker)->describe(destination_of(config, route));
+}
+
 }  // namespace outbox::app

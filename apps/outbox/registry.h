@@ -49,5 +49,8 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
 /// Whether the destination takes records, as far as looking tells. Changes nothing there. Blocks up
 /// to the connect timeout.
 Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
+/// What `--check` says of the destination beside that it is right; or "".
+Result<std::string> describe_destination(const runtime::RelayConfig& config,
+                                         const runtime::RouteConfig& route);
 
 }  // namespace outbox::app

@@ -160,6 +160,10 @@ int print_findings(spi::Source& source, const RelayConfig& config) {
         }
         const std::string name = "route " + route.name + " to " + redact(route.to);
         say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
+        if (!status.ok()) continue;
+        const auto known = describe_destination(config, route);
+        if (!known.ok()) say(true, name + ": " + describe(known.error()));
+        if (known.ok() && !known->empty()) say(false, "route " + route.name + ": " + *known);
     }
     return problem ? runtime::kExitFailed : runtime::kExitOk;
 }

@@ -30,9 +30,10 @@ struct Destination {
 /// What a folder of brokers/ exports, as `const Broker& NAME_broker()`: all that the command line,
 /// the configuration file, the help and the reference pages know of it. The build collects them.
 struct Broker {
-    std::string_view name;                      ///< The folder's.
-    std::span<const std::string_view> schemes;  ///< Of its URLs.
-    std::string_view urls;                      ///< As the help shows them: "kafka://host:port".
+    std::string_view name;  ///< The folder's.
+    /// Of its URLs; the first, up to a '+', names routes that were given no name.
+    std::span<const std::string_view> schemes;
+    std::string_view urls;  ///< As the help shows them: "kafka://host:port".
     const spi::SinkCapabilities* capabilities = nullptr;  ///< What its sinks say of themselves.
     /// Which repeats the destination drops by itself, and for how long; empty: none.
     std::string_view drops_repeats = {};
@@ -53,6 +54,9 @@ struct Broker {
     /// Where the sink's own `check` may change the destination: the same without a change. Blocks
     /// up to the connect timeout.
     Status (*look)(const Destination& destination) = nullptr;
+    /// What an operator should know of the destination as it is now, in a sentence for `--check`;
+    /// null: nothing. Blocks up to the connect timeout. Errors: those of the sink's `check`.
+    Result<std::string> (*describe)(const Destination& destination) = nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "".
     std::string (*weakness)(const Destination& destination) = nullptr;
 };

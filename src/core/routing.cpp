@@ -112,11 +112,13 @@ Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<s
             part.field = Field::kTenant;
         } else if (name == "routing_key") {
             part.field = Field::kRoutingKey;
+        } else if (name == "key") {
+            part.field = Field::kKey;
         } else {
             return invalid_template(topic_template,
                                     "unknown field '" + std::string(name) +
-                                        "'; there are aggregate_type, event_type, tenant_id and "
-                                        "routing_key");
+                                        "'; there are aggregate_type, event_type, tenant_id, "
+                                        "routing_key and key");
         }
         rule.cacheable_ = rule.cacheable_ &&
                           (part.field == Field::kAggregateType || part.field == Field::kEventType);
@@ -177,6 +179,9 @@ std::string TopicRule::make_topic(const spi::EventView& event) const {
                 break;
             case Field::kRoutingKey:
                 value = event.routing_key;
+                break;
+            case Field::kKey:
+                value = event.order_key();
                 break;
         }
         if (value.empty()) return {};

@@ -37,7 +37,7 @@ using TopicToken = std::string (*)(std::string_view value);
 class TopicRule {
   public:
     /// `topic_template` holds text and `{field}` or `{field|lower}`, where field is one of
-    /// aggregate_type, event_type, tenant_id, routing_key. `allowed` are exact names or
+    /// aggregate_type, event_type, tenant_id, routing_key, key. `allowed` are exact names or
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
     /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
@@ -50,7 +50,14 @@ class TopicRule {
     [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_; }  ///< Of the last topics.
 
   private:
-    enum class Field : std::uint8_t { kText, kAggregateType, kEventType, kTenant, kRoutingKey };
+    enum class Field : std::uint8_t {
+        kText,
+        kAggregateType,
+        kEventType,
+        kTenant,
+        kRoutingKey,
+        kKey
+    };
     struct Part {
         Field field = Field::kText;
         bool lower = false;

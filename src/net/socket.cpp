@@ -177,18 +177,25 @@ Socket::~Socket() {
 std::unique_ptr<Socket> Socket::connect(const ServerAccess& access, const Host& host,
                                         std::chrono::milliseconds timeout, SocketFault& fault) {
     const Time end = std::chrono::steady_clock::now() + timeout;
-    const int descriptor = connect_to(host, end, fault);
-    if (descriptor < 0) return nullptr;
-    std::unique_ptr<Socket> socket(new Socket(descriptor));
-    if (!access.tls) return socket;
-    auto failed = socket->shake_hands(access, host, end);
+    auto socket = connect_in_clear(host, timeout, fault);
+    if (socket == nullptr || !access.tls) return socket;
+    auto failed = socket->secure(access, host, std::chrono::milliseconds(milliseconds_until(end)));
     if (!failed) return socket;
     fault = std::move(*failed);
     return nullptr;
 }
 
-std::optional<SocketFault> Socket::shake_hands(const ServerAccess& access, const Host& host,
-                                               Time end) {
+std::unique_ptr<Socket> Socket::connect_in_clear(const Host& host,
+                                                 std::chrono::milliseconds timeout,
+                                                 SocketFault& fault) {
+    const int descriptor = connect_to(host, std::chrono::steady_clock::now() + timeout, fault);
+    if (descriptor < 0) return nullptr;
+    return std::unique_ptr<Socket>(new Socket(descriptor));
+}
+
+std::optional<SocketFault> Socket::secure(const ServerAccess& access, const Host& host,
+                                          std::chrono::milliseconds timeout) {
+    const Time end = std::chrono::steady_clock::now() + timeout;
     tls_ = std::make_unique<Tls>();
     if (auto fault = tls_->set_up(access, host)) return fault;
     while (true) {

@@ -35,6 +35,14 @@ class Socket {
     /// Blocks up to `timeout`, except for the resolver, which has limits of its own.
     static std::unique_ptr<Socket> connect(const ServerAccess& access, const Host& host,
                                            std::chrono::milliseconds timeout, SocketFault& fault);
+    /// The same without TLS, for a server that begins in clear.
+    static std::unique_ptr<Socket> connect_in_clear(const Host& host,
+                                                    std::chrono::milliseconds timeout,
+                                                    SocketFault& fault);
+    /// TLS from here on. All that was written is sent, and nothing that has come is unread. Blocks
+    /// up to `timeout`.
+    std::optional<SocketFault> secure(const ServerAccess& access, const Host& host,
+                                      std::chrono::milliseconds timeout);
     ~Socket();
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
@@ -52,8 +60,6 @@ class Socket {
   private:
     struct Tls;
     explicit Socket(int descriptor);
-    std::optional<SocketFault> shake_hands(const ServerAccess& access, const Host& host,
-                                           std::chrono::steady_clock::time_point end);
     std::optional<SocketFault> send_some();
     std::optional<SocketFault> receive_some(std::string& in);
     std::optional<SocketFault> exchange_tls(std::string& in);

@@ -363,7 +363,7 @@ constexpr std::array kOptions{
                .commands = kRelay,
                .group = kRouteGroup,
                .help = "topic of events that name none; fields: aggregate_type, event_type, "
-                       "tenant_id, routing_key, each also with |lower"},
+                       "tenant_id, routing_key, key, each also with |lower"},
     OptionSpec{.name = "allowed-topic",
                .type = OptionType::kText,
                .file_key = "allowed_topics",

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "backend/backends.h"
 #include "core/redact.h"
 #include "core/url.h"
 #include "runtime/options.h"
@@ -67,7 +68,10 @@ Status check_route_name(const std::string& name, std::string_view where) {
 std::string derived_route_name(std::string_view text) {
     const auto url = parse_url(redact(text));
     if (!url.ok()) return "route";
-    std::string name = url->scheme.substr(0, url->scheme.find('+'));
+    // With and without TLS it is the same route.
+    const auto broker = find_broker(std::string(text));
+    const std::string_view scheme = broker.ok() ? (*broker)->schemes.front() : url->scheme;
+    std::string name(scheme.substr(0, scheme.find('+')));
     const auto mailbox = url->query_value("mailbox");
     if (!mailbox.empty() && mailbox != "default") name += "-" + std::string(mailbox);
     return words_of(name, "_.-", kMaxRouteNameBytes);

@@ -25,7 +25,8 @@ struct Destination {
 [[nodiscard]] Status check_route_name(const std::string& name, std::string_view where);
 
 /// The name of a route that was given none. It comes from the URL alone, whatever else is
-/// configured and whatever hosts it lists: "kafka", "mailbox", "mailbox-billing", "stdout".
+/// configured, whatever hosts it lists and whether it has TLS: "kafka", "mailbox",
+/// "mailbox-billing", "stdout".
 [[nodiscard]] std::string derived_route_name(std::string_view url);
 
 /// What earlier versions called the routes to these destinations, in the same order: a single one

@@ -14,7 +14,7 @@ namespace outbox {
 namespace {
 
 constexpr std::string_view kParameter = "password_file=";
-constexpr std::size_t kMaxBytes = 4'096;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 10;
 
 ErrorInfo refused(const std::string& path, const std::string& why) {
     return {ErrorCode::kAuthFailed, Advice::kStop, {}, "password file " + path + ": " + why};

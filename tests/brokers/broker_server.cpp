@@ -88,11 +88,13 @@ bool BrokerServer::running() {
     return process_ && process_->running();
 }
 
-std::string BrokerServer::client(std::vector<std::string> arguments, const std::string& input) {
-    arguments.insert(arguments.begin(), {options_.python, "-B",
-                                         std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/" +
+std::string BrokerServer::client(const std::vector<std::string>& arguments,
+                                 const std::string& input) {
+    std::vector<std::string> command = options_.python;
+    command.insert(command.end(), {"-B", std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/" +
                                              options_.name + "/client.py"});
-    const Finished done = run({.command = std::move(arguments), .input = input}, kClientDeadline);
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const Finished done = run({.command = std::move(command), .input = input}, kClientDeadline);
     if (done.status.code != 0) throw std::runtime_error(done.err + log_tail());
     return done.out;
 }

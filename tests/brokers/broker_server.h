@@ -19,7 +19,7 @@ class BrokerServer {
         std::string ready;               // what its log says when it serves
         std::filesystem::path tls = {};  // with ca.crt and server.pem: a listener with TLS, too
         std::string settings = {};       // more lines of its configuration
-        std::string python = "/usr/bin/python3";  // that runs client.py
+        std::vector<std::string> python = {"/usr/bin/python3"};  // that runs client.py
     };
     explicit BrokerServer(Options options);
 
@@ -33,7 +33,7 @@ class BrokerServer {
     int port() const { return port_; }
     std::filesystem::path folder() const { return folder_ / "server"; }
     // What tests/brokers/NAME/client.py prints.
-    std::string client(std::vector<std::string> arguments, const std::string& input = "");
+    std::string client(const std::vector<std::string>& arguments, const std::string& input = "");
     std::string log_tail() const;
 
   private:

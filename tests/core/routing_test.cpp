@@ -60,6 +60,21 @@ TEST(TopicRule, FillsTheTemplate) {
     EXPECT_EQ(topic_of("plain", event), "plain");
 }
 
+TEST(TopicRule, AKeyMakesATopicForEachOfItsValues) {
+    spi::EventView event = order_created();
+    event.key = "k-1";
+    EXPECT_EQ(topic_of("orders.{key}", event), "orders.k-1");
+    event.key = {};
+    event.aggregate_id = "a-1";
+    EXPECT_EQ(topic_of("orders.{key}", event), "orders.a-1");
+    auto rule = TopicRule::make("{key}", {}, "fallback").value_or_throw();
+    spi::EventBatch batch;
+    for (const char* key : {"a", "b", "a"}) {
+        event.key = key;
+        EXPECT_EQ(rule.topic(event, batch).value_or_throw(), key);
+    }
+}
+
 TEST(TopicRule, TheEventsOwnTopicWins) {
     spi::EventView event = order_created();
     event.topic = "mine";

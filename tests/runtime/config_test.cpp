@@ -122,6 +122,9 @@ TEST_F(ConfigTest, ARouteThatIsGivenNoNameGetsOneFromItsUrlAlone) {
     EXPECT_EQ(name("kafka://k7:9092,k8:9092?x=y"), "kafka");
     EXPECT_EQ(name("mailbox+sqlite:///x/b.db"), "mailbox");
     EXPECT_EQ(name("mailbox+postgresql://app@h/b?mailbox=default"), "mailbox");
+    EXPECT_EQ(name("rediss://r"), name("redis://r")) << "with TLS it is the same route";
+    EXPECT_EQ(name("amqps://r"), "amqp");
+    EXPECT_EQ(name("tls://r"), "nats");
     EXPECT_EQ(name("mailbox+postgresql://app@h/b?mailbox=bil.l_ing-1"), "mailbox-bil.l_ing-1");
     EXPECT_EQ(name("mailbox+sqlite:///b.db?mailbox=a%20b"), "mailbox-a-b");
     EXPECT_EQ(name("mailbox+sqlite:///b.db?mailbox=" + std::string(99, 'm')).size(), 63U);

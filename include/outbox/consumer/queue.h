@@ -40,8 +40,8 @@ struct QueueConsumerOptions {
 };
 
 /// A queue of a broker, for a `QueueConsumer`. Made by the broker's function, `rabbitmq_queue`
-/// (outbox/consumer/rabbitmq.h) or `redis_queue` (outbox/consumer/redis.h), which needs the library
-/// of that broker to be linked.
+/// (outbox/consumer/rabbitmq.h), `redis_queue` (outbox/consumer/redis.h) or `nats_queue`
+/// (outbox/consumer/nats.h), which needs the library of that broker to be linked.
 struct Queue {
     struct Limits {
         std::size_t messages = 0;  ///< Taken and not acknowledged.

@@ -5,8 +5,8 @@
 
 #include "brokers/rabbitmq/sink.h"
 #include "tests/brokers/rabbitmq/server.h"
+#include "tests/brokers/troubles.h"
 #include "tests/conformance/letters.h"
-#include "tests/support/certificates.h"
 
 namespace outbox::test {
 namespace {
@@ -15,19 +15,8 @@ using namespace std::chrono_literals;
 using rabbitmq::RabbitmqConfig;
 using rabbitmq::RabbitmqSink;
 
-const Certificates& certificates() {
-    static Certificates made;
-    static const bool signed_now = [] {
-        made.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
-        made.make_ca("other");
-        return true;
-    }();
-    static_cast<void>(signed_now);
-    return made;
-}
-
 RabbitmqServer& server() {
-    static RabbitmqServer rabbitmq(certificates().folder(), "max_message_size = 500000");
+    static RabbitmqServer rabbitmq(broker_certificates().folder(), "max_message_size = 500000");
     static const bool made = [] {
         rabbitmq.make_exchange("events");
         return true;
@@ -383,9 +372,9 @@ TEST(RabbitmqFailure, TlsProvesWhoTheBrokerIs) {
     const auto check = [](const std::string& text) {
         return RabbitmqSink(config_of(text)).check();
     };
-    const Status right = check(url + certificates().file("ca.crt"));
+    const Status right = check(url + broker_certificates().file("ca.crt"));
     EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + certificates().file("other.crt"));
+    const Status wrong = check(url + broker_certificates().file("other.crt"));
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
     EXPECT_NE(wrong.error().message.find("ca_file"), std::string::npos);
@@ -396,14 +385,14 @@ TEST(RabbitmqFailure, TlsProvesWhoTheBrokerIs) {
     EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
     const Status other_name =
         check("amqps://relay:s3cret@127.0.0.1:" + std::to_string(server().tls_port()) +
-              "/?exchange=events&ca_file=" + certificates().file("ca.crt"));
+              "/?exchange=events&ca_file=" + broker_certificates().file("ca.crt"));
     EXPECT_FALSE(other_name.ok());
     const Status no_file = check(url + "/no/such/file");
     ASSERT_FALSE(no_file.ok());
     EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
 
     const std::string queue = new_queue();
-    RabbitmqSink sink(config_of(url + certificates().file("ca.crt")));
+    RabbitmqSink sink(config_of(url + broker_certificates().file("ca.crt")));
     const auto sent = letters(queue, 2'000, 20);
     ASSERT_EQ(Courier(sink).deliver(sent), "");
     EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");

@@ -8,7 +8,7 @@
 #include "brokers/redis/scripts.h"
 #include "brokers/redis/sink.h"
 #include "tests/brokers/redis/server.h"
-#include "tests/support/certificates.h"
+#include "tests/brokers/troubles.h"
 #include "tests/support/eventually.h"
 #include "tests/support/process.h"
 
@@ -19,19 +19,8 @@ using namespace std::chrono_literals;
 using redis::RedisConfig;
 using redis::RedisSink;
 
-const Certificates& certificates() {
-    static Certificates made;
-    static const bool signed_now = [] {
-        made.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
-        made.make_ca("other");
-        return true;
-    }();
-    static_cast<void>(signed_now);
-    return made;
-}
-
 RedisServer& server() {
-    static RedisServer redis(certificates().folder(), "proto-max-bulk-len 1mb");
+    static RedisServer redis(broker_certificates().folder(), "proto-max-bulk-len 1mb");
     return redis;
 }
 
@@ -48,53 +37,9 @@ RedisConfig config(const std::string& producer = new_name()) {
     return config_of(server().url(), producer);
 }
 
-spi::Completions outcome_of(spi::Sink& sink, const std::vector<Letter>& letters) {
-    for (std::size_t i = 0; i < letters.size(); ++i) {
-        EXPECT_TRUE(sink.publish(letters[i].record(i)));
-    }
-    spi::Completions out;
-    const auto known = [&] { return out.acknowledged.size() + out.failed.size(); };
-    for (int i = 0; i < 600 && known() < letters.size(); ++i) sink.poll(100ms, out);
-    EXPECT_EQ(known(), letters.size());
-    return out;
-}
-
-spi::FailedRecord failure_of(spi::Sink& sink, const std::string& stream = "s") {
-    const auto out = outcome_of(sink, letters(stream, 1, 1));
-    if (out.failed.size() != 1) throw std::runtime_error("it did not fail");
-    return out.failed[0];
-}
-
-// Does `act` once `after` letters have arrived, and `undo` once it has told.
-template <typename Act, typename Undo>
-void deliver_through(RedisSink& sink, const std::vector<Letter>& sent, std::size_t after, Act act,
-                     Undo undo) {
-    Courier courier(sink);
-    courier.max_publish_per_poll = 100;
-    bool acted = false;
-    bool undone = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (!acted && now.acknowledged() >= after) {
-            act();
-            acted = true;
-        } else if (acted && !undone && now.failures() > 0) {
-            undo();
-            undone = true;
-        }
-    };
-    const std::string problem = courier.deliver(sent);
-    if (acted && !undone) undo();
-    ASSERT_EQ(problem, "");
-    EXPECT_TRUE(undone);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-}
-
 void expect_once_in_order(RedisServer& at, const std::string& stream,
                           const std::vector<Letter>& sent) {
-    const auto arrived = at.arrived(stream, sent.size());
-    EXPECT_EQ(arrived.size(), sent.size()) << "repeats";
-    EXPECT_EQ(missing_or_reordered(sent, arrived), "");
+    test::expect_once_in_order(sent, at.arrived(stream, sent.size()));
 }
 
 TEST(RedisFailure, AServerThatIsKilledUnderLoadGetsEachEventOnce) {
@@ -356,7 +301,7 @@ TEST(RedisFailure, AReplicaAloneSaysThatItIsOne) {
         return replica.ask({"ROLE"}).find("connected") != std::string::npos;
     }));
     EXPECT_EQ(sink.check().error().backend_code, "READONLY");
-    EXPECT_EQ(failure_of(sink).error.backend_code, "READONLY");
+    EXPECT_EQ(failure_of(sink, "s").error.backend_code, "READONLY");
 }
 
 TEST(RedisFailure, SaysWhatIsWrongWithUserRightAndAddress) {
@@ -379,7 +324,7 @@ TEST(RedisFailure, SaysWhatIsWrongWithUserRightAndAddress) {
     server().ask({"ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@read"});
     RedisSink sink(config_of(server().url("reader", "pw")));
     EXPECT_EQ(sink.check().error().code, ErrorCode::kNoRights);
-    const auto failed = failure_of(sink);
+    const auto failed = failure_of(sink, "s");
     EXPECT_EQ(failed.error.code, ErrorCode::kNoRights);
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
 }
@@ -461,9 +406,9 @@ TEST(RedisFailure, TlsProvesWhoTheServerIs) {
     const std::string address = "localhost:" + std::to_string(server().tls_port());
     const std::string url = "rediss://relay:s3cret@" + address + "/?ca_file=";
     const auto check = [](const std::string& text) { return RedisSink(config_of(text)).check(); };
-    const Status right = check(url + certificates().file("ca.crt"));
+    const Status right = check(url + broker_certificates().file("ca.crt"));
     EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + certificates().file("other.crt"));
+    const Status wrong = check(url + broker_certificates().file("other.crt"));
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
     EXPECT_NE(wrong.error().message.find("redis.ca_file"), std::string::npos);
@@ -471,7 +416,7 @@ TEST(RedisFailure, TlsProvesWhoTheServerIs) {
     const Status unproven = check("rediss://relay:s3cret@" + address + "/?verify=false");
     EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
     EXPECT_FALSE(check("rediss://relay:s3cret@127.0.0.1:" + std::to_string(server().tls_port()) +
-                       "/?ca_file=" + certificates().file("ca.crt"))
+                       "/?ca_file=" + broker_certificates().file("ca.crt"))
                      .ok());
     const Status no_file = check(url + "/no/such/file");
     ASSERT_FALSE(no_file.ok());
@@ -482,7 +427,7 @@ TEST(RedisFailure, TlsProvesWhoTheServerIs) {
     EXPECT_EQ(clear.error().code, ErrorCode::kConnectFailed) << describe(clear.error());
 
     const std::string stream = new_name();
-    RedisSink sink(config_of(url + certificates().file("ca.crt")));
+    RedisSink sink(config_of(url + broker_certificates().file("ca.crt")));
     const auto sent = letters(stream, 5'000, 20, 2'000);
     deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
     expect_once_in_order(server(), stream, sent);

@@ -1,0 +1,63 @@
+#include "backend/broker.h"
+
+#include <array>
+#include <utility>
+
+#include "brokers/nats/config.h"
+#include "brokers/nats/look.h"
+#include "brokers/nats/sink.h"
+#include "brokers/nats/subject.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 2> kSchemes{"nats", "tls"};
+
+Result<nats::NatsConfig> config_of(const Destination& destination) {
+    auto config = nats::make_config(destination.url, destination.options);
+    if (config.ok()) config->connect_timeout = destination.connect_timeout;
+    return config;
+}
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return std::unique_ptr<spi::Sink>(new nats::NatsSink(std::move(*config)));
+}
+
+Result<std::string> describe(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return nats::describe_windows(*config);
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? nats::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& nats_broker() {
+    static const Broker broker{
+        .name = "nats",
+        .schemes = kSchemes,
+        .urls = "nats://user:password@host:port (tls:// with TLS)",
+        .capabilities = &nats::kCapabilities,
+        .drops_repeats =
+            "for as long as the stream's `duplicate_window` (NATS' own default: 2 min)",
+        .limits = "max_payload of the server, headers included; max_msg_size of the stream",
+        .options =
+            "`stream`, `inbox_prefix`, `creds_file`, `ca_file`, `cert_file`, `key_file`, `verify`, "
+            "`password_file`, for example `stream = \"ORDERS\"`",
+        .example_option = "stream = \"ORDERS\"",
+        .check_topic = nats::check_subject,
+        .topic_token = nats::encode_token,
+        .make = make,
+        .describe = describe,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

@@ -1,0 +1,57 @@
+#include "brokers/nats/message.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "brokers/nats/protocol.h"
+#include "net/header_line.h"
+
+namespace outbox::nats {
+namespace {
+
+constexpr std::string_view kServers = "nats-";  // headers that mean something to the server
+
+bool is_servers(std::string_view name) {
+    return name.size() >= kServers.size() &&
+           std::equal(kServers.begin(), kServers.end(), name.begin(), [](char a, char b) {
+               return a == std::tolower(static_cast<unsigned char>(b));
+           });
+}
+
+}  // namespace
+
+std::optional<std::string> why_not_carried(const spi::Record& record) {
+    for (const spi::HeaderView& header : record.headers) {
+        if (auto why = net::why_not_header_name(header.name)) return why;
+        if (is_servers(header.name)) {
+            return "NATS has a meaning of its own for headers that begin with Nats-, as '" +
+                   std::string(header.name) + "' does; use another name";
+        }
+        if (header.name == kKeyHeader || header.name == kNullHeader) {
+            return "the header '" + std::string(header.name) + "' is the relay's; use another name";
+        }
+    }
+    return std::nullopt;
+}
+
+void write_headers(const spi::Record& record, std::string_view stream, std::string& out) {
+    out = kHeadersBegin;
+    if (!record.id.empty()) net::append_header_line(kIdHeader, record.id, out);
+    if (!stream.empty()) net::append_header_line(kStreamHeader, stream, out);
+    if (record.key.data() != nullptr) net::append_header_line(kKeyHeader, record.key, out);
+    if (record.value.data() == nullptr) net::append_header_line(kNullHeader, "true", out);
+    for (const spi::HeaderView& header : record.headers) {
+        net::append_header_line(header.name, header.value, out);
+    }
+    out += "\r\n";
+}
+
+std::size_t payload_bytes(const spi::Record& record) {
+    std::size_t bytes = record.key.size() + record.value.size();
+    for (const spi::HeaderView& header : record.headers) {
+        bytes += header.name.size() + header.value.size();
+    }
+    return bytes;
+}
+
+}  // namespace outbox::nats

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <outbox/spi/sink.h>
+
+namespace outbox::nats {
+
+inline constexpr std::string_view kIdHeader = "Nats-Msg-Id";
+inline constexpr std::string_view kStreamHeader = "Nats-Expected-Stream";
+/// NATS has neither: the key, and whether the value is null.
+inline constexpr std::string_view kKeyHeader = "outbox-key";
+inline constexpr std::string_view kNullHeader = "outbox-null";
+
+/// Why no message can carry the record; else nothing. Without allocation where there is nothing to
+/// say.
+[[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record);
+
+/// The header lines of the record's message, into `out`. `stream`: the one that is to take it;
+/// empty: whichever does.
+void write_headers(const spi::Record& record, std::string_view stream, std::string& out);
+
+/// Key, value and headers, as they count against the limits.
+[[nodiscard]] std::size_t payload_bytes(const spi::Record& record);
+
+}  // namespace outbox::nats

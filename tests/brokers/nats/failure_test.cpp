@@ -1,0 +1,381 @@
+// What a real NATS does to the sink in mid-stream.
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+#include "brokers/nats/login.h"
+#include "brokers/nats/sink.h"
+#include "tests/brokers/nats/server.h"
+#include "tests/brokers/troubles.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nats::NatsConfig;
+using nats::NatsSink;
+
+NatsServer& server() {
+    static NatsServer nats(broker_certificates().folder());
+    return nats;
+}
+
+std::string new_name() {
+    static int names = 0;
+    return "failure-" + std::to_string(++names);
+}
+
+std::string new_stream(const std::vector<std::string>& options = {}) {
+    std::string name = new_name();
+    server().make_stream(name, name, options);
+    return name;
+}
+
+NatsConfig config_of(const std::string& url) {
+    return nats::make_config(url, {}).value_or_throw();
+}
+
+NatsConfig config() {
+    return config_of(server().url());
+}
+
+void expect_once_in_order(const std::string& subject, const std::vector<Letter>& sent) {
+    test::expect_once_in_order(sent, server().arrived(subject, sent.size()));
+}
+
+TEST(NatsFailure, AServerThatIsKilledUnderLoadGetsEachEventOnce) {
+    const std::string subject = new_stream();
+    NatsSink sink(config());
+    const auto sent = letters(subject, 5'000, 50);
+    deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, RepeatsAreDroppedWithinTheWindowAndCountAsDone) {
+    const std::string subject = new_stream();
+    const auto sent = letters(subject, 1'000, 50);
+    ASSERT_EQ(Courier(*std::make_unique<NatsSink>(config())).deliver(sent), "");
+    ASSERT_EQ(Courier(*std::make_unique<NatsSink>(config())).deliver(sent), "");
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, ASubjectWithoutAStreamWaitsForOneAndDelaysNobodyElse) {
+    const std::string subject = new_stream();
+    const std::string missing = new_name();
+    NatsSink sink(config());
+    auto sent = letters(subject, 1'000, 10);
+    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = missing;  // one key
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 1'000;
+    bool made = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (made || now.acknowledged() < 900) return;
+        server().make_stream(missing, missing);
+        made = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(made);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    ASSERT_EQ(courier.failures_by_part().size(), 1U);
+    EXPECT_EQ(courier.failures_by_part().begin()->first, "subject " + missing);
+    std::vector<Letter> here;
+    std::vector<Letter> there;
+    for (const Letter& letter : sent) (letter.topic == missing ? there : here).push_back(letter);
+    expect_once_in_order(subject, here);
+    expect_once_in_order(missing, there);
+}
+
+TEST(NatsFailure, AStreamThatIsFullTakesAllOnceItHasRoom) {
+    const std::string full = new_stream({"max_msgs=100", "discard=\"new\""});
+    const std::string other = new_stream();
+    NatsSink sink(config());
+    auto sent = letters(full, 400, 10);
+    for (std::size_t i = 0; i < sent.size(); i += 2) sent[i].topic = other;
+    Courier courier(sink);
+    courier.max_part_failures = 1'000;
+    bool raised = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (raised || now.acknowledged() < 300) return;
+        EXPECT_EQ(now.failures_by_part().count("subject " + full), 1U);
+        server().ask({"update", full, "max_msgs=1000"});
+        raised = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(raised);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    std::vector<Letter> here;
+    std::vector<Letter> there;
+    for (const Letter& letter : sent) (letter.topic == full ? there : here).push_back(letter);
+    expect_once_in_order(other, here);
+    expect_once_in_order(full, there);
+}
+
+TEST(NatsFailure, AnEventThatIsTooLargeAloneIsDead) {
+    const std::string subject = new_stream({"max_msg_size=100000"});
+    NatsSink sink(config());
+    auto sent = letters(subject, 1'000, 10);
+    sent[500].value = std::string(200'000, 'x');               // for the stream
+    sent[600].value = std::string(std::size_t{9} << 20, 'x');  // for the server
+    Courier courier(sink);
+    courier.max_publish_per_poll = 100;
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 2U);
+    EXPECT_EQ(courier.dead()[0].index, 500U);
+    EXPECT_EQ(courier.dead()[1].index, 600U);
+    EXPECT_NE(courier.dead()[0].error.message.find("max_msg_size"), std::string::npos);
+    EXPECT_NE(courier.dead()[1].error.message.find("max_payload"), std::string::npos);
+    for (const auto& dead : courier.dead()) {
+        EXPECT_EQ(dead.error.code, ErrorCode::kPayloadTooLarge) << describe(dead.error);
+    }
+    EXPECT_EQ(courier.failures(), 2U);
+    sent.erase(sent.begin() + 600);
+    sent.erase(sent.begin() + 500);
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, AHeaderThatCommandsTheServerAloneIsDead) {
+    const std::string subject = new_stream();
+    NatsSink sink(config());
+    auto sent = letters(subject, 100, 10);
+    sent[50].headers.emplace_back("Nats-Rollup", "all");
+    sent[60].headers.emplace_back("not a name", "x");
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 2U);
+    EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kRecordRefused);
+    sent.erase(sent.begin() + 60);
+    sent.erase(sent.begin() + 50);
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, AnotherStreamThanTheOneThatIsNamedTakesNothing) {
+    const std::string named = new_stream();
+    const std::string other = new_stream();
+    NatsSink sink(config_of(server().url() + "?stream=" + named));
+    EXPECT_TRUE(sink.check().ok());
+    EXPECT_EQ(outcome_of(sink, letters(named, 1, 1)).acknowledged.size(), 1U);
+    const auto failed = failure_of(sink, other);
+    EXPECT_EQ(failed.error.code, ErrorCode::kTopicUnknown) << describe(failed.error);
+    EXPECT_EQ(failed.part, "subject " + other);
+}
+
+TEST(NatsFailure, AStreamThatAcknowledgesNothingIsSaidSo) {
+    const std::string subject = new_stream({"no_ack=true"});
+    auto impatient = config_of(server().url() + "?stream=" + subject);
+    impatient.stuck_after = 500ms;
+    NatsSink sink(impatient);
+    EXPECT_EQ(sink.check().error().code, ErrorCode::kUnsupported);
+    const auto failed = failure_of(sink, subject);
+    EXPECT_EQ(failed.part, "subject " + subject);
+    EXPECT_NE(failed.error.message.find("no_ack"), std::string::npos) << describe(failed.error);
+}
+
+TEST(NatsFailure, AServerThatHangsIsDownUntilItGoesOn) {
+    const std::string subject = new_stream();
+    auto impatient = config();
+    impatient.stuck_after = 500ms;
+    impatient.connect_timeout = 1s;
+    NatsSink sink(impatient);
+    const auto sent = letters(subject, 4'000, 200, 5'000);
+    deliver_through(sink, sent, 500, [] { server().pause(); }, [] { server().resume(); });
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, TakesNoMoreThanItsLimitsWhileTheServerHangs) {
+    const std::string subject = new_stream();
+    auto limited = config();
+    limited.max_bytes = 1'000'000;
+    NatsSink sink(limited);
+    ASSERT_EQ(Courier(sink).deliver(letters(subject, 10, 10)), "");
+    server().pause();
+    const auto sent = letters(subject, 1'000, 10, 10'000);
+    std::size_t taken = 0;
+    spi::Completions out;
+    for (int i = 0; i < 10; ++i) {
+        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
+        sink.poll(10ms, out);
+    }
+    server().resume();
+    EXPECT_TRUE(out.empty());
+    EXPECT_LE(taken, 100U);
+    EXPECT_GT(taken, 50U);
+}
+
+TEST(NatsFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
+    const std::string subject = new_stream();
+    NatsSink sink(config());
+    ASSERT_EQ(Courier(sink).deliver(letters(subject, 10, 10)), "");
+    server().stop();
+    server().start();
+    auto more = letters(subject, 20, 10);
+    more.erase(more.begin(), more.begin() + 10);
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(more), "");
+    EXPECT_EQ(courier.failures(), 0U);
+}
+
+TEST(NatsFailure, TheNextServerOfTheUrlIsTried) {
+    const std::string subject = new_stream();
+    NatsSink sink(
+        config_of("nats://relay:s3cret@127.0.0.1:1,127.0.0.1:" + std::to_string(server().port())));
+    EXPECT_TRUE(sink.check().ok());
+    EXPECT_EQ(outcome_of(sink, letters(subject, 1, 1)).acknowledged.size(), 1U);
+}
+
+TEST(NatsFailure, SaysWhatIsWrongWithUserAndAddress) {
+    const auto error_of = [](const std::string& url) {
+        NatsSink sink(config_of(url));
+        const Status status = sink.check();
+        return status.ok() ? ErrorInfo{} : status.error();
+    };
+    const auto password = error_of(server().url("relay", "wrong-one"));
+    EXPECT_EQ(password.code, ErrorCode::kAuthFailed) << describe(password);
+    EXPECT_EQ(password.message.find("wrong-one"), std::string::npos);
+    const std::string address = "127.0.0.1:" + std::to_string(server().port());
+    EXPECT_EQ(error_of("nats://" + address).code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(error_of("nats://127.0.0.1:1").code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(error_of("nats://no-such-host.invalid").code, ErrorCode::kConnectFailed);
+    const auto failed = [&] {
+        NatsSink sink(config_of(server().url("relay", "wrong-one")));
+        return failure_of(sink, "s");
+    }();
+    EXPECT_EQ(failed.error.code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    EXPECT_EQ(failed.part, "");
+}
+
+TEST(NatsFailure, AServerWithoutJetStreamSaysSo) {
+    const TemporaryFolder folder("plain");
+    const std::string port = std::to_string(free_port());
+    const Process plain({.command = {"nats-server", "-a", "127.0.0.1", "-p", port},
+                         .output_folder = folder.path(),
+                         .death_signal = SIGKILL});
+    NatsSink sink(config_of("nats://127.0.0.1:" + port));
+    Status status;
+    ASSERT_TRUE(eventually(30s, "it answers", [&] {
+        status = sink.check();
+        return status.error().backend_code != "CONNECT";
+    }));
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kUnsupported) << describe(status.error());
+    EXPECT_EQ(failure_of(sink, "s").error.code, ErrorCode::kTopicUnknown);
+}
+
+// The lines of the guide, between ```conf and ```, with their users.
+std::string documented_users() {
+    const std::string page = read_file(GUIDE_PAGE);
+    const std::size_t begin = page.find("```conf\n") + 8;
+    return page.substr(begin, page.find("```", begin) - begin);
+}
+
+TEST(NatsFailure, TheDocumentedRightsAreEnough) {
+    NatsServer limited({}, documented_users());
+    const std::string admin = limited.url("admin", "s3cret");
+    limited.client({admin, "stream", "ORDERS", "orders.>"});
+    NatsSink sink(config_of(limited.url("relay", "s3cret") + "?stream=ORDERS"));
+    const Status status = sink.check();
+    EXPECT_TRUE(status.ok()) << describe(status.error());
+    const auto sent = letters("orders.new", 100, 10);
+    ASSERT_EQ(Courier(sink).deliver(sent), "");
+    const std::string read = limited.client({admin, "read", "orders.new", "100", "60"});
+    EXPECT_EQ(std::count(read.begin(), read.end(), '\n'), 100);
+
+    // A subject that the user may not publish to waits alone.
+    limited.client({admin, "stream", "SECRET", "secret"});
+    auto mixed = letters("orders.new", 40, 4);
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+        mixed[i].id = "mixed-" + std::to_string(i);
+        mixed[i].headers.clear();
+    }
+    for (std::size_t i = 1; i < mixed.size(); i += 4) mixed[i].topic = "secret";
+    NatsSink any(config_of(limited.url("relay", "s3cret")));
+    const auto out = outcome_of(any, mixed);
+    EXPECT_EQ(out.acknowledged.size(), 30U);
+    ASSERT_EQ(out.failed.size(), 10U);
+    EXPECT_EQ(out.failed[0].error.code, ErrorCode::kNoRights) << describe(out.failed[0].error);
+    EXPECT_EQ(out.failed[0].part, "subject secret");
+}
+
+TEST(NatsFailure, ASeedProvesWhoWeAre) {
+    constexpr std::string_view kSeed = "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y";
+    const std::string user = nats::sign("", kSeed).value_or_throw().public_key;
+    NatsServer keyed({}, "authorization { users: [ { nkey: " + user + " } ] }");
+    const TemporaryFolder folder("creds");
+    const auto error_of = [&](const std::string& text) {
+        const auto file = folder / "relay.creds";
+        std::filesystem::remove(file);
+        std::ofstream(file) << text;
+        std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+        const Status status =
+            NatsSink(config_of("nats://127.0.0.1:" + std::to_string(keyed.port()) +
+                               "?creds_file=" + file.string()))
+                .check();
+        return status.ok() ? std::string() : describe(status.error());
+    };
+    EXPECT_EQ(error_of(std::string(kSeed) + "\n"), "");
+    EXPECT_EQ(error_of("-----BEGIN USER NKEY SEED-----\n" + std::string(kSeed) +
+                       "\n------END USER NKEY SEED------\n"),
+              "");
+    // Another's, and what is none.
+    const std::string other = "SUAACAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H7QXY";
+    EXPECT_NE(error_of(other), "");
+    const std::string broken = error_of("-----BEGIN USER NKEY SEED-----\nSUAA\n---\n");
+    EXPECT_NE(broken.find("nats.creds_file"), std::string::npos) << broken;
+    EXPECT_EQ(broken.find("SUAA"), std::string::npos);
+    const auto gone = NatsSink(config_of("nats://127.0.0.1:" + std::to_string(keyed.port()) +
+                                         "?creds_file=/no/such/file"))
+                          .check();
+    EXPECT_NE(gone.error().message.find("/no/such/file"), std::string::npos);
+}
+
+TEST(NatsFailure, TlsProvesWhoTheServerIs) {
+    const std::string port = std::to_string(server().port());
+    const std::string url = "tls://relay:s3cret@localhost:" + port + "?ca_file=";
+    const auto check = [](const std::string& text) { return NatsSink(config_of(text)).check(); };
+    const Status right = check(url + broker_certificates().file("ca.crt"));
+    EXPECT_TRUE(right.ok()) << describe(right.error());
+    const Status wrong = check(url + broker_certificates().file("other.crt"));
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
+    EXPECT_NE(wrong.error().message.find("nats.ca_file"), std::string::npos);
+    EXPECT_FALSE(check("tls://relay:s3cret@localhost:" + port).ok());
+    const Status unproven = check("tls://relay:s3cret@localhost:" + port + "?verify=false");
+    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
+    EXPECT_FALSE(check("tls://relay:s3cret@127.0.0.1:" + port +
+                       "?ca_file=" + broker_certificates().file("ca.crt"))
+                     .ok());
+    const Status no_file = check(url + "/no/such/file");
+    ASSERT_FALSE(no_file.ok());
+    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+
+    const std::string subject = new_stream();
+    NatsSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    const auto sent = letters(subject, 5'000, 20, 2'000);
+    deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
+    expect_once_in_order(subject, sent);
+}
+
+TEST(NatsFailure, AServerThatWantsTlsAndOneThatHasNoneAreToldApart) {
+    const std::string folder = broker_certificates().folder().string();
+    NatsServer strict({}, "tls { cert_file: \"" + folder + "/server.pem\", key_file: \"" + folder +
+                              "/server.pem\" }");
+    const Status clear = NatsSink(config_of(strict.url())).check();
+    ASSERT_FALSE(clear.ok());
+    EXPECT_NE(clear.error().message.find("use tls://"), std::string::npos);
+    NatsServer plain;
+    const Status none =
+        NatsSink(config_of("tls://relay:s3cret@127.0.0.1:" + std::to_string(plain.port()) +
+                           "?verify=false"))
+            .check();
+    ASSERT_FALSE(none.ok());
+    EXPECT_NE(none.error().message.find("has no TLS"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace outbox::test

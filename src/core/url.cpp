@@ -134,18 +134,38 @@ Result<Url> parse_url(std::string_view text) {
     return url;
 }
 
+void append_percent(char byte, std::string& out) {
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    const auto number = static_cast<unsigned char>(byte);
+    out += '%';
+    out += kDigits[number >> 4U];
+    out += kDigits[number & 15U];
+}
+
+std::string percent_encode(std::string_view text, std::string_view also) {
+    constexpr unsigned char kDelete = 0x7F;
+    std::string out;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte <= ' ' || byte == kDelete || also.find(c) != std::string_view::npos) {
+            append_percent(c, out);
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
 std::string with_parameter(std::string url, std::string_view name, std::string_view value) {
     constexpr std::string_view kPlain =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    constexpr std::string_view kDigits = "0123456789ABCDEF";
     url += url.find('?') == std::string::npos ? "?" : "&";
     url.append(name).append("=");
     for (const char c : value) {
-        const auto byte = static_cast<unsigned char>(c);
         if (kPlain.find(c) != std::string_view::npos) {
             url += c;
         } else {
-            url.append("%").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);
+            append_percent(c, url);
         }
     }
     return url;

@@ -33,6 +33,13 @@ struct Url {
 /// "a%20b" -> "a b"
 [[nodiscard]] std::string percent_decode(std::string_view text);
 
+/// "a b" -> "a%20b": white space, control characters and those of `also`, which holds '%' where
+/// `percent_decode` is to undo it.
+[[nodiscard]] std::string percent_encode(std::string_view text, std::string_view also);
+
+/// Appends one byte as "%XX".
+void append_percent(char byte, std::string& out);
+
 /// The URL with a parameter more, percent-encoded.
 [[nodiscard]] std::string with_parameter(std::string url, std::string_view name,
                                          std::string_view value);

@@ -24,6 +24,21 @@ bool is_plain(std::string_view value) {
            std::none_of(value.begin(), value.end(), is_control) && is_utf8(value);
 }
 
+bool is_as_it_is(std::string_view name, std::string_view value) {
+    return !name.ends_with('*') && is_plain(value);
+}
+
+void append_extended(std::string_view value, std::string& out) {
+    out += kExtended;
+    for (const char c : value) {
+        if (kUnescaped.find(c) != std::string_view::npos) {
+            out += c;
+        } else {
+            append_percent(c, out);
+        }
+    }
+}
+
 }  // namespace
 
 std::optional<std::string> why_not_header_name(std::string_view name) {
@@ -38,25 +53,24 @@ std::optional<std::string> why_not_header_name(std::string_view name) {
 
 void append_header_line(std::string_view name, std::string_view value, std::string& out) {
     out += name;
-    if (!name.ends_with('*') && is_plain(value)) {
+    if (is_as_it_is(name, value)) {
         out += ": ";
         out += value;
-        out += "\r\n";
-        return;
-    }
-    out += "*: ";
-    out += kExtended;
-    for (const char c : value) {
-        if (kUnescaped.find(c) != std::string_view::npos) {
-            out += c;
-            continue;
-        }
-        const auto byte = static_cast<unsigned char>(c);
-        out += '%';
-        out += "0123456789ABCDEF"[byte >> 4U];
-        out += "0123456789ABCDEF"[byte & 0xFU];
+    } else {
+        out += "*: ";
+        append_extended(value, out);
     }
     out += "\r\n";
+}
+
+bool encode_header(std::string_view name, std::string_view value,
+                   std::pair<std::string, std::string>& as) {
+    if (is_as_it_is(name, value)) return false;
+    as.first = name;
+    as.first += '*';
+    as.second.clear();
+    append_extended(value, as.second);
+    return true;
 }
 
 std::pair<std::string, std::string> decode_header(std::string_view name, std::string_view value) {

@@ -16,6 +16,11 @@ namespace outbox::net {
 /// "name*: UTF-8''a%0Ab", as RFC 8187 does; so is each value whose name ends in '*'.
 void append_header_line(std::string_view name, std::string_view value, std::string& out);
 
+/// The same without the line: what `name` and `value` are written as, into `as`; false: as they
+/// are.
+bool encode_header(std::string_view name, std::string_view value,
+                   std::pair<std::string, std::string>& as);
+
 /// Name and value as they were before `append_header_line`.
 [[nodiscard]] std::pair<std::string, std::string> decode_header(std::string_view name,
                                                                 std::string_view value);

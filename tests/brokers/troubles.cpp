@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <stdexcept>
+#include <utility>
 
 namespace outbox::test {
 
@@ -21,13 +23,17 @@ spi::Completions outcome_of(spi::Sink& sink, const std::vector<Letter>& letters)
     for (std::size_t i = 0; i < letters.size(); ++i) {
         EXPECT_TRUE(sink.publish(letters[i].record(i)));
     }
-    spi::Completions out;
-    const auto known = [&] { return out.acknowledged.size() + out.failed.size(); };
+    spi::Completions all;
+    const auto known = [&] { return all.acknowledged.size() + all.failed.size(); };
     for (int i = 0; i < 600 && known() < letters.size(); ++i) {
+        spi::Completions out;
         sink.poll(std::chrono::milliseconds(100), out);
+        all.acknowledged.insert(all.acknowledged.end(), out.acknowledged.begin(),
+                                out.acknowledged.end());
+        std::move(out.failed.begin(), out.failed.end(), std::back_inserter(all.failed));
     }
     EXPECT_EQ(known(), letters.size());
-    return out;
+    return all;
 }
 
 spi::FailedRecord failure_of(spi::Sink& sink, const std::string& topic) {

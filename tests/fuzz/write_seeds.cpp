@@ -12,6 +12,8 @@
 
 namespace {
 
+using namespace std::string_literals;
+
 using namespace outbox;
 using postgres::RowColumn;
 using test::Bytes;
@@ -110,7 +112,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::filesystem::path root(argv[1]);
-    for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact"}) {
+    for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact", "fuzz_protocols"}) {
         std::filesystem::remove_all(root / target);
         std::filesystem::create_directories(root / target);
     }
@@ -131,6 +133,16 @@ int main(int argc, char** argv) {
          {"s3cret", "it's a secret", "p@ss:w/rd?a=b", "two\nlines", "100%2F"}) {
         for (char form = 0; form < 12; ++form) {
             write(root / "fuzz_redact", ++number, std::string(1, form) + secret);
+        }
+    }
+    for (const std::string& said :
+         {"INFO {\"a\":1}\r\nPING\r\n+OK\r\n-ERR 'Stale Connection'\r\n"s,
+          "MSG a.b 1 5\r\nhello\r\nMSG a 2 r 0\r\n\r\n"s,
+          "HMSG a 1 r 24 26\r\nNATS/1.0\r\nb*: UTF-8''\r\n\r\nhi\r\n"s,
+          "HMSG a 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"s, "\x20\x0B\0\0\x08\x21\0\5\x27\0\1\0\0"s,
+          "\x40\2\1\2\x40\4\1\3\x10\0\x40\3\1\4\x87"s, "\xD0\0\xE0\x07\x8B\x05\x1F\0\2by"s}) {
+        for (char step = 0; step < 16; step += 5) {
+            write(root / "fuzz_protocols", ++number, std::string(1, step) + said);
         }
     }
     return 0;

@@ -36,12 +36,4 @@ std::size_t record_batch_bytes(const spi::Record& record) {
     return kBatchOverheadBytes + varint_bytes(body) + body;
 }
 
-std::size_t payload_bytes(const spi::Record& record) {
-    std::size_t bytes = record.key.size() + record.value.size();
-    for (const spi::HeaderView& header : record.headers) {
-        bytes += header.name.size() + header.value.size();
-    }
-    return bytes;
-}
-
 }  // namespace outbox::sinks::kafka

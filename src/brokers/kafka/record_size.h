@@ -10,7 +10,4 @@ namespace outbox::sinks::kafka {
 /// topic's `max.message.bytes`. Source: Kafka's protocol guide, "Record Batch", magic 2.
 std::size_t record_batch_bytes(const spi::Record& record);
 
-/// Bytes that the record keeps in memory until its outcome is known, without fixed overhead.
-std::size_t payload_bytes(const spi::Record& record);
-
 }  // namespace outbox::sinks::kafka

@@ -7,6 +7,7 @@
 
 #include "brokers/kafka/record_size.h"
 #include "brokers/kafka/texts.h"
+#include "core/record_bytes.h"
 
 namespace outbox::sinks::kafka {
 

@@ -1,7 +1,6 @@
 #include "backend/broker.h"
 
 #include <array>
-#include <utility>
 
 #include "brokers/nats/config.h"
 #include "brokers/nats/look.h"
@@ -22,7 +21,7 @@ Result<nats::NatsConfig> config_of(const Destination& destination) {
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto config = config_of(destination);
     if (!config.ok()) return config.error();
-    return std::unique_ptr<spi::Sink>(new nats::NatsSink(std::move(*config)));
+    return std::unique_ptr<spi::Sink>(new nats::NatsSink(*config));
 }
 
 Result<std::string> describe(const Destination& destination) {

@@ -189,6 +189,8 @@ std::optional<Frame> Connection::read(std::optional<Fault>& fault) {
                 fault = fault_of_error(frame->text);
                 return std::nullopt;
             case Frame::Kind::kInfo:
+                if (auto info = read_info(frame->text); info.ok()) server_ = *std::move(info);
+                break;
             case Frame::Kind::kOk:
                 break;
         }

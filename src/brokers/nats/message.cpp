@@ -46,12 +46,4 @@ void write_headers(const spi::Record& record, std::string_view stream, std::stri
     out += "\r\n";
 }
 
-std::size_t payload_bytes(const spi::Record& record) {
-    std::size_t bytes = record.key.size() + record.value.size();
-    for (const spi::HeaderView& header : record.headers) {
-        bytes += header.name.size() + header.value.size();
-    }
-    return bytes;
-}
-
 }  // namespace outbox::nats

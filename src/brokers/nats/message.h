@@ -23,7 +23,4 @@ inline constexpr std::string_view kNullHeader = "outbox-null";
 /// empty: whichever does.
 void write_headers(const spi::Record& record, std::string_view stream, std::string& out);
 
-/// Key, value and headers, as they count against the limits.
-[[nodiscard]] std::size_t payload_bytes(const spi::Record& record);
-
 }  // namespace outbox::nats

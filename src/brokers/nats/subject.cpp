@@ -1,16 +1,9 @@
 #include "brokers/nats/subject.h"
 
-#include <algorithm>
+#include "core/url.h"
 
 namespace outbox::nats {
 namespace {
-
-constexpr unsigned char kDelete = 0x7F;
-
-bool is_plain(unsigned char c) {
-    return c > ' ' && c != kDelete &&
-           std::string_view(".*>$%").find(static_cast<char>(c)) == std::string_view::npos;
-}
 
 Status refused(std::string_view subject, std::string_view why) {
     return {ErrorCode::kTopicInvalid, Advice::kDeadLetter,
@@ -20,19 +13,7 @@ Status refused(std::string_view subject, std::string_view why) {
 }  // namespace
 
 std::string encode_token(std::string_view value) {
-    if (value.empty()) return "%";
-    std::string token;
-    for (const char c : value) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (is_plain(byte)) {
-            token += c;
-            continue;
-        }
-        token += '%';
-        token += "0123456789ABCDEF"[byte >> 4U];
-        token += "0123456789ABCDEF"[byte & 0xFU];
-    }
-    return token;
+    return value.empty() ? "%" : percent_encode(value, ".*>$%");
 }
 
 Status check_subject(std::string_view subject) {

@@ -37,14 +37,6 @@ std::string_view routing_key_of(const spi::Record& record) {
     return record.routing_key.empty() ? record.topic : record.routing_key;
 }
 
-std::size_t payload_bytes(const spi::Record& record) {
-    std::size_t bytes = record.key.size() + record.value.size();
-    for (const spi::HeaderView& header : record.headers) {
-        bytes += header.name.size() + header.value.size();
-    }
-    return bytes;
-}
-
 std::optional<std::string> why_not_carried(const spi::Record& record, std::size_t max_frame_bytes) {
     if (const std::string_view key = routing_key_of(record); key.size() > kMaxShortBytes) {
         return too_long("routing key", key.size());

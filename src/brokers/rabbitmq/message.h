@@ -17,9 +17,6 @@ inline constexpr std::string_view kNullHeader = "outbox-null";  ///< The value i
 /// The event's own routing key, else the topic.
 [[nodiscard]] std::string_view routing_key_of(const spi::Record& record);
 
-/// Keys, values and headers, as they count against the limits.
-[[nodiscard]] std::size_t payload_bytes(const spi::Record& record);
-
 /// Why no message can carry the record; else nothing. `max_frame_bytes`: the connection's, in which
 /// the headers must fit (AMQP 0-9-1, 4.2.6). Without allocation where there is nothing to say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record,

@@ -5,6 +5,7 @@
 
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/message.h"
+#include "core/record_bytes.h"
 
 namespace outbox::rabbitmq {
 namespace {

@@ -35,14 +35,6 @@ std::optional<std::string> why_not_carried(const spi::Record& record) {
     return std::nullopt;
 }
 
-std::size_t payload_bytes(const spi::Record& record) {
-    std::size_t bytes = record.key.size() + record.value.size();
-    for (const spi::HeaderView& header : record.headers) {
-        bytes += header.name.size() + header.value.size();
-    }
-    return bytes;
-}
-
 void Batch::reopen(std::string_view stream) {
     reopened_.emplace_back(stream);
 }

@@ -15,9 +15,6 @@ namespace outbox::redis {
 /// say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record);
 
-/// Keys, values and headers, as they count against the limits.
-[[nodiscard]] std::size_t payload_bytes(const spi::Record& record);
-
 /// The arguments of one run of the batch script, as they are gathered. An entry has the fields
 /// `id`, `key` and `value` (absent: null), and one for each header.
 class Batch {

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/record_bytes.h"
+
 namespace outbox::redis {
 namespace {
 

@@ -1,0 +1,47 @@
+#include "backend/broker.h"
+
+#include <array>
+
+#include "brokers/mqtt/config.h"
+#include "brokers/mqtt/sink.h"
+#include "brokers/mqtt/topic.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 2> kSchemes{"mqtt", "mqtts"};
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = mqtt::make_config(destination.url, destination.options);
+    if (!config.ok()) return config.error();
+    config->connect_timeout = destination.connect_timeout;
+    return std::unique_ptr<spi::Sink>(new mqtt::MqttSink(*config));
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = mqtt::make_config(destination.url, destination.options);
+    return config.ok() ? mqtt::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& mqtt_broker() {
+    static const Broker broker{
+        .name = "mqtt",
+        .schemes = kSchemes,
+        .urls = "mqtt(s)://user:password@host:port",
+        .capabilities = &mqtt::kCapabilities,
+        .limits = "maximum packet size of the broker; a header's name and value 65,535 bytes each",
+        .options =
+            "`retain`, `require_subscriber`, `ca_file`, `cert_file`, `key_file`, `verify`, "
+            "`password_file`, for example `retain = true`",
+        .example_option = "retain = true",
+        .check_topic = mqtt::check_topic,
+        .topic_token = mqtt::encode_level,
+        .make = make,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

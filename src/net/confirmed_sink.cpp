@@ -1,0 +1,216 @@
+#include "net/confirmed_sink.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "core/record_bytes.h"
+
+namespace outbox::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;  // bytes that wait for the socket
+constexpr milliseconds kTryAgainMin{50};
+constexpr milliseconds kTryAgainMax{1'000};
+
+ErrorInfo behind_error() {
+    return {ErrorCode::kSinkRebuilt,
+            Advice::kRetryDestination,
+            {},
+            "the connection was closed for another message; it goes again"};
+}
+
+}  // namespace
+
+ConfirmedSink::ConfirmedSink(Limits limits, std::string part, Connect connect)
+    : limits_(limits), part_(std::move(part)), connect_(std::move(connect)) {}
+
+ConfirmedSink::~ConfirmedSink() = default;
+
+bool ConfirmedSink::publish(const spi::Record& record) {
+    const std::size_t bytes = payload_bytes(record);
+    if (records_ >= limits_.records) return false;
+    if (records_ > 0 && bytes_ + bytes > limits_.bytes) return false;
+    ++records_;
+    bytes_ += bytes;
+    queue_.push_back({record, bytes});
+    return true;
+}
+
+void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
+    const Time now = std::chrono::steady_clock::now();
+    if (link_ != nullptr) receive(now, out);
+    if (link_ == nullptr && !queue_.empty()) connect(now, out);
+    if (link_ == nullptr) {
+        if (out.empty()) std::this_thread::sleep_for(max_wait);
+        return;
+    }
+    send(now, out);
+    receive(now, out);
+    if (link_ == nullptr || !out.empty()) return;
+    link_->wait(max_wait);
+    receive(std::chrono::steady_clock::now(), out);
+}
+
+void ConfirmedSink::connect(Time now, spi::Completions& out) {
+    if (down_ && now < next_try_) {
+        fail_queue(*down_, out);
+        return;
+    }
+    auto link = connect_(host_);
+    if (link.ok()) {
+        link_ = std::move(*link);
+        heard_ = link_->heard();
+        heard_at_ = std::chrono::steady_clock::now();
+        asked_at_ = heard_at_;
+        return;
+    }
+    down_ = link.error();
+    next_try_ = std::chrono::steady_clock::now() +
+                std::min(kTryAgainMin * (1U << std::min(tries_, 5U)), kTryAgainMax);
+    ++tries_;
+    fail_queue(*down_, out);
+}
+
+void ConfirmedSink::send(Time now, spi::Completions& out) {
+    const std::size_t window = link_->max_window();
+    while (!queue_.empty() && sent_.size() < window && link_->unsent() < kMaxUnsent) {
+        const Item item = queue_.front();
+        queue_.pop_front();
+        // Whoever says nothing while nothing is asked is not silent.
+        if (sent_.empty()) heard_at_ = now;
+        auto error = link_->send(first_ + sent_.size(), item.record);
+        if (!error) {
+            sent_.push_back({item, now});
+            continue;
+        }
+        finish(item);
+        out.failed.push_back({.token = item.record.token, .error = *std::move(error)});
+    }
+}
+
+void ConfirmedSink::receive(Time now, spi::Completions& out) {
+    answers_.clear();
+    const auto ended = link_->exchange(answers_);
+    for (const Answer& answer : answers_) settle(answer, out);
+    if (!answers_.empty()) {
+        // It works: what comes next is another trouble.
+        down_.reset();
+        tries_ = 0;
+    }
+    drop_settled();
+    if (ended) {
+        lose(*ended, now, out);
+        return;
+    }
+    if (link_->heard() != heard_) {
+        heard_ = link_->heard();
+        heard_at_ = now;
+    }
+    look_for_silence(now, out);
+}
+
+void ConfirmedSink::settle(const Answer& answer, spi::Completions& out) {
+    if (answer.number == 0) {
+        for (Sent& sent : sent_) {
+            if (sent.item.record.topic == answer.topic) settle(sent, answer.error, out);
+        }
+    } else if (answer.number >= first_ && answer.number - first_ < sent_.size()) {
+        settle(sent_[static_cast<std::size_t>(answer.number - first_)], answer.error, out);
+    }
+}
+
+void ConfirmedSink::settle(Sent& sent, const std::optional<ErrorInfo>& error,
+                           spi::Completions& out) {
+    if (std::exchange(sent.settled, true)) return;
+    const spi::Record& record = sent.item.record;
+    finish(sent.item);
+    if (!error) {
+        out.acknowledged.push_back(record.token);
+        return;
+    }
+    spi::FailedRecord failed{.token = record.token, .error = *error};
+    if (error->advice == Advice::kRetryDestination) failed.part = part_ + std::string(record.topic);
+    out.failed.push_back(std::move(failed));
+}
+
+void ConfirmedSink::drop_settled() {
+    while (!sent_.empty() && sent_.front().settled) {
+        sent_.pop_front();
+        ++first_;
+    }
+}
+
+void ConfirmedSink::look_for_silence(Time now, spi::Completions& out) {
+    if (sent_.empty()) return;
+    const auto unanswered = link_->unanswered(limits_.stuck_after);
+    const bool hangs = !unanswered && now - sent_.front().at > limits_.stuck_after;
+    if (hangs || now - heard_at_ > limits_.stuck_after) {
+        lose(link_->silence(limits_.stuck_after), now, out);
+        return;
+    }
+    if (now - std::max(heard_at_, asked_at_) > limits_.stuck_after / 4) {
+        link_->ping();
+        asked_at_ = now;
+    }
+    for (Sent& sent : sent_) {
+        if (now - sent.at <= limits_.stuck_after) break;
+        settle(sent, unanswered, out);
+    }
+    drop_settled();
+}
+
+void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out) {
+    const bool was_idle = sent_.empty();
+    const bool blames_one = error.advice == Advice::kDeadLetter;
+    if (blames_one) blame(error, out);
+    for (const Sent& sent : sent_) {
+        if (sent.settled) continue;
+        finish(sent.item);
+        out.failed.push_back({.token = sent.item.record.token,
+                              .error = blames_one ? behind_error() : error,
+                              .behind = blames_one});
+    }
+    first_ += sent_.size();
+    sent_.clear();
+    link_.reset();
+    ++host_;
+    // An idle connection may have ended long ago: what waits tries another one first.
+    if (was_idle || blames_one) return;
+    down_ = error;
+    next_try_ = now + kTryAgainMin;
+    fail_queue(*down_, out);
+}
+
+// The server has closed the connection for a message and does not say which: the largest.
+void ConfirmedSink::blame(const ErrorInfo& error, spi::Completions& out) {
+    Sent* largest = nullptr;
+    std::size_t under_way = 0;
+    for (Sent& sent : sent_) {
+        if (sent.settled) continue;
+        ++under_way;
+        if (largest == nullptr || sent.item.bytes > largest->item.bytes) largest = &sent;
+    }
+    if (largest == nullptr) return;
+    largest->settled = true;
+    finish(largest->item);
+    out.failed.push_back(
+        {.token = largest->item.record.token, .error = error, .suspect = under_way > 1});
+}
+
+void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out) {
+    for (const Item& item : queue_) {
+        finish(item);
+        out.failed.push_back({.token = item.record.token, .error = error});
+    }
+    queue_.clear();
+}
+
+void ConfirmedSink::finish(const Item& item) {
+    --records_;
+    bytes_ -= item.bytes;
+}
+
+}  // namespace outbox::net

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <outbox/result.h>
+#include <outbox/spi/sink.h>
+
+namespace outbox::net {
+
+/// What the server says of messages.
+struct Answer {
+    std::uint64_t number = 0;  ///< Of the message; 0: all that are under way to `topic`.
+    std::string topic = {};
+    std::optional<ErrorInfo> error = {};  ///< None: the server has it.
+};
+
+/// A connection whose server answers each message by its number, in any order. Nothing blocks but
+/// `wait`. Used by one thread.
+class ConfirmedLink {
+  public:
+    ConfirmedLink() = default;
+    ConfirmedLink(const ConfirmedLink&) = delete;
+    ConfirmedLink& operator=(const ConfirmedLink&) = delete;
+    virtual ~ConfirmedLink() = default;
+
+    /// Messages between the oldest without an answer and the newest, at most.
+    [[nodiscard]] virtual std::size_t max_window() const = 0;
+    /// Writes a message for `exchange`; an error, with advice dead_letter, where none can carry the
+    /// record. Numbers rise by one.
+    virtual std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) = 0;
+    /// Has the server say something, whatever it is.
+    virtual void ping() = 0;
+    /// Bytes that wait for the socket, and that have come.
+    [[nodiscard]] virtual std::size_t unsent() const = 0;
+    [[nodiscard]] virtual std::uint64_t heard() const = 0;
+    /// Sends and receives what can be at once. An error ends the connection; with advice
+    /// dead_letter it was a message that the server would not have, and the largest is taken for
+    /// it.
+    virtual std::optional<ErrorInfo> exchange(std::vector<Answer>& out) = 0;
+    virtual void wait(std::chrono::milliseconds most) const = 0;
+
+    /// Why a message has no answer for so long, while the server answers otherwise; nothing: then
+    /// the connection is as good as silent.
+    [[nodiscard]] virtual std::optional<ErrorInfo> unanswered(
+        std::chrono::milliseconds time) const = 0;
+    /// Why nothing at all has come for so long.
+    [[nodiscard]] virtual ErrorInfo silence(std::chrono::milliseconds time) const = 0;
+};
+
+/// What all such sinks do: they keep a limited number of records under way, tell a server that is
+/// away from a topic that is, notice silence, and connect again. An error with advice
+/// retry_destination that is the answer to a message is one of its topic, which is a part of the
+/// destination. `poll` blocks as long as `Connect` does where there is no connection. Not
+/// thread-safe.
+class ConfirmedSink : public spi::Sink {
+  public:
+    struct Limits {
+        std::size_t records = 4'000;                ///< Under way at once.
+        std::size_t bytes = std::size_t{32} << 20;  ///< Keys, values and headers of these.
+        std::chrono::milliseconds stuck_after{15'000};
+    };
+    /// Connects to one of the hosts, that with the number `host`, counted on without end, first.
+    using Connect = std::function<Result<std::unique_ptr<ConfirmedLink>>(std::size_t host)>;
+
+    /// `part` is what messages call a topic: "subject ".
+    ConfirmedSink(Limits limits, std::string part, Connect connect);
+    ~ConfirmedSink() override;
+
+    [[nodiscard]] bool publish(const spi::Record& record) final;
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) final;
+
+  private:
+    using Time = std::chrono::steady_clock::time_point;
+    struct Item {
+        spi::Record record;
+        std::size_t bytes = 0;  // as they count against the limits
+    };
+    struct Sent {
+        Item item;
+        Time at;
+        bool settled = false;
+    };
+
+    void connect(Time now, spi::Completions& out);
+    void send(Time now, spi::Completions& out);
+    void receive(Time now, spi::Completions& out);
+    void settle(const Answer& answer, spi::Completions& out);
+    void settle(Sent& sent, const std::optional<ErrorInfo>& error, spi::Completions& out);
+    void drop_settled();
+    void look_for_silence(Time now, spi::Completions& out);
+    void lose(const ErrorInfo& error, Time now, spi::Completions& out);
+    void blame(const ErrorInfo& error, spi::Completions& out);
+    void fail_queue(const ErrorInfo& error, spi::Completions& out);
+    void finish(const Item& item);
+
+    const Limits limits_;
+    const std::string part_;
+    const Connect connect_;
+    std::unique_ptr<ConfirmedLink> link_;
+    std::deque<Item> queue_;  // not sent yet
+    std::deque<Sent> sent_;   // the first is the one with the number `first_`
+    std::uint64_t first_ = 1;
+    std::size_t records_ = 0;  // in both, without an outcome
+    std::size_t bytes_ = 0;
+    std::vector<Answer> answers_;
+    std::uint64_t heard_ = 0;  // bytes of the connection, and when they grew last
+    Time heard_at_;
+    Time asked_at_;                  // when it was last asked for a sign of life
+    std::optional<ErrorInfo> down_;  // why there is no connection
+    Time next_try_;
+    std::uint32_t tries_ = 0;
+    std::size_t host_ = 0;
+};
+
+}  // namespace outbox::net

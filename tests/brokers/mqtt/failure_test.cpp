@@ -1,0 +1,257 @@
+// What a real mosquitto does to the sink in mid-stream.
+
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "brokers/mqtt/sink.h"
+#include "tests/brokers/mqtt/server.h"
+#include "tests/brokers/troubles.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using mqtt::MqttConfig;
+using mqtt::MqttSink;
+
+MqttServer& server() {
+    static MqttServer mosquitto(broker_certificates().folder());
+    return mosquitto;
+}
+
+std::string new_name() {
+    static int names = 0;
+    return "failure/" + std::to_string(++names);
+}
+
+std::string new_topic() {
+    std::string name = new_name();
+    server().subscribe(name);
+    return name;
+}
+
+MqttConfig config_of(const std::string& url) {
+    return mqtt::make_config(url, {}).value_or_throw();
+}
+
+MqttConfig config() {
+    return config_of(server().url());
+}
+
+void expect_in_order(const std::string& topic, const std::vector<Letter>& sent) {
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(topic, sent.size())), "");
+}
+
+TEST(MqttFailure, ABrokerThatIsStoppedUnderLoadGetsEachEvent) {
+    const std::string topic = new_topic();
+    MqttSink sink(config());
+    const auto sent = letters(topic, 5'000, 50);
+    deliver_through(sink, sent, 1'000, [] { server().stop(); }, [] { server().start(); });
+    expect_in_order(topic, sent);
+}
+
+TEST(MqttFailure, ATopicThatNobodySubscribesToWaitsAndDelaysNobodyElse) {
+    const std::string topic = new_topic();
+    const std::string unheard = new_name();
+    MqttSink sink(config());
+    auto sent = letters(topic, 1'000, 10);
+    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = unheard;  // one key
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 100'000;
+    bool made = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (made || now.acknowledged() < 900) return;
+        server().subscribe(unheard);
+        made = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(made);
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    ASSERT_EQ(courier.failures_by_part().size(), 1U);
+    EXPECT_EQ(courier.failures_by_part().begin()->first, "topic " + unheard);
+    std::vector<Letter> here;
+    std::vector<Letter> there;
+    for (const Letter& letter : sent) (letter.topic == unheard ? there : here).push_back(letter);
+    expect_in_order(topic, here);
+    expect_in_order(unheard, there);
+}
+
+TEST(MqttFailure, WhatNobodyHearsIsDoneWhereThatIsWanted) {
+    MqttSink sink(config_of(server().url() + "?require_subscriber=false"));
+    EXPECT_EQ(outcome_of(sink, letters(new_name(), 10, 5)).acknowledged.size(), 10U);
+}
+
+TEST(MqttFailure, TheLastMessageOfATopicIsKeptWhereThatIsWanted) {
+    const std::string topic = new_name();
+    MqttSink sink(config_of(server().url() + "?retain=true&require_subscriber=false"));
+    EXPECT_EQ(outcome_of(sink, letters(topic, 3, 1)).acknowledged.size(), 3U);
+    const std::string kept = server().ask({"retained", topic});
+    EXPECT_NE(kept.find("\"id\": \"id-2\""), std::string::npos) << kept;
+    EXPECT_NE(kept.find("\"retained\": true"), std::string::npos) << kept;
+    EXPECT_NE(kept.find("\"qos\": 1"), std::string::npos) << kept;
+}
+
+TEST(MqttFailure, AnEventThatIsTooLargeAloneIsDead) {
+    // What the broker tells, and what it finds out.
+    for (const char* setting : {"max_packet_size 100000", "message_size_limit 100000"}) {
+        MqttServer strict({}, setting);
+        strict.subscribe("t");
+        MqttSink sink(config_of(strict.url()));
+        auto sent = letters("t", 500, 10);
+        sent[250].value = std::string(200'000, 'x');
+        Courier courier(sink);
+        courier.max_publish_per_poll = 100;
+        ASSERT_EQ(courier.deliver(sent), "") << setting;
+        ASSERT_EQ(courier.dead().size(), 1U) << setting;
+        EXPECT_EQ(courier.dead()[0].index, 250U);
+        EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kPayloadTooLarge)
+            << describe(courier.dead()[0].error);
+        EXPECT_EQ(courier.counted_attempts(), 0U);
+        sent.erase(sent.begin() + 250);
+        EXPECT_EQ(missing_or_reordered(sent, strict.arrived("t", sent.size())), "") << setting;
+    }
+}
+
+TEST(MqttFailure, AHeaderThatNoPropertyHoldsAloneIsDead) {
+    const std::string topic = new_topic();
+    MqttSink sink(config());
+    auto sent = letters(topic, 100, 10);
+    sent[30].headers.emplace_back("long", std::string(70'000, 'x'));
+    sent[50].headers.emplace_back("a\nb", "x");
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 2U);
+    EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kRecordRefused);
+    sent.erase(sent.begin() + 50);
+    sent.erase(sent.begin() + 30);
+    expect_in_order(topic, sent);
+}
+
+TEST(MqttFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
+    const std::string topic = new_topic();
+    auto impatient = config();
+    impatient.stuck_after = 500ms;
+    impatient.connect_timeout = 1s;
+    MqttSink sink(impatient);
+    const auto sent = letters(topic, 4'000, 200, 5'000);
+    deliver_through(sink, sent, 500, [] { server().pause(); }, [] { server().resume(); });
+    expect_in_order(topic, sent);
+}
+
+TEST(MqttFailure, TakesNoMoreThanItsLimitsWhileTheBrokerHangs) {
+    const std::string topic = new_topic();
+    auto limited = config();
+    limited.max_bytes = 1'000'000;
+    MqttSink sink(limited);
+    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
+    server().pause();
+    const auto sent = letters(topic, 1'000, 10, 10'000);
+    std::size_t taken = 0;
+    spi::Completions out;
+    for (int i = 0; i < 10; ++i) {
+        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
+        sink.poll(10ms, out);
+    }
+    server().resume();
+    EXPECT_TRUE(out.empty());
+    EXPECT_LE(taken, 100U);
+    EXPECT_GT(taken, 50U);
+}
+
+TEST(MqttFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
+    const std::string topic = new_topic();
+    MqttSink sink(config());
+    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
+    server().stop();
+    server().start();
+    auto more = letters(topic, 20, 10);
+    more.erase(more.begin(), more.begin() + 10);
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(more), "");
+    EXPECT_EQ(courier.failures(), 0U);
+}
+
+// More are offered than may be under way.
+TEST(MqttFailure, TheBrokersReceiveMaximumIsKept) {
+    MqttServer narrow({}, "max_inflight_messages 5");
+    narrow.subscribe("t");
+    MqttSink sink(config_of(narrow.url()));
+    const auto sent = letters("t", 3'000, 3'000);
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_EQ(courier.failures(), 0U);
+    EXPECT_EQ(missing_or_reordered(sent, narrow.arrived("t", sent.size())), "");
+}
+
+TEST(MqttFailure, ATopicWithoutARightWaitsAlone) {
+    const TemporaryFolder folder("acl");
+    std::ofstream(folder / "acl") << "user relay\ntopic write orders/#\nuser reader\ntopic #\n";
+    MqttServer limited({}, "acl_file " + (folder / "acl").string());
+    limited.subscribe("orders/new");
+    limited.subscribe("secret");
+    MqttSink sink(config_of(limited.url()));
+    auto mixed = letters("orders/new", 40, 4);
+    for (std::size_t i = 1; i < mixed.size(); i += 4) mixed[i].topic = "secret";
+    const auto out = outcome_of(sink, mixed);
+    EXPECT_EQ(out.acknowledged.size(), 30U);
+    ASSERT_EQ(out.failed.size(), 10U);
+    EXPECT_EQ(out.failed[0].error.code, ErrorCode::kNoRights) << describe(out.failed[0].error);
+    EXPECT_EQ(out.failed[0].part, "topic secret");
+}
+
+TEST(MqttFailure, SaysWhatIsWrongWithUserAndAddress) {
+    const auto error_of = [](const std::string& url) {
+        MqttSink sink(config_of(url));
+        const Status status = sink.check();
+        return status.ok() ? ErrorInfo{} : status.error();
+    };
+    const auto password = error_of(server().url("relay", "wrong-one"));
+    EXPECT_EQ(password.message.find("wrong-one"), std::string::npos);
+    EXPECT_NE(password.message.find("check user and password"), std::string::npos)
+        << describe(password);
+    const std::string address = "127.0.0.1:" + std::to_string(server().port());
+    EXPECT_EQ(password.code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(error_of("mqtt://" + address).code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(error_of("mqtt://127.0.0.1:1").code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(error_of("mqtt://no-such-host.invalid").code, ErrorCode::kConnectFailed);
+    MqttSink sink(config_of(server().url("relay", "wrong-one")));
+    const auto failed = failure_of(sink, "s");
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    EXPECT_EQ(failed.part, "");
+    MqttSink second(config_of("mqtt://relay:s3cret@127.0.0.1:1," + address));
+    EXPECT_TRUE(second.check().ok()) << "the next server of the URL";
+}
+
+TEST(MqttFailure, TlsProvesWhoTheBrokerIs) {
+    const std::string port = std::to_string(server().tls_port());
+    const std::string url = "mqtts://relay:s3cret@localhost:" + port + "?ca_file=";
+    const auto check = [](const std::string& text) { return MqttSink(config_of(text)).check(); };
+    const Status right = check(url + broker_certificates().file("ca.crt"));
+    EXPECT_TRUE(right.ok()) << describe(right.error());
+    const Status wrong = check(url + broker_certificates().file("other.crt"));
+    ASSERT_FALSE(wrong.ok());
+    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
+    EXPECT_NE(wrong.error().message.find("mqtt.ca_file"), std::string::npos);
+    EXPECT_FALSE(check("mqtts://relay:s3cret@localhost:" + port).ok());
+    const Status unproven = check("mqtts://relay:s3cret@localhost:" + port + "?verify=false");
+    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
+    EXPECT_FALSE(check("mqtts://relay:s3cret@127.0.0.1:" + port +
+                       "?ca_file=" + broker_certificates().file("ca.crt"))
+                     .ok());
+    const Status no_file = check(url + "/no/such/file");
+    ASSERT_FALSE(no_file.ok());
+    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+
+    const std::string topic = new_topic();
+    MqttSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    const auto sent = letters(topic, 5'000, 20, 2'000);
+    deliver_through(sink, sent, 1'000, [] { server().stop(); }, [] { server().start(); });
+    expect_in_order(topic, sent);
+}
+
+}  // namespace
+}  // namespace outbox::test

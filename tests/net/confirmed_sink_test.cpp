@@ -1,0 +1,177 @@
+// What no real server does when it is told to.
+
+#include "net/confirmed_sink.h"
+
+#include <gtest/gtest.h>
+#include <thread>
+#include <utility>
+
+namespace outbox::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Server {
+    std::vector<std::uint64_t> sent;
+    std::vector<Answer> answers;
+    std::optional<ErrorInfo> ends;
+    std::size_t window = 100;
+    std::uint64_t heard = 0;
+    int connections = 0;
+    int pings = 0;
+    bool answers_each = true;
+};
+
+ErrorInfo error(Advice advice, const std::string& text) {
+    return {ErrorCode::kPayloadTooLarge, advice, {}, text};
+}
+
+class Link final : public ConfirmedLink {
+  public:
+    explicit Link(Server& server) : server_(server) { ++server_.connections; }
+    [[nodiscard]] std::size_t max_window() const override { return server_.window; }
+    std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record&) override {
+        server_.sent.push_back(number);
+        return std::nullopt;
+    }
+    void ping() override { ++server_.pings; }
+    [[nodiscard]] std::size_t unsent() const override { return 0; }
+    [[nodiscard]] std::uint64_t heard() const override { return server_.heard; }
+    std::optional<ErrorInfo> exchange(std::vector<Answer>& out) override {
+        out = std::exchange(server_.answers, {});
+        if (!out.empty()) ++server_.heard;
+        return std::exchange(server_.ends, std::nullopt);
+    }
+    void wait(std::chrono::milliseconds) const override {}
+    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::chrono::milliseconds) const override {
+        if (server_.answers_each) return std::nullopt;
+        return error(Advice::kRetryDestination, "unanswered");
+    }
+    [[nodiscard]] ErrorInfo silence(std::chrono::milliseconds) const override {
+        return error(Advice::kRetryDestination, "silence");
+    }
+
+  private:
+    Server& server_;
+};
+
+class Sink final : public ConfirmedSink {
+  public:
+    explicit Sink(Server& server, Limits limits = {})
+        : ConfirmedSink(limits, "topic ",
+                        [&server](std::size_t) -> Result<std::unique_ptr<ConfirmedLink>> {
+                            return std::unique_ptr<ConfirmedLink>(new Link(server));
+                        }) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        static const spi::SinkCapabilities none{};
+        return none;
+    }
+    Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string(); }
+};
+
+spi::Record record(std::uint64_t token, std::string_view topic, std::string_view value = "v") {
+    spi::Record made;
+    made.token = token;
+    made.topic = topic;
+    made.value = value;
+    return made;
+}
+
+TEST(ConfirmedSink, AnswersComeInAnyOrderAndOnce) {
+    Server server;
+    Sink sink(server);
+    for (std::uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(sink.publish(record(10 * i, "t")));
+    spi::Completions out;
+    sink.poll(0ms, out);
+    ASSERT_EQ(server.sent, (std::vector<std::uint64_t>{1, 2, 3, 4}));
+    server.answers = {{.number = 3},
+                      {.number = 3},
+                      {.number = 1, .error = error(Advice::kRetryDestination, "away")},
+                      {.number = 99},
+                      {.number = 0, .topic = "other"}};
+    sink.poll(0ms, out);
+    EXPECT_EQ(out.acknowledged, std::vector<std::uint64_t>{30});
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_EQ(out.failed[0].token, 10U);
+    EXPECT_EQ(out.failed[0].part, "topic t");
+    server.answers = {{.topic = "t", .error = error(Advice::kRetryDestination, "no right")}};
+    sink.poll(0ms, out);
+    ASSERT_EQ(out.failed.size(), 3U);
+    EXPECT_EQ(out.failed[2].token, 40U);
+}
+
+TEST(ConfirmedSink, TheWindowBoundsWhatLiesBehindOneWithoutAnAnswer) {
+    Server server;
+    server.window = 3;
+    Sink sink(server);
+    for (std::uint64_t i = 1; i <= 10; ++i) ASSERT_TRUE(sink.publish(record(i, "t")));
+    spi::Completions out;
+    sink.poll(0ms, out);
+    EXPECT_EQ(server.sent.size(), 3U);
+    server.answers = {{.number = 2}, {.number = 3}};
+    sink.poll(0ms, out);
+    EXPECT_EQ(server.sent.size(), 3U) << "the first is still open";
+    server.answers = {{.number = 1}};
+    sink.poll(0ms, out);
+    EXPECT_EQ(server.sent.size(), 6U);
+}
+
+TEST(ConfirmedSink, TheLargestIsTakenForTheOneThatTheServerWouldNotHave) {
+    Server server;
+    Sink sink(server);
+    const std::string large(1'000, 'x');
+    ASSERT_TRUE(sink.publish(record(1, "t")));
+    ASSERT_TRUE(sink.publish(record(2, "t", large)));
+    ASSERT_TRUE(sink.publish(record(3, "t")));
+    spi::Completions out;
+    sink.poll(0ms, out);
+    server.ends = error(Advice::kDeadLetter, "too large");
+    sink.poll(0ms, out);
+    ASSERT_EQ(out.failed.size(), 3U);
+    EXPECT_EQ(out.failed[0].token, 2U);
+    EXPECT_TRUE(out.failed[0].suspect);
+    EXPECT_TRUE(out.failed[1].behind);
+    EXPECT_TRUE(out.failed[2].behind);
+    // Alone it is known to be the one.
+    out.clear();
+    ASSERT_TRUE(sink.publish(record(2, "t", large)));
+    sink.poll(0ms, out);
+    server.ends = error(Advice::kDeadLetter, "too large");
+    sink.poll(0ms, out);
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_FALSE(out.failed[0].suspect);
+    EXPECT_EQ(out.failed[0].error.advice, Advice::kDeadLetter);
+    EXPECT_EQ(server.connections, 2);
+}
+
+TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {
+    for (const bool answers_each : {false, true}) {
+        Server server;
+        server.answers_each = answers_each;
+        Sink sink(server, {.stuck_after = 20ms});
+        ASSERT_TRUE(sink.publish(record(1, "t")));
+        spi::Completions out;
+        for (int i = 0; i < 1'000 && out.failed.empty(); ++i) {
+            ++server.heard;  // it says something else
+            sink.poll(1ms, out);
+            std::this_thread::sleep_for(1ms);
+        }
+        ASSERT_EQ(out.failed.size(), 1U);
+        EXPECT_EQ(out.failed[0].part, answers_each ? "" : "topic t");
+        EXPECT_EQ(out.failed[0].error.message, answers_each ? "silence" : "unanswered");
+        std::this_thread::sleep_for(60ms);  // until it connects again
+        ASSERT_TRUE(sink.publish(record(2, "t")));
+        out.clear();
+        for (int i = 0; i < 1'000 && out.failed.empty(); ++i) {
+            sink.poll(1ms, out);
+            std::this_thread::sleep_for(1ms);
+        }
+        ASSERT_EQ(out.failed.size(), 1U);
+        EXPECT_EQ(out.failed[0].error.message, "silence");
+        EXPECT_GT(server.pings, 0) << "it was asked first";
+    }
+}
+
+}  // namespace
+}  // namespace outbox::net

@@ -29,8 +29,10 @@ void RelaySuite::write(const std::string& topic, int events) {
     Sqlite(path_).exec(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < " +
         std::to_string(events) +
-        ") INSERT INTO outbox_events (topic, event_type, key, payload) SELECT '" + topic +
-        "', 'T', 'key-' || (i % " + std::to_string(kKeys) + "), json_object('n', i) FROM n");
+        ") INSERT INTO outbox_events (topic, aggregate_type, event_type, key, payload) SELECT "
+        "nullif('" +
+        topic + "', ''), 'A', 'T', 'key-' || (i % " + std::to_string(kKeys) +
+        "), json_object('n', i) FROM n");
 }
 
 long long RelaySuite::left() {

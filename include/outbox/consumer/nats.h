@@ -11,7 +11,7 @@ namespace outbox {
 /// of the sink that are about the connection (docs/brokers/nats.md). The consumer must be there, be
 /// durable and acknowledge explicitly (`nats consumer add STREAM NAME --pull --ack explicit`).
 ///
-/// The header `Nats-Msg-Id`, else `id`, is `Message::id`, `outbox-key` is `Message::key`, the
+/// The header `id`, else `Nats-Msg-Id`, is `Message::id`, `outbox-key` is `Message::key`, the
 /// subject `Message::topic`; the other headers become `Message::headers_json`. What a member had
 /// taken when it died comes again after the consumer's `ack_wait`: one member alone waits so long
 /// at its start and keeps the order of keys across its restarts, several do not.

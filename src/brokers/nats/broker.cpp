@@ -14,7 +14,9 @@ constexpr std::array<std::string_view, 2> kSchemes{"nats", "tls"};
 
 Result<nats::NatsConfig> config_of(const Destination& destination) {
     auto config = nats::make_config(destination.url, destination.options);
-    if (config.ok()) config->connect_timeout = destination.connect_timeout;
+    if (!config.ok()) return config;
+    config->connect_timeout = destination.connect_timeout;
+    if (config->producer.empty()) config->producer = destination.producer;
     return config;
 }
 
@@ -47,7 +49,8 @@ const Broker& nats_broker() {
             "for as long as the stream's `duplicate_window` (NATS' own default: 2 min)",
         .limits = "max_payload of the server, headers included; max_msg_size of the stream",
         .options =
-            "`stream`, `inbox_prefix`, `creds_file`, `ca_file`, `cert_file`, `key_file`, `verify`, "
+            "`stream`, `dedup`, `producer`, `inbox_prefix`, `creds_file`, `ca_file`, `cert_file`, "
+            "`key_file`, `verify`, "
             "`password_file`, for example `stream = \"ORDERS\"`",
         .example_option = "stream = \"ORDERS\"",
         .check_topic = nats::check_subject,

@@ -47,8 +47,15 @@ Status add_option(std::string_view name, const std::string& value, NatsConfig& c
     const auto known = add_common_option(name, value, config);
     if (!known.ok()) return known.error();
     if (*known) return {};
+    if (name == "dedup") return net::read_flag(kProduct, name, value, config.dedup);
+    if (name == "producer") {
+        config.producer = value;
+        if (!value.empty()) return {};
+        return invalid("nats.producer is a name, and empty");
+    }
     return invalid("NATS has no option '" + std::string(name) +
-                   "'; there are stream, inbox_prefix, creds_file, ca_file, cert_file, key_file, "
+                   "'; there are stream, dedup, producer, inbox_prefix, creds_file, ca_file, "
+                   "cert_file, key_file, "
                    "verify and password_file");
 }
 

@@ -22,6 +22,11 @@ struct NatsConfig : net::ServerAccess {
     std::string creds_file;
     std::string inbox_prefix = "_INBOX";  ///< What answers come to begins with it.
 
+    /// Who publishes: ids are told apart by it, as one stream may take events of several routes and
+    /// outboxes, whose ids may be the same.
+    std::string producer;
+    bool dedup = true;  ///< The stream is given ids by which it drops repeats.
+
     /// The stream that takes what is published; empty: whichever has the subject. Consumers: where
     /// messages come from.
     std::string stream;

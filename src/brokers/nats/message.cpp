@@ -1,7 +1,10 @@
 #include "brokers/nats/message.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
+#include <xxhash.h>
 
 #include "brokers/nats/protocol.h"
 #include "net/header_line.h"
@@ -9,6 +12,7 @@
 namespace outbox::nats {
 namespace {
 
+constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kServers = "nats-";  // headers that mean something to the server
 
 bool is_servers(std::string_view name) {
@@ -34,9 +38,21 @@ std::optional<std::string> why_not_carried(const spi::Record& record) {
     return std::nullopt;
 }
 
-void write_headers(const spi::Record& record, std::string_view stream, std::string& out) {
+std::string id_suffix(std::string_view producer) {
+    std::array<char, 1 + 16 + 1> text{};
+    std::snprintf(text.data(), text.size(), "@%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(producer.data(), producer.size())));
+    return text.data();
+}
+
+void write_headers(const spi::Record& record, std::string_view suffix, std::string_view stream,
+                   std::string& out) {
     out = kHeadersBegin;
-    if (!record.id.empty()) net::append_header_line(kIdHeader, record.id, out);
+    if (!record.id.empty() && !suffix.empty()) {
+        // An id that no line holds: the stream then drops no repeat of it.
+        net::append_header_line(kIdHeader, record.id, out);
+        out.insert(out.size() - kLineEnd.size(), suffix);
+    }
     if (!stream.empty()) net::append_header_line(kStreamHeader, stream, out);
     if (record.key.data() != nullptr) net::append_header_line(kKeyHeader, record.key, out);
     if (record.value.data() == nullptr) net::append_header_line(kNullHeader, "true", out);

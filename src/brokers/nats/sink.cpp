@@ -26,7 +26,8 @@ class Link final : public net::ConfirmedLink {
     Link(const NatsConfig& config, std::unique_ptr<Connection> connection)
         : config_(config),
           connection_(std::move(connection)),
-          where_(name_of_host(config.hosts[connection_->host()])) {}
+          where_(name_of_host(config.hosts[connection_->host()])),
+          suffix_(config.dedup ? id_suffix(config.producer) : std::string()) {}
 
     [[nodiscard]] std::size_t max_window() const override { return SIZE_MAX; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
@@ -49,7 +50,8 @@ class Link final : public net::ConfirmedLink {
     const NatsConfig config_;
     const std::unique_ptr<Connection> connection_;
     const std::string where_;
-    std::string headers_;  // of a message
+    const std::string suffix_;  // of ids
+    std::string headers_;       // of a message
 };
 
 std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& record) {
@@ -60,7 +62,7 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
             {},
             "event " + std::string(record.id) + " fits no message of NATS: " + *std::move(why)};
     }
-    write_headers(record, config_.stream, headers_);
+    write_headers(record, suffix_, config_.stream, headers_);
     const std::size_t bytes = headers_.size() + record.value.size();
     const std::size_t most = connection_->server().max_payload;
     // The server would close the connection.

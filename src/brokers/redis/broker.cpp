@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "brokers/redis/config.h"
+#include "brokers/redis/session.h"
 #include "brokers/redis/sink.h"
 
 namespace outbox {
@@ -23,6 +24,12 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto config = config_of(destination);
     if (!config.ok()) return config.error();
     return std::unique_ptr<spi::Sink>(new redis::RedisSink(std::move(*config)));
+}
+
+Result<std::string> describe(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return redis::describe_server(*config);
 }
 
 std::string weakness(const Destination& destination) {
@@ -48,6 +55,7 @@ const Broker& redis_broker() {
         .example_option = "max_len = 1000000",
         .check_topic = redis::check_stream_name,
         .make = make,
+        .describe = describe,
         .weakness = weakness,
     };
     return broker;

@@ -35,6 +35,15 @@ std::optional<Verdict> verdict_of(const redisReply& reply) {
     return verdict;
 }
 
+// Of INFO's lines "name:value".
+std::string_view info_of(std::string_view info, std::string_view name) {
+    const std::string line = "\n" + std::string(name) + ":";
+    const std::size_t at = info.find(line);
+    if (at == std::string_view::npos) return {};
+    const std::string_view rest = info.substr(at + line.size());
+    return rest.substr(0, rest.find_first_of("\r\n"));
+}
+
 }  // namespace
 
 Session::Session(const RedisConfig& config)
@@ -117,6 +126,33 @@ Status look_at_server(const RedisConfig& config) {
             return fault;
         });
     return connection.status();
+}
+
+Result<std::string> describe_server(const RedisConfig& config) {
+    std::string info;
+    const auto connection =
+        Connection::open(config, 0, [&](Connection& candidate) -> std::optional<Fault> {
+            std::optional<Fault> fault;
+            const Reply reply = candidate.ask({"INFO"}, config.connect_timeout, fault);
+            if (fault && fault->name == "NOPERM") return std::nullopt;
+            info = "\n" + std::string(text_of(reply.get()));
+            return fault;
+        });
+    if (!connection.ok()) return connection.error();
+    std::string text = config.dedup_window == 0 ? "drops no repeats"
+                                                : "drops repeats among the last " +
+                                                      std::to_string(config.dedup_window) + " ids";
+    if (info.empty()) return text + "; what it keeps is not known: the user may not ask (INFO)";
+    const std::string_view policy = info_of(info, "maxmemory_policy");
+    if (policy.starts_with("allkeys")) {
+        return ErrorInfo{ErrorCode::kConfigInvalid,
+                         Advice::kStop,
+                         {},
+                         name_of_host(config.hosts[(*connection)->host()]) +
+                             " throws streams away when its memory is full (maxmemory-policy " +
+                             std::string(policy) + "): set it to noeviction"};
+    }
+    return text + "; append-only file " + (info_of(info, "aof_enabled") == "1" ? "on" : "off");
 }
 
 }  // namespace outbox::redis

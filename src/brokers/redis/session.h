@@ -74,4 +74,9 @@ class Session {
 /// Whether a session could begin and batches be appended, as far as looking tells. Changes nothing.
 Status look_at_server(const RedisConfig& config);
 
+/// Which repeats are dropped, and what becomes of the data: "drops repeats among the last 10000
+/// ids; append-only file on". Errors: those of the table, and kConfigInvalid where the server
+/// throws streams away when its memory is full.
+Result<std::string> describe_server(const RedisConfig& config);
+
 }  // namespace outbox::redis

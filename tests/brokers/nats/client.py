@@ -39,6 +39,10 @@ def decoded(headers):
             yield name, value
 
 
+def id_of(headers):
+    return headers.get("id") or headers.get("Nats-Msg-Id", "").split("@")[0]
+
+
 async def read(js, subject, count, seconds):
     """Waits until `count` ids have come and a moment has been silent."""
     stream = await js.find_stream_name_by_subject(subject)
@@ -54,11 +58,11 @@ async def read(js, subject, count, seconds):
                 break
             continue
         messages.append(message)
-        seen.add((message.headers or {}).get("Nats-Msg-Id"))
+        seen.add(id_of(message.headers or {}))
     for message in messages:
         headers = dict(decoded(message.headers))
         print(json.dumps({
-            "subject": message.subject, "id": headers.get("Nats-Msg-Id"),
+            "subject": message.subject, "id": id_of(headers), "msg_id": headers.get("Nats-Msg-Id"),
             "key": headers.get("outbox-key"),
             "value": None if "outbox-null" in headers else base64.b64encode(message.data).decode(),
             "headers": [[name, value] for name, value in headers.items() if name not in PLAIN]}))

@@ -36,6 +36,21 @@ TEST_F(NatsRelay, CheckSaysWhatIsWrongAndForHowLongRepeatsAreDropped) {
     EXPECT_NE(option.second.find("no option 'steam'"), std::string::npos) << option.second;
 }
 
+// Both subjects are of one stream, which would take the second message of an id for a repeat.
+TEST_F(NatsRelay, TwoRoutesIntoOneStreamLoseNothing) {
+    shared_nats().make_stream("BOTH", "both.>");
+    constexpr int kSome = 500;
+    write("", kSome);
+    const std::string to = shared_nats().url();
+    auto words = arguments("first=" + to);
+    words.insert(words.end(), {"--to", "second=" + to, "--topic-template", "both.{key}"});
+    Process relay = outbox_.start_relay(words);
+    ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+    const std::string info = shared_nats().ask({"info", "BOTH"});
+    EXPECT_NE(info.find("\"messages\": " + std::to_string(2 * kSome)), std::string::npos) << info;
+}
+
 // A key may hold whatever means something in a subject.
 TEST_F(NatsRelay, AKeyBecomesOneTokenOfTheSubject) {
     shared_nats().make_stream("KEYS", "keys.*.done");

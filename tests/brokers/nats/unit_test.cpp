@@ -139,10 +139,22 @@ TEST(NatsMessage, CarriesIdKeyAndNull) {
     record.key = "k";
     record.headers = headers;
     std::string lines;
-    write_headers(record, "S", lines);
+    write_headers(record, "@p", "S", lines);
     EXPECT_EQ(lines,
-              "NATS/1.0\r\nNats-Msg-Id: 7\r\nNats-Expected-Stream: S\r\noutbox-key: k\r\n"
+              "NATS/1.0\r\nNats-Msg-Id: 7@p\r\nNats-Expected-Stream: S\r\noutbox-key: k\r\n"
               "outbox-null: true\r\ntype: T\r\nnote*: UTF-8''a%0Ab\r\n\r\n");
+}
+
+TEST(NatsMessage, IdsOfTwoProducersAreNeverTheSame) {
+    EXPECT_EQ(id_suffix("a").size(), 17U);
+    EXPECT_EQ(id_suffix("a"), id_suffix("a"));
+    EXPECT_NE(id_suffix("a"), id_suffix("b"));
+    spi::Record record;
+    record.id = "7";
+    record.value = "";
+    std::string lines;
+    write_headers(record, "", "", lines);
+    EXPECT_EQ(lines, "NATS/1.0\r\n\r\n") << "without an id the stream drops nothing";
 }
 
 TEST(NatsMessage, RefusesHeadersThatMeanSomethingElse) {

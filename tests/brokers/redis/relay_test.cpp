@@ -23,6 +23,13 @@ TEST_F(RedisRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
 TEST_F(RedisRelay, CheckSaysWhatIsWrong) {
     const auto right = check(shared_redis().url());
     EXPECT_EQ(right.first, 0) << right.second;
+    EXPECT_NE(right.second.find("among the last 10000 ids; append-only file on"), std::string::npos)
+        << right.second;
+    shared_redis().ask({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+    const auto evicts = check(shared_redis().url());
+    shared_redis().ask({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+    EXPECT_EQ(evicts.first, 1);
+    EXPECT_NE(evicts.second.find("set it to noeviction"), std::string::npos) << evicts.second;
     const auto password = check(shared_redis().url("relay", "wrong"));
     EXPECT_NE(password.first, 0);
     EXPECT_NE(password.second.find("OB_AUTH_FAILED"), std::string::npos) << password.second;

@@ -63,21 +63,21 @@ Arrival arrival_of(const Frame& frame) {
     HeaderLines lines(frame.headers);
     std::string_view line;
     std::string_view text;
-    std::string other_id;
+    std::string streams_id;
     while (lines.next(line, text)) {
         auto [name, value] = net::decode_header(line, text);
         if (name == kIdHeader) {
-            arrival.id = std::move(value);
+            streams_id = std::move(value);
         } else if (name == kKeyHeader) {
             arrival.key = std::move(value);
         } else if (name == kNullHeader) {
             arrival.payload.reset();
         } else {
             headers.add(name, value);
-            if (name == "id" && other_id.empty()) other_id = std::move(value);
+            if (name == "id" && arrival.id.empty()) arrival.id = std::move(value);
         }
     }
-    if (arrival.id.empty()) arrival.id = std::move(other_id);
+    if (arrival.id.empty()) arrival.id = std::move(streams_id);
     arrival.headers = std::move(headers).text();
     return arrival;
 }

@@ -110,6 +110,8 @@ std::optional<Fault> Connection::greet(const NatsConfig& config) {
     if (!server_.tls_wanted && !server_.tls_offered) {
         return Fault{"NO TLS", "the server has no TLS"};
     }
+    // Whoever is on the way could have written it, and it would count as the server's.
+    if (reader_.has_more()) return Fault{"TLS", "something came in clear before TLS began"};
     auto failed = socket_->secure(config, config.hosts[host_], until(end));
     if (failed) return fault_of_socket(*std::move(failed));
     return std::nullopt;

@@ -52,7 +52,9 @@ constexpr std::array kTable = {
     Row{"AUTHORIZATION", kAuthFailed, kDown, "check user, password, token or creds_file"},
     Row{"EXPIRED", kAuthFailed, kDown, "get new credentials"},
     Row{"CREDS", kAuthFailed, kDown,
-        "nats.creds_file is what `nsc generate creds` writes, or the seed of an NKey"},
+        "check nats.password_file, or nats.creds_file, which is what `nsc generate creds` writes "
+        "or "
+        "the seed of an NKey"},
     Row{"TOO LARGE", kPayloadTooLarge, Advice::kDeadLetter,
         "raise max_payload of the server, or make the event smaller"},
     Row{"OLD", kUnsupported, kDown, "use NATS 2.9 or later"},

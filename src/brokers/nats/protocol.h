@@ -27,6 +27,8 @@ class Reader {
     /// The next whole frame, whose views live until `buffer` is called; nothing: it has not come
     /// yet, or `broken` says why there never will be one.
     std::optional<Frame> next(std::string& broken);
+    /// Whether more has come than what `next` has returned.
+    [[nodiscard]] bool has_more() const { return at_ < buffer_.size(); }
 
   private:
     std::optional<Frame> message(std::string_view line, std::size_t begin, bool has_headers,

@@ -1,8 +1,14 @@
 // What a real NATS does to the sink in mid-stream.
 
+#include <arpa/inet.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sstream>
+#include <string_view>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 #include "brokers/nats/login.h"
 #include "brokers/nats/sink.h"
@@ -359,6 +365,37 @@ TEST(NatsFailure, TlsProvesWhoTheServerIs) {
     const auto sent = letters(subject, 5'000, 20, 2'000);
     deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
     expect_once_in_order(subject, sent);
+}
+
+// As one on the way could add to the server's first line, which is in clear.
+TEST(NatsFailure, NothingThatCameBeforeTlsIsHeard) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+    ASSERT_EQ(::listen(listener, 1), 0);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    std::thread server([listener] {
+        const int client = ::accept(listener, nullptr, nullptr);
+        constexpr std::string_view kSaid =
+            "INFO {\"headers\":true,\"tls_required\":true}\r\nPONG\r\n";
+        EXPECT_EQ(::send(client, kSaid.data(), kSaid.size(), 0),
+                  static_cast<ssize_t>(kSaid.size()));
+        char ignored = 0;
+        EXPECT_LE(::recv(client, &ignored, 1, 0), 0) << "no TLS was begun";
+        ::close(client);
+    });
+    const Status status =
+        NatsSink(config_of("tls://127.0.0.1:" + std::to_string(::ntohs(address.sin_port)) +
+                           "?verify=false"))
+            .check();
+    server.join();
+    ::close(listener);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("before TLS began"), std::string::npos)
+        << describe(status.error());
 }
 
 TEST(NatsFailure, AServerThatWantsTlsAndOneThatHasNoneAreToldApart) {

@@ -443,9 +443,8 @@ class Demo:
             raise DemoFailed(f"outbox relay --check says of the broker:\n{result.stdout}{result.stderr}")
 
     def say_what_the_broker_got(self):
-        count = self.query("order", "SELECT published_total FROM outbox_route_stats WHERE route = 'broker'") or 0
         where = BROKER.rsplit("@", maxsplit=1)[-1].split("?")[0]
-        self.display.say(f"{count} events of topic order-events went to your broker, {where}, repeats included.")
+        self.display.say(f"All events of topic order-events went to your broker, {where}, each at least once.")
 
     def run(self):
         say = self.display.say

@@ -145,9 +145,7 @@ void ConfirmedSink::drop_settled() {
 
 void ConfirmedSink::look_for_silence(Time now, spi::Completions& out) {
     if (sent_.empty()) return;
-    const auto unanswered = link_->unanswered(limits_.stuck_after);
-    const bool hangs = !unanswered && now - sent_.front().at > limits_.stuck_after;
-    if (hangs || now - heard_at_ > limits_.stuck_after) {
+    if (now - heard_at_ > limits_.stuck_after) {
         lose(link_->silence(limits_.stuck_after), now, out);
         return;
     }
@@ -155,9 +153,15 @@ void ConfirmedSink::look_for_silence(Time now, spi::Completions& out) {
         link_->ping();
         asked_at_ = now;
     }
+    if (now - sent_.front().at <= limits_.stuck_after) return;
+    const auto error = link_->unanswered(limits_.stuck_after);
+    if (!error) {
+        lose(link_->silence(limits_.stuck_after), now, out);
+        return;
+    }
     for (Sent& sent : sent_) {
         if (now - sent.at <= limits_.stuck_after) break;
-        settle(sent, unanswered, out);
+        settle(sent, error, out);
     }
     drop_settled();
 }

@@ -106,6 +106,22 @@ int connect_to(const Host& host, Time end, SocketFault& fault) {
 
 }  // namespace
 
+std::string_view word_of(SocketFault::Kind kind) {
+    switch (kind) {
+        case Kind::kResolve:
+            return "RESOLVE";
+        case Kind::kConnect:
+            return "CONNECT";
+        case Kind::kTls:
+            return "TLS";
+        case Kind::kSetting:
+            return "SETTING";
+        case Kind::kEnded:
+            break;
+    }
+    return "ENDED";
+}
+
 // Through buffers in memory: OpenSSL's own writes to a socket may raise SIGPIPE.
 struct Socket::Tls {
     Owned<SSL_CTX, SSL_CTX_free> context;

@@ -27,6 +27,9 @@ struct SocketFault {
     std::string text;
 };
 
+/// The word by which tables of errors know it: "RESOLVE", "CONNECT", "TLS", "SETTING", "ENDED".
+[[nodiscard]] std::string_view word_of(SocketFault::Kind kind);
+
 /// A TCP connection, with TLS where the access says so. Once it stands nothing blocks but `wait`,
 /// and no signal is raised where the other side has gone. Used by one thread at a
 /// time.

@@ -35,6 +35,11 @@ void append_number(std::uint64_t number, std::string& out) {
                std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
 }
 
+// `why` may hold what the server sent.
+Fault strange(std::string_view why) {
+    return {"ENDED", "it does not speak NATS' protocol: " + to_printable(why)};
+}
+
 Fault silent(std::string_view what) {
     return {"SILENT", "no answer to " + std::string(what)};
 }
@@ -92,12 +97,12 @@ std::optional<Fault> Connection::greet(const NatsConfig& config) {
             if (frame->kind != Frame::Kind::kInfo) broken = "it does not begin as NATS does";
             if (broken.empty()) {
                 auto info = read_info(frame->text);
-                if (!info.ok()) return Fault{"ENDED", "it does not speak NATS' protocol"};
+                if (!info.ok()) return strange("INFO is no JSON");
                 server_ = *std::move(info);
                 break;
             }
         }
-        if (!broken.empty()) return Fault{"ENDED", "it does not speak NATS' protocol: " + broken};
+        if (!broken.empty()) return strange(broken);
         if (ended) return ended;
         if (until(end).count() == 0) return silent("the connection");
         wait(until(end));
@@ -197,9 +202,7 @@ std::optional<Frame> Connection::read(std::optional<Fault>& fault) {
                 break;
         }
     }
-    if (!broken.empty()) {
-        fault = Fault{"ENDED", "it does not speak NATS' protocol: " + to_printable(broken)};
-    }
+    if (!broken.empty()) fault = strange(broken);
     return std::nullopt;
 }
 

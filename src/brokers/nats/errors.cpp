@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/utf8.h"
 
@@ -97,13 +98,7 @@ Fault fault_of_error(std::string_view text) {
 }
 
 Fault fault_of_socket(net::SocketFault fault) {
-    using Kind = net::SocketFault::Kind;
-    std::string name = "ENDED";
-    if (fault.kind == Kind::kResolve) name = "RESOLVE";
-    if (fault.kind == Kind::kConnect) name = "CONNECT";
-    if (fault.kind == Kind::kTls) name = "TLS";
-    if (fault.kind == Kind::kSetting) name = "SETTING";
-    return {std::move(name), std::move(fault.text)};
+    return {std::string(net::word_of(fault.kind)), std::move(fault.text)};
 }
 
 std::string_view refused_subject(const Fault& fault) {

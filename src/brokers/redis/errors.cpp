@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "core/utf8.h"
 
@@ -106,13 +107,7 @@ Fault fault_of_reply(std::string_view reply) {
 }
 
 Fault fault_of_socket(net::SocketFault fault) {
-    using Kind = net::SocketFault::Kind;
-    std::string name = "ENDED";
-    if (fault.kind == Kind::kResolve) name = "RESOLVE";
-    if (fault.kind == Kind::kConnect) name = "CONNECT";
-    if (fault.kind == Kind::kTls) name = "TLS";
-    if (fault.kind == Kind::kSetting) name = "SETTING";
-    return {std::move(name), std::move(fault.text)};
+    return {std::string(net::word_of(fault.kind)), std::move(fault.text)};
 }
 
 ErrorInfo to_error(const Fault& fault, std::string_view what) {

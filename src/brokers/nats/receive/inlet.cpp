@@ -174,7 +174,16 @@ void NatsInlet::disconnect() {
     replies_.clear();
 }
 
+void NatsInlet::forget_old_words() {
+    const auto now = Clock::now();
+    while (recent_.size() > kMaxRecent ||
+           (!recent_.empty() && now - recent_.front().first > kRecent)) {
+        recent_.pop_front();
+    }
+}
+
 ErrorInfo NatsInlet::broken(const Fault& fault) {
+    forget_old_words();
     for (auto& [number, reply] : replies_) lost_.push_back(std::move(reply));
     replies_.clear();
     connection_.reset();
@@ -283,10 +292,7 @@ Status NatsInlet::acknowledge(std::span<const std::uint64_t> numbers) {
         recent_.emplace_back(now, std::move(found->second));
         replies_.erase(found);
     }
-    while (recent_.size() > kMaxRecent ||
-           (!recent_.empty() && now - recent_.front().first > kRecent)) {
-        recent_.pop_front();
-    }
+    forget_old_words();
     if (const auto fault = connection_->exchange()) return broken(*fault);
     return {};
 }

@@ -45,6 +45,7 @@ class NatsInlet final : public consumer::Inlet {
     bool settle_what_broke(const std::string& created);
     void give_back();
     ErrorInfo broken(const Fault& fault);
+    void forget_old_words();
     void request(consumer::Amount room);
     std::optional<Fault> listen();
     std::optional<Fault> take(const Frame& frame);

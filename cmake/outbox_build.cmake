@@ -157,7 +157,8 @@ function(outbox_backends program)
 endfunction()
 
 # outbox_test(NAME [HOT] [LONG] SOURCES a.cpp ... [DEPENDS target ...] [LABELS label ...])
-# LABELS: unit (no server), server (starts real servers), full (long), relay (also run under TSan;
+# LABELS: unit (no server), server (starts real servers), broker (no PostgreSQL among them: not
+# repeated with its other versions), full (long), relay (also run under TSan;
 # nothing that talks to Kafka, as g++ 12 cannot follow the C11 threads of librdkafka).
 # HOT: as for libraries. LONG: takes a minute or more, so it is begun before the others.
 function(outbox_test name)
@@ -182,7 +183,8 @@ function(outbox_test name)
                            LINK GTest::gtest GTest::gmock)
     endif()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
+    # gtest: it leaves a report, which script/test counts.
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "gtest;${ARG_LABELS}")
     if(ARG_LONG)
         set_tests_properties(${name} PROPERTIES COST 100)
     endif()

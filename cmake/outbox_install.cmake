@@ -4,7 +4,7 @@
 set(installed_parts "")
 foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq
         outbox_consumer_redis outbox_redis outbox_consumer_nats outbox_nats outbox_net_socket outbox_consumer
-        outbox_producer outbox_postgres outbox_sqlite
+        outbox_claim_s3 outbox_claim outbox_net_http outbox_net_hash outbox_producer outbox_postgres outbox_sqlite
         outbox_net outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})
@@ -26,9 +26,13 @@ if(TARGET outbox_consumer_redis)
     set(requires_redis " hiredis")
 endif()
 
-if(TARGET outbox_net_socket)
-    set(find_tls "find_package(OpenSSL REQUIRED)")
-    set(requires_tls " libssl libcrypto")
+# For hashes, and where a broker's client speaks TLS.
+set(find_tls "find_package(OpenSSL REQUIRED)")
+set(requires_tls " libssl libcrypto")
+
+if(TARGET outbox_claim_s3)
+    set(find_curl "find_package(CURL REQUIRED)")
+    set(requires_curl " libcurl")
 endif()
 
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)

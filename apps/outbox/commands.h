@@ -37,10 +37,21 @@ int run_saga_list(const runtime::Invocation& invocation);
 int run_saga_show(const runtime::Invocation& invocation);
 int run_saga_resume(const runtime::Invocation& invocation);
 int run_saga_abort(const runtime::Invocation& invocation);
+int run_webhook_add(const runtime::Invocation& invocation);
+int run_webhook_list(const runtime::Invocation& invocation);
+int run_webhook_test(const runtime::Invocation& invocation);
+int run_webhook_rotate(const runtime::Invocation& invocation);
+int run_webhook_disable(const runtime::Invocation& invocation);
+int run_webhook_enable(const runtime::Invocation& invocation);
+int run_webhook_delete(const runtime::Invocation& invocation);
 int run_sinks(const runtime::Invocation& invocation);
+int run_import_debezium(const runtime::Invocation& invocation);
 int run_verify(const runtime::Invocation& invocation);
 
 /// Prints the error to stderr, without secrets, and gives its exit code.
 int report(const ErrorInfo& error);
+
+/// The role has no right to something, which others may have: what it may do can be done without.
+[[nodiscard]] bool lacks_rights(const ErrorInfo& error);
 
 }  // namespace outbox::app

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "consumer/operate.h"
+#include "core/base64.h"
 #include "core/routing.h"
 #include "core/url.h"
 #include "core/utf8.h"
@@ -80,6 +81,7 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
 
 void print_table(const std::vector<DeadInfo>& letters) {
     constexpr std::size_t kErrorColumns = 60;
+    constexpr std::size_t kKeyColumns = 40;  // `dead show` has the whole
     using Align = TextColumns::Align;
     TextColumns columns({{"ID", Align::kLeft},
                          {"ROUTE", Align::kLeft},
@@ -90,9 +92,10 @@ void print_table(const std::vector<DeadInfo>& letters) {
                          {"STATE", Align::kLeft},
                          {"ERROR", Align::kLeft}});
     for (const DeadInfo& dead : letters) {
-        columns.add({dead.id, dead.route, dead.event_type,
-                     dead.key.empty() ? dead.aggregate_id : dead.key, std::to_string(dead.attempts),
-                     time_text(dead.died_at_us).substr(0, 19) + "Z", state_of(dead),
+        columns.add({dead.id, dead.route, shortened(dead.event_type, kKeyColumns),
+                     shortened(dead.key.empty() ? dead.aggregate_id : dead.key, kKeyColumns),
+                     std::to_string(dead.attempts), time_text(dead.died_at_us).substr(0, 19) + "Z",
+                     state_of(dead),
                      shortened(dead.error_code + ": " + redact(dead.error), kErrorColumns)});
     }
     columns.print(std::cout);
@@ -229,25 +232,6 @@ Status check_routes(Operations& operations, const DeadFilter& filter, const std:
         "nothing was asked for: the table has no route " + names +
         " any more, so that these dead letters would wait for ever. Give them another, --to "
         "ROUTE, or choose others");
-}
-
-// RFC 4648, section 4.
-std::string base64(std::string_view bytes) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string text;
-    for (std::size_t at = 0; at < bytes.size(); at += 3) {
-        std::uint32_t group = 0;
-        for (std::size_t i = 0; i < 3; ++i) {
-            const bool there = at + i < bytes.size();
-            group = group << 8U | (there ? static_cast<unsigned char>(bytes[at + i]) : 0U);
-        }
-        for (std::size_t i = 0; i < 4; ++i) {
-            const bool there = at + i <= bytes.size();
-            text += there ? kDigits[group >> (18 - 6 * i) & 63U] : '=';
-        }
-    }
-    return text;
 }
 
 Result<std::string> read_all(const std::string& path) {
@@ -412,7 +396,7 @@ void print_exported(const DeadInfo& dead) {
     } else if (is_utf8(dead.payload)) {
         add("payload", ordered_json(dead.payload).dump());
     } else {
-        add("payload_base64", ordered_json(base64(dead.payload)).dump());
+        add("payload_base64", ordered_json(base64_encode(dead.payload)).dump());
     }
     std::cout << printable_json(text) << "}\n";
 }

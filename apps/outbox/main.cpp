@@ -66,8 +66,24 @@ int run(const runtime::Invocation& invocation,
             return run_saga_resume(invocation);
         case runtime::kSagaAbort:
             return run_saga_abort(invocation);
+        case runtime::kWebhookAdd:
+            return run_webhook_add(invocation);
+        case runtime::kWebhookList:
+            return run_webhook_list(invocation);
+        case runtime::kWebhookTest:
+            return run_webhook_test(invocation);
+        case runtime::kWebhookRotate:
+            return run_webhook_rotate(invocation);
+        case runtime::kWebhookDisable:
+            return run_webhook_disable(invocation);
+        case runtime::kWebhookEnable:
+            return run_webhook_enable(invocation);
+        case runtime::kWebhookDelete:
+            return run_webhook_delete(invocation);
         case runtime::kSinks:
             return run_sinks(invocation);
+        case runtime::kImportDebezium:
+            return run_import_debezium(invocation);
         case runtime::kVersion:
             std::cout << "outbox " OUTBOX_VERSION "\n";
             return runtime::kExitOk;
@@ -108,6 +124,11 @@ int start(const std::vector<std::string>& arguments) {
 int report(const ErrorInfo& error) {
     std::cerr << "outbox: " << to_printable(redact(describe(error)), true) << "\n";
     return runtime::exit_code_of(error.code);
+}
+
+bool lacks_rights(const ErrorInfo& error) {
+    constexpr std::string_view kInsufficientPrivilege = "42501";
+    return error.code == ErrorCode::kNoRights && error.backend_code == kInsufficientPrivilege;
 }
 
 }  // namespace outbox::app

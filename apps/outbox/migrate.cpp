@@ -20,6 +20,7 @@ MigrateOptions options_of(const runtime::OptionValues& values) {
                           : payload == "bytea" ? PayloadType::kBytea
                                                : PayloadType::kJsonb;
     }
+    if (values.given("max-payload")) options.max_payload_bytes = values.integer("max-payload");
     if (values.given("schema")) options.schema = values.text("schema");
     options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
     options.owners = values.list("owner");
@@ -35,9 +36,10 @@ int run_migrate(const runtime::Invocation& invocation) {
     const MigrateOptions options = options_of(invocation.options);
     const bool print = invocation.options.flag("print");
     if (invocation.options.flag("uninstall")) {
-        if (invocation.options.given("payload")) {
+        for (const std::string_view name : {"payload", "max-payload"}) {
+            if (!invocation.options.given(name)) continue;
             return report(ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                                    "--payload: nothing is made by --uninstall"});
+                                    "--" + std::string(name) + ": nothing is made by --uninstall"});
         }
         if (print) {
             std::cout << uninstall_sql(source->url, options);

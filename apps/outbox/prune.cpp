@@ -38,6 +38,33 @@ Result<std::optional<PrunedInbox>> prune_inbox(const SourceConfig& config, std::
     }
 }
 
+Result<std::int64_t> prune_rows(spi::Source& source, std::chrono::seconds retention, bool dry_run) {
+    const auto recorder = source.open_recorder();
+    if (!recorder.ok()) return recorder.error();
+    if (dry_run) return (*recorder)->prunable(retention);
+    std::int64_t removed = 0;
+    while (true) {
+        const auto batch = (*recorder)->prune(retention, kPruneBatch);
+        if (!batch.ok()) return batch.error();
+        removed += static_cast<std::int64_t>(*batch);
+        if (*batch < kPruneBatch) return removed;
+    }
+}
+
+bool may_be_absent(const ErrorInfo& error) {
+    return error.code == ErrorCode::kNoSuchTable || lacks_rights(error);
+}
+
+// One that may look at the inbox and not prune it was forgotten something; one that may not even
+// look has the rights of the other side.
+bool is_of_the_other_side(const SourceConfig& config, const ErrorInfo& error) {
+    if (!lacks_rights(error)) return false;
+    const auto operations = open_consumer_operations(config);
+    if (!operations.ok()) return lacks_rights(operations.error());
+    const auto seen = (*operations)->consumers();
+    return !seen.ok() && lacks_rights(seen.error());
+}
+
 int print_result(const runtime::Invocation& invocation, const spi::Source* source,
                  std::int64_t rows, const std::optional<PrunedInbox>& inbox) {
     const bool dry_run = invocation.options.flag("dry-run");
@@ -76,33 +103,25 @@ int run_prune(const runtime::Invocation& invocation) {
     if (!config.ok()) return report(config.error());
     const auto source = make_source(*config);
     const bool dry_run = invocation.options.flag("dry-run");
-    const bool no_table = !source.ok() && source.error().code == ErrorCode::kNoSuchTable;
     // Nothing is removed where a table was named that is not there.
-    if (!source.ok() && (!no_table || invocation.options.given("table"))) {
+    if (!source.ok() && (invocation.options.given("table") || !may_be_absent(source.error()))) {
         return report(source.error());
     }
+    const auto rows = source.ok()
+                          ? prune_rows(**source, invocation.options.duration("retention"), dry_run)
+                          : Result<std::int64_t>(source.error());
+    if (!rows.ok() && !may_be_absent(rows.error())) return report(rows.error());
     const auto inbox =
         prune_inbox(*config, invocation.options.duration("inbox-retention").count(), dry_run);
-    if (!inbox.ok()) return report(inbox.error());
-    // A database may have the consumer's side only.
-    if (no_table && *inbox) return print_result(invocation, nullptr, 0, *inbox);
-    if (no_table) return report(source.error());
-    const auto recorder = (*source)->open_recorder();
-    if (!recorder.ok()) return report(recorder.error());
-    if (dry_run) {
-        const auto count = (*recorder)->prunable(invocation.options.duration("retention"));
-        if (!count.ok()) return report(count.error());
-        return print_result(invocation, source->get(), *count, *inbox);
+    // A database may have one side only, and a role rights to one only.
+    if (!inbox.ok() && (!rows.ok() || !is_of_the_other_side(*config, inbox.error()))) {
+        return report(inbox.error());
     }
-    std::size_t removed = 0;
-    while (true) {
-        const auto batch =
-            (*recorder)->prune(invocation.options.duration("retention"), kPruneBatch);
-        if (!batch.ok()) return report(batch.error());
-        removed += *batch;
-        if (*batch < kPruneBatch) break;
-    }
-    return print_result(invocation, source->get(), static_cast<std::int64_t>(removed), *inbox);
+    if (!rows.ok() && !*inbox) return report(rows.error());
+    if (!inbox.ok()) report(inbox.error());
+    if (!rows.ok() && lacks_rights(rows.error())) report(rows.error());
+    return print_result(invocation, rows.ok() ? source->get() : nullptr, rows.ok() ? *rows : 0,
+                        inbox.ok() ? *inbox : std::optional<PrunedInbox>());
 }
 
 }  // namespace outbox::app

@@ -2,10 +2,13 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
 
+#include "claim/object_store.h"
+#include "codec/encoder.h"
 #include "consumer/operator_sql.h"
 #include "core/operations.h"
 #include "runtime/config.h"
@@ -42,9 +45,26 @@ Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(
 std::string weakness_of_database(const std::string& url);
 std::string weakness_of(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 
-/// The sink of a route. Does not contact the destination.
+/// What of the way to an object store is in clear or unverified; empty URL: none.
+std::string weakness_of_store(const std::string& url);
+
+/// The object store of a route's claim_check. Does not connect. Errors: kConfigInvalid,
+/// kUnsupported.
+Result<std::unique_ptr<claim::ObjectStore>> open_store(const std::string& url);
+
+/// Who publishes where a sink is only to be looked at.
+inline constexpr std::string_view kNoProducer = "check";
+
+/// The sink of a route, for the producer of `spi::RouteBeginning`, with what is done for its
+/// records before. Does not contact the destination.
 Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
-                                             const runtime::RouteConfig& route);
+                                             const runtime::RouteConfig& route,
+                                             std::string_view producer = kNoProducer);
+
+/// Makes the encoders of a route's format for events of `table`. `shape` null: looks at the options
+/// alone. Errors: kConfigInvalid.
+Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const std::string& table,
+                                       const spi::RowShape* shape);
 
 /// Whether the destination takes records, as far as looking tells. Changes nothing there. Blocks up
 /// to the connect timeout.

@@ -54,7 +54,9 @@ relay::RelayOptions options_of(const RelayConfig& config) {
 }
 
 Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
-                                                const std::string& table) {
+                                                const spi::Source& source) {
+    const std::string table = source.table_name();
+    const spi::RowShape shape = source.shape();
     std::vector<relay::RouteSpec> routes;
     for (const runtime::RouteConfig& route : config.routes) {
         const auto broker = find_broker(route.to);
@@ -63,6 +65,8 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
             core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
                                   (*broker)->check_topic, (*broker)->topic_token);
         if (!topics.ok()) return topics.error();
+        auto encoders = make_format(route, table, &shape);
+        if (!encoders.ok()) return encoders.error();
         routes.push_back({.name = route.name,
                           .former_names = route.former_names,
                           .predicate = route.predicate,
@@ -70,7 +74,10 @@ Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
                           .on_dead_letter = route.on_dead_letter == "block_key"
                                                 ? relay::OnDeadLetter::kBlockKey
                                                 : relay::OnDeadLetter::kContinue,
-                          .make_sink = [config, route] { return make_sink(config, route); }});
+                          .make_encoder = std::move(*encoders),
+                          .make_sink = [config, route](const std::string& producer) {
+                              return make_sink(config, route, producer);
+                          }});
     }
     return routes;
 }
@@ -96,16 +103,21 @@ Status check_transport(const RelayConfig& config) {
     for (const runtime::RouteConfig& route : config.routes) {
         if (status.ok())
             status = tell("the destination of " + route.name, weakness_of(config, route));
+        if (status.ok()) {
+            status =
+                tell("the object store of " + route.name, weakness_of_store(route.claim_check));
+        }
     }
     return status;
 }
 
-// Wrong options of a destination are found now and not at the first event.
+// Wrong options of a destination or a format are found now and not at the first event.
 Status check_sinks(const RelayConfig& config) {
     for (const runtime::RouteConfig& route : config.routes) {
-        const auto sink = make_sink(config, route);
-        if (sink.ok()) continue;
-        ErrorInfo error = sink.error();
+        Status status = make_sink(config, route).status();
+        if (status.ok()) status = make_format(route, config.source.table, nullptr).status();
+        if (status.ok()) continue;
+        ErrorInfo error = status.error();
         error.message = "route '" + route.name + "': " + error.message;
         return error;
     }
@@ -114,7 +126,7 @@ Status check_sinks(const RelayConfig& config) {
 
 // What the next start would say of routes and ledgers.
 Result<spi::Beginning> preview(spi::Source& source, const RelayConfig& config) {
-    const auto routes = routes_of(config, source.table_name());
+    const auto routes = routes_of(config, source);
     if (!routes.ok()) return routes.status();
     std::vector<spi::RouteName> names;
     for (const relay::RouteSpec& route : *routes) {
@@ -320,7 +332,7 @@ Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& a
                std::optional<Setup>& next) {
     const RelayConfig& config = setup.config;
     const std::string table = setup.source->table_name();
-    auto routes = routes_of(config, table);
+    auto routes = routes_of(config, *setup.source);
     if (!routes.ok()) return routes.status();
     const relay::RelayOptions options = options_of(config);
     const core::SystemClock clock;

@@ -26,7 +26,8 @@ struct Report {
     LeaseInfo lease;
     std::vector<RouteInfo> routes;
     std::vector<StandbyInfo> standbys;
-    bool has_source = true;  ///< False: this database has the consumer's side only.
+    bool has_source = true;              ///< False: none is there, or the role has no right to it.
+    std::vector<std::string> not_shown;  ///< What the role has no right to.
     std::vector<ConsumerInfo> consumers;
     std::vector<MailboxInfo> mailboxes;
     std::vector<SagaCount> sagas;
@@ -61,24 +62,9 @@ Status read_sagas(const SourceConfig& config, Report& report) {
     return {};
 }
 
-Result<Report> read_report(const SourceConfig& config, bool table_named) {
-    Report report;
+Status read_source(const SourceConfig& config, Report& report) {
     auto source = make_source(config);
-    // A table that is asked for by name is not replaced by what else there is.
-    if (!source.ok() && (table_named || source.error().code != ErrorCode::kNoSuchTable)) {
-        return source.status();
-    }
-    auto consumes = read_consumers(config, report);
-    if (consumes.ok() && *consumes) {
-        if (Status status = read_sagas(config, report); !status.ok()) consumes = status;
-    }
-    if (!source.ok()) {
-        if (!consumes.ok()) return consumes.status();
-        if (!*consumes) return source.status();
-        report.has_source = false;
-        return report;
-    }
-    if (!consumes.ok()) return consumes.status();
+    if (!source.ok()) return source.status();
     report.source = (*source)->table_name();
     auto recorder = (*source)->open_recorder();
     if (!recorder.ok()) return recorder.status();
@@ -99,6 +85,33 @@ Result<Report> read_report(const SourceConfig& config, bool table_named) {
     auto standbys = (*operations)->standbys();
     if (!standbys.ok()) return standbys.status();
     report.standbys = std::move(*standbys);
+    return {};
+}
+
+// A database may have one side only, and a role rights to one only, which it is shown.
+Result<Report> read_report(const SourceConfig& config, bool table_named) {
+    Report report;
+    const Status source = read_source(config, report);
+    if (!source.ok()) {
+        // A table that is asked for by name is not replaced by what else there is.
+        const bool may_be_absent =
+            source.error().code == ErrorCode::kNoSuchTable || lacks_rights(source.error());
+        if (table_named || !may_be_absent) return source;
+        report = Report();
+        report.has_source = false;
+    }
+    const Result<bool> consumes = read_consumers(config, report);
+    const bool has_consumers = consumes.ok() && *consumes;
+    const Status sagas = has_consumers ? read_sagas(config, report) : Status();
+    if (!source.ok() && !has_consumers) return consumes.ok() ? source : consumes.status();
+    for (const Status& part : {consumes.ok() ? Status() : consumes.status(), sagas}) {
+        if (part.ok()) continue;
+        if (!lacks_rights(part.error())) return part;
+        report.not_shown.push_back(describe(part.error()));
+    }
+    if (!source.ok() && lacks_rights(source.error())) {
+        report.not_shown.push_back(describe(source.error()));
+    }
     return report;
 }
 
@@ -168,6 +181,8 @@ nlohmann::ordered_json json_of(const Report& report) {
                          {"count", count.count},
                          {"idle_s", count.oldest_s}});
     }
+    nlohmann::ordered_json not_shown = nlohmann::ordered_json::array();
+    for (const std::string& what : report.not_shown) not_shown.push_back(redact(what));
     return {{"source", report.source},
             {"backlog", report.database.backlog},
             {"oldest_age_s", report.database.oldest_age_s},
@@ -185,7 +200,8 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"routes", routes},
             {"consumers", consumers},
             {"mailboxes", mailboxes},
-            {"sagas", sagas}};
+            {"sagas", sagas},
+            {"not_shown", not_shown}};
 }
 
 std::string marked(const std::string& text, bool warning, bool critical) {
@@ -341,11 +357,14 @@ int run_status(const runtime::Invocation& invocation) {
         if (status->has_source) {
             print_summary(*status);
             print_routes(*status);
-        } else {
+        } else if (status->not_shown.empty()) {
             print_line("source", "none: this database has the consumer's side only");
         }
         print_consumers(*status);
         print_sagas(*status);
+        for (const std::string& what : status->not_shown) {
+            std::cout << "\nnot shown: " << to_printable(redact(what)) << "\n";
+        }
     }
     return runtime::kExitOk;
 }

@@ -40,6 +40,8 @@ enum class ErrorCode : std::uint16_t {
     kTopicInvalid,      ///< OB_TOPIC_INVALID: not a valid or not an allowed topic name.
     kTopicUnknown,      ///< OB_TOPIC_UNKNOWN: the broker has no such topic.
     kRecordRefused,     ///< OB_RECORD_REFUSED: the destination refused this record.
+    kObjectGone,        ///< OB_OBJECT_GONE: a payload that was kept elsewhere is not there.
+    kObjectAltered,     ///< OB_OBJECT_ALTERED: it is another than was written.
     kSinkUnavailable,   ///< OB_SINK_UNAVAILABLE: the destination is down or out of reach.
     kSinkRebuilt,       ///< OB_SINK_REBUILT: the producer was rebuilt; its records go again.
     kSinkTimeout,       ///< OB_SINK_TIMEOUT: no answer in time; the outcome is unknown.

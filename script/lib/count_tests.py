@@ -1,18 +1,20 @@
 """Adds up test results and prints "N passed, N failed[, N skipped]"; exits with 1 on a failure or
-when nothing was tested.
+when nothing was tested. A test that several builds ran counts once, as the worst of its runs; each
+build has a line of its own before.
 
 usage: count_tests.py FOLDER FAILED_STEPS
-FOLDER holds, per build NAME, ctest's NAME.junit and the test programs' NAME/*.xml. A program that
-left no readable result of its own counts as one test, as ctest saw it.
+FOLDER holds, per build NAME, ctest's NAME.junit, its list of tests NAME.json and the test programs' own
+NAME/*.xml. A program of GoogleTest without a readable report has failed; another one counts as one test.
 """
 
+import collections
+import json
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
-folder = pathlib.Path(sys.argv[1])
-passed, failed, skipped = 0, int(sys.argv[2]), 0
-failures = []
+PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
+WORSE = (SKIPPED, PASSED, FAILED)
 
 
 def cases_of(path):
@@ -22,24 +24,56 @@ def cases_of(path):
         return []
 
 
-for junit in sorted(folder.glob("*.junit")):
+def reporting(path):
+    """The programs that write reports of their own."""
+    tests = json.loads(path.read_text())["tests"]
+    return {test["name"] for test in tests for entry in test["properties"]
+            if entry["name"] == "LABELS" and "gtest" in entry["value"]}
+
+
+def outcome_of(case):
+    if case.find("failure") is not None:
+        return FAILED
+    return SKIPPED if case.find("skipped") is not None or case.get("status") == "notrun" else PASSED
+
+
+def results_of(junit):
+    """(test, outcome) of all that ran in a build."""
+    reporters = reporting(junit.with_suffix(".json"))
     for program in cases_of(junit):
         name, status = program.get("name"), program.get("status")
-        cases = [] if status == "notrun" else cases_of(folder / junit.stem / f"{name}.xml")
-        broken = [c for c in cases if c.find("failure") is not None]
-        idle = [c for c in cases if c.find("skipped") is not None or c.get("status") == "notrun"]
-        if status != "run" and not broken:
+        cases = [] if status == "notrun" else cases_of(junit.with_suffix("") / f"{name}.xml")
+        outcomes = [(f"{name}: {case.get('classname')}.{case.get('name')}", outcome_of(case)) for case in cases]
+        yield from outcomes
+        if status != "run" and FAILED not in dict(outcomes).values():
             # It crashed, ran out of time, or its sanitizer spoke after the last test.
-            failed += 1
-            failures.append(f"{junit.stem}: {name}")
-        elif not cases:
-            passed += 1
-        failed += len(broken)
-        failures += [f"{junit.stem}: {c.get('classname')}.{c.get('name')}" for c in broken]
-        skipped += len(idle)
-        passed += len(cases) - len(broken) - len(idle)
+            yield name, FAILED
+        elif not cases and status == "run":
+            yield name, FAILED if name in reporters else PASSED
 
-for failure in failures:
-    print(f"failed: {failure}", file=sys.stderr)
-print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-sys.exit(1 if failed or not passed else 0)
+
+def text_of(outcomes):
+    count = collections.Counter(outcomes)
+    return f"{count[PASSED]} passed, {count[FAILED]} failed" + (f", {count[SKIPPED]} skipped" if count[SKIPPED] else "")
+
+
+def main():
+    folder, failed_steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    total, lines = {}, []
+    for junit in sorted(folder.glob("*.junit")):
+        results = {}
+        for test, outcome in results_of(junit):
+            results[test] = max(results.get(test, SKIPPED), outcome, key=WORSE.index)
+            total[test] = max(total.get(test, SKIPPED), outcome, key=WORSE.index)
+        for test, outcome in results.items():
+            if outcome == FAILED:
+                print(f"failed: {junit.stem}: {test}", file=sys.stderr)
+        lines.append(f"{junit.stem}: {text_of(results.values())}")
+    if len(lines) > 1:
+        print("\n".join(lines))
+    outcomes = list(total.values()) + [FAILED] * failed_steps
+    print(text_of(outcomes))
+    return 1 if FAILED in outcomes or PASSED not in outcomes else 0
+
+
+sys.exit(main())

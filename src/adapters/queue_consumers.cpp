@@ -15,7 +15,8 @@ namespace {
 consumer::BrokerStoreOptions store_options(const QueueConsumerOptions& options) {
     return {.consumer = options.consumer,
             .connect_timeout_s = options.connect_timeout_s,
-            .prunes = options.inbox_retention_s > 0};
+            .prunes = options.inbox_retention_s > 0,
+            .counts_begun = options.max_deliveries > 0};
 }
 
 }  // namespace

@@ -51,6 +51,23 @@ Result<const Broker*> find_broker(const std::string& url) {
     return find(brokers(), url, "destination");
 }
 
+UrlsOverDatabases::UrlsOverDatabases(std::string_view prefix,
+                                     bool (*holds)(const Database& database)) {
+    for (const Database* database : databases()) {
+        if (!holds(*database)) continue;
+        help_.append(help_.empty() ? "" : ", ").append(prefix).append(database->urls);
+        for (const std::string_view scheme : database->schemes) {
+            schemes_.push_back(std::string(prefix).append(scheme));
+        }
+    }
+    views_.assign(schemes_.begin(), schemes_.end());
+}
+
+std::string weakness_of_database(const std::string& url) {
+    const auto database = find_database(url);
+    return database.ok() && (*database)->weakness != nullptr ? (*database)->weakness(url) : "";
+}
+
 std::string urls_of_databases() {
     return urls_of(databases());
 }

@@ -21,8 +21,8 @@ struct Destination {
     /// Of the table in the route that bears the broker's name: "kafka.linger.ms" -> "5".
     std::map<std::string, std::string> options;
     std::chrono::seconds connect_timeout{5};
-    /// Who publishes: the same for all relays of one outbox and for this route alone. Made of the
-    /// database's address, the table, the tenants and the route's name.
+    /// Who publishes: the same for all relays of one outbox and for this route alone, until it
+    /// begins anew. See `spi::RouteBeginning`.
     std::string producer = {};
     std::size_t max_repeats = 0;  ///< Events that may come again after a relay was killed.
 };

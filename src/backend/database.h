@@ -10,11 +10,13 @@
 #include <outbox/result.h>
 #include <outbox/spi/source.h>
 
+#include "claim/object_store.h"
 #include "consumer/operator_sql.h"
 #include "core/operations.h"
 #include "core/table_layout.h"
 #include "core/table_mapping.h"
 #include "mailbox/writer.h"
+#include "webhook/store.h"
 
 namespace outbox {
 
@@ -52,6 +54,14 @@ struct Database {
     /// Writes into a mailbox of the database. Does not connect yet. Null: it holds none.
     Result<std::unique_ptr<mailbox::Client>> (*open_mailbox)(const mailbox::MailboxConfig& config) =
         nullptr;
+    /// Where a route writes webhooks, and where they are sent from. Do not connect yet. Null: it
+    /// holds none.
+    Result<std::unique_ptr<webhook::Inlet>> (*open_webhook_inlet)(
+        const webhook::StoreConfig& config) = nullptr;
+    Result<std::unique_ptr<webhook::Outlet>> (*open_webhook_outlet)(
+        const webhook::StoreConfig& config) = nullptr;
+    /// Its table outbox_objects as an object store. Does not connect yet. Null: it has none.
+    Result<std::unique_ptr<claim::ObjectStore>> (*open_objects)(const std::string& url) = nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
     std::string (*weakness)(const std::string& url) = nullptr;
 };

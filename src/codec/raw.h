@@ -1,12 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
-#include <outbox/result.h>
-#include <outbox/spi/event_batch.h>
-#include <outbox/spi/sink.h>
+#include "codec/encoder.h"
+#include "codec/time_text.h"
 
 namespace outbox::codec {
 
@@ -17,25 +15,20 @@ namespace outbox::codec {
 /// name never overrides an earlier one, and the seven above belong to Outbox even when they are
 /// absent.
 ///
-/// Not thread-safe: keeps scratch memory, so that events without headers cost no allocation.
-class RawEncoder {
+/// Keeps scratch memory, so that events without headers cost no allocation.
+class RawEncoder final : public Encoder {
   public:
-    /// The record of an event, without its token. Its views point into the event and into `arena`,
-    /// which should be the batch that holds the event: both must outlive the record. Header
-    /// values that are not strings become JSON text.
+    /// Header values that are not strings become JSON text.
     /// Errors: kInvalidEvent/dead_letter when `headers` or `metadata` is not a JSON object.
     Result<spi::Record> encode(const spi::EventView& event, std::string_view topic,
-                               spi::EventBatch& arena);
+                               spi::EventBatch& arena) override;
 
   private:
     void add(std::string_view name, std::string_view value);
-    Status add_object(const spi::EventView& event, std::string_view what, std::string_view json,
-                      spi::EventBatch& arena);
-    std::string_view occurred_at(std::int64_t time_us, spi::EventBatch& arena);
+    Status add_members(const spi::EventView& event, spi::EventBatch& arena);
 
     std::vector<spi::HeaderView> headers_;
-    std::int64_t second_ = INT64_MIN;  // the second that `text_` shows
-    char text_[32] = {};
+    TimeText times_;
 };
 
 }  // namespace outbox::codec

@@ -1,6 +1,5 @@
 #include "consumer/applying.h"
 
-#include <chrono>
 #include <unistd.h>
 #include <utility>
 
@@ -8,12 +7,6 @@
 #include "core/utf8.h"
 
 namespace outbox::consumer {
-
-std::int64_t steady_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 std::string member_name() {
     constexpr std::size_t kMaxNameBytes = 255;
@@ -89,13 +82,16 @@ ConsumerStats LiveStats::read() const {
             .conflicts = conflicts.load(std::memory_order_relaxed)};
 }
 
-MemberStats LiveStats::member(std::int64_t lag) const {
+MemberStats LiveStats::member(std::int64_t lag, const std::string& queue,
+                              std::int64_t queue_lag) const {
     const ConsumerStats seen = read();
     return {.applied = seen.applied,
             .repeats = seen.repeats,
             .failed = seen.failed,
             .dead = seen.dead,
-            .lag = lag};
+            .lag = lag,
+            .queue = queue,
+            .queue_lag = queue_lag};
 }
 
 }  // namespace outbox::consumer

@@ -23,9 +23,6 @@ constexpr std::int64_t kKeepUs = 1'000'000;  // between looks at dead letters an
 constexpr std::int64_t kReportUs = 5'000'000;
 constexpr core::RetryPolicy kReconnect{100, 5'000, 1};
 
-/// A clock for waits, in microseconds.
-[[nodiscard]] std::int64_t steady_us();
-
 [[nodiscard]] Message message_of(const spi::EventView& event, std::uint32_t attempt);
 
 /// Runs a handler; what it threw.
@@ -51,7 +48,8 @@ struct LiveStats {
     /// A message whose transaction is committed; what to report.
     ConsumerReport::What count(Taken taken);
     [[nodiscard]] ConsumerStats read() const;
-    [[nodiscard]] MemberStats member(std::int64_t lag) const;
+    [[nodiscard]] MemberStats member(std::int64_t lag, const std::string& queue = {},
+                                     std::int64_t queue_lag = 0) const;
 };
 
 inline void bump(std::atomic<std::uint64_t>& counter) {

@@ -37,8 +37,9 @@ ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 struct BrokerStoreOptions {
     std::string consumer;  ///< The inbox's name for it.
     int connect_timeout_s = 5;
-    bool offsets = false;  ///< It keeps the places of a log.
-    bool prunes = false;   ///< It removes its old ids itself.
+    bool offsets = false;       ///< It keeps the places of a log.
+    bool prunes = false;        ///< It removes its old ids itself.
+    bool counts_begun = false;  ///< It asks for `note_begun` and `note_ended`.
 };
 
 /// The inbox of a consumer whose messages come from a broker: a log, of which it may keep the
@@ -64,6 +65,12 @@ class BrokerStore {
     /// kRepeat.
     virtual Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                                const OffsetStep* step) = 0;
+
+    /// Writes down, committed, that the handler of a message begins. How often that was written
+    /// without an end, this time included.
+    virtual Result<std::int64_t> note_begun(std::string_view message_id) = 0;
+    /// And that it ended in this process. `for_good`: the message is dealt with.
+    virtual Status note_ended(std::string_view message_id, bool for_good) = 0;
 
     /// Where to go on; none where nothing was applied yet.
     virtual Result<std::optional<LogPlace>> place(std::string_view topic, int partition) = 0;

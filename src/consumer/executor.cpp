@@ -1,5 +1,7 @@
 #include "consumer/executor.h"
 
+#include <utility>
+
 namespace outbox::consumer {
 
 bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt) {
@@ -9,6 +11,22 @@ bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt
     attempt.ended = attempt.status.ok() ? Attempt::Ended::kHandler : Attempt::Ended::kSession;
     if (attempt.status.ok()) attempt.status = Status(*std::move(cause));
     return true;
+}
+
+Status Executor::fetch_payload(Message& message, std::string& payload) {
+    const auto claim = claims_.of(message);
+    if (!claim.ok()) return claim.error();
+    if (!*claim) return {};
+    auto bytes = claims_.get(**claim);
+    if (!bytes.ok()) return bytes.error();
+    payload = *std::move(bytes);
+    message.payload = payload;
+    return {};
+}
+
+bool Executor::is_elsewhere(const spi::EventView& event) const {
+    const auto claim = claims_.of(message_of(event, 1));
+    return !claim.ok() || claim->has_value();
 }
 
 Means Executor::meaning_of(const Attempt& attempt, std::uint32_t attempts,

@@ -4,10 +4,12 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "consumer/applying.h"
+#include "consumer/claims.h"
 #include "consumer/inbox_store.h"
 #include "core/retry_policy.h"
 
@@ -53,12 +55,22 @@ class Executor {
     /// Applies messages that are new, in their order, in the open transaction.
     using Handler = std::function<void(std::span<const Message>)>;
 
-    Executor(InboxStore& inbox, Handler handler) : inbox_(inbox), handler_(std::move(handler)) {}
+    Executor(InboxStore& inbox, Handler handler, const ClaimStore& claims = {})
+        : inbox_(inbox), handler_(std::move(handler)), claims_(claims) {}
 
     /// `begin()` -> Result<Taken> opens the transaction and takes the message; `commit()` ends it.
+    /// A payload that is kept elsewhere is there before: no transaction waits for it.
     template <typename Begin, typename Commit>
-    Attempt apply(const Message& message, const Begin& begin, const Commit& commit) {
+    Attempt apply(const Message& came, const Begin& begin, const Commit& commit) {
         Attempt attempt;
+        std::string payload;
+        Message message = came;
+        const Status there = fetch_payload(message, payload);
+        if (!there.ok()) {
+            attempt.status = there;
+            attempt.ended = Attempt::Ended::kHandler;  // it was what the handler needs
+            return attempt;
+        }
         const Result<Taken> begun = begin();
         if (!begun.ok()) {
             attempt.status = begun.status();
@@ -77,6 +89,9 @@ class Executor {
     template <typename Begin>
     std::optional<std::vector<Taken>> apply_together(std::span<const spi::EventView> events,
                                                      const Begin& begin) {
+        for (const spi::EventView& event : events) {
+            if (is_elsewhere(event)) return std::nullopt;
+        }
         Result<std::vector<Taken>> taken = begin();
         if (!taken.ok()) return std::nullopt;
         fresh_.clear();
@@ -89,6 +104,9 @@ class Executor {
         if (!inbox_.commit().ok()) return std::nullopt;
         return *std::move(taken);
     }
+
+    /// Whether its payload is to be fetched, for which no transaction should be open.
+    [[nodiscard]] bool is_elsewhere(const spi::EventView& event) const;
 
     /// A dead letter that is tried once more.
     Attempt retry(const spi::EventView& letter) {
@@ -103,9 +121,11 @@ class Executor {
 
   private:
     bool handler_fails(std::span<const Message> messages, Attempt& attempt);
+    Status fetch_payload(Message& message, std::string& payload);
 
     InboxStore& inbox_;
     Handler handler_;
+    Claims claims_;
     std::vector<Message> fresh_;
 };
 

@@ -14,7 +14,7 @@
 namespace outbox::consumer {
 
 /// The highest migration of the consumer's side that this build knows.
-constexpr int kInboxVersion = 1;
+constexpr int kInboxVersion = 3;
 
 /// kMigrationRefused/stop where the database has a later one.
 Status check_inbox_version(std::int64_t version);
@@ -38,7 +38,9 @@ struct MemberStats {
     std::uint64_t repeats = 0;
     std::uint64_t failed = 0;
     std::uint64_t dead = 0;
-    std::int64_t lag = 0;  ///< Messages that wait for this member.
+    std::int64_t lag = 0;        ///< Messages that wait for this member.
+    std::string queue;           ///< The queue that it shares with others; empty: none.
+    std::int64_t queue_lag = 0;  ///< Messages that wait there for any of them.
 
     bool operator==(const MemberStats&) const = default;
 };
@@ -79,12 +81,18 @@ class InboxStore {
     /// transactions where the database said that there was one. An error when the session is lost.
     virtual Status roll_back(ErrorInfo& cause) = 0;
 
-    /// Appends dead letters to be tried once more; their position is 0.
+    /// Appends dead letters to be tried once more that are due; their position is 0.
     virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;
-    /// Begins a transaction and removes one of them: kNew, or kGone, also where another member has
-    /// it in hand. Does not wait for that one.
+    /// Takes the request from one of them and counts the try, committed: kNew, or kGone, also where
+    /// another member has it in hand. Does not wait for that one.
+    virtual Result<Taken> take_request(std::string_view message_id) = 0;
+    /// The try does not count: undoes `take_request`, due in `delay_us`. Nothing where the letter
+    /// is gone, or was asked for anew.
+    virtual Status put_request_back(std::string_view message_id, std::int64_t delay_us) = 0;
+    /// Begins a transaction and removes a letter whose request was taken: kNew, or kGone. Does not
+    /// wait for a member that has it in hand.
     virtual Result<Taken> begin_retry(std::string_view message_id) = 0;
-    /// Keeps a dead letter that failed once more, not to be tried again.
+    /// Keeps the cause with a dead letter that failed once more; `take_request` counted the try.
     virtual Status bury_again(std::string_view message_id, const Burial& burial) = 0;
 
     /// Writes the figures of this member, and takes over those of members that are gone.

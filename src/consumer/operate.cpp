@@ -125,18 +125,34 @@ class InboxOperations final : public ConsumerOperations {
     }
 
     Result<std::vector<ConsumerInfo>> consumers() override {
+        // Tables that nobody has migrated yet say nothing of queues.
+        const auto queues = sql_->run(sql_->table_count("outbox_inbox_begun"), {});
+        if (!queues.ok()) return queues.status();
+        const std::string is_there = sql_->microseconds("updated_at") + " > " +
+                                     sql_->microseconds(sql_->now()) + " - " +
+                                     std::to_string(kMemberGoneS * kMicroseconds);
+        // What waits in a queue waits for all its members, each of which says how much it saw.
+        const std::string in_queues =
+            number((*queues)[0][0]) == 0
+                ? "SELECT NULL AS consumer, 0 AS lag"
+                : "SELECT consumer, sum(lag) AS lag FROM (SELECT consumer, queue, "
+                  "max(queue_lag) AS lag FROM outbox_inbox_stats WHERE queue IS NOT NULL AND " +
+                      is_there + " GROUP BY consumer, queue) each_queue GROUP BY consumer";
         const auto rows = sql_->run(
-            "SELECT n.consumer, s.applied, s.repeats, s.failed, d.dead, s.lag, " +
+            "SELECT n.consumer, s.applied, s.repeats, s.failed, d.dead, "
+            "coalesce(s.lag, 0) + coalesce(q.lag, 0), " +
                 sql_->microseconds("f.floor") + ", " + sql_->microseconds("s.updated_at") +
                 " FROM (SELECT consumer FROM outbox_inbox_stats "
                 "  UNION SELECT consumer FROM outbox_inbox_floor "
                 "  UNION SELECT consumer FROM outbox_inbox_dead_letters) n "
                 "LEFT JOIN (SELECT consumer, sum(applied) AS applied, sum(repeats) AS repeats, "
                 "  sum(failed) AS failed, sum(CASE WHEN " +
-                sql_->microseconds("updated_at") + " > " + sql_->microseconds(sql_->now()) + " - " +
-                std::to_string(kMemberGoneS * kMicroseconds) +
+                is_there +
                 " THEN lag END) AS lag, max(updated_at) AS updated_at "
                 "  FROM outbox_inbox_stats GROUP BY consumer) s ON s.consumer = n.consumer "
+                "LEFT JOIN (" +
+                in_queues +
+                ") q ON q.consumer = n.consumer "
                 "LEFT JOIN (SELECT consumer, count(*) AS dead FROM outbox_inbox_dead_letters "
                 "  GROUP BY consumer) d ON d.consumer = n.consumer "
                 "LEFT JOIN outbox_inbox_floor f ON f.consumer = n.consumer ORDER BY 1",

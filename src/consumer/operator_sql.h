@@ -47,6 +47,8 @@ class Sql {
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
     /// The column `payload` in hexadecimal digits.
     [[nodiscard]] virtual std::string payload_hex() const = 0;
+    /// A value of outbox_audit's `event_ids` that names none.
+    [[nodiscard]] virtual std::string no_ids() const = 0;
     /// One header out of a column of them, also where another header is of the kind that the
     /// database's own JSON functions fail at.
     [[nodiscard]] virtual std::string header(const std::string& column,

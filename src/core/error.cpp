@@ -48,6 +48,10 @@ std::string_view error_code_name(ErrorCode code) {
             return "OB_TOPIC_UNKNOWN";
         case ErrorCode::kRecordRefused:
             return "OB_RECORD_REFUSED";
+        case ErrorCode::kObjectGone:
+            return "OB_OBJECT_GONE";
+        case ErrorCode::kObjectAltered:
+            return "OB_OBJECT_ALTERED";
         case ErrorCode::kSinkUnavailable:
             return "OB_SINK_UNAVAILABLE";
         case ErrorCode::kSinkRebuilt:

@@ -47,6 +47,10 @@ class TopicRule {
     /// The topic of an event; the view lives as long as `batch` or this object.
     /// Errors: kTopicInvalid/dead_letter with the cause.
     Result<std::string_view> topic(const spi::EventView& event, spi::EventBatch& batch);
+
+    /// Whether records may go to the topic. Errors: kTopicInvalid/dead_letter with the cause.
+    [[nodiscard]] Status check(std::string_view topic) const;
+
     [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_; }  ///< Of the last topics.
 
   private:
@@ -64,7 +68,6 @@ class TopicRule {
         std::string text;
     };
 
-    Status check(std::string_view topic) const;
     [[nodiscard]] bool name_fields(const spi::EventView& event);
     [[nodiscard]] std::string make_topic(const spi::EventView& event) const;
     [[nodiscard]] std::string make_token(const Part& part, std::string_view value) const;

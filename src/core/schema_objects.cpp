@@ -70,6 +70,7 @@ constexpr std::array kObjects{
     SchemaObject{kTable, kConsumer, false, "outbox_inbox_sequences", "", "", kAll, "SELECT"},
     SchemaObject{kTable, kConsumer, false, "outbox_inbox_offsets", "", "", kAll, "SELECT"},
     SchemaObject{kTable, kConsumer, false, "outbox_inbox_stats", "", "", kAll, "SELECT"},
+    SchemaObject{kTable, kConsumer, false, "outbox_inbox_begun", "", "", kAll, ""},
     SchemaObject{kTable, kConsumer, false, "outbox_idempotency", "", "", kAll,
                  "SELECT, UPDATE, DELETE"},
     SchemaObject{kTable, kConsumer, false, "outbox_saga", "", "", kAll, "SELECT, UPDATE, DELETE"},
@@ -82,6 +83,12 @@ constexpr std::array kObjects{
     SchemaObject{kFunction, kConsumer, false, "idempotency_release", "", "", kExecute, ""},
     SchemaObject{kFunction, kConsumer, false, "idempotency_prune", "", "", kExecute, kExecute},
     SchemaObject{kFunction, kConsumer, false, "saga_prune", "", "", kExecute, kExecute},
+    SchemaObject{kTable, kConsumer, false, "outbox_webhook_endpoints", "", "SELECT, UPDATE", "",
+                 kAll},
+    SchemaObject{kTable, kConsumer, false, "outbox_webhook_deliveries", "", kAll, "",
+                 "SELECT, UPDATE, DELETE"},
+    SchemaObject{kTable, kConsumer, false, "outbox_webhook_lease", "", "SELECT, INSERT, UPDATE", "",
+                 "SELECT"},
     index(kProducer, true, "outbox_route_done_owed", "outbox_route_done"),
     index(kProducer, true, "outbox_delivery_position", "outbox_delivery"),
     index(kProducer, true, "outbox_dead_letters_event", "outbox_dead_letters", true),
@@ -92,6 +99,8 @@ constexpr std::array kObjects{
     index(kConsumer, false, "outbox_saga_open", "outbox_saga"),
     index(kConsumer, false, "outbox_saga_finished", "outbox_saga"),
     index(kConsumer, false, "outbox_saga_steps_age", "outbox_saga_steps"),
+    index(kConsumer, false, "outbox_webhook_failing", "outbox_webhook_deliveries"),
+    index(kConsumer, false, "outbox_webhook_failing_keys", "outbox_webhook_deliveries"),
 };
 
 std::string literal(std::string_view text) {

@@ -135,6 +135,17 @@ class Resolver {
         }
     }
 
+    // "column?" is read where the table has it.
+    void drop_missing_options() {
+        std::vector<std::string> kept;
+        for (std::string& column : out_.mapping.metadata_columns) {
+            const bool optional = column.ends_with('?') && find(column) == nullptr;
+            if (optional) column.pop_back();
+            if (!optional || find(column) != nullptr) kept.push_back(std::move(column));
+        }
+        out_.mapping.metadata_columns = std::move(kept);
+    }
+
     Status find_columns() {
         auto& columns = out_.mapping.columns;
         for (const auto& [field, column] : columns) {
@@ -146,6 +157,7 @@ class Resolver {
                                    "', which table " + name_ + " does not have");
             }
         }
+        drop_missing_options();
         for (const std::string& column : out_.mapping.metadata_columns) {
             if (find(column) == nullptr) {
                 return shape_error("[source.table] names metadata column '" + column +

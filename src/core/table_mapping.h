@@ -20,6 +20,8 @@ struct TableMapping {
 
     /// Columns that become record headers under their own names.
     std::vector<std::string> metadata_columns;
+    /// Their values are texts as the database prints them, for formats that know the types.
+    bool metadata_as_text = false;
 
     /// Values of the status column; they are written into SQL as literals.
     std::vector<std::string> pending_values;  ///< Unsent; more than one name is possible.
@@ -29,7 +31,7 @@ struct TableMapping {
     std::string dead_value;
 
     [[nodiscard]] bool empty() const {
-        return preset.empty() && columns.empty() && metadata_columns.empty() &&
+        return preset.empty() && columns.empty() && metadata_columns.empty() && !metadata_as_text &&
                pending_values.empty() && sending_values.empty() && sent_value.empty() &&
                failed_value.empty() && dead_value.empty();
     }

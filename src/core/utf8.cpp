@@ -68,6 +68,25 @@ bool is_utf8(std::string_view text) {
     return true;
 }
 
+void append_utf8(std::uint32_t code, std::string& out) {
+    const auto add = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
+    if (code < 0x80) {
+        add(code);
+    } else if (code < 0x800) {
+        add(0xC0U | code >> 6U);
+        add(0x80U | (code & 63U));
+    } else if (code < 0x10000) {
+        add(0xE0U | code >> 12U);
+        add(0x80U | (code >> 6U & 63U));
+        add(0x80U | (code & 63U));
+    } else {
+        add(0xF0U | code >> 18U);
+        add(0x80U | (code >> 12U & 63U));
+        add(0x80U | (code >> 6U & 63U));
+        add(0x80U | (code & 63U));
+    }
+}
+
 std::string to_utf8(std::string_view text) {
     if (is_utf8(text)) return std::string(text);
     std::string out;

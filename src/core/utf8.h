@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,9 @@ namespace outbox {
 
 /// True for well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF).
 [[nodiscard]] bool is_utf8(std::string_view text);
+
+/// Appends a code point, up to U+10FFFF; half a surrogate pair as if it were one.
+void append_utf8(std::uint32_t code, std::string& out);
 
 /// `text` with U+FFFD for every byte that is not UTF-8.
 [[nodiscard]] std::string to_utf8(std::string_view text);

@@ -1,6 +1,7 @@
 #include "mailbox/config.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/url.h"
 
@@ -9,31 +10,10 @@ namespace {
 
 constexpr std::size_t kMaxMailboxNameBytes = 255;
 constexpr std::string_view kPrefix = "mailbox+";
-constexpr std::string_view kMailboxParameter = "mailbox=";
-constexpr std::string_view kOwnerParameter = "owner=";
+constexpr std::array<std::string_view, 2> kOwn{"mailbox=", "owner="};
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
-}
-
-// The URL without "mailbox+" and without our own parameters; the rest is the database's, untouched.
-std::string database_url(std::string_view url) {
-    url.remove_prefix(kPrefix.size());
-    const auto question = url.find('?');
-    std::string out(url.substr(0, question));
-    std::string_view query = question == std::string_view::npos ? "" : url.substr(question + 1);
-    char separator = '?';
-    while (!query.empty()) {
-        const auto end = query.find('&');
-        const std::string_view item = query.substr(0, end);
-        if (!item.empty() && !item.starts_with(kMailboxParameter) &&
-            !item.starts_with(kOwnerParameter)) {
-            out.append(1, separator).append(item);
-            separator = '&';
-        }
-        query = end == std::string_view::npos ? "" : query.substr(end + 1);
-    }
-    return out;
 }
 
 Status check_name(std::string_view name) {
@@ -46,6 +26,27 @@ Status check_name(std::string_view name) {
 
 }  // namespace
 
+std::string database_url(std::string_view url, std::string_view prefix,
+                         std::span<const std::string_view> own) {
+    url.remove_prefix(prefix.size());
+    const auto question = url.find('?');
+    std::string out(url.substr(0, question));
+    std::string_view query = question == std::string_view::npos ? "" : url.substr(question + 1);
+    char separator = '?';
+    while (!query.empty()) {
+        const auto end = query.find('&');
+        const std::string_view item = query.substr(0, end);
+        const bool ours = std::ranges::any_of(
+            own, [item](std::string_view name) { return item.starts_with(name); });
+        if (!item.empty() && !ours) {
+            out.append(1, separator).append(item);
+            separator = '&';
+        }
+        query = end == std::string_view::npos ? "" : query.substr(end + 1);
+    }
+    return out;
+}
+
 Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeout_s) {
     const Result<Url> url = parse_url(text);
     if (!url.ok()) return url.error();
@@ -55,7 +56,7 @@ Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeo
     if (Status status = check_name(config.mailbox); !status.ok()) return status;
     if (!url->scheme.starts_with(kPrefix))
         return invalid("'" + redact(text) + "' names no mailbox");
-    config.target = database_url(text);
+    config.target = database_url(text, kPrefix, kOwn);
     for (const auto& [name, value] : url->query) {
         if (name == "owner") config.owners.push_back(value);
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,11 @@ struct MailboxConfig {
     std::vector<std::string> owners;
     int connect_timeout_s = 5;
 };
+
+/// The URL of the database inside one with `prefix` before it, without `own` parameters, which are
+/// written as "name="; the rest is the database's, untouched.
+[[nodiscard]] std::string database_url(std::string_view url, std::string_view prefix,
+                                       std::span<const std::string_view> own);
 
 /// Errors: kConfigInvalid/stop, without secrets.
 Result<MailboxConfig> parse_mailbox_url(std::string_view url, int connect_timeout_s);

@@ -20,12 +20,13 @@ MailboxLoop::MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler,
                          MailboxOptions options, const Env& env)
     : store_(std::move(store)),
       inbox_(store_->inbox()),
-      executor_(inbox_, std::move(handler)),
+      executor_(inbox_, std::move(handler), options.claims),
       options_(std::move(options)),
       janitor_(inbox_.opener(), options_.consumer, options_.inbox_retention_s),
       clock_(env.clock),
       random_(env.seed) {
     retry_ = {options_.retry_base_ms, options_.retry_max_ms, options_.max_attempts};
+    letters_.emplace(inbox_, retry_);
     idle_ms_ = options_.poll_busy_ms;
 }
 
@@ -167,12 +168,15 @@ Status MailboxLoop::look_around(Pass& pass) {
     if (Status status = inbox_.check_version(); !status.ok()) return status;
     letters_wait_ = owed_us_ > 0;
     if (letters_wait_) return {};
+    if (Status status = letters_->put_back_rest(); !status.ok()) return status;
     spi::EventBatch letters;
     if (Status status = inbox_.fetch_retries(kMaxRetriesAtOnce, letters); !status.ok()) {
         return status;
     }
-    if (letters.size() == kMaxRetriesAtOnce) next_look_us_ = now;
-    return go_through(letters, pass);
+    const std::size_t before = pass.done;
+    Status status = go_through(letters, pass);
+    if (pass.done > before && letters.size() == kMaxRetriesAtOnce) next_look_us_ = now;
+    return status;
 }
 
 bool MailboxLoop::waits(const spi::EventView& event) const {
@@ -205,7 +209,7 @@ std::int64_t MailboxLoop::earliest_due_us() const {
 std::size_t MailboxLoop::applicable_together(std::span<const spi::EventView> events) const {
     const std::size_t most = std::min(events.size(), options_.transaction_size);
     std::size_t count = 0;
-    while (count < most && events[count].position != 0 &&
+    while (count < most && events[count].position != 0 && events[count].defect.empty() &&
            (failing_.empty() || !failing_.contains(failing_name(events[count])))) {
         ++count;
     }
@@ -230,8 +234,9 @@ bool MailboxLoop::deal_with_all(std::span<const spi::EventView> events, Pass& pa
 // together with this one's commit.
 MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
                                             const spi::EventView* next) {
+    if (event.position == 0) return deal_with_letter(event);
     std::uint32_t attempts = 0;
-    if (event.position != 0 && !failing_.empty()) {
+    if (!failing_.empty()) {
         const auto found = failing_.find(failing_name(event));
         if (found != failing_.end() && found->second.id == event.id) {
             attempts = found->second.attempts;
@@ -240,15 +245,51 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
     const Message message = message_of(event, attempts + 1);
     const Attempt attempt = apply(event, message, next);
     if (!attempt.status.ok()) return failed(event, message, attempt);
-    if (event.position != 0 && !failing_.empty()) failing_.erase(failing_name(event));
+    if (!failing_.empty()) failing_.erase(failing_name(event));
     lost_times_ = 0;
     if (attempt.taken == Taken::kGone) return Outcome::kGone;
     say(stats_.count(attempt.taken), {}, &message);
     return Outcome::kDone;
 }
 
+MailboxLoop::Outcome MailboxLoop::deal_with_letter(const spi::EventView& letter) {
+    Status ready = abandon_next();
+    const Result<Taken> taken = ready.ok() ? letters_->take(letter.id) : Result<Taken>(ready);
+    if (!taken.ok()) {
+        down_ = taken.status();
+        return Outcome::kDown;
+    }
+    if (*taken == Taken::kGone) return Outcome::kGone;
+    const Message message = message_of(letter, 1);
+    const Attempt attempt = apply(letter, message, nullptr);
+    const Means means = letters_->settle(letter.id, attempt, random_());
+    if (means == Means::kApplied) {
+        if (attempt.taken == Taken::kGone) return Outcome::kGone;
+        say(stats_.count(attempt.taken), {}, &message);
+        return Outcome::kDone;
+    }
+    const ErrorInfo& error = attempt.status.error();
+    if (means == Means::kDead) {
+        bump(stats_.failed);
+        bump(stats_.dead);
+        say(What::kDeadLetter, error, &message);
+        return Outcome::kDone;
+    }
+    if (means == Means::kStop) fatal_ = error;
+    if (fatal_ || attempt.is_outage()) {
+        down_ = attempt.status;
+        return Outcome::kDown;
+    }
+    say(What::kRetry, error, &message);
+    return Outcome::kGone;
+}
+
 Attempt MailboxLoop::apply(const spi::EventView& event, const Message& message,
                            const spi::EventView* next) {
+    if (!event.defect.empty()) {
+        if (Status status = abandon_next(); !status.ok()) return {std::move(status)};
+        return {{ErrorCode::kInvalidEvent, Advice::kDeadLetter, std::string(event.defect)}};
+    }
     for (std::uint32_t conflicts = 0;; ++conflicts) {
         Attempt attempt =
             executor_.apply(message, [&] { return begin(event); }, [&] { return commit(next); });
@@ -267,7 +308,8 @@ Result<Taken> MailboxLoop::begin(const spi::EventView& event) {
 }
 
 Status MailboxLoop::commit(const spi::EventView* next) {
-    if (next == nullptr || next->position == 0 || waits(*next) || stop_.requested()) {
+    if (next == nullptr || next->position == 0 || waits(*next) || stop_.requested() ||
+        executor_.is_elsewhere(*next)) {
         return inbox_.commit();
     }
     MailboxStore::Turn turn = store_->commit_and_begin(*next);
@@ -301,8 +343,7 @@ MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Mess
         return wait_longer(event, message.attempt - 1);
     }
     bump(stats_.failed);
-    // A letter that fails once more stays one.
-    if (means == Means::kDead || event.position == 0) {
+    if (means == Means::kDead) {
         return give_up(event, message, message.attempt, error);
     }
     say(What::kRetry, error, &message);
@@ -326,13 +367,9 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
     Status buried = inbox_.connect();
     if (buried.ok()) {
         const Burial burial{attempts, error_code_name(error.code), text};
-        if (event.position == 0) {
-            buried = inbox_.bury_again(event.id, burial);
-        } else {
-            const Result<Taken> result = store_->bury(event, burial);
-            buried = result.status();
-            if (result.ok()) taken = *result;
-        }
+        const Result<Taken> result = store_->bury(event, burial);
+        buried = result.status();
+        if (result.ok()) taken = *result;
     }
     if (!buried.ok()) {
         const Outcome outcome = wait_longer(event, attempts);
@@ -343,7 +380,7 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
         say(What::kRetry, buried.error(), &message);
         return outcome;
     }
-    if (event.position != 0) failing_.erase(failing_name(event));
+    failing_.erase(failing_name(event));
     if (taken == Taken::kGone) return Outcome::kGone;
     if (taken == Taken::kRepeat) {
         say(stats_.count(taken), {}, &message);
@@ -355,8 +392,6 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
 }
 
 MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::uint32_t attempts) {
-    // A dead letter stays requested; it is looked for again.
-    if (event.position == 0) return Outcome::kGone;
     Failing& failing = failing_[failing_name(event)];
     if (failing.id != event.id) failing = {};
     failing.id = event.id;

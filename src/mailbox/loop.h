@@ -19,6 +19,7 @@
 #include "consumer/env.h"
 #include "consumer/executor.h"
 #include "consumer/janitor.h"
+#include "consumer/letters.h"
 #include "consumer/stop_signal.h"
 #include "core/retry_policy.h"
 #include "mailbox/store.h"
@@ -76,10 +77,12 @@ class MailboxLoop {
     Status go_through(const spi::EventBatch& batch, Pass& pass);
     Status look_around(Pass& pass);
     Status read(Look& look);
+    void read_as(MessageFormat format, spi::EventView& event);
     void forget_missing(const std::vector<std::int64_t>& asked, bool all_read);
 
     bool deal_with_all(std::span<const spi::EventView> events, Pass& pass);
     [[nodiscard]] std::size_t applicable_together(std::span<const spi::EventView> events) const;
+    Outcome deal_with_letter(const spi::EventView& letter);
     Outcome deal_with(const spi::EventView& event, const spi::EventView* next);
     Attempt apply(const spi::EventView& event, const Message& message, const spi::EventView* next);
     Result<Taken> begin(const spi::EventView& event);
@@ -110,6 +113,7 @@ class MailboxLoop {
     MailboxOptions options_;
     Janitor janitor_;
     core::RetryPolicy retry_;
+    std::optional<Letters> letters_;
     StopSignal stop_;
     const core::Clock& clock_;
     std::mt19937_64 random_;

@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "consumer/cloud_events.h"
 #include "mailbox/loop.h"
 
 // Which messages are read next: fresh ones, and failing ones that are due.
@@ -50,7 +51,21 @@ Status MailboxLoop::read(Look& look) {
         batch_.bytes() < kMaxBatchBytes && (only_due || batch_.size() < options_.batch_size);
     look.complete = all_read && !only_due && from_ == 0;
     if (status.ok()) forget_missing(asked, all_read);
+    for (spi::EventView& event : batch_.events()) read_as(options_.format, event);
     return status;
+}
+
+// What its format says, in place of what is stored. The row keeps its id, which is the mailbox's.
+void MailboxLoop::read_as(MessageFormat format, spi::EventView& event) {
+    const MessageReading reading = read_message(format, event.id, event.headers, event.payload);
+    if (!reading.fault.empty()) {
+        event.defect = batch_.copy("the message " + std::string(event.id) + " " + reading.fault);
+    }
+    if (!reading.event) return;
+    event.headers = batch_.copy(reading.event->headers);
+    if (!reading.event->in_value) return;
+    const auto& payload = reading.event->payload;
+    event.payload = payload ? batch_.copy(*payload) : std::string_view();
 }
 
 // How many failing messages are tried before fresh ones: less than a batch, and for about as long

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,11 @@ struct Row {
     std::string_view key;
     std::string_view headers;  ///< A JSON object of strings.
     std::string_view payload;
+
+    // Of a mailbox only the headers say these.
+    std::string_view event_type = {};
+    std::string_view tenant = {};
+    std::int64_t occurred_at_us = 0;  ///< 0: not known.
 };
 
 /// A connection to the database that holds the mailbox. One thread uses it at a time.

@@ -12,6 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;  // bytes that wait for the socket
+constexpr std::size_t kLongRow = 4;                       // times the records that may be under way
 constexpr milliseconds kTryAgainMin{50};
 constexpr milliseconds kTryAgainMax{1'000};
 
@@ -28,6 +29,24 @@ ConfirmedSink::ConfirmedSink(Limits limits, std::string part, Connect connect)
     : limits_(limits), part_(std::move(part)), connect_(std::move(connect)) {}
 
 ConfirmedSink::~ConfirmedSink() = default;
+
+// The oldest first, while `act` returns true.
+template <typename Act>
+void ConfirmedSink::for_each_sent(const Act& act) {
+    for (auto& [number, sent] : late_) {
+        if (!act(number, sent)) return;
+    }
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+        if (!act(first_ + i, sent_[i])) return;
+    }
+}
+
+// What has no answer yet.
+template <typename Act>
+void ConfirmedSink::for_each_open(const Act& act) {
+    for_each_sent(
+        [&](std::uint64_t number, Sent& sent) { return sent.settled || act(number, sent); });
+}
 
 bool ConfirmedSink::publish(const spi::Record& record) {
     const std::size_t bytes = payload_bytes(record);
@@ -80,7 +99,7 @@ void ConfirmedSink::send(Time now, spi::Completions& out) {
         const Item item = queue_.front();
         queue_.pop_front();
         // Whoever says nothing while nothing is asked is not silent.
-        if (sent_.empty()) heard_at_ = now;
+        if (is_idle()) heard_at_ = now;
         auto error = link_->send(first_ + sent_.size(), item.record);
         if (!error) {
             sent_.push_back({item, now});
@@ -94,7 +113,7 @@ void ConfirmedSink::send(Time now, spi::Completions& out) {
 void ConfirmedSink::receive(Time now, spi::Completions& out) {
     answers_.clear();
     const auto ended = link_->exchange(answers_);
-    for (const Answer& answer : answers_) settle(answer, out);
+    for (const Answer& answer : answers_) settle(answer, now, out);
     if (!answers_.empty()) {
         // It works: what comes next is another trouble.
         down_.reset();
@@ -112,39 +131,71 @@ void ConfirmedSink::receive(Time now, spi::Completions& out) {
     look_for_silence(now, out);
 }
 
-void ConfirmedSink::settle(const Answer& answer, spi::Completions& out) {
+void ConfirmedSink::settle(const Answer& answer, Time now, spi::Completions& out) {
     if (answer.number == 0) {
-        for (Sent& sent : sent_) {
-            if (sent.item.record.topic == answer.topic) settle(sent, answer.error, out);
-        }
-    } else if (answer.number >= first_ && answer.number - first_ < sent_.size()) {
-        settle(sent_[static_cast<std::size_t>(answer.number - first_)], answer.error, out);
+        for_each_open([&](std::uint64_t, Sent& sent) {
+            if (sent.item.record.topic == answer.topic) settle(sent, answer, now, out);
+            return true;
+        });
+    } else if (answer.number < first_) {
+        const auto late = late_.find(answer.number);
+        if (late != late_.end()) settle(late->second, answer, now, out);
+    } else if (answer.number - first_ < sent_.size()) {
+        settle(sent_[static_cast<std::size_t>(answer.number - first_)], answer, now, out);
     }
 }
 
-void ConfirmedSink::settle(Sent& sent, const std::optional<ErrorInfo>& error,
-                           spi::Completions& out) {
+void ConfirmedSink::settle(Sent& sent, const Answer& answer, Time now, spi::Completions& out) {
     if (std::exchange(sent.settled, true)) return;
     const spi::Record& record = sent.item.record;
     finish(sent.item);
-    if (!error) {
+    if (!answer.error) {
+        sent.alive_at = now;
         out.acknowledged.push_back(record.token);
         return;
     }
-    spi::FailedRecord failed{.token = record.token, .error = *error};
-    if (error->advice == Advice::kRetryDestination) failed.part = part_ + std::string(record.topic);
+    spi::FailedRecord failed{.token = record.token, .error = *answer.error};
+    if (failed.error.advice == Advice::kRetryDestination) {
+        failed.part = answer.part.empty() ? part_ + std::string(record.topic) : answer.part;
+    }
     out.failed.push_back(std::move(failed));
 }
 
 void ConfirmedSink::drop_settled() {
-    while (!sent_.empty() && sent_.front().settled) {
-        sent_.pop_front();
-        ++first_;
+    drop_late();
+    while (!sent_.empty() && sent_.front().settled) drop_first();
+    // One that waits keeps no long row of settled ones behind it.
+    if (sent_.size() <= kLongRow * limits_.records) return;
+    while (sent_.size() > limits_.records) {
+        if (!sent_.front().settled) late_.emplace(first_, sent_.front());
+        drop_first();
     }
 }
 
+// Those behind learn when they were alive.
+void ConfirmedSink::drop_late() {
+    for (auto late = late_.begin(); late != late_.end();) {
+        if (!late->second.settled) {
+            ++late;
+            continue;
+        }
+        const Time alive_at = late->second.alive_at;
+        late = late_.erase(late);
+        if (late == late_.end() && sent_.empty()) return;
+        Sent& next = late == late_.end() ? sent_.front() : late->second;
+        next.alive_at = std::max(next.alive_at, alive_at);
+    }
+}
+
+void ConfirmedSink::drop_first() {
+    const Time alive_at = sent_.front().alive_at;
+    sent_.pop_front();
+    ++first_;
+    if (!sent_.empty()) sent_.front().alive_at = std::max(sent_.front().alive_at, alive_at);
+}
+
 void ConfirmedSink::look_for_silence(Time now, spi::Completions& out) {
-    if (sent_.empty()) return;
+    if (is_idle()) return;
     if (now - heard_at_ > limits_.stuck_after) {
         lose(link_->silence(limits_.stuck_after), now, out);
         return;
@@ -153,32 +204,41 @@ void ConfirmedSink::look_for_silence(Time now, spi::Completions& out) {
         link_->ping();
         asked_at_ = now;
     }
-    if (now - sent_.front().at <= limits_.stuck_after) return;
-    const auto error = link_->unanswered(limits_.stuck_after);
-    if (!error) {
-        lose(link_->silence(limits_.stuck_after), now, out);
-        return;
-    }
-    for (Sent& sent : sent_) {
-        if (now - sent.at <= limits_.stuck_after) break;
-        settle(sent, error, out);
-    }
+    if (!give_up_old(now, out)) lose(link_->silence(limits_.stuck_after), now, out);
+}
+
+// What has waited for too long has failed, unless the server is still on its way to it. False: the
+// connection has.
+bool ConfirmedSink::give_up_old(Time now, spi::Completions& out) {
+    bool is_alive = true;
+    Time alive_at{};  // what was sent before, too
+    for_each_sent([&](std::uint64_t number, Sent& sent) {
+        alive_at = std::max(alive_at, sent.alive_at);
+        if (now - alive_at <= limits_.stuck_after) return false;
+        if (sent.settled) return true;
+        auto error = link_->unanswered(number, limits_.stuck_after);
+        is_alive = error.has_value();
+        if (error) settle(sent, {.number = number, .error = std::move(error)}, now, out);
+        return is_alive;
+    });
     drop_settled();
+    return is_alive;
 }
 
 void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out) {
-    const bool was_idle = sent_.empty();
+    const bool was_idle = is_idle();
     const bool blames_one = error.advice == Advice::kDeadLetter;
     if (blames_one) blame(error, out);
-    for (const Sent& sent : sent_) {
-        if (sent.settled) continue;
+    for_each_open([&](std::uint64_t, const Sent& sent) {
         finish(sent.item);
         out.failed.push_back({.token = sent.item.record.token,
                               .error = blames_one ? behind_error() : error,
                               .behind = blames_one});
-    }
+        return true;
+    });
     first_ += sent_.size();
     sent_.clear();
+    late_.clear();
     link_.reset();
     ++host_;
     // An idle connection may have ended long ago: what waits tries another one first.
@@ -192,11 +252,11 @@ void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out
 void ConfirmedSink::blame(const ErrorInfo& error, spi::Completions& out) {
     Sent* largest = nullptr;
     std::size_t under_way = 0;
-    for (Sent& sent : sent_) {
-        if (sent.settled) continue;
+    for_each_open([&](std::uint64_t, Sent& sent) {
         ++under_way;
         if (largest == nullptr || sent.item.bytes > largest->item.bytes) largest = &sent;
-    }
+        return true;
+    });
     if (largest == nullptr) return;
     largest->settled = true;
     finish(largest->item);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct Answer {
     std::uint64_t number = 0;  ///< Of the message; 0: all that are under way to `topic`.
     std::string topic = {};
     std::optional<ErrorInfo> error = {};  ///< None: the server has it.
+    std::string part = {};  ///< What of the destination the error is of; empty: the topic.
 };
 
 /// A connection whose server answers each message by its number, in any order. Nothing blocks but
@@ -34,7 +36,8 @@ class ConfirmedLink {
     /// Messages between the oldest without an answer and the newest, at most.
     [[nodiscard]] virtual std::size_t max_window() const = 0;
     /// Writes a message for `exchange`; an error, with advice dead_letter, where none can carry the
-    /// record. Numbers rise by one.
+    /// record. Numbers rise by one. The record's views stay valid until the message is answered or
+    /// `unanswered`.
     virtual std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) = 0;
     /// Has the server say something, whatever it is.
     virtual void ping() = 0;
@@ -47,16 +50,18 @@ class ConfirmedLink {
     virtual std::optional<ErrorInfo> exchange(std::vector<Answer>& out) = 0;
     virtual void wait(std::chrono::milliseconds most) const = 0;
 
-    /// Why a message has no answer for so long, while the server answers otherwise; nothing: then
-    /// the connection is as good as silent.
-    [[nodiscard]] virtual std::optional<ErrorInfo> unanswered(
-        std::chrono::milliseconds time) const = 0;
+    /// Why a message has no answer for so long, while the server answers otherwise; it counts as
+    /// answered then. Nothing: the connection is as good as silent.
+    [[nodiscard]] virtual std::optional<ErrorInfo> unanswered(std::uint64_t number,
+                                                              std::chrono::milliseconds time) = 0;
     /// Why nothing at all has come for so long.
     [[nodiscard]] virtual ErrorInfo silence(std::chrono::milliseconds time) const = 0;
 };
 
 /// What all such sinks do: they keep a limited number of records under way, tell a server that is
-/// away from a topic that is, notice silence, and connect again. An error with advice
+/// away from a topic that is, notice silence, and connect again. A message has failed that has no
+/// answer for `stuck_after` while none that was sent before it was acknowledged: a server that
+/// works through what it has, however slowly, is waited for. An error with advice
 /// retry_destination that is the answer to a message is one of its topic, which is a part of the
 /// destination. `poll` blocks as long as `Connect` does where there is no connection. Not
 /// thread-safe.
@@ -85,16 +90,25 @@ class ConfirmedSink : public spi::Sink {
     };
     struct Sent {
         Item item;
-        Time at;
+        /// It was sent, or acknowledged, or the last one before it that is gone was.
+        Time alive_at;
         bool settled = false;
     };
 
+    [[nodiscard]] bool is_idle() const { return sent_.empty() && late_.empty(); }
+    template <typename Act>
+    void for_each_sent(const Act& act);
+    template <typename Act>
+    void for_each_open(const Act& act);
     void connect(Time now, spi::Completions& out);
     void send(Time now, spi::Completions& out);
     void receive(Time now, spi::Completions& out);
-    void settle(const Answer& answer, spi::Completions& out);
-    void settle(Sent& sent, const std::optional<ErrorInfo>& error, spi::Completions& out);
+    void settle(const Answer& answer, Time now, spi::Completions& out);
+    void settle(Sent& sent, const Answer& answer, Time now, spi::Completions& out);
     void drop_settled();
+    void drop_late();
+    void drop_first();
+    [[nodiscard]] bool give_up_old(Time now, spi::Completions& out);
     void look_for_silence(Time now, spi::Completions& out);
     void lose(const ErrorInfo& error, Time now, spi::Completions& out);
     void blame(const ErrorInfo& error, spi::Completions& out);
@@ -108,7 +122,8 @@ class ConfirmedSink : public spi::Sink {
     std::deque<Item> queue_;  // not sent yet
     std::deque<Sent> sent_;   // the first is the one with the number `first_`
     std::uint64_t first_ = 1;
-    std::size_t records_ = 0;  // in both, without an outcome
+    std::map<std::uint64_t, Sent> late_;  // older ones, while many that came later are answered
+    std::size_t records_ = 0;             // in all of these, without an outcome
     std::size_t bytes_ = 0;
     std::vector<Answer> answers_;
     std::uint64_t heard_ = 0;  // bytes of the connection, and when they grew last

@@ -83,6 +83,20 @@ Result<bool> add_access_option(const Product& product, std::string_view name,
     return true;
 }
 
+Status read_options(const Product& product, const Url& url,
+                    const std::map<std::string, std::string>& options, const AddOption& add) {
+    const auto add_all = [&](const auto& pairs) -> Status {
+        for (const auto& [given, value] : pairs) {
+            std::string_view name = given;
+            while (name.starts_with(product.prefix)) name.remove_prefix(product.prefix.size());
+            if (Status added = add(name, value); !added.ok()) return added;
+        }
+        return {};
+    };
+    Status read = add_all(url.query);
+    return read.ok() ? add_all(options) : read;
+}
+
 Status check_access(const Product& product, const Url& url, const ServerAccess& access) {
     const std::string prefix(product.prefix);
     if (!url.password.empty() && !access.password_file.empty()) {

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +53,13 @@ Status add_url(const Product& product, const Url& url, ServerAccess& out);
 /// them.
 Result<bool> add_access_option(const Product& product, std::string_view name,
                                const std::string& value, ServerAccess& out);
+
+using AddOption = std::function<Status(std::string_view name, const std::string& value)>;
+
+/// Hands each parameter of the URL's query, then each of `options`, to `add`, by their names
+/// without the product's prefix. Ends at the first error.
+Status read_options(const Product& product, const Url& url,
+                    const std::map<std::string, std::string>& options, const AddOption& add);
 
 /// That the parts fit each other.
 Status check_access(const Product& product, const Url& url, const ServerAccess& access);

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace outbox::net {
 namespace {
@@ -327,6 +328,15 @@ std::optional<SocketFault> Socket::receive_some(std::string& in) {
 void Socket::wait(std::chrono::milliseconds most, int wake_fd) const {
     const auto events = static_cast<short>(unsent() > 0 ? POLLIN | POLLOUT : POLLIN);
     std::array<pollfd, 2> files{{{descriptor_, events, 0}, {wake_fd, POLLIN, 0}}};
+    ::poll(files.data(), files.size(), static_cast<int>(most.count()));
+}
+
+void Socket::wait_for_any(std::span<const Socket* const> sockets, std::chrono::milliseconds most) {
+    std::vector<pollfd> files;
+    for (const Socket* socket : sockets) {
+        const auto events = static_cast<short>(socket->unsent() > 0 ? POLLIN | POLLOUT : POLLIN);
+        files.push_back({socket->descriptor_, events, 0});
+    }
     ::poll(files.data(), files.size(), static_cast<int>(most.count()));
 }
 

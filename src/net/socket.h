@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -59,6 +60,9 @@ class Socket {
     /// Until there may be something to read, or to send if anything is left, or `wake_fd` can be
     /// read, or the time is over.
     void wait(std::chrono::milliseconds most, int wake_fd = -1) const;
+    /// The same for several.
+    static void wait_for_any(std::span<const Socket* const> sockets,
+                             std::chrono::milliseconds most);
 
   private:
     struct Tls;

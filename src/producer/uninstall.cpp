@@ -109,14 +109,17 @@ std::string postgres_uninstall_body(std::string_view schema, std::string_view qu
                    place, false);
     }
     if (consumer) {
-        for (const char* table : {"outbox_mailbox", "outbox_inbox_dead_letters", "outbox_saga"}) {
+        for (const char* table : {"outbox_mailbox", "outbox_inbox_dead_letters", "outbox_saga",
+                                  "outbox_webhook_deliveries"}) {
             sql += lock_block(table, place);
         }
         sql +=
             count_block({"outbox_mailbox", "", "messages in mailboxes"}, place, false) +
             count_block({"outbox_inbox_dead_letters", "", "dead letters of consumers"}, place,
                         false) +
-            count_block({"outbox_saga", " WHERE finished_at IS NULL", "open sagas"}, place, false);
+            count_block({"outbox_saga", " WHERE finished_at IS NULL", "open sagas"}, place, false) +
+            count_block({"outbox_webhook_deliveries", "", "webhooks to be delivered"}, place,
+                        false);
     }
     sql += "        IF found IS NOT NULL THEN\n            RAISE EXCEPTION USING ERRCODE = '" +
            std::string(kStillNeededState) + "', MESSAGE = found;\n        END IF;\n    END LOOP;\n";

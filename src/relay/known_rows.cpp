@@ -5,13 +5,13 @@ namespace outbox::sources {
 KnownRows::~KnownRows() {
     std::vector<spi::Position> held;
     for (const auto& [position, raw_id] : raw_ids_) held.push_back(position);
-    positions_->release(held);
+    positions_->remove(held);
 }
 
 KnownRows::Row& KnownRows::hold(const std::string& raw_id) {
     const auto [it, is_new] = rows_.try_emplace(raw_id);
     if (is_new) {
-        it->second.position = positions_->hold(raw_id);
+        it->second.position = positions_->add(raw_id);
         raw_ids_.emplace(it->second.position, raw_id);
     }
     return it->second;
@@ -60,7 +60,7 @@ void KnownRows::forget(std::span<const spi::Position> positions) {
         raw_ids_.erase(it);
         held.push_back(position);
     }
-    positions_->release(held);
+    positions_->remove(held);
 }
 
 }  // namespace outbox::sources

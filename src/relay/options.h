@@ -11,6 +11,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
+#include "codec/raw.h"
 #include "core/retry_policy.h"
 #include "core/routing.h"
 
@@ -58,8 +59,10 @@ struct RouteSpec {
     core::Predicate predicate;
     core::TopicRule topics;
     OnDeadLetter on_dead_letter = OnDeadLetter::kContinue;
-    /// Makes the route's sink anew, at each change of owner.
-    std::function<Result<std::unique_ptr<spi::Sink>>()> make_sink;
+    codec::MakeEncoder make_encoder = [] { return std::make_unique<codec::RawEncoder>(); };
+    /// Makes the route's sink anew, at each change of owner, for what its ledger calls the
+    /// producer.
+    std::function<Result<std::unique_ptr<spi::Sink>>(const std::string& producer)> make_sink;
 };
 
 /// Something worth a log line. `what` is a stable name such as "lease_acquired".

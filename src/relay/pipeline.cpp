@@ -34,6 +34,7 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
       pacing_(flow_, {deps.reader, routes, index, deps.removals_full},
               std::move(inheritance.failing)),
       verdict_(flow_),
+      encoder_(flow_.route.make_encoder()),
       encoded_(options.max_unrecorded),
       by_topic_(deps.sink.capabilities().fail_stop_order &&
                 !deps.sink.capabilities().across_topics),
@@ -208,10 +209,19 @@ Result<spi::Record> Pipeline::encode(const core::Work& work) {
                          std::string(Verdict::kNoRouteTook) +
                              "; add a route for it, then retry the dead letter"};
     }
-    const Result<std::string_view> topic = flow_.route.topics.topic(event, held.batch);
-    if (!topic.ok()) return topic.status();
-    Result<spi::Record> record = encoder_.encode(event, *topic, held.batch);
+    std::string_view topic;
+    if (!encoder_->makes_topics()) {
+        const Result<std::string_view> made = flow_.route.topics.topic(event, held.batch);
+        if (!made.ok()) return made.status();
+        topic = *made;
+    }
+    Result<spi::Record> record = encoder_->encode(event, topic, held.batch);
     flow_.held.count(held);
+    if (record.ok() && encoder_->makes_topics()) {
+        if (Status valid = flow_.route.topics.check(record->topic); !valid.ok()) {
+            return std::move(valid).error();
+        }
+    }
     return record;
 }
 
@@ -223,6 +233,7 @@ void Pipeline::collect(std::int64_t now_us) {
         wait = {};
     }
     deps_.sink.poll(wait, completions_);
+    if (now_us >= next_report_us_) report(now_us);
     if (completions_.empty()) return;
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
@@ -234,6 +245,21 @@ void Pipeline::collect(std::int64_t now_us) {
         verdict_.failed(slot_of(failed.token), failed);
     }
     flow_.release_waiting();
+}
+
+void Pipeline::report(std::int64_t now_us) {
+    constexpr std::int64_t kEveryUs = 1'000'000;
+    next_report_us_ = now_us + kEveryUs;
+    spi::SinkReport told;
+    deps_.sink.report(told);
+    for (spi::SinkReport::Note& note : told.notes) {
+        const auto level = note.level == spi::SinkReport::Level::kError     ? Note::Level::kError
+                           : note.level == spi::SinkReport::Level::kWarning ? Note::Level::kWarning
+                                                                            : Note::Level::kInfo;
+        note.fields.insert(note.fields.begin(), {"route", flow_.route.name});
+        deps_.notify({level, std::move(note.what), std::move(note.fields)});
+    }
+    deps_.stats.set_figures(std::move(told.figures));
 }
 
 // A sink that names a record twice may mean another one, and then one that was never sent would

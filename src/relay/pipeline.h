@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
 
-#include "codec/raw.h"
+#include "codec/encoder.h"
 #include "relay/flow.h"
 #include "relay/lease_view.h"
 #include "relay/options.h"
@@ -74,6 +75,7 @@ class Pipeline {
     Result<spi::Record> encode(const core::Work& work);
     [[nodiscard]] bool is_asked_for(const core::Work& work) const;
     void collect(std::int64_t now_us);
+    void report(std::int64_t now_us);
     [[nodiscard]] bool is_under_way(std::uint64_t token);
     [[nodiscard]] bool may_go_on(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
@@ -86,10 +88,11 @@ class Pipeline {
     Pacing pacing_;
     Verdict verdict_;
 
-    codec::RawEncoder encoder_;
+    std::unique_ptr<codec::Encoder> encoder_;
     std::vector<Encoded> encoded_;  // by slot
     const bool by_topic_;           // a key has records of one topic under way
     spi::Completions completions_;
+    std::int64_t next_report_us_ = 0;
     Feedback feedback_;
     std::uint64_t dead_recorded_look_ = 0;  // the newest look before a dead letter was on disk
 

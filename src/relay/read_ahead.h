@@ -24,8 +24,7 @@ class ReadAhead {
         next_ = 0;
         return batch_;
     }
-    /// It is filled. Another reader may have given positions already; the order of a key is the
-    /// same either way.
+    /// It is filled. What was dropped before comes again under its position.
     void filled() {
         since_ = std::chrono::steady_clock::now();
         std::sort(batch_.events().begin(), batch_.events().end(),

@@ -126,6 +126,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
             server_changed(opened.error());
             return {};
         }
+        if (looks_for_tables(opened.error())) return {};
         if (opened.error().advice == Advice::kStop) return opened.status();
         database_away(opened.error());
         // Longer each time: another may have better luck, and this one is not to flap.
@@ -164,6 +165,8 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     Status error = term.error();
     opened = ErrorInfo{};  // connections and sinks close before another relay may begin
     if (kept) lease_.release();
+    if (!error.ok() && looks_for_tables(error.error())) return {};
+    misses_tables_ = false;
     if (error.ok()) return {};
     if (error.error().code == ErrorCode::kLeaseLost) {
         notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
@@ -174,6 +177,15 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         return {};
     }
     return error;
+}
+
+// Whether the lease is asked first, which knows what to do where all our tables are missing: the
+// database may be another. Two terms in a row: it is another table.
+bool Relay::looks_for_tables(const ErrorInfo& error) {
+    if (error.code != ErrorCode::kNoSuchTable || misses_tables_) return false;
+    misses_tables_ = true;
+    server_changed(error);
+    return true;
 }
 
 void Relay::server_changed(const ErrorInfo& error) {

@@ -62,6 +62,7 @@ class Relay {
         return epoch <= epoch_.load(std::memory_order_relaxed) + 1;
     }
     void database_away(const ErrorInfo& error);
+    [[nodiscard]] bool looks_for_tables(const ErrorInfo& error);
     void server_changed(const ErrorInfo& error);
     void database_back();
 
@@ -72,6 +73,7 @@ class Relay {
     Notify notify_;
     std::vector<std::unique_ptr<RouteStats>> stats_;
     std::int64_t open_wait_ms_ = 0;  // after a term that could not be opened
+    bool misses_tables_ = false;     // the last term ended by a table that was not there
     LeaseView lease_view_;
     LeaseKeeper lease_;
 

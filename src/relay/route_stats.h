@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <outbox/error.h>
 #include <outbox/spi/source.h>
@@ -102,10 +105,21 @@ struct RouteStats {
         return path_;
     }
 
+    /// What the sink says of itself.
+    void set_figures(std::vector<std::pair<std::string_view, std::int64_t>> figures) {
+        const core::Lock lock(mutex_);
+        figures_ = std::move(figures);
+    }
+    [[nodiscard]] std::vector<std::pair<std::string_view, std::int64_t>> figures() const {
+        const core::Lock lock(mutex_);
+        return figures_;
+    }
+
   private:
     static inline const spi::ReadPath kTable{"polling", {}};
 
     mutable core::Mutex mutex_;
+    std::vector<std::pair<std::string_view, std::int64_t>> figures_ OUTBOX_GUARDED_BY(mutex_);
     std::string last_error_ OUTBOX_GUARDED_BY(mutex_);
     std::uint64_t error_count_ OUTBOX_GUARDED_BY(mutex_) = 0;
     spi::ReadPath path_ OUTBOX_GUARDED_BY(mutex_) = kTable;

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         auto reader = deps.source.open_reader(route.name, beginning.finished);
         if (!reader.ok()) return reader.status();
         term->readers_.push_back(std::move(*reader));
-        auto sink = route.make_sink();
+        auto sink = route.make_sink(beginning.producer);
         if (!sink.ok()) return sink.status();
         term->sinks_.push_back(std::move(*sink));
         auto left = load(*term->recorder_, route);

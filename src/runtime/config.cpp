@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backend/backends.h"
+#include "codec/formats.h"
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"
@@ -103,8 +104,10 @@ void remember_secrets(Command command, const Environment& environment, const Inv
         }
     }
     for (const RouteEntry& route : out.file.routes) {
-        if (const auto to = route.values.find("to"); to != route.values.end()) {
-            for (const std::string& url : to->second) remember_secrets_of(url);
+        for (const std::string_view key : {"to", "claim_check"}) {
+            const auto urls = route.values.find(key);
+            if (urls == route.values.end()) continue;
+            for (const std::string& url : urls->second) remember_secrets_of(url);
         }
         for (const auto& [name, value] : route.sink_options) {
             if (is_secret_option(name)) remember_secret(value);
@@ -117,8 +120,20 @@ RouteConfig route_with_defaults(const OptionValues& options) {
     route.topic_template = options.text("topic-template");
     route.allowed_topics = options.list("allowed-topic");
     route.format = options.text("format");
+    route.claim_check = options.text("claim-check");
+    route.claim_check_above = static_cast<std::size_t>(options.integer("claim-check-above"));
     route.on_dead_letter = options.text("on-dead-letter");
     return route;
+}
+
+// What stands at the top of the file holds for routes of the format that do not say otherwise.
+void take_format_options(const FileContent& file, RouteConfig& route) {
+    const codec::Format* format = codec::find_format(route.format);
+    if (format == nullptr || format->table.empty()) return;
+    const std::string prefix = std::string(format->table) + ".";
+    for (const auto& [name, value] : file.format_options) {
+        if (name.starts_with(prefix)) route.format_options.emplace(name, value);
+    }
 }
 
 RouteConfig route_of(const RouteEntry& entry, const OptionValues& options) {
@@ -135,6 +150,10 @@ RouteConfig route_of(const RouteEntry& entry, const OptionValues& options) {
     take("to", route.to);
     take("topic_template", route.topic_template);
     take("format", route.format);
+    take("claim_check", route.claim_check);
+    if (const auto found = entry.values.find("claim_check_above"); found != entry.values.end()) {
+        route.claim_check_above = std::stoull(found->second.front());  // looked at already
+    }
     take("on_dead_letter", route.on_dead_letter);
     take_list("allowed_topics", route.allowed_topics);
     take_list("aggregate_type", route.predicate.aggregate_types);
@@ -142,6 +161,7 @@ RouteConfig route_of(const RouteEntry& entry, const OptionValues& options) {
     take_list("topic", route.predicate.topics);
     take_list("tenant", route.predicate.tenants);
     route.sink_options = entry.sink_options;
+    route.format_options = entry.format_options;
     return route;
 }
 
@@ -210,6 +230,7 @@ Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     const std::string where =
         options.given("to") ? options.where("to") : invocation.file.path + ": [[route]]";
     if (Status status = check_names_differ(routes, where); !status.ok()) return status;
+    for (RouteConfig& route : routes) take_format_options(invocation.file, route);
     for (const RouteConfig& route : routes) {
         const auto rule = core::TopicRule::make(route.topic_template, route.allowed_topics, "t");
         if (!rule.ok()) return config_error("route '" + route.name + "'", rule.error().message);
@@ -237,7 +258,8 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     out.positionals = line.positionals;
     Status status = take_arguments(line, out);
     if (status.ok()) status = take_environment(environment, out);
-    if (status.ok() && line.command != kVersion && line.command != kSinks) status = take_file(out);
+    if (status.ok() && (line.command & (kVersion | kSinks | kImportDebezium)) == 0)
+        status = take_file(out);
     remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
     if (!out.file.routes.empty() && out.options.given("to") &&

@@ -26,9 +26,13 @@ struct RouteConfig {
     std::string topic_template;
     std::vector<std::string> allowed_topics;
     std::string format = "raw";
+    std::string claim_check;  ///< URL of an object store; empty: records have their payloads.
+    std::size_t claim_check_above = 0;  ///< Bytes.
     std::string on_dead_letter = "continue";
     /// As in `Destination`.
     std::map<std::string, std::string> sink_options;
+    /// As in `codec::FormatSettings`.
+    std::map<std::string, std::string> format_options;
 };
 
 struct AdminConfig {

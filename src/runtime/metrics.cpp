@@ -51,6 +51,22 @@ constexpr std::array kMetrics{
                "Bytes of the database's log that were written and not read yet."},
     MetricSpec{"outbox_stream_kept_bytes", "gauge", "route",
                "Bytes of its log that the database keeps for the stream; at 4 GiB it is left."},
+    MetricSpec{"outbox_webhook_dispatching", "gauge", "route",
+               "1 while this relay delivers webhooks; 0 while another does, or none can."},
+    MetricSpec{"outbox_webhook_endpoints", "gauge", "route", "Endpoints that are enabled."},
+    MetricSpec{"outbox_webhook_endpoints_disabled", "gauge", "route",
+               "Endpoints that are disabled."},
+    MetricSpec{"outbox_webhook_endpoints_paused", "gauge", "route",
+               "Enabled endpoints that are down, or asked for a pause."},
+    MetricSpec{"outbox_webhook_waiting", "gauge", "route",
+               "Deliveries that wait, by the last count; at most 100,000 for each endpoint."},
+    MetricSpec{"outbox_webhook_dead", "gauge", "route",
+               "Deliveries given up on and kept, by the last count."},
+    MetricSpec{"outbox_webhook_in_flight", "gauge", "route", "Requests under way."},
+    MetricSpec{"outbox_webhook_delivered_total", "counter", "route", "Webhooks delivered."},
+    MetricSpec{"outbox_webhook_failures_total", "counter", "route", "Attempts that failed."},
+    MetricSpec{"outbox_webhook_missed_total", "counter", "route",
+               "Events that an endpoint will not get, as its queue was full."},
 };
 
 class Page {
@@ -71,6 +87,17 @@ class Page {
     }
     void counter(std::string_view name, double value, std::vector<ClientMetric::Label> labels) {
         add(name, std::move(labels)).counter.value = value;
+    }
+    /// As its declaration has it; what is not declared is not shown.
+    void value(std::string_view name, double value, std::vector<ClientMetric::Label> labels) {
+        const auto* spec = std::find_if(kMetrics.begin(), kMetrics.end(),
+                                        [&](const MetricSpec& m) { return m.name == name; });
+        if (spec == kMetrics.end()) return;
+        if (spec->type == "counter") {
+            counter(name, value, std::move(labels));
+        } else {
+            gauge(name, value, std::move(labels));
+        }
     }
     [[nodiscard]] std::string text() const {
         return prometheus::TextSerializer().Serialize(families_);
@@ -142,6 +169,9 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
         if (count == 0) continue;
         const std::string reason(error_code_name(static_cast<ErrorCode>(i)));
         page.counter("outbox_publish_errors_total", count, {{"route", name}, {"reason", reason}});
+    }
+    for (const auto& [name_of_metric, value] : stats.figures()) {
+        page.value(name_of_metric, static_cast<double>(value), labels);
     }
     add_latency(page, labels, stats.latency);
 }

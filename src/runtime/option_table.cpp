@@ -3,20 +3,23 @@
 #include <array>
 
 #include "backend/backends.h"
+#include "codec/formats.h"
 
 namespace outbox::runtime {
 namespace {
 
-constexpr std::uint32_t kDead =
+constexpr std::uint64_t kDead =
     kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport;
-constexpr std::uint32_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDeadExport;
-constexpr std::uint32_t kScheduled = kScheduledList | kScheduledCancel;
-constexpr std::uint32_t kRoutes =
+constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDeadExport;
+constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
+constexpr std::uint64_t kRoutes =
     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
-constexpr std::uint32_t kOperate = kStatus | kDead | kScheduled | kPrune | kRoutes;
-constexpr std::uint32_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
-constexpr std::uint32_t kSaga = kManySagas | kSagaShow;
-constexpr std::uint32_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify;
+constexpr std::uint64_t kOperate = kStatus | kDead | kScheduled | kPrune | kRoutes;
+constexpr std::uint64_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
+constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
+constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
+                                   kWebhookDisable | kWebhookEnable | kWebhookDelete;
+constexpr std::uint64_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
 constexpr std::string_view kRouteGroup = "Destination";
@@ -24,6 +27,7 @@ constexpr std::string_view kDeliveryGroup = "Delivery";
 constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
 constexpr std::string_view kEditGroup = "Change";
+constexpr std::string_view kWebhookGroup = "Webhooks";
 constexpr std::string_view kGeneralGroup = "General";
 
 constexpr std::array kCommands{
@@ -185,11 +189,66 @@ constexpr std::array kCommands{
                 "outbox saga abort --name order --stuck-for 1h --dry-run "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{
+        kWebhookAdd, "webhook add", "let a receiver subscribe to events",
+        "Adds an endpoint to the table of endpoints and shows its secret, once: with it (v1), or "
+        "with the public key that is shown instead (v1a), the receiver verifies what is sent. What "
+        "is stored is encrypted with the key file.",
+        "URL",
+        "outbox webhook add https://shop.example/h --events 'order.*' "
+        "--key-file webhook.key --db sqlite:///shop.db\n"
+        "outbox webhook add https://a.example/h --id shop-7 --type v1a "
+        "--key-file webhook.key --db sqlite:///shop.db"},
+    CommandSpec{kWebhookList, "webhook list", "list the endpoints of webhooks",
+                "Lists endpoints, oldest first, with what waits for each, what was given up on, "
+                "and what went wrong last. Secrets are not shown.",
+                "",
+                "outbox webhook list --db postgresql://app@localhost/shop\n"
+                "outbox webhook list --json --db sqlite:///var/lib/shop.db"},
+    CommandSpec{kWebhookTest, "webhook test", "send an endpoint one event now",
+                "Sends one signed event of the type outbox.test, whatever the endpoint's filter "
+                "and state are, and shows the answer. Nothing is written. Exit code 1 where the "
+                "answer is not 2xx.",
+                "ID",
+                "outbox webhook test shop-7 --key-file webhook.key "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox webhook test dev --allow 127.0.0.1 --allow-http "
+                "--key-file webhook.key --db sqlite:///shop.db"},
+    CommandSpec{kWebhookRotate, "webhook rotate", "give an endpoint a new secret",
+                "Gives an endpoint a new secret and shows it, once. The former one signs beside it "
+                "until the overlap is over, so that the receiver can change at any moment between.",
+                "ID",
+                "outbox webhook rotate shop-7 --key-file webhook.key "
+                "--db postgresql://app@localhost/shop\n"
+                "outbox webhook rotate shop-7 --overlap 0s --key-file webhook.key "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kWebhookDisable, "webhook disable", "send an endpoint nothing for now",
+                "Ends deliveries to an endpoint. What waits for it stays, and so do events that "
+                "come meanwhile, up to the limit of a queue (100,000).",
+                "ID",
+                "outbox webhook disable shop-7 --reason 'asked by the customer' "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kWebhookEnable, "webhook enable", "deliver to an endpoint again",
+                "Begins deliveries to an endpoint again, with all that waited for it or was given "
+                "up on, at once and with fresh attempts.",
+                "ID", "outbox webhook enable shop-7 --db postgresql://app@localhost/shop"},
+    CommandSpec{kWebhookDelete, "webhook delete", "remove an endpoint for good",
+                "Removes an endpoint with its secrets and all that was to be delivered to it. "
+                "Without --yes only where that is nothing.",
+                "ID",
+                "outbox webhook delete shop-7 --db postgresql://app@localhost/shop\n"
+                "outbox webhook delete shop-7 --yes --db postgresql://app@localhost/shop"},
+    CommandSpec{
         kSinks, "sinks", "list the destinations and what each promises",
         "Lists every kind of destination that this build has: what it promises of an event, "
         "how the order of a key is kept, which repeats it drops by itself, and its limits. "
         "With --json as a machine reads it.",
         "", "outbox sinks\noutbox sinks --json"},
+    CommandSpec{
+        kImportDebezium, "import debezium", "make an outbox.toml of Debezium's options",
+        "Reads an application.properties of Debezium Server, or a connector's properties of "
+        "Kafka Connect, and prints the outbox.toml with which the relay writes the same "
+        "records. Each line that it cannot carry over is named on stderr, with what to do.",
+        "FILE", "outbox import debezium application.properties > outbox.toml"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
                 "outbox version"},
 };
@@ -207,7 +266,7 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .file_key = "source.url",
                .value = "URL",
-               .commands = kMigrate | kOperate | kSaga | kVerify,
+               .commands = kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "database: {databases}"},
     OptionSpec{.name = "owner",
@@ -215,7 +274,7 @@ constexpr std::array kOptions{
                .file_key = "source.owner",
                .value = "ROLE",
                .repeatable = true,
-               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "
@@ -224,7 +283,7 @@ constexpr std::array kOptions{
                .type = OptionType::kPath,
                .file_key = "source.password_file",
                .value = "FILE",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: file with the password, read anew at each connection; refused "
                        "where other users may read it. For a mailbox: ?password_file=FILE in its "
@@ -233,14 +292,14 @@ constexpr std::array kOptions{
                .type = OptionType::kText,
                .file_key = "source.schema",
                .value = "NAME",
-               .commands = kRelay | kMigrate | kRoles | kOperate | kSaga | kVerify,
+               .commands = kRelay | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
                        "the first of the role's search_path"},
     OptionSpec{.name = "require-tls",
                .type = OptionType::kFlag,
                .file_key = "require_tls",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "refuse to reach another machine in clear or without proof who it is: "
                        "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
@@ -340,7 +399,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 300,
                .value = "N",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kVerify,
+               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "longest wait for a connection to the database"},
     // Destination
@@ -377,11 +436,31 @@ constexpr std::array kOptions{
                .type = OptionType::kChoice,
                .file_key = "format",
                .fallback = "raw",
-               .choices = "raw",
+               .choices = "raw|cloudevents|cloudevents-structured|debezium",
                .value = "FORMAT",
                .commands = kRelay,
                .group = kRouteGroup,
-               .help = "how an event becomes a record"},
+               .help = "how an event becomes a record; {formats}"},
+    OptionSpec{.name = "claim-check",
+               .type = OptionType::kUrl,
+               .file_key = "claim_check",
+               .value = "URL",
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "where large payloads are kept, so that records carry a reference: "
+                       "file:///folder, s3://bucket/prefix, or a database, for its table "
+                       "outbox_objects"},
+    OptionSpec{.name = "claim-check-above",
+               .type = OptionType::kInteger,
+               .file_key = "claim_check_above",
+               .fallback = "262144",
+               .unit = "bytes",
+               .min = 0,
+               .max = 1'073'741'824,
+               .value = "N",
+               .commands = kRelay,
+               .group = kRouteGroup,
+               .help = "largest payload that a record carries itself, where claim-check is set"},
     OptionSpec{.name = "on-dead-letter",
                .type = OptionType::kChoice,
                .file_key = "on_dead_letter",
@@ -672,6 +751,18 @@ constexpr std::array kOptions{
                .commands = kMigrate,
                .group = "Migration",
                .help = "type of the payload column in a new outbox_events"},
+    OptionSpec{.name = "max-payload",
+               .type = OptionType::kInteger,
+               .unit = "bytes",
+               .min = 1'024,
+               .max = 1'000'000'000,
+               .value = "N",
+               .commands = kMigrate,
+               .group = "Migration",
+               .help =
+                   "largest payload that the tables take from now on; without it a table keeps "
+                   "its limit, which is 1048576 in a new one. Writers have limits of their own, "
+                   "and so do destinations: see claim-check"},
     OptionSpec{.name = "only",
                .type = OptionType::kChoice,
                .choices = "producer|consumer",
@@ -726,13 +817,99 @@ constexpr std::array kOptions{
                .group = "Verification",
                .help = "query of --effect-db that gives a row for each effect, in their order: the "
                        "event's id, and its key and n where they are kept; stands for a consumer"},
+    // Webhooks
+    OptionSpec{.name = "id",
+               .value = "ID",
+               .argument_only = true,
+               .commands = kWebhookAdd,
+               .group = kWebhookGroup,
+               .help = "the endpoint's id, up to 64 letters, digits and - _ . : @; without it a "
+                       "new one"},
+    OptionSpec{.name = "events",
+               .value = "PATTERNS",
+               .argument_only = true,
+               .commands = kWebhookAdd,
+               .group = kWebhookGroup,
+               .help = "the event types that it gets, with commas between them; * stands for any "
+                       "text: 'order.*,invoice.paid'; without it every event"},
+    OptionSpec{.name = "tenant",
+               .value = "ID",
+               .argument_only = true,
+               .commands = kWebhookAdd,
+               .group = kWebhookGroup,
+               .help = "it gets the events of this tenant only"},
+    OptionSpec{.name = "type",
+               .type = OptionType::kChoice,
+               .choices = "v1|v1a",
+               .value = "TYPE",
+               .argument_only = true,
+               .commands = kWebhookAdd | kWebhookRotate,
+               .group = kWebhookGroup,
+               .help = "v1: both sides have the secret (HMAC-SHA256); v1a: the receiver has the "
+                       "public key alone (Ed25519); without it v1, or as the former secret"},
+    OptionSpec{.name = "secret-file",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .argument_only = true,
+               .commands = kWebhookAdd | kWebhookRotate,
+               .group = kWebhookGroup,
+               .help = "file with the secret, whsec_... or whsk_..., instead of a new one"},
+    OptionSpec{.name = "overlap",
+               .type = OptionType::kDuration,
+               .fallback = "24h",
+               .min = 0,
+               .max = 2'592'000,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kWebhookRotate,
+               .group = kWebhookGroup,
+               .help = "how long the former secret signs as well; 0s: not any more"},
+    OptionSpec{.name = "reason",
+               .value = "TEXT",
+               .argument_only = true,
+               .commands = kWebhookDisable,
+               .group = kWebhookGroup,
+               .help = "why, for those who look"},
+    OptionSpec{.name = "yes",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kWebhookDelete,
+               .group = kWebhookGroup,
+               .help = "also where something waits for the endpoint or was given up on"},
+    OptionSpec{.name = "key-file",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .commands = kWebhookAdd | kWebhookTest | kWebhookRotate,
+               .group = kWebhookGroup,
+               .help = "file with the key that secrets are stored under, as the relay has it: "
+                       "`openssl rand -base64 32`, mode 0600; without it key_file of a "
+                       "[route.webhook] in the configuration file"},
+    OptionSpec{.name = "allow",
+               .value = "HOSTS",
+               .commands = kWebhookAdd | kWebhookTest,
+               .group = kWebhookGroup,
+               .help = "hosts by name, addresses and ranges (10.1.0.0/16) to which webhooks may go "
+                       "though they are not public; without it allow of [route.webhook]"},
+    OptionSpec{.name = "allow-http",
+               .type = OptionType::kFlag,
+               .commands = kWebhookAdd | kWebhookTest,
+               .group = kWebhookGroup,
+               .help = "URLs without TLS, too; without it allow_http of [route.webhook]"},
+    OptionSpec{.name = "ca-file",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .commands = kWebhookTest,
+               .group = kWebhookGroup,
+               .help =
+                   "PEM file of the authorities that receivers' certificates are by; without it "
+                   "ca_file of [route.webhook], or the system's"},
     // General
-    OptionSpec{
-        .name = "json",
-        .type = OptionType::kFlag,
-        .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify | kSinks,
-        .group = kGeneralGroup,
-        .help = "print JSON"},
+    OptionSpec{.name = "json",
+               .type = OptionType::kFlag,
+               .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify |
+                           kSinks | kWebhook,
+               .group = kGeneralGroup,
+               .help = "print JSON"},
     OptionSpec{.name = "config",
                .type = OptionType::kPath,
                .value = "FILE",
@@ -740,6 +917,14 @@ constexpr std::array kOptions{
                .group = kGeneralGroup,
                .help = "configuration file; without it ./outbox.toml where there is one"},
 };
+
+std::string names_of_formats() {
+    std::string text;
+    for (const codec::Format& format : codec::formats()) {
+        text.append(text.empty() ? "" : "; ").append(format.name).append(": ").append(format.help);
+    }
+    return text;
+}
 
 }  // namespace
 
@@ -759,10 +944,11 @@ std::string help_of(const OptionSpec& option) {
     };
     fill("{brokers}", urls_of_brokers());
     fill("{databases}", urls_of_databases());
+    fill("{formats}", names_of_formats());
     return text;
 }
 
-const OptionSpec* find_option(std::string_view name, std::uint32_t commands) {
+const OptionSpec* find_option(std::string_view name, std::uint64_t commands) {
     for (const OptionSpec& option : kOptions) {
         if (option.name == name && (option.commands & commands) != 0) return &option;
     }

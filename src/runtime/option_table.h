@@ -7,33 +7,41 @@
 namespace outbox::runtime {
 
 /// The commands of the binary, as bits: an option names all that take it.
-enum Command : std::uint32_t {
-    kRelay = 1U << 0,
-    kMigrate = 1U << 1,
-    kStatus = 1U << 2,
-    kDeadList = 1U << 3,
-    kDeadShow = 1U << 4,
-    kDeadRetry = 1U << 5,
-    kDeadDiscard = 1U << 6,
-    kPrune = 1U << 7,
-    kVerify = 1U << 8,
-    kVersion = 1U << 9,
-    kSagaList = 1U << 10,
-    kSagaShow = 1U << 11,
-    kSagaResume = 1U << 12,
-    kSagaAbort = 1U << 13,
-    kRoutesList = 1U << 14,
-    kRoutesAccept = 1U << 15,
-    kRoutesRename = 1U << 16,
-    kRoutesRetire = 1U << 17,
-    kRoutesContinue = 1U << 18,
-    kRoutesBegin = 1U << 19,
-    kRoles = 1U << 20,
-    kDeadEdit = 1U << 21,
-    kDeadExport = 1U << 22,
-    kScheduledList = 1U << 23,
-    kScheduledCancel = 1U << 24,
-    kSinks = 1U << 25,
+enum Command : std::uint64_t {
+    kRelay = 1ULL << 0,
+    kMigrate = 1ULL << 1,
+    kStatus = 1ULL << 2,
+    kDeadList = 1ULL << 3,
+    kDeadShow = 1ULL << 4,
+    kDeadRetry = 1ULL << 5,
+    kDeadDiscard = 1ULL << 6,
+    kPrune = 1ULL << 7,
+    kVerify = 1ULL << 8,
+    kVersion = 1ULL << 9,
+    kSagaList = 1ULL << 10,
+    kSagaShow = 1ULL << 11,
+    kSagaResume = 1ULL << 12,
+    kSagaAbort = 1ULL << 13,
+    kRoutesList = 1ULL << 14,
+    kRoutesAccept = 1ULL << 15,
+    kRoutesRename = 1ULL << 16,
+    kRoutesRetire = 1ULL << 17,
+    kRoutesContinue = 1ULL << 18,
+    kRoutesBegin = 1ULL << 19,
+    kRoles = 1ULL << 20,
+    kDeadEdit = 1ULL << 21,
+    kDeadExport = 1ULL << 22,
+    kScheduledList = 1ULL << 23,
+    kScheduledCancel = 1ULL << 24,
+    kSinks = 1ULL << 25,
+    kWebhookAdd = 1ULL << 26,
+    kWebhookList = 1ULL << 27,
+    kWebhookTest = 1ULL << 28,
+    kWebhookRotate = 1ULL << 29,
+    kWebhookDisable = 1ULL << 30,
+    kWebhookEnable = 1ULL << 31,
+    kWebhookDelete = 1ULL << 32,
+    kImportDebezium = 1ULL << 33,
 };
 
 struct CommandSpec {
@@ -72,7 +80,7 @@ struct OptionSpec {
     bool repeatable = false;
     bool may_be_empty = false;   ///< A text: empty says something, too.
     bool argument_only = false;  ///< Not from the environment: it belongs to one call.
-    std::uint32_t commands = 0;  ///< Of `Command`.
+    std::uint64_t commands = 0;  ///< Of `Command`.
     std::string_view group = {};
     std::string_view help = {};  ///< With {brokers} and {databases}: see `help_of`.
 };
@@ -84,7 +92,7 @@ struct OptionSpec {
 [[nodiscard]] std::string help_of(const OptionSpec& option);
 
 /// Null when there is none.
-[[nodiscard]] const OptionSpec* find_option(std::string_view name, std::uint32_t commands = ~0U);
+[[nodiscard]] const OptionSpec* find_option(std::string_view name, std::uint64_t commands = ~0ULL);
 [[nodiscard]] const CommandSpec* find_command(std::string_view name);
 [[nodiscard]] const CommandSpec& command_spec(Command command);
 

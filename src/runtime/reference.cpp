@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/backends.h"
+#include "codec/formats.h"
 #include "runtime/exit_codes.h"
 #include "runtime/metrics.h"
 #include "runtime/option_table.h"
@@ -32,7 +33,7 @@ std::string cell(std::string_view text) {
 // Commands of several words that are named together where an option is all of theirs.
 struct Group {
     std::string_view name;
-    std::uint32_t commands;
+    std::uint64_t commands;
     Command first;
 };
 constexpr Group kGroups[] = {
@@ -43,6 +44,10 @@ constexpr Group kGroups[] = {
      kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin,
      kRoutesList},
     {"saga", kSagaList | kSagaShow | kSagaResume | kSagaAbort, kSagaList},
+    {"webhook",
+     kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate | kWebhookDisable | kWebhookEnable |
+         kWebhookDelete,
+     kWebhookAdd},
 };
 
 std::string commands_of(const OptionSpec& option) {
@@ -135,6 +140,12 @@ void append_route_section(std::string& out) {
         out += "| `[route." + std::string(broker->name) + "]` | table | " +
                std::string(broker->options) + " |\n";
     }
+    for (const codec::Format& format : codec::formats()) {
+        if (format.options.empty()) continue;
+        out += "| `[route." + std::string(format.table) + "]` | table | " +
+               std::string(format.options) + "; as `[" + std::string(format.table) +
+               "]` for every route of the format |\n";
+    }
 }
 
 void append_table_section(std::string& out) {
@@ -142,7 +153,9 @@ void append_table_section(std::string& out) {
         "\n## Adopted tables\n\n`[source.table.columns]` names the columns of a table that is not "
         "of a known shape;\n`[source.table.status]` the values of its status column: `pending` "
         "and `sending` (texts), `sent`,\n`failed`, `dead`. `metadata_columns` under "
-        "`[source.table]` lists columns that become headers.\n\n| key | column |\n| --- | --- |\n";
+        "`[source.table]` lists columns that become headers (`name?` where the table may lack it), "
+        "with `metadata_as = \"text\"` as the "
+        "database prints\nthem (format debezium).\n\n| key | column |\n| --- | --- |\n";
     for (const ColumnKeySpec& key : column_key_table()) {
         out += "| " + code(key.name) + " | " + std::string(key.help) + " |\n";
     }
@@ -191,6 +204,11 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kTopicInvalid, "not a valid topic name, or one that the route does not allow"},
     {ErrorCode::kTopicUnknown, "the broker has no such topic"},
     {ErrorCode::kRecordRefused, "the destination refused this record"},
+    {ErrorCode::kObjectGone,
+     "the payload is kept elsewhere and is not there any more: it was removed before the message "
+     "was handled"},
+    {ErrorCode::kObjectAltered,
+     "the payload is kept elsewhere, and what is there is not what was written"},
     {ErrorCode::kSinkUnavailable, "the destination is down or out of reach"},
     {ErrorCode::kSinkRebuilt, "the producer was rebuilt; its records go again"},
     {ErrorCode::kSinkTimeout, "no answer in time; the outcome is unknown, the record goes again"},
@@ -296,6 +314,11 @@ std::string example_file() {
         if (broker->example_option.empty()) continue;
         out += "# [route." + std::string(broker->name) + "]\n# " +
                std::string(broker->example_option) + "\n";
+    }
+    for (const codec::Format& format : codec::formats()) {
+        if (format.example_option.empty()) continue;
+        out += "# [route." + std::string(format.table) + "]\n# " +
+               std::string(format.example_option) + "\n";
     }
     return out;
 }

@@ -10,6 +10,7 @@
 #include <toml++/toml.h>
 
 #include "backend/backends.h"
+#include "codec/formats.h"
 #include "runtime/suggest.h"
 
 namespace outbox::runtime {
@@ -27,6 +28,8 @@ constexpr std::array kRouteKeys{
     RouteKeySpec{"topic_template", "topic-template", false, ""},
     RouteKeySpec{"allowed_topics", "allowed-topic", true, ""},
     RouteKeySpec{"format", "format", false, ""},
+    RouteKeySpec{"claim_check", "claim-check", false, ""},
+    RouteKeySpec{"claim_check_above", "claim-check-above", false, ""},
     RouteKeySpec{"on_dead_letter", "on-dead-letter", false, ""},
 };
 
@@ -95,6 +98,19 @@ std::vector<std::string_view> tables_of_brokers() {
         if (!broker->options.empty()) out.push_back(broker->name);
     }
     return out;
+}
+
+std::vector<std::string_view> tables_of_formats() {
+    std::vector<std::string_view> out;
+    for (const codec::Format& format : codec::formats()) {
+        if (!format.options.empty()) out.push_back(format.table);
+    }
+    return out;
+}
+
+bool is_format_table(std::string_view name) {
+    const std::vector<std::string_view> known = tables_of_formats();
+    return std::ranges::find(known, name) != known.end();
 }
 
 // Walks the document and stops at the first error.
@@ -236,7 +252,7 @@ class Reader {
         }
         if (prefix.empty()) keys.emplace_back("route");
         if (prefix == "source.table.") {
-            keys.insert(keys.end(), {"columns", "status", "metadata_columns"});
+            keys.insert(keys.end(), {"columns", "status", "metadata_columns", "metadata_as"});
         }
         return keys;
     }
@@ -251,14 +267,27 @@ class Reader {
                 read_option(full, node);
             } else if (full == "route") {
                 read_routes(node);
+            } else if (prefix.empty() && node.is_table() && is_format_table(key)) {
+                flatten(*node.as_table(), key + ".", content_.format_options);
             } else if (full == "source.table.metadata_columns") {
                 content_.mapping.metadata_columns = texts_of(node, full, false, true);
+            } else if (full == "source.table.metadata_as") {
+                read_metadata_as(node, full);
             } else if (full == "source" || full.starts_with("source.table")) {
                 read_sub_table(node, full, where, prefix);
             } else {
                 unknown(where, key, known_keys(prefix), inside(prefix));
             }
         }
+    }
+
+    void read_metadata_as(const toml::node& node, const std::string& full) {
+        const std::string kind = text_of(node, full);
+        if (error_) return;
+        if (kind != "json" && kind != "text") {
+            return fail(place(node.source()), full + " must be json or text, not '" + kind + "'");
+        }
+        content_.mapping.metadata_as_text = kind == "text";
     }
 
     static std::string inside(const std::string& prefix) {
@@ -341,6 +370,9 @@ class Reader {
             const RouteKeySpec* spec = nullptr;
             std::vector<std::string_view> known = tables_of_brokers();
             const bool is_broker = std::ranges::find(known, key) != known.end();
+            const std::vector<std::string_view> of_formats = tables_of_formats();
+            const bool is_format = is_format_table(key);
+            known.insert(known.end(), of_formats.begin(), of_formats.end());
             for (const RouteKeySpec& candidate : kRouteKeys) {
                 known.push_back(candidate.name);
                 if (candidate.name == key) spec = &candidate;
@@ -349,6 +381,8 @@ class Reader {
                 read_route_value(entry, *spec, node);
             } else if (is_broker && node.is_table()) {
                 flatten(*node.as_table(), key + ".", entry.sink_options);
+            } else if (is_format && node.is_table()) {
+                flatten(*node.as_table(), key + ".", entry.format_options);
             } else {
                 return unknown(place(toml_key.source()), key, known, "[route]");
             }
@@ -362,7 +396,9 @@ class Reader {
     }
 
     void read_route_value(RouteEntry& entry, const RouteKeySpec& spec, const toml::node& node) {
-        auto texts = texts_of(node, spec.name, false, spec.list);
+        const bool number =
+            !spec.option.empty() && find_option(spec.option)->type == OptionType::kInteger;
+        auto texts = texts_of(node, spec.name, number, spec.list);
         if (error_) return;
         const std::string where = place(node.source()) + ": " + std::string(spec.name);
         if (texts.empty()) return fail(where, "must not be an empty list");

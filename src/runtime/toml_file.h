@@ -35,6 +35,7 @@ struct RouteEntry {
     std::string where;  ///< "outbox.toml:12:1".
     std::map<std::string, std::vector<std::string>, std::less<>> values;
     std::map<std::string, std::string> sink_options;
+    std::map<std::string, std::string> format_options;
 };
 
 /// What a configuration file says.
@@ -42,6 +43,8 @@ struct FileContent {
     std::string path;  ///< Empty: there is no file.
     std::vector<std::pair<const OptionSpec*, OptionValue>> options;
     std::vector<RouteEntry> routes;
+    /// Of tables at the top that bear a format's name: for every route of that format.
+    std::map<std::string, std::string> format_options;
     TableMapping mapping;
 };
 

@@ -3,20 +3,9 @@
 #include <outbox/error.h>
 #include <outbox/saga/saga.h>
 
+#include "core/metrics_text.h"
+
 namespace outbox {
-namespace {
-
-// As the format wants a label's value.
-std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '\\' || c == '"') out += '\\';
-        out += c == '\n' ? ' ' : c;
-    }
-    return out;
-}
-
-}  // namespace
 
 std::string_view saga_state_name(SagaState state) {
     switch (state) {
@@ -74,19 +63,19 @@ std::string Sagas::versions(std::string_view name) const {
 }
 
 std::string saga_metrics(std::span<const SagaCount> counts) {
-    std::string page;
-    const auto add = [&](const std::string& name, const char* help, const auto& value) {
-        page += "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n";
+    MetricsText page;
+    const auto add = [&](std::string_view name, std::string_view help, const auto& value) {
+        page.metric(name, "gauge", help);
         for (const SagaCount& count : counts) {
-            page += name + "{saga=\"" + escaped(count.name) + "\",state=\"" +
-                    std::string(saga_state_name(count.state)) + "\"} " + value(count) + "\n";
+            page.sample({{"saga", count.name}, {"state", saga_state_name(count.state)}},
+                        value(count));
         }
     };
     add("outbox_sagas", "Sagas in this state.",
         [](const SagaCount& count) { return std::to_string(count.count); });
     add("outbox_saga_waiting_seconds", "Longest time that one of them has made no progress.",
         [](const SagaCount& count) { return std::to_string(count.oldest_s); });
-    return page;
+    return page.text();
 }
 
 }  // namespace outbox

@@ -16,14 +16,20 @@ namespace {
 constexpr std::string_view kParameter = "password_file=";
 constexpr std::size_t kMaxBytes = std::size_t{64} << 10;
 
-ErrorInfo refused(const std::string& path, const std::string& why) {
-    return {ErrorCode::kAuthFailed, Advice::kStop, {}, "password file " + path + ": " + why};
-}
+// A file with a secret; messages call it `what`.
+struct SecretFile {
+    const std::string& path;
+    std::string_view what;
+    [[nodiscard]] ErrorInfo refused(const std::string& why) const {
+        return {
+            ErrorCode::kAuthFailed, Advice::kStop, {}, std::string(what) + " " + path + ": " + why};
+    }
+};
 
 // Looked at through the open file, so that it is the one that is read.
-Result<std::string> read_secret(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return refused(path, std::strerror(errno));
+Result<std::string> text_of(const SecretFile& secret) {
+    const int file = ::open(secret.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return secret.refused(std::strerror(errno));
     struct stat about{};
     std::string text(kMaxBytes, '\0');
     ssize_t size = -1;
@@ -31,14 +37,14 @@ Result<std::string> read_secret(const std::string& path) {
         size = ::read(file, text.data(), text.size());
     }
     ::close(file);
-    if (size < 0) return refused(path, "cannot be read");
+    if (size < 0) return secret.refused("cannot be read");
     if ((about.st_mode & S_IRWXO) != 0) {
-        return refused(path, "other users may read or change it; chmod o= " + path);
+        return secret.refused("other users may read or change it; chmod o= " + secret.path);
     }
     text.resize(static_cast<std::size_t>(size));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-    if (text.empty()) return refused(path, "it is empty");
-    if (text.find('\0') != std::string::npos) return refused(path, "it has a NUL byte");
+    if (text.empty()) return secret.refused("it is empty");
+    if (text.find('\0') != std::string::npos) return secret.refused("it has a NUL byte");
     return text;
 }
 
@@ -62,10 +68,14 @@ std::string take_parameter(const std::string& url, std::string& path) {
 
 }  // namespace
 
-Result<std::string> read_password(const std::string& path) {
-    auto secret = read_secret(path);
+Result<std::string> read_secret(const std::string& path, std::string_view what) {
+    auto secret = text_of({path, what});
     if (secret.ok()) remember_secret(*secret);
     return secret;
+}
+
+Result<std::string> read_password(const std::string& path) {
+    return read_secret(path, "password file");
 }
 
 std::string without_password_file(const std::string& url) {
@@ -86,7 +96,7 @@ Result<std::string> with_password(const std::string& url) {
                          "the URL has a password and a password file; leave one of them out"};
     }
     const auto secret = read_password(path);
-    if (!secret.ok()) return secret;
+    if (!secret.ok()) return secret.status();
     return with_parameter(std::move(rest), "password", *secret);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <outbox/result.h>
 
@@ -14,6 +15,8 @@ namespace outbox {
 /// What a password file holds now, without the line break at its end; the redactor remembers it.
 /// Errors: `kAuthFailed` as above.
 [[nodiscard]] Result<std::string> read_password(const std::string& path);
+/// The same of another file with a secret, which messages call `what`: "webhook key file".
+[[nodiscard]] Result<std::string> read_secret(const std::string& path, std::string_view what);
 /// The URL as libpq takes it, for a look at its form alone: nothing is read.
 [[nodiscard]] std::string without_password_file(const std::string& url);
 

@@ -39,8 +39,16 @@ std::string decode_base64(const std::string& text) {
 }
 
 BrokerServer::BrokerServer(Options options)
-    : folder_(options.name), options_(std::move(options)), port_(free_port()) {
+    : folder_(options.name),
+      options_(std::move(options)),
+      port_(free_port()),
+      // Its errors are shown as those of any process.
+      log_registration_(register_log(options_.name, folder_ / "stdout")) {
     std::ofstream(folder_ / "settings") << options_.settings << '\n';
+}
+
+BrokerServer::~BrokerServer() {
+    unregister_log(log_registration_);
 }
 
 void BrokerServer::start() {
@@ -91,8 +99,9 @@ bool BrokerServer::running() {
 std::string BrokerServer::client(const std::vector<std::string>& arguments,
                                  const std::string& input) {
     std::vector<std::string> command = options_.python;
-    command.insert(command.end(), {"-B", std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/" +
-                                             options_.name + "/client.py"});
+    const std::string own =
+        std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/" + options_.name + "/client.py";
+    command.insert(command.end(), {"-B", options_.client.empty() ? own : options_.client});
     command.insert(command.end(), arguments.begin(), arguments.end());
     const Finished done = run({.command = std::move(command), .input = input}, kClientDeadline);
     if (done.status.code != 0) throw std::runtime_error(done.err + log_tail());

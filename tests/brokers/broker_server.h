@@ -19,9 +19,13 @@ class BrokerServer {
         std::string ready;               // what its log says when it serves
         std::filesystem::path tls = {};  // with ca.crt and server.pem: a listener with TLS, too
         std::string settings = {};       // more lines of its configuration
-        std::vector<std::string> python = {"/usr/bin/python3"};  // that runs client.py
+        std::vector<std::string> python = {"/usr/bin/python3"};  // that runs its client
+        std::string client = {};  // empty: tests/brokers/NAME/client.py
     };
     explicit BrokerServer(Options options);
+    BrokerServer(const BrokerServer&) = delete;
+    BrokerServer& operator=(const BrokerServer&) = delete;
+    ~BrokerServer();
 
     void start();  // returns when it serves; data survives all of these
     void stop();
@@ -32,7 +36,7 @@ class BrokerServer {
 
     int port() const { return port_; }
     std::filesystem::path folder() const { return folder_ / "server"; }
-    // What tests/brokers/NAME/client.py prints.
+    // What its client prints.
     std::string client(const std::vector<std::string>& arguments, const std::string& input = "");
     std::string log_tail() const;
 
@@ -40,6 +44,7 @@ class BrokerServer {
     TemporaryFolder folder_;
     Options options_;
     int port_;
+    int log_registration_;
     std::optional<Process> process_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -35,25 +36,99 @@ void RelaySuite::write(const std::string& topic, int events) {
         "), json_object('n', i) FROM n");
 }
 
+void RelaySuite::publish_one(const std::string& to, const std::string& topic,
+                             const std::string& format, const std::string& payload) {
+    // The table's payloads are JSON; those of others may be text.
+    Sqlite(path_).exec(
+        "PRAGMA ignore_check_constraints = ON; "
+        "INSERT INTO outbox_events (id, topic, aggregate_type, aggregate_id, event_type, payload, "
+        "headers, tenant_id, schema_id, schema_version, occurred_at) VALUES ('" +
+        std::string(kEventId) + "', '" + topic + "', 'Order', '" + kAggregateId +
+        "', 'OrderPlaced', '" + payload +
+        R"(', '{"traceparent":"00-ab-cd-01","x-request-id":"r 1"}', )" +
+        "'t-1', 'orders-value', '3', 1700000000000042)");
+    auto words = arguments(to);
+    words.insert(words.end(), {"--format", format});
+    Process relay = outbox_.start_relay(words);
+    ASSERT_TRUE(eventually(60s, "it is published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+}
+
 long long RelaySuite::left() {
     return Sqlite(path_).number("SELECT count(*) FROM outbox_events");
 }
 
-void RelaySuite::publish_all_through_a_kill(const std::string& to, const std::string& topic) {
-    write(topic);
-    {
-        Process first = outbox_.start_relay(arguments(to));
-        ASSERT_TRUE(eventually(60s, "some are published", [&] { return left() < kEvents; }));
-        first.kill(SIGKILL);
-        first.wait(10s);
-    }
-    EXPECT_GT(left(), 0) << "it was too late";
-    Process second = outbox_.start_relay(arguments(to));
-    ASSERT_TRUE(eventually(120s, "all are published", [&] { return left() == 0; }));
-    EXPECT_EQ(second.stop().code, 0);
+void RelaySuite::publish_all_through_a_kill(const std::string& to, const std::string& topic,
+                                            int events) {
+    publish_all_through_a_kill(to, to, topic, events, [] {});
 }
 
-void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats) {
+void RelaySuite::publish_all_through_a_kill_and_a_rename(const std::string& to,
+                                                         const std::string& topic) {
+    publish_all_through_a_kill("old=" + to, "new=" + to, topic, kEvents, [&] {
+        const Finished renamed = outbox_.run({"routes", "rename", "old", "new", "--db", url_});
+        EXPECT_EQ(renamed.status.code, 0) << renamed.err;
+    });
+}
+
+void RelaySuite::publish_all_through_a_kill(const std::string& first, const std::string& second,
+                                            const std::string& topic, int events,
+                                            const std::function<void()>& between) {
+    write(topic, events);
+    {
+        Process relay = outbox_.start_relay(arguments(first));
+        ASSERT_TRUE(eventually(60s, "some are published", [&] { return left() < events; }));
+        relay.kill(SIGKILL);
+        relay.wait(10s);
+    }
+    EXPECT_GT(left(), 0) << "it was too late";
+    between();
+    Process relay = outbox_.start_relay(arguments(second));
+    ASSERT_TRUE(eventually(120s, "all are published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+}
+
+void RelaySuite::retire_and_begin_anew(const std::string& to, const std::string& topic,
+                                       const Count& count) {
+    constexpr int kSome = 100;
+    write(topic, kSome);
+    // The other route holds the events.
+    auto words = arguments("first=" + to);
+    words.insert(words.end(), {"--to", "second=redis://127.0.0.1:1"});
+    for (const std::size_t sent : {std::size_t{1}, std::size_t{2}}) {
+        Process relay = outbox_.start_relay(words);
+        EXPECT_TRUE(eventually(60s, "all are sent", [&] { return count() == sent * kSome; }));
+        EXPECT_EQ(relay.stop().code, 0);
+        const Finished retired = outbox_.run({"routes", "retire", "first", "--db", url_});
+        EXPECT_EQ(retired.status.code, 0) << retired.err;
+    }
+}
+
+void RelaySuite::replace_the_file(const std::string& to, const Count& count) {
+    constexpr int kSome = 100;
+    const std::string path = outbox_.file("adopted.db").string();
+    std::vector<std::string> words{
+        "--from", "sqlite://" + path, "--table", "OutboxMessages", "--to", to, "--admin", "off"};
+    for (const std::size_t sent : {std::size_t{1}, std::size_t{2}}) {
+        for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path + end);
+        Sqlite(path).exec(
+            "CREATE TABLE \"OutboxMessages\" (\"Id\" INTEGER PRIMARY KEY, \"EventType\" TEXT NOT "
+            "NULL, \"Payload\" TEXT NOT NULL, \"CreatedAt\" TEXT NOT NULL DEFAULT "
+            "CURRENT_TIMESTAMP, \"Processed\" INTEGER NOT NULL DEFAULT 0); WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) INSERT INTO "
+            "\"OutboxMessages\" (\"EventType\", \"Payload\") SELECT 'Made', '{}' FROM n");
+        Process relay = outbox_.start_relay(words);
+        EXPECT_TRUE(eventually(60s, "all are marked", [&] {
+            return Sqlite(path).number(
+                       "SELECT count(*) FROM \"OutboxMessages\" WHERE NOT \"Processed\"") == 0;
+        }));
+        EXPECT_EQ(relay.stop().code, 0);
+        EXPECT_EQ(count(), sent * kSome);
+    }
+}
+
+void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats,
+                            int events) {
     std::set<std::string> seen;
     std::map<std::string, int> last;
     std::size_t repeats = 0;
@@ -67,7 +142,7 @@ void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t mos
         EXPECT_TRUE(first || before->second < n) << record.key.value() << ": " << n;
         before->second = n;
     }
-    EXPECT_EQ(seen.size(), static_cast<std::size_t>(kEvents));
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(events));
     EXPECT_LE(repeats, most_repeats);
 }
 

@@ -20,12 +20,31 @@ class RelaySuite : public testing::Test {
     [[nodiscard]] std::vector<std::string> arguments(const std::string& to) const;
     // Events with a number in their payload, which rises with each key.
     void write(const std::string& topic, int events = kEvents);
+    // One event with all that an event can have, the text `payload` or what is bytes; through a
+    // route of the format, until it is published. Its key is its aggregate id.
+    static constexpr const char* kEventId = "01939d3e-7c00-7aaa-8000-000000000001";
+    static constexpr const char* kAggregateId = "o 1 \xC3\xA9";
+    void publish_one(const std::string& to, const std::string& topic, const std::string& format,
+                     const std::string& payload = R"({"total": 99.990})");
     // That are not published yet.
     long long left();
     // Writes all, kills a relay in mid-flight, and lets another finish.
-    void publish_all_through_a_kill(const std::string& to, const std::string& topic);
+    void publish_all_through_a_kill(const std::string& to, const std::string& topic,
+                                    int events = kEvents);
+    // Of a route that is renamed between the two relays, which is no reason for a repeat.
+    void publish_all_through_a_kill_and_a_rename(const std::string& to, const std::string& topic);
+    // How many records are in the topic, repeats included.
+    using Count = std::function<std::size_t()>;
+    // A route is retired, and made anew under its old name: it is sent what is there once more.
+    void retire_and_begin_anew(const std::string& to, const std::string& topic, const Count& count);
+    // Another file with a table of the same name takes the path: its ids mean other events.
+    void replace_the_file(const std::string& to, const Count& count);
     // That all came, in the order of their keys, with at most so many repeats.
-    static void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats);
+    static void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats,
+                           int events = kEvents);
+    void publish_all_through_a_kill(const std::string& first, const std::string& second,
+                                    const std::string& topic, int events,
+                                    const std::function<void()>& between);
     // Exit code and text of `relay --check`; no password may be in it.
     std::pair<int, std::string> check(const std::string& to);
 

@@ -46,7 +46,7 @@ spi::FailedRecord failure_of(spi::Sink& sink, const std::string& topic) {
 void deliver_through(spi::Sink& sink, const std::vector<Letter>& sent, std::size_t after,
                      const std::function<void()>& act, const std::function<void()>& undo) {
     Courier courier(sink);
-    courier.max_publish_per_poll = 100;
+    courier.max_publish_per_poll = 50;
     bool acted = false;
     bool undone = false;
     courier.after_poll = [&](const Courier& now) {
@@ -62,8 +62,91 @@ void deliver_through(spi::Sink& sink, const std::vector<Letter>& sent, std::size
     if (acted && !undone) undo();
     ASSERT_EQ(problem, "");
     EXPECT_TRUE(undone);
-    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_TRUE(courier.dead().empty()) << describe(courier.dead()[0].error);
     EXPECT_EQ(courier.counted_attempts(), 0U);
+}
+
+std::vector<Letter> letters_to_two(const std::string& topic, const std::string& other,
+                                   std::size_t count) {
+    constexpr std::size_t kKeys = 10;
+    auto sent = letters(topic, count, kKeys);
+    for (std::size_t i = 3; i < sent.size(); i += kKeys) sent[i].topic = other;
+    return sent;
+}
+
+std::vector<Letter> letters_to(const std::string& topic, const std::vector<Letter>& all) {
+    std::vector<Letter> found;
+    for (const Letter& letter : all) {
+        if (letter.topic == topic) found.push_back(letter);
+    }
+    return found;
+}
+
+void deliver_while_one_waits(spi::Sink& sink, const std::vector<Letter>& sent,
+                             const std::string& part, const std::function<void()>& repair) {
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 100'000;
+    bool repaired = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (repaired || now.acknowledged() < sent.size() * 9 / 10) return;
+        EXPECT_EQ(now.failures_by_part().count(part), 1U);
+        repair();
+        repaired = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(repaired);
+    EXPECT_TRUE(courier.dead().empty()) << describe(courier.dead()[0].error);
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    ASSERT_EQ(courier.failures_by_part().size(), 1U);
+    EXPECT_EQ(courier.failures_by_part().begin()->first, part);
+}
+
+void expect_limits_while_it_hangs(spi::Sink& sink, const std::string& topic,
+                                  const std::function<void()>& pause,
+                                  const std::function<void()>& resume) {
+    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
+    pause();
+    const auto sent = letters(topic, 1'000, 1'000, 10'000);
+    std::size_t taken = 0;
+    spi::Completions out;
+    for (int i = 0; i < 10; ++i) {
+        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
+        sink.poll(std::chrono::milliseconds(10), out);
+    }
+    resume();
+    EXPECT_TRUE(out.empty());
+    EXPECT_LE(taken, 101U);
+    EXPECT_GT(taken, 50U);
+}
+
+void expect_no_failure_after_idling(spi::Sink& sink, const std::string& topic,
+                                    const std::function<void()>& restart) {
+    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
+    restart();
+    auto more = letters(topic, 20, 10);
+    more.erase(more.begin(), more.begin() + 10);
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(more), "");
+    EXPECT_EQ(courier.failures(), 0U);
+}
+
+void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check) {
+    const std::string right = "ca_file=" + broker_certificates().file("ca.crt");
+    const Status proven = check("localhost", right);
+    EXPECT_TRUE(proven.ok()) << describe(proven.error());
+    const Status other = check("localhost", "ca_file=" + broker_certificates().file("other.crt"));
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.error().code, ErrorCode::kConnectFailed) << describe(other.error());
+    EXPECT_NE(other.error().message.find(option_prefix + "ca_file"), std::string::npos);
+    EXPECT_FALSE(check("localhost", "").ok());
+    EXPECT_FALSE(check("127.0.0.1", right).ok());
+    const Status unproven = check("localhost", "verify=false");
+    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
+    const Status no_file = check("localhost", "ca_file=/no/such/file");
+    ASSERT_FALSE(no_file.ok());
+    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid) << describe(no_file.error());
 }
 
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived) {

@@ -26,6 +26,28 @@ spi::FailedRecord failure_of(spi::Sink& sink, const std::string& topic);
 void deliver_through(spi::Sink& sink, const std::vector<Letter>& sent, std::size_t after,
                      const std::function<void()>& act, const std::function<void()>& undo);
 
+// Letters of ten keys, of which one goes to `other`; and those of them that go to a topic.
+std::vector<Letter> letters_to_two(const std::string& topic, const std::string& other,
+                                   std::size_t count = 1'000);
+std::vector<Letter> letters_to(const std::string& topic, const std::vector<Letter>& all);
+// Delivers such; `repair` is called once all others have arrived. Until then what goes to one topic
+// waits, as failures of this part alone; no attempt may count.
+void deliver_while_one_waits(spi::Sink& sink, const std::vector<Letter>& sent,
+                             const std::string& part, const std::function<void()>& repair);
+
+// That it takes no more than about `max_bytes`, a million, from its caller while the server hangs.
+void expect_limits_while_it_hangs(spi::Sink& sink, const std::string& topic,
+                                  const std::function<void()>& pause,
+                                  const std::function<void()>& resume);
+
+// That a connection which is idle while the server restarts costs no failure.
+void expect_no_failure_after_idling(spi::Sink& sink, const std::string& topic,
+                                    const std::function<void()>& restart);
+
+// That `broker_certificates()` decide, by the sink's check of a host with such options.
+using CheckOfHost = std::function<Status(const std::string& host, const std::string& options)>;
+void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);
+
 // Every letter, in the order of its key, and nothing twice.
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived);
 

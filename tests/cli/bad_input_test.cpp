@@ -201,6 +201,22 @@ TEST_F(BadInput, OptionsOfKafkaOnAnotherRouteAreRefused) {
                    "[route.kafka] is for a route to kafka:");
 }
 
+TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
+    const std::string route = "[[route]]\nname = \"a\"\nto = \"null:\"\n";
+    outbox_.write("outbox.toml", route + "[route.cloudevents]\nsource = \"/shop\"\n");
+    expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage,
+                   "[route.cloudevents] is for a route of the format cloudevents, and this one has "
+                   "format = \"raw\"");
+    const std::string formatted =
+        route + "format = \"cloudevents-structured\"\n[route.cloudevents]\n";
+    outbox_.write("outbox.toml", formatted + "sorce = \"/shop\"\n");
+    expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage, "there is no option 'sorce'");
+    outbox_.write("outbox.toml", formatted + "source = \"my shop\"\n");
+    expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage, "is not a URI-reference");
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to", "null:", "--format", "cloudevent"},
+                   kUsage, "did you mean 'cloudevents'");
+}
+
 TEST_F(BadInput, HelpAndVersionAreResults) {
     EXPECT_EQ(outbox_.run({"--version"}).out, "outbox " OUTBOX_VERSION "\n");
     const Finished help = outbox_.run({"relay", "--help"});

@@ -177,6 +177,15 @@ TEST_P(ConsumerCommands, AHeaderThatTheDatabaseCannotReadHidesNoDeadLetter) {
         result({"dead", "discard", "--consumer", "stock", "--event-type", "Plain"})["matched"], 1);
 }
 
+TEST_P(ConsumerCommands, AHugeKeyOrTypeIsCutInTheListAndWholeWhereItIsShown) {
+    const std::string key(20'000, 'k');
+    bury("a", R"({"type":")" + std::string(20'000, 't') + R"("})");
+    db_->exec("UPDATE outbox_inbox_dead_letters SET key = '" + key + "'");
+    std::istringstream lines(text({"dead", "list", "--consumer", "stock"}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 300U);
+    EXPECT_THAT(text({"dead", "show", "a", "--consumer", "stock"}), HasSubstr(key));
+}
+
 TEST_P(ConsumerCommands, WhatASenderWroteIsShownAndNotObeyed) {
     const std::string escape = "\x1b[2J";  // clears a screen
     const std::string csi =

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "tests/support/adopted_tables.h"
 #include "tests/support/eventually.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
@@ -148,6 +149,92 @@ TEST_F(SqliteFile, WhoseVolumeIsAwayIsWaitedFor) {
     EXPECT_TRUE(eventually(kDeadline, "it goes on", [&] { return arrived("b"); }))
         << running.stderr_text();
     EXPECT_EQ(running.stop().code, 0) << running.stderr_text();
+}
+
+// A table of the team's own comes back as it was before a relay made our tables beside it.
+class AdoptedTableThatComesBack : public testing::Test {
+  protected:
+    AdoptedTableThatComesBack() {
+        if (outbox_.run({"migrate", "--db", "sqlite:" + mailbox_}).status.code != 0) {
+            throw std::runtime_error("migrate failed");
+        }
+    }
+    Process relay(const std::string& from) {
+        return outbox_.start_relay({"--from", from, "--table", "OutboxMessages", "--to",
+                                    "mailbox+sqlite:" + mailbox_, "--lease-ttl-ms", "1000",
+                                    "--admin", "off"});
+    }
+    static std::string row(int id) {
+        return "INSERT INTO \"OutboxMessages\" (\"Id\", \"EventType\", \"Payload\") VALUES (" +
+               std::to_string(id) + ", 'Made', '{}')";
+    }
+    bool arrived(int id) const {
+        return Sqlite(mailbox_).number(
+                   "SELECT count(*) FROM outbox_mailbox WHERE id LIKE "
+                   "'%OutboxMessages:" +
+                   std::to_string(id) + "'") > 0;
+    }
+    void expect_both_go_on(Process& leader, Process& standby) {
+        EXPECT_TRUE(eventually(kDeadline, "they go on", [&] { return arrived(2); }))
+            << leader.stderr_text() << standby.stderr_text();
+        EXPECT_EQ(standby.stop().code, 0) << standby.stderr_text();
+        EXPECT_EQ(leader.stop().code, 0) << leader.stderr_text();
+    }
+
+    OutboxBinary outbox_;
+    std::string mailbox_ = outbox_.file("mailbox.db").string();
+};
+
+TEST_F(AdoptedTableThatComesBack, InAnotherFileEndsNeitherLeaderNorStandby) {
+    const std::string path = outbox_.file("shop.db").string();
+    const std::string url = "sqlite:" + path;
+    Sqlite(path).exec(
+        "CREATE TABLE \"OutboxMessages\" (\"Id\" INTEGER PRIMARY KEY, \"EventType\" TEXT NOT NULL, "
+        "\"Payload\" TEXT NOT NULL, \"CreatedAt\" TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, "
+        "\"Processed\" INTEGER NOT NULL DEFAULT 0)");
+    std::filesystem::copy_file(path, path + ".before");
+    Sqlite(path).exec(row(1));
+    Process leader = relay(url);
+    ASSERT_TRUE(eventually(kDeadline, "the leader runs", [&] { return arrived(1); }));
+    Process standby = relay(url);
+    ASSERT_TRUE(eventually(kDeadline, "the other one waits",
+                           [&] { return says(standby, "event=standby"); }));
+    for (const char* extra : {"-wal", "-shm"}) std::filesystem::remove(path + extra);
+    std::filesystem::rename(path + ".before", path);
+    for (Process* one : {&leader, &standby}) {
+        ASSERT_TRUE(eventually(kDeadline, "both see it", [&] {
+            return says(*one, "event=server_changed");
+        })) << one->stderr_text();
+    }
+    Sqlite(path).exec(row(2));
+    expect_both_go_on(leader, standby);
+}
+
+TEST_F(AdoptedTableThatComesBack, InANewDatabaseOfTheNameEndsNeitherLeaderNorStandby) {
+    const std::string url = shared_postgres().create_database();
+    const std::string name = url.substr(url.rfind('/') + 1);
+    Pg(url).exec(kCamelCaseTable);
+    Pg(url).exec(
+        "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', "
+        "'{}')");
+    Process leader = relay(url);
+    ASSERT_TRUE(eventually(kDeadline, "the leader runs", [&] { return arrived(1); }));
+    Process standby = relay(url);
+    ASSERT_TRUE(eventually(kDeadline, "the other one waits",
+                           [&] { return says(standby, "event=standby"); }));
+    Pg server(url.substr(0, url.rfind('/') + 1) + "postgres");
+    server.exec("DROP DATABASE " + name + " WITH (FORCE)");
+    server.exec("CREATE DATABASE " + name);
+    for (Process* one : {&leader, &standby}) {
+        ASSERT_TRUE(eventually(kDeadline, "both wait for the table", [&] {
+            return says(*one, "OB_NO_SUCH_TABLE");
+        })) << one->stderr_text();
+    }
+    Pg(url).exec(kCamelCaseTable);
+    Pg(url).exec(
+        "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") SELECT 'Made', '{}' "
+        "FROM generate_series(1, 2)");
+    expect_both_go_on(leader, standby);
 }
 
 }  // namespace

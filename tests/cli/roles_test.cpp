@@ -203,6 +203,45 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     operate({"saga", "list"});
 }
 
+TEST_F(Roles, WhoHasTheRightsOfOneSideIsShownAndPrunesThatOne) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    Pg(as("owner"))
+        .exec(
+            "INSERT INTO outbox_inbox_floor (consumer) VALUES ('stock');"
+            "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES "
+            "('stock', 'old', '2024-01-01')");
+    const auto by = [&](std::vector<std::string> words) {
+        words.insert(words.end(), {"--db", as("operator"), "--owner", "roles_owner"});
+        return run(words);
+    };
+    EXPECT_EQ(by({"status"}).status.code, 4);
+    grant({"--only", "consumer"});
+    Finished ended = by({"status"});
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("stock"), HasSubstr("not shown: "),
+                                 Not(HasSubstr("backlog")), Not(HasSubstr("side only"))));
+    EXPECT_EQ(by({"status", "--table", "outbox_events"}).status.code, 4);
+    ended = by({"prune"});
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr("removed 1 ids"));
+    EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_inbox"), 0);
+    admin_.exec(
+        "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM roles_operator;"
+        "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM roles_operator");
+    grant({"--only", "producer"});
+    ended = by({"status"});
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+    EXPECT_THAT(ended.out,
+                AllOf(HasSubstr("backlog"), HasSubstr("not shown: "), Not(HasSubstr("stock"))));
+    ended = by({"prune"});
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("published rows"), Not(HasSubstr("ids older"))));
+    EXPECT_THAT(ended.err, HasSubstr("inbox"));
+    // What was forgotten is said by the exit code, too.
+    admin_.exec("GRANT SELECT ON ALL TABLES IN SCHEMA public TO roles_operator");
+    EXPECT_EQ(by({"prune"}).status.code, 4);
+}
+
 TEST_F(Roles, AMailboxIsTakenBySqlWithTheRightsThatArePrinted) {
     ASSERT_EQ(run({"migrate", "--only", "consumer", "--db", as("owner")}).status.code, 0);
     grant({"--only", "consumer"});

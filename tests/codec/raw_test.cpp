@@ -75,6 +75,17 @@ TEST(RawEncoder, PrefersTheExplicitKeyAndKeepsNullsNull) {
     EXPECT_EQ(encoder.encode(event, "t", arena)->key.data(), nullptr);
 }
 
+// The relay keeps no order for it, so no destination may take it for a key.
+TEST(RawEncoder, AnEmptyKeyIsNone) {
+    RawEncoder encoder;
+    spi::EventBatch arena;
+    auto event = order_created();
+    event.key = "";
+    EXPECT_EQ(encoder.encode(event, "t", arena)->key, "o-1");
+    event.aggregate_id = "";
+    EXPECT_EQ(encoder.encode(event, "t", arena)->key.data(), nullptr);
+}
+
 TEST(RawEncoder, FormatsTimesBeforeTheEpochAndAcrossSeconds) {
     RawEncoder encoder;
     spi::EventBatch arena;

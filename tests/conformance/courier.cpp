@@ -33,7 +33,9 @@ std::string Courier::deliver(const std::vector<Letter>& letters) {
     while (!waiting_.empty() || !under_way_.empty()) {
         if (std::chrono::steady_clock::now() >= end) {
             return std::to_string(waiting_.size()) + " letters waiting and " +
-                   std::to_string(under_way_.size()) + " under way at the deadline";
+                   std::to_string(under_way_.size()) + " under way at the deadline; " +
+                   std::to_string(failures_) + " failures" +
+                   (last_failure_ ? ", the last one: " + describe(*last_failure_) : "");
         }
         publish(letters);
         if (std::string wrong = collect(letters); !wrong.empty()) return wrong;
@@ -47,8 +49,11 @@ void Courier::publish(const std::vector<Letter>& letters) {
         if (!under_way_.empty()) return;
         settling_ = false;
     }
+    // However late the outcomes come, something is left to publish when some have.
+    const std::size_t most_under_way = 10 * max_publish_per_poll;
     std::size_t count = 0;
-    for (auto next = waiting_.begin(); next != waiting_.end() && count < max_publish_per_poll;) {
+    for (auto next = waiting_.begin(); next != waiting_.end() && count < max_publish_per_poll &&
+                                       under_way_.size() < most_under_way;) {
         if (suspect_ && (*next != *suspect_ || !under_way_.empty())) {
             if (!under_way_.empty()) return;
             next = waiting_.find(*suspect_);
@@ -104,6 +109,7 @@ std::string Courier::finish(std::size_t index, const std::vector<Letter>& letter
 
 void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
     ++failures_;
+    last_failure_ = failed.error;
     ++failures_by_code_[std::string(error_code_name(failed.error.code))];
     settling_ = true;
     if (failed.behind) {

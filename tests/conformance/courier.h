@@ -58,7 +58,7 @@ class Courier {
     [[nodiscard]] std::size_t destination_failures() const { return destination_failures_; }
 
     std::function<void(const Courier&)> after_poll = [](const Courier&) {};
-    std::size_t max_publish_per_poll = 100'000;
+    std::size_t max_publish_per_poll = 100'000;  // and ten times as many under way
     std::size_t max_attempts = 5;
     /// Times that a letter may find its part of the destination down, which the relay does not
     /// limit.
@@ -84,6 +84,7 @@ class Courier {
     std::vector<Dead> dead_;
     std::size_t acknowledged_ = 0;
     std::size_t failures_ = 0;
+    std::optional<ErrorInfo> last_failure_;
     std::size_t suspects_ = 0;
     std::size_t counted_attempts_ = 0;
     std::map<std::string, std::size_t> failures_by_code_;

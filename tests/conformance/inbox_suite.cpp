@@ -437,6 +437,91 @@ TEST_P(InboxSuite, TriesADeadLetterOnceMoreWhenAsked) {
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
 }
 
+TEST_P(InboxSuite, ALetterThatEndsItsProcessIsTriedOncePerRequest) {
+    put("a", "k");
+    MailboxOptions options;
+    options.max_attempts = 1;
+    consumer([](Session&, const Message&) { throw std::runtime_error("no"); }, options).drain();
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    const auto exit_code_of_a_member = [&] {
+        const pid_t child = fork();
+        if (child == 0) {
+            backend_->consumer([](Session&, const Message&) { _exit(3); }, {}).drain();
+            _exit(0);
+        }
+        int state = 0;
+        waitpid(child, &state, 0);
+        return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    };
+    EXPECT_EQ(exit_code_of_a_member(), 3);
+    EXPECT_EQ(exit_code_of_a_member(), 0);
+    EXPECT_EQ(value("SELECT attempts FROM outbox_inbox_dead_letters"), "2");
+    EXPECT_EQ(value("SELECT retry_requested_at FROM outbox_inbox_dead_letters"), "NULL");
+}
+
+TEST_P(InboxSuite, ALetterWhoseCommitFailsIsDeadAgain) {
+    put("a", "k");
+    MailboxOptions options;
+    options.max_attempts = 1;
+    bool again = false;
+    auto member = consumer(
+        [&](Session& transaction, const Message&) {
+            if (!again) throw std::runtime_error("no");
+            transaction.exec("ROLLBACK");
+        },
+        options);
+    EXPECT_EQ(member.drain(), 1U);
+    again = true;
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    ASSERT_TRUE(eventually(10s, "it is dead again", [&] {
+        member.drain();
+        return member.stats().dead == 2;
+    }));
+    EXPECT_EQ(value("SELECT attempts FROM outbox_inbox_dead_letters"), "2");
+    EXPECT_EQ(value("SELECT retry_requested_at FROM outbox_inbox_dead_letters"), "NULL");
+    EXPECT_THAT(value("SELECT error FROM outbox_inbox_dead_letters"),
+                HasSubstr("must neither commit nor roll back"));
+}
+
+TEST_P(InboxSuite, LettersThatWaitHoldUpNoOtherAndAreTriedLaterAndLater) {
+    for (int i = 0; i < 12; ++i) put("m" + std::to_string(10 + i), "k" + std::to_string(i));
+    MailboxOptions options;
+    options.max_attempts = 1;
+    options.retry_base_ms = 500;
+    options.retry_max_ms = 3'600'000;
+    bool again = false;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (!again) throw std::runtime_error("no");
+            if (message.id != "m21") {
+                throw Error(ErrorCode::kHandlerFailed, Advice::kRetryDestination, "it is away");
+            }
+            apply(transaction, message);
+        },
+        options);
+    EXPECT_EQ(member.drain(), 12U);
+    again = true;
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    ASSERT_TRUE(eventually(20s, "the last one is applied", [&] {
+        member.drain();
+        return effects().size() == 1;
+    }));
+    const std::string latest = "SELECT max(retry_requested_at) FROM outbox_inbox_dead_letters";
+    const std::string ahead =
+        GetParam().name == "PostgreSQL"
+            ? "SELECT extract(epoch FROM (" + latest + ") - clock_timestamp()) > 3"
+            : "SELECT ((" + latest + ") / 1000000.0 > strftime('%s', 'now') + 3)";
+    ASSERT_TRUE(eventually(60s, "one waits longer", [&] {
+        member.drain();
+        const std::string found = value(ahead);
+        return found == "t" || found == "1";
+    }));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters WHERE attempts = 1 "
+                    "AND retry_requested_at IS NOT NULL"),
+              "11");
+    EXPECT_EQ(member.stats().failed, 12U) << "a wait counts no attempt";
+}
+
 TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsAFailure) {
     put("a", "k");
     auto options = quick_retries();

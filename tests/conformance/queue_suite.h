@@ -3,9 +3,11 @@
 #include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,8 +18,12 @@
 #include <outbox/adapters/sqlite_queue.h>
 #include <outbox/producer/migrate.h>
 
+#include "consumer/queue/inlet.h"
+#include "consumer/queue/link.h"
+#include "core/utf8.h"
 #include "tests/conformance/letters.h"
 #include "tests/consumer/database.h"
+#include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
 #include "tests/support/process.h"
 
@@ -27,6 +33,7 @@
 //   QueueConformance   every queue
 //   QueueOutage        brokers that can go down and come back
 //   QueueDeliveries    queues that count how often a message was handed over
+//   QueueTopics        queues whose messages name topics, of any bytes
 
 namespace outbox::test {
 
@@ -47,6 +54,8 @@ class QueueFixture {
     virtual void publish(const std::vector<Letter>& letters) = 0;
     /// Messages that are there once nobody reads any more, for which it waits.
     virtual std::size_t left() = 0;
+    /// Under a topic that PostgreSQL does not take as text.
+    virtual void publish_under_no_text(const std::vector<Letter>&) {}
     virtual void remove_queue() = 0;
     virtual void make_queue() = 0;
     virtual void go_down() {}
@@ -142,6 +151,14 @@ class QueueSuite : public testing::TestWithParam<QueueParam> {
         return eventually(std::chrono::seconds(120), "all are applied",
                           [&] { return distinct_effects() == static_cast<long long>(count); });
     }
+    // So many messages, all of them poison.
+    void make_dead(std::size_t count) {
+        auto chosen = options();
+        chosen.max_attempts = 1;
+        Running running(consumer(
+            [](const Transaction&, const Message&) { throw std::runtime_error("no"); }, chosen));
+        ASSERT_TRUE(are_settled(running, count));
+    }
     // A member in a process of its own. A message whose payload is "abort" ends it.
     Process member(const std::string& name, int pause_us = 0,
                    const std::vector<std::string>& more = {}) {
@@ -160,6 +177,7 @@ class QueueSuite : public testing::TestWithParam<QueueParam> {
                       consumer_.run();
                   } catch (const Error& error) {
                       error_ = error.info();
+                      std::cout << "the member ended: " << describe(*error_) << '\n';
                   }
                   ended_ = true;
               }) {}
@@ -199,8 +217,10 @@ class QueueSuite : public testing::TestWithParam<QueueParam> {
 class QueueConformance : public QueueSuite {};
 class QueueOutage : public QueueSuite {};
 class QueueDeliveries : public QueueSuite {};
+class QueueTopics : public QueueSuite {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(QueueOutage);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(QueueDeliveries);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(QueueTopics);
 
 inline std::string queue_param_name(const testing::TestParamInfo<QueueParam>& info) {
     return info.param.name;
@@ -321,6 +341,22 @@ TEST_P(QueueConformance, AMessageWithoutAnIdIsKeptAndDelaysNobody) {
     EXPECT_EQ(dead()[0].substr(0, 8), "content-");
 }
 
+TEST_P(QueueConformance, AMessageWithoutAnIdIsNotTakenForARepeatOfOneThatWasApplied) {
+    auto sent = letters("orders", 1, 1);
+    sent[0].id = "";
+    fixture_->publish(sent);
+    Running running(consumer(apply, options()));
+    ASSERT_TRUE(are_settled(running, 1));
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    ASSERT_TRUE(all_are_applied(1));
+    fixture_->publish(sent);
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it is a letter again",
+                           [&] { return dead().size() == 1; }));
+    running.stop();
+    EXPECT_EQ(running->stats().repeats, 0U);
+    EXPECT_EQ(fixture_->left(), 0U);
+}
+
 TEST_P(QueueConformance, GivesBackWhatItHasNotBegunWhenItStops) {
     const auto sent = letters("orders", 1'000, 20);
     fixture_->publish(sent);
@@ -400,6 +436,37 @@ TEST_P(QueueConformance, WaitsForAQueueThatIsNotThere) {
     EXPECT_FALSE(running.ended());
 }
 
+TEST_P(QueueConformance, WhatWasTakenOfAQueueThatWasMadeAnewSettlesNothingOfTheNewOne) {
+    constexpr std::size_t kEach = 10;
+    const consumer::WakeUp never;
+    const auto make = [&] {
+        return fixture_->queue(fixture_->url()).open({kEach, std::chrono::seconds(60)});
+    };
+    const auto take_all = [&](consumer::Inlet& inlet) {
+        fixture_->publish(letters("orders", kEach, 1));
+        ASSERT_TRUE(inlet.connect().ok());
+        std::vector<consumer::Arrival> arrived;
+        while (arrived.size() < kEach) {
+            ASSERT_TRUE(inlet
+                            .fetch({kEach - arrived.size(), 1'000'000}, std::chrono::seconds(1),
+                                   never.fd(), arrived)
+                            .ok());
+        }
+    };
+    const auto old = make();
+    take_all(*old);
+    fixture_->remove_queue();
+    fixture_->make_queue();
+    const auto other = make();
+    take_all(*other);
+    std::vector<std::uint64_t> numbers(kEach);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    static_cast<void>(old->acknowledge(numbers).ok());
+    old->disconnect();
+    other->disconnect();
+    EXPECT_EQ(fixture_->left(), kEach);
+}
+
 TEST_P(QueueConformance, EndsWithWhatAHandlerSaysOnlyAPersonCanMend) {
     fixture_->publish(letters("orders", 10, 2));
     Running running(consumer(
@@ -432,6 +499,101 @@ TEST_P(QueueConformance, SaysHowManyWait) {
     ASSERT_TRUE(all_are_applied(300));
     EXPECT_TRUE(eventually(std::chrono::seconds(60), "there is no lag",
                            [&] { return running->lag() == 0; }));
+}
+
+TEST_P(QueueConformance, WhatWaitsInTheQueueCountsOnceForAllMembers) {
+    auto chosen = options();
+    chosen.max_in_flight = 1;
+    chosen.retry_base_ms = chosen.retry_max_ms = 3'600'000;
+    const auto wait = [&](const Transaction&, const Message&) {
+        throw Error(ErrorCode::kHandlerFailed, Advice::kRetryDestination, "it is away");
+    };
+    fixture_->publish(letters("orders", 100, 100));
+    Running one(consumer(wait, chosen));
+    Running two(consumer(wait, chosen));
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "both say what they have", [&] {
+        return db_->number(
+                   "SELECT count(*) FROM outbox_inbox_stats WHERE member <> '' AND queue_lag > 0 "
+                   "AND lag > 0") == 2;
+    }));
+    const auto consumers = operations_of(database_->url())->consumers();
+    ASSERT_TRUE(consumers.ok());
+    ASSERT_EQ(consumers->size(), 1U);
+    // They do not look at the same time, and have a few each.
+    EXPECT_GE(consumers->front().lag, 90);
+    EXPECT_LE(consumers->front().lag, 110);
+}
+
+TEST_P(QueueConformance, ALetterThatEndsItsProcessIsTriedOncePerRequest) {
+    auto sent = letters("orders", 1, 1);
+    sent[0].value = "abort";
+    fixture_->publish(sent);
+    make_dead(1);
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    Process first = member("first");
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "it ends", [&] { return !first.running(); }));
+    EXPECT_EQ(first.wait(std::chrono::seconds(1))->signal, SIGABRT) << first.stderr_text();
+    Process second = member("second");
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "it has looked at the letters", [&] {
+        return !second.running() ||
+               db_->number(
+                   "SELECT count(*) FROM outbox_inbox_stats WHERE member <> '' "
+                   "AND dead = 0") == 1;
+    }));
+    EXPECT_TRUE(second.running());
+    EXPECT_EQ(second.stop().code, 0);
+    EXPECT_EQ(db_->number("SELECT attempts FROM outbox_inbox_dead_letters "
+                          "WHERE retry_requested_at IS NULL"),
+              2);
+}
+
+TEST_P(QueueConformance, ALetterWhoseCommitFailsIsDeadAgain) {
+    fixture_->publish(letters("orders", 1, 1));
+    make_dead(1);
+    const bool postgres = GetParam().database == Backend::kPostgres;
+    if (postgres) {
+        db_->exec("CREATE TABLE parents (id text PRIMARY KEY)");
+        db_->exec(
+            "CREATE TABLE children (id text REFERENCES parents DEFERRABLE "
+            "INITIALLY DEFERRED)");
+    }
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    Running running(consumer(
+        [&](const Transaction& transaction, const Message&) {
+            transaction(postgres ? "INSERT INTO children VALUES ('of nobody')" : "ROLLBACK");
+        },
+        options()));
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "it is dead again",
+                           [&] { return running->stats().failed == 1; }));
+    running.stop();
+    EXPECT_EQ(db_->number("SELECT attempts FROM outbox_inbox_dead_letters "
+                          "WHERE retry_requested_at IS NULL"),
+              2);
+    EXPECT_EQ(reported(ConsumerReport::What::kDeadLetter), 2);
+}
+
+TEST_P(QueueConformance, LettersThatWaitHoldUpNoOther) {
+    fixture_->publish(letters("orders", 11, 11));
+    make_dead(11);
+    db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
+    const std::string last = "id-10";
+    db_->exec(
+        "UPDATE outbox_inbox_dead_letters SET retry_requested_at = "
+        "(SELECT max(died_at) FROM outbox_inbox_dead_letters) WHERE "
+        "message_id = 'id-10'");
+    auto chosen = options();
+    chosen.retry_base_ms = chosen.retry_max_ms = 3'600'000;
+    std::atomic<int> tries = 0;
+    Running running(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (message.id == last) return apply(transaction, message);
+            ++tries;
+            throw Error(ErrorCode::kHandlerFailed, Advice::kRetryDestination, "it is away");
+        },
+        chosen));
+    EXPECT_TRUE(all_are_applied(1));
+    running.stop();
+    EXPECT_EQ(tries, 10) << "each waits for its time";
 }
 
 TEST_P(QueueOutage, LosesAndRepeatsNothingWhenTheBrokerGoesDownAndComesBack) {
@@ -485,6 +647,57 @@ TEST_P(QueueDeliveries, AMessageThatEndsItsMembersIsGivenUpAndTakesNoOtherWithIt
     EXPECT_EQ(missing_or_reordered(rest, applied()), "");
     EXPECT_EQ(effects(), 298);
     EXPECT_EQ(fixture_->left(), 0U);
+}
+
+// More often than a message that ends its members is handed over, begun or only waiting.
+TEST_P(QueueDeliveries, HandoversOfWhichNoneEndedAMemberGiveNothingUp) {
+    const auto sent = letters("orders", 20, 5);
+    fixture_->publish(sent);
+    auto chosen = options();
+    chosen.max_deliveries = 4;
+    for (int i = 0; i < 8; ++i) {
+        Running one(consumer(
+            [&](const Transaction&, const Message&) {
+                throw Error(ErrorCode::kConfigInvalid, Advice::kStop, "no account is set");
+            },
+            chosen));
+        ASSERT_TRUE(eventually(std::chrono::seconds(60), "it ends", [&] { return one.ended(); }));
+        ASSERT_EQ(dead(), std::vector<std::string>{}) << "after " << i << " others";
+        EXPECT_EQ(one.error()->message, "no account is set");
+    }
+    Running last(consumer(apply, chosen));
+    ASSERT_TRUE(are_settled(last, 20));
+    last.stop();
+    EXPECT_EQ(missing_or_reordered(sent, applied()), "");
+    EXPECT_EQ(dead(), std::vector<std::string>{});
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_begun"), 0);
+    EXPECT_EQ(fixture_->left(), 0U);
+}
+
+TEST_P(QueueTopics, ATopicThatIsNoTextConcernsItsOwnMessageAlone) {
+    auto sent = letters("orders", 4, 1);
+    sent[0].value = "poison";
+    sent[1].id = "";
+    fixture_->publish_under_no_text(sent);
+    auto chosen = options();
+    chosen.max_attempts = 2;
+    std::atomic<bool> is_text = true;
+    Running running(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (!is_utf8(message.topic)) is_text = false;
+            if (message.payload == "poison") throw std::runtime_error("it is poison");
+            apply(transaction, message);
+        },
+        chosen));
+    ASSERT_TRUE(are_settled(running, 4));
+    running.stop();
+    EXPECT_TRUE(is_text);
+    EXPECT_EQ(fixture_->left(), 0U);
+    EXPECT_EQ(effects(), 2);
+    EXPECT_EQ(dead().size(), 2U);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters WHERE key = 'key-0' "
+                          "AND topic LIKE '%?%' OR topic LIKE '%\xEF\xBF\xBD%'"),
+              2);
 }
 
 }  // namespace outbox::test

@@ -15,11 +15,13 @@
 
 #include "tests/conformance/courier.h"
 #include "tests/conformance/letters.h"
+#include "tests/support/logs.h"
 
 // What every sink must do. A backend's test includes this file, writes a `SinkFixture`, and
 // instantiates the suites that its destination allows:
 //   SinkConformance   every sink
 //   SinkReadBack      destinations whose records can be read back
+//   SinkRefusal       those with fail-stop order that refuse a record themselves
 //   SinkOutage        destinations that can go down and come back
 
 namespace outbox::test {
@@ -44,6 +46,10 @@ class SinkFixture {
     [[nodiscard]] virtual bool keeps_header_order() const { return true; }
     /// False: names of headers are ASCII there.
     [[nodiscard]] virtual bool takes_any_header_name() const { return true; }
+    /// Where it is less than the largest payload by default, which is 1 MiB.
+    [[nodiscard]] virtual std::size_t largest_value() const { return std::size_t{1} << 20; }
+    /// Makes it a letter that the sink itself refuses, where it looks for such.
+    virtual void spoil(Letter& /*letter*/) {}
     virtual void go_down() {}
     virtual void come_back() {}
 };
@@ -58,8 +64,10 @@ class SinkSuite : public testing::TestWithParam<SinkFixtureFactory> {
 
 class SinkConformance : public SinkSuite {};
 class SinkReadBack : public SinkSuite {};
+class SinkRefusal : public SinkSuite {};
 class SinkOutage : public SinkSuite {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SinkReadBack);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SinkRefusal);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SinkOutage);
 
 TEST_P(SinkConformance, CompletesEveryTokenExactlyOnce) {
@@ -174,12 +182,48 @@ TEST_P(SinkReadBack, CarriesAValueOfOneMebibyte) {
     const auto sink = fixture_->open(false);
     const std::string topic = fixture_->new_topic();
     auto sent = letters(topic, 3, 1);
-    sent[1].value = std::string(std::size_t{1} << 20, 'x');
+    sent[1].value = std::string(fixture_->largest_value(), 'x');
     ASSERT_EQ(Courier(*sink).deliver(sent), "");
     const auto arrived = fixture_->arrived(topic, sent.size());
     ASSERT_EQ(arrived.size(), 3U);
     EXPECT_TRUE(arrived[1].value == sent[1].value);
     EXPECT_EQ(missing_or_reordered(sent, arrived), "");
+}
+
+TEST_P(SinkRefusal, NothingOfAKeyIsAcceptedBehindARecordThatItRefusesItself) {
+    const auto sink = fixture_->open(false);
+    ASSERT_TRUE(sink->capabilities().fail_stop_order);
+    const std::string topic = fixture_->new_topic();
+    constexpr std::size_t kRefused = 5;
+    auto sent = letters(topic, 30, 1);
+    fixture_->spoil(sent[kRefused]);
+    fixture_->spoil(sent[2 * kRefused]);
+    // So that the sink knows the topic, too.
+    ASSERT_EQ(Courier(*sink).deliver({sent[0]}), "");
+    std::size_t next = 1;
+    std::size_t done = 1;
+    bool failed = false;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!failed || done < next) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        while (!failed && next < sent.size() && sink->publish(sent[next].record(next))) ++next;
+        spi::Completions completions;
+        sink->poll(std::chrono::milliseconds(10), completions);
+        for (const std::uint64_t token : completions.acknowledged) EXPECT_LT(token, kRefused);
+        for (const spi::FailedRecord& one : completions.failed) {
+            EXPECT_GE(one.token, kRefused) << describe(one.error);
+            failed = true;
+        }
+        done += completions.acknowledged.size() + completions.failed.size();
+    }
+    EXPECT_EQ(fixture_->arrived(topic, kRefused).size(), kRefused);
+    // And goes on when its caller does.
+    Courier courier(*sink);
+    const std::vector<Letter> rest(sent.begin() + kRefused + 1, sent.end());
+    ASSERT_EQ(courier.deliver(rest), "");
+    ASSERT_EQ(courier.dead().size(), 1U);
+    EXPECT_EQ(rest[courier.dead()[0].index].id, sent[2 * kRefused].id);
+    EXPECT_EQ(courier.acknowledged(), rest.size() - 1);
 }
 
 TEST_P(SinkOutage, LosesNothingWhenTheDestinationGoesDownAndComesBack) {
@@ -200,8 +244,9 @@ TEST_P(SinkOutage, LosesNothingWhenTheDestinationGoesDownAndComesBack) {
         }
     };
     courier.max_publish_per_poll = 100;            // so that it goes down with work left
+    courier.max_part_failures = SIZE_MAX;          // as the relay
     courier.deadline = std::chrono::seconds(300);  // some take long to start
-    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.deliver(sent), "") << all_log_tails();
     EXPECT_TRUE(failed_while_down);
     EXPECT_TRUE(courier.dead().empty()) << describe(courier.dead()[0].error);
     EXPECT_EQ(courier.counted_attempts(), 0U) << "an outage must burn no attempts";

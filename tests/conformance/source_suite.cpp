@@ -187,6 +187,24 @@ TEST_P(SourceSuite, ReturnsEachEventOnceToEachReader) {
     EXPECT_EQ(read_ids(*second, 1), ids({2}));
 }
 
+TEST_P(SourceSuite, ARouteThatLagsReadsAKeyInItsOrder) {
+    commit({suite_event(1), suite_event(2), suite_event(3), suite_event(4)});
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    spi::Beginning routes = begin(*recorder, epoch, {"ahead", "behind"});
+    const auto ahead =
+        value_of(source_->open_reader("ahead", std::move(routes.routes[0].finished)));
+    ASSERT_EQ(read_ids(*ahead, 4), ids({1, 2, 3, 4}));
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, {positions_[0], positions_[1]}});
+    require(recorder->record(batch));
+    ahead->forget(batch.finished[0].positions);
+    const auto behind =
+        value_of(source_->open_reader("behind", std::move(routes.routes[1].finished)));
+    EXPECT_EQ(read_ids(*behind, 4), ids({1, 2, 3, 4}));
+}
+
 TEST_P(SourceSuite, NeverReadsWhatWasRolledBack) {
     const auto reader = this->reader();
     {

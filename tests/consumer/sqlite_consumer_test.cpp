@@ -38,6 +38,15 @@ class SqliteConsumer : public testing::Test {
         db_.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('" + id + "', 't', 'k')");
     }
 
+    // '%' stands for the id.
+    void put_as(const std::string& id, std::string headers, std::string payload) {
+        for (std::string* text : {&headers, &payload}) {
+            if (const auto at = text->find('%'); at != std::string::npos) text->replace(at, 1, id);
+        }
+        db_.exec("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) VALUES ('" + id +
+                 "', 't', 'k', '" + headers + "', '" + payload + "')");
+    }
+
     SqliteDatabase database_;
     Sqlite db_{database_.path()};
 };
@@ -137,6 +146,81 @@ TEST_F(SqliteConsumer, KeepsBytesAndTellsTextFromNothing) {
         quick());
     EXPECT_EQ(member.drain(), 3U);
     EXPECT_THAT(payloads, ElementsAre(std::string("\0\xff\x41", 3), "", std::nullopt));
+}
+
+constexpr const char* kBinary =
+    R"({"ce_specversion":"1.0","ce_id":"%","ce_source":"/s","ce_type":"Placed",)"
+    R"("ce_time":"2026-01-31T23:59:59Z","content-type":"application/json"})";
+constexpr const char* kStructured =
+    R"({"specversion":"1.0","id":"%","source":"/s","type":"Placed",)"
+    R"("time":"2026-01-31T23:59:59Z","data":{"total": 9.90}})";
+
+TEST_F(SqliteConsumer, AMessageOfEachFormatIsHandledAlike) {
+    const auto put_all = [&] {
+        put_as("raw", R"({"id":"%","type":"Placed","occurred_at":"2026-01-31T23:59:59Z"})",
+               R"({"total": 9.90})");
+        put_as("binary", kBinary, R"({"total": 9.90})");
+        put_as("structured", R"({"content-type":"application/cloudevents+json; charset=UTF-8"})",
+               kStructured);
+    };
+    std::vector<std::string> seen;
+    auto options = quick();
+    options.transaction_size = 2;
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3*, const Message& message) {
+            seen.push_back(std::string(message.id) + " " + message.header("type").value_or("") +
+                           " " + message.header("occurred_at").value_or("") + " " +
+                           std::string(message.payload));
+        },
+        options);
+    put_all();
+    EXPECT_EQ(member.drain(), 3U);
+    const std::string rest = R"( Placed 2026-01-31T23:59:59Z {"total": 9.90})";
+    EXPECT_THAT(seen, ElementsAre("raw" + rest, "binary" + rest, "structured" + rest));
+    put_all();  // the row is gone, the inbox knows it
+    EXPECT_EQ(member.drain(), 3U);
+    EXPECT_EQ(seen.size(), 3U);
+    EXPECT_EQ(member.stats().repeats, 3U);
+}
+
+// A row's id is the mailbox's, whatever its content says.
+TEST_F(SqliteConsumer, AMessageThatCallsItselfByAnotherIdIsAsItIs) {
+    put_as("mine", R"({"ce_specversion":"1.0","ce_id":"yours","ce_source":"/s","ce_type":"T"})",
+           "{}");
+    std::vector<std::string> seen;
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3*, const Message& message) {
+            seen.push_back(std::string(message.id) + " " + message.header("ce_id").value_or(""));
+        },
+        quick());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(seen, ElementsAre("mine yours"));
+}
+
+TEST_F(SqliteConsumer, WhatIsNotOfItsFormatGoesToTheDeadLettersAndDelaysNoOther) {
+    for (const std::size_t together : {1U, 10U}) {
+        db_.exec(
+            "DELETE FROM effects; DELETE FROM outbox_inbox; DELETE FROM outbox_inbox_dead_letters");
+        put_as("first", kBinary, "{}");
+        put("other");
+        put_as("broken", R"({"content-type":"application/cloudevents+json"})", "not json");
+        put_as("last", kBinary, "{}");
+        auto options = quick();
+        options.format = MessageFormat::kCloudEvents;
+        options.transaction_size = together;
+        auto member = sqlite_mailbox_consumer(database_.url(), apply, options);
+        EXPECT_EQ(member.drain(), 4U);
+        EXPECT_EQ(db_.value("SELECT group_concat(id) FROM effects"), "first,last");
+        EXPECT_EQ(db_.value("SELECT group_concat(message_id) FROM (SELECT message_id FROM "
+                            "outbox_inbox_dead_letters ORDER BY message_id DESC)"),
+                  "other,broken");
+        EXPECT_THAT(
+            db_.value("SELECT error FROM outbox_inbox_dead_letters WHERE message_id = 'other'"),
+            HasSubstr("the message other has no attributes of a CloudEvent"));
+        EXPECT_EQ(member.stats().failed, 2U);
+    }
 }
 
 TEST_F(SqliteConsumer, AStandbyTakesOverWhenTheHolderEnds) {

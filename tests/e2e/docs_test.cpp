@@ -1,6 +1,7 @@
 // Runs the examples of pages as a reader would, in their order.
 
 #include <algorithm>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -79,6 +80,8 @@ class StartPage : public testing::Test {
         }
         arguments.erase(arguments.begin());
         arguments.insert(arguments.end(), {"--admin", "off"});
+        // Else it would be stopped before it listens to signals.
+        ASSERT_GT(Pg(shop_).number("SELECT count(*) FROM " + table_), 0);
         Process relay = outbox_.start_relay(arguments);
         EXPECT_TRUE(eventually(60s, "the events are published", [&] {
             return Pg(shop_).number("SELECT count(*) FROM " + table_) == 0;
@@ -183,6 +186,23 @@ class DebeziumPage : public StartPage {
             "gen_random_uuid(), 'Order', '" +
             aggregate + "-' || n, 'Made', '{}' FROM generate_series(1, 3) n");
     }
+    // A line that writes its output into a file, or one that stays with the page's own names.
+    void run_lines(const std::string& text) {
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);) {
+            const std::size_t into = line.find(" > ");
+            if (into == std::string::npos) {
+                run_commands(line + "\n");
+                continue;
+            }
+            auto arguments = words(line.substr(0, into));
+            arguments.erase(arguments.begin());
+            const Finished done = outbox_.run(arguments);
+            EXPECT_EQ(done.status.code, 0) << done.err;
+            EXPECT_THAT(done.err, testing::HasSubstr("connector.class"));
+            std::ofstream(line.substr(into + 3)) << done.out;
+        }
+    }
     // The text of the inserts that Debezium would send now, in their order.
     std::string sent() {
         return Pg(shop_).value(
@@ -193,11 +213,31 @@ class DebeziumPage : public StartPage {
 };
 
 TEST_F(DebeziumPage, EveryExampleWorks) {
+    const std::string copy = shared_postgres().create_database();
+    Pg(copy).exec(
+        "CREATE TABLE outboxevent (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid "
+        "text NOT NULL, type text NOT NULL, payload jsonb, position bigint GENERATED ALWAYS AS "
+        "IDENTITY UNIQUE)");
+    here_["postgresql://app@localhost/copy"] = copy;
+    here_["localhost:9093"] = shared_kafka().bootstrap();
+    here_[" application.properties"] = " " + outbox_.file("application.properties").string();
+    here_[" outbox.toml"] = " " + outbox_.file("outbox.toml").string();
     for (const Example& example : examples(DEBEZIUM_PAGE)) {
         SCOPED_TRACE(example.text);
         const std::string text = replaced(example.text, here_);
-        if (example.language.empty()) {
-            run_commands(text);
+        if (example.language == "properties") {
+            outbox_.write("application.properties", text);
+            continue;
+        }
+        if (example.language.empty() && text.find(copy) != std::string::npos) {
+            Pg(copy).exec(
+                "INSERT INTO outboxevent (id, aggregatetype, aggregateid, type, payload) VALUES "
+                "(gen_random_uuid(), 'Copied', 'c-1', 'Made', '{}')");
+            const std::string shop = std::exchange(shop_, copy);
+            run_lines(text);
+            shop_ = shop;
+        } else if (example.language.empty()) {
+            run_lines(text);
         } else if (text.find("VALUES") != std::string::npos) {
             ASSERT_NO_THROW(Pg(shop_).exec(text));
             insert("behind");
@@ -210,13 +250,18 @@ TEST_F(DebeziumPage, EveryExampleWorks) {
         }
         ++statements_;
     }
-    EXPECT_EQ(statements_, 6);
+    EXPECT_EQ(statements_, 8);
     EXPECT_EQ(Pg(shop_).number("SELECT count(*) FROM pg_replication_slots WHERE database = "
                                "current_database()"),
               0);
     const auto arrived = KafkaReader(shared_kafka().bootstrap(), "outbox.event.Order").read(4, 5s);
     ASSERT_EQ(arrived.size(), 3U);
-    for (const KafkaRecord& record : arrived) EXPECT_THAT(*record.key, StartsWith("behind-"));
+    for (const KafkaRecord& record : arrived) {
+        EXPECT_THAT(*record.key, StartsWith("behind-"));
+        ASSERT_EQ(record.headers.size(), 2U);
+        EXPECT_THAT(record.header("eventType").value_or(""),
+                    testing::HasSubstr("\"payload\":\"Made\""));
+    }
     EXPECT_EQ(KafkaReader(shared_kafka().bootstrap(), "outbox.event.marker").read(1, 30s).size(),
               1U);
 }

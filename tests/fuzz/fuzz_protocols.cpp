@@ -1,5 +1,5 @@
-// What servers of NATS and MQTT may send, in pieces: no read beyond what came, and the same frames
-// however the bytes are cut.
+// What servers of NATS, MQTT and Pulsar may send, in pieces: no read beyond what came, and the same
+// frames however the bytes are cut.
 
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "brokers/mqtt/protocol.h"
 #include "brokers/nats/protocol.h"
+#include "brokers/pulsar/protocol.h"
 #include "net/header_line.h"
 
 namespace {
@@ -51,6 +52,27 @@ std::string mqtt_packets(std::string_view bytes, std::size_t step) {
     return said;
 }
 
+std::string pulsar_commands(std::string_view bytes, std::size_t step) {
+    outbox::pulsar::Reader reader;
+    std::string said;
+    std::string broken;
+    for (std::size_t i = 0; i < bytes.size() && broken.empty(); i += step) {
+        reader.buffer().append(bytes.substr(i, step));
+        while (const auto command = reader.next(broken)) {
+            said.append(std::to_string(static_cast<int>(command->kind)));
+            for (const std::uint64_t number :
+                 {command->request, command->producer, command->sequence,
+                  std::uint64_t{command->error}, std::uint64_t{command->partitions}}) {
+                said.append(std::to_string(number)).append(" ");
+            }
+            for (const std::string_view part : {command->text, command->url, command->url_tls}) {
+                said.append(part).append("|");
+            }
+        }
+    }
+    return said;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -59,5 +81,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::size_t step = data[0] % 16 + 1;
     if (nats_frames(bytes, step) != nats_frames(bytes, bytes.size())) std::abort();
     if (mqtt_packets(bytes, step) != mqtt_packets(bytes, bytes.size())) std::abort();
+    if (pulsar_commands(bytes, step) != pulsar_commands(bytes, bytes.size())) std::abort();
     return 0;
 }

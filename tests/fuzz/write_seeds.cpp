@@ -112,7 +112,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     const std::filesystem::path root(argv[1]);
-    for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact", "fuzz_protocols"}) {
+    for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact", "fuzz_protocols",
+                               "fuzz_answers", "fuzz_webhook", "fuzz_formats"}) {
         std::filesystem::remove_all(root / target);
         std::filesystem::create_directories(root / target);
     }
@@ -140,9 +141,48 @@ int main(int argc, char** argv) {
           "MSG a.b 1 5\r\nhello\r\nMSG a 2 r 0\r\n\r\n"s,
           "HMSG a 1 r 24 26\r\nNATS/1.0\r\nb*: UTF-8''\r\n\r\nhi\r\n"s,
           "HMSG a 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"s, "\x20\x0B\0\0\x08\x21\0\5\x27\0\1\0\0"s,
-          "\x40\2\1\2\x40\4\1\3\x10\0\x40\3\1\4\x87"s, "\xD0\0\xE0\x07\x8B\x05\x1F\0\2by"s}) {
+          "\x40\2\1\2\x40\4\1\3\x10\0\x40\3\1\4\x87"s, "\xD0\0\xE0\x07\x8B\x05\x1F\0\2by"s,
+          "\0\0\0\x0C\0\0\0\x08\x08\x07\x3A\4\x08\1\x10\2"s,
+          "\0\0\0\x13\0\0\0\x0F\x08\x18\xC2\1\x0A\x0A\2hi\x18\1\x20\5\x28\1"s,
+          "\0\0\0\x11\0\0\0\x0D\x08\x0E\x72\x09\x08\1\x10\x0B\x1A\3bad"s}) {
         for (char step = 0; step < 16; step += 5) {
             write(root / "fuzz_protocols", ++number, std::string(1, step) + said);
+        }
+    }
+    for (
+        const std::string& answer :
+        {R"({"Successful":[{"Id":"0"},{"Id":"1"}],"Failed":[{"Id":"2","Code":"AWS.SimpleQueueService.X","SenderFault":true,"Message":"m"}]})"s,
+         R"({"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"Message must be shorter than"})"s,
+         R"({"QueueUrl":"https://h/1/q","QueueUrls":["a"]})"s,
+         R"(<PublishBatchResponse><PublishBatchResult><Failed><member><Id>1</Id><Code>InvalidParameter</Code><Message>a &#1; too long</Message><SenderFault>true</SenderFault></member></Failed><Successful><member><Id>0</Id></member></Successful></PublishBatchResult></PublishBatchResponse>)"s,
+         R"(<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><ErrorResponse><Error><Code>NotFound</Code><Message><![CDATA[no]]>&b;</Message></Error></ErrorResponse>)"s,
+         R"(<ListTopicsResponse><ListTopicsResult><Topics><member><TopicArn>a</TopicArn></member></Topics></ListTopicsResult></ListTopicsResponse>)"s,
+         "<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>"s,
+         "{\"claim-check\":\"s3://b/" + std::string(64, 'a') +
+             "\",\"claim-check-size\":\"5\",\"claim-check-sha256\":\"" + std::string(64, 'b') +
+             "\"}"}) {
+        write(root / "fuzz_answers", ++number, "\x0A" + answer);
+    }
+    for (const char* given :
+         {"https://hooks.example:8443/a?b=c", "http://[::ffff:127.0.0.1]/", "https://0x7f.1/",
+          "https://user@a.example/#b", "10.1.0.0/16, hooks.internal", "64:ff9b::8.8.8.8",
+          "fd00::/8", "order.*, invoice.paid",
+          R"({"webhook-id": "a", "note": "b\nc", "host": "d"})", "120",
+          "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
+          "Sun Nov  6 08:49:37 1994", "c2VjcmV0"}) {
+        write(root / "fuzz_webhook", ++number, given);
+    }
+    for (
+        const std::string& message :
+        {"{\"content-type\":\"application/"
+         "cloudevents+json\"}\0{\"specversion\":\"1.0\",\"id\":\"a\","
+         "\"source\":\"/s\",\"type\":\"t\",\"datacontenttype\":\"a/b\",\"data_base64\":\"AA==\"}"s,
+         "{\"ce-specversion\":\"1.0\",\"ce-id\":\"%20\",\"ce-source\":\"\\\"a\\\"\",\"ce-type\":\"t\"}\0{}"s,
+         "id\0type\0a b\0schema\0{\"region\":\"eu\",\"X-a\":\"b\"}\0{\"a\":[1e5,\"\\u00e9\"]}"s,
+         "id\0type\0\0\0{\"content-type\":\"text/plain\"}\0text"s}) {
+        for (char step = 0; step < 8; ++step) {
+            const std::string head{static_cast<char>(step % 2), static_cast<char>(step / 2)};
+            write(root / "fuzz_formats", ++number, head + message);
         }
     }
     return 0;

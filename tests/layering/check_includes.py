@@ -13,23 +13,27 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "codec", "secrets", "net", "verify", "relay", "producer", "consumer", "mailbox", "saga", "backend"}
+MIDDLE = {"core", "prepare", "claim", "codec", "secrets", "net", "aws", "verify", "relay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
-    "codec": {"core", "public"},
+    "prepare": {"core", "public"},
+    "claim": {"prepare", "net", "secrets", "core", "public"},
+    "codec": {"claim", "net", "core", "public"},
     "secrets": {"core", "public"},
     "net": {"secrets", "core", "public"},
+    "aws": {"net", "secrets", "core", "public"},
     "verify": {"core", "public"},
     "relay": {"codec", "core", "public"},
     "producer": {"secrets", "core", "public"},
-    "consumer": {"secrets", "core", "public"},
-    "mailbox": {"consumer", "secrets", "core", "public"},
+    "consumer": {"claim", "secrets", "core", "public"},
+    "mailbox": {"consumer", "claim", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
-    "backend": {"mailbox", "consumer", "core", "public"},
-    "databases": MIDDLE - {"codec", "net", "verify"} | {"public"},
-    "brokers": {"backend", "mailbox", "consumer", "net", "secrets", "core", "public"},
-    "adapters": MIDDLE - {"net"} | {"databases", "brokers", "public"},
+    "webhook": {"mailbox", "consumer", "net", "secrets", "core", "public"},
+    "backend": {"claim", "webhook", "mailbox", "consumer", "core", "public"},
+    "databases": MIDDLE - {"codec", "net", "aws", "prepare", "verify"} | {"public"},
+    "brokers": {"backend", "webhook", "mailbox", "consumer", "claim", "aws", "net", "secrets", "core", "public"},
+    "adapters": MIDDLE - {"net", "aws", "prepare"} | {"databases", "brokers", "public"},
     "runtime": {"backend", "relay", "codec", "core", "public"},
     "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
 }

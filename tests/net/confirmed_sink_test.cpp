@@ -43,7 +43,8 @@ class Link final : public ConfirmedLink {
         return std::exchange(server_.ends, std::nullopt);
     }
     void wait(std::chrono::milliseconds) const override {}
-    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::chrono::milliseconds) const override {
+    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::uint64_t,
+                                                      std::chrono::milliseconds) override {
         if (server_.answers_each) return std::nullopt;
         return error(Advice::kRetryDestination, "unanswered");
     }
@@ -171,6 +172,72 @@ TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {
         EXPECT_EQ(out.failed[0].error.message, "silence");
         EXPECT_GT(server.pings, 0) << "it was asked first";
     }
+}
+
+// As one that bounds what it takes a second: its answers come in order, and late.
+TEST(ConfirmedSink, AServerThatWorksThroughWhatItHasIsWaitedFor) {
+    Server server;
+    server.answers_each = false;
+    server.window = SIZE_MAX;
+    Sink sink(server, {.stuck_after = 40ms});
+    spi::Completions out;
+    for (std::uint64_t i = 1; i <= 500; ++i) ASSERT_TRUE(sink.publish(record(i, "t")));
+    sink.poll(0ms, out);
+    for (std::uint64_t next = 1; next <= 500; ++next) {
+        server.answers = {{.number = next}};
+        sink.poll(0ms, out);
+        std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_EQ(out.acknowledged.size(), 500U);
+    EXPECT_TRUE(out.failed.empty()) << out.failed.size();
+    EXPECT_EQ(server.sent.size(), 500U) << "each once";
+}
+
+TEST(ConfirmedSink, ASlowTopicIsWaitedForHoweverManyOfAnotherPass) {
+    Server server;
+    server.answers_each = false;
+    server.window = SIZE_MAX;
+    Sink sink(server, {.records = 40, .stuck_after = 200ms});
+    spi::Completions out;
+    for (std::uint64_t i = 1; i <= 30; ++i) ASSERT_TRUE(sink.publish(record(i, "slow")));
+    sink.poll(0ms, out);
+    std::uint64_t last = 30;
+    for (std::uint64_t next = 1; next <= 30; ++next) {
+        for (int i = 0; i < 10; ++i) {
+            ASSERT_TRUE(sink.publish(record(++last, "t")));
+            server.answers.push_back({.number = last});
+        }
+        server.answers.push_back({.number = next});
+        const auto answers = std::exchange(server.answers, {});
+        sink.poll(0ms, out);
+        server.answers = answers;
+        sink.poll(0ms, out);
+        std::this_thread::sleep_for(15ms);
+    }
+    EXPECT_EQ(out.acknowledged.size(), last);
+    EXPECT_TRUE(out.failed.empty()) << out.failed.size();
+}
+
+// Others that were sent later show nothing of it.
+TEST(ConfirmedSink, WhatIsOvertakenForTooLongHasFailedHoweverManyPass) {
+    Server server;
+    server.answers_each = false;
+    server.window = SIZE_MAX;
+    Sink sink(server, {.records = 10, .stuck_after = 40ms});
+    spi::Completions out;
+    ASSERT_TRUE(sink.publish(record(1, "stuck")));
+    std::uint64_t number = 1;
+    for (; number < 5'000 && out.failed.empty(); ++number) {
+        ASSERT_TRUE(sink.publish(record(number + 1, "t")));
+        sink.poll(0ms, out);
+        server.answers = {{.number = number + 1}};
+        sink.poll(0ms, out);
+        std::this_thread::sleep_for(1ms);
+    }
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_EQ(out.failed[0].token, 1U);
+    EXPECT_EQ(out.failed[0].error.message, "unanswered");
+    EXPECT_EQ(out.acknowledged.size(), number - 1);
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ class Running {
             RouteSpec route;
             route.name = "route-" + std::to_string(routes.size());
             route.topics = *core::TopicRule::make("events", {}, "events");
-            route.make_sink = [destination]() -> Result<std::unique_ptr<spi::Sink>> {
+            route.make_sink =
+                [destination](const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
                 return std::unique_ptr<spi::Sink>(std::make_unique<sinks::memory::MemorySink>(
                     destination, sinks::memory::MemoryOptions{}));
             };

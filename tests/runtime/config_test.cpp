@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codec/formats.h"
+#include "core/redact.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
 #include "tests/support/files.h"
@@ -242,9 +244,14 @@ tenant = "t1"
 topic_template = "{aggregate_type}.{event_type}"
 allowed_topics = ["Order.*"]
 on_dead_letter = "block_key"
+claim_check = "s3://id:cl4im-s3cret@payloads?region=r"
+claim_check_above = 1000
+format = "cloudevents"
 [route.kafka]
 linger.ms = 5
 "compression.type" = "lz4"
+[route.cloudevents]
+source = "/shop"
 [[route]]
 name = "rest"
 to = "null:"
@@ -268,8 +275,25 @@ to = "null:"
     EXPECT_EQ(billing.on_dead_letter, "block_key");
     EXPECT_EQ(billing.sink_options.at("kafka.linger.ms"), "5");
     EXPECT_EQ(billing.sink_options.at("kafka.compression.type"), "lz4");
+    EXPECT_EQ(billing.sink_options.size(), 2U);
+    EXPECT_EQ(billing.claim_check, "s3://id:cl4im-s3cret@payloads?region=r");
+    EXPECT_EQ(billing.claim_check_above, 1'000U);
+    EXPECT_EQ(redact("it says cl4im-s3cret"), "it says ***");
+    EXPECT_EQ(billing.format, "cloudevents");
+    EXPECT_EQ(billing.format_options.at("cloudevents.source"), "/shop");
+    EXPECT_EQ(config->routes[1].format, "raw");
+    EXPECT_EQ(config->routes[1].claim_check, "");
+    EXPECT_EQ(config->routes[1].claim_check_above, 262'144U);
     EXPECT_EQ(config->routes[1].topic_template, "all");
     EXPECT_EQ(config->relay.retry.max_attempts, 3U);
+}
+
+TEST_F(ConfigTest, TheFormatsThatCanBeChosenAreThoseThatThereAre) {
+    std::string names;
+    for (const codec::Format& format : codec::formats()) {
+        names += (names.empty() ? "" : "|") + std::string(format.name);
+    }
+    EXPECT_EQ(find_option("format", kRelay)->choices, names);
 }
 
 TEST_F(ConfigTest, OperatingCommandsFindTheDatabaseInTheFile) {

@@ -51,8 +51,8 @@ RelayProcess::RelayProcess(World& world, Database& database, Judge& judge, Broke
     options_.owner = "relay-" + std::to_string(number);
     for (int route = 0; route < settings.routes; ++route) {
         routes_.push_back(route_spec(route, settings));
-        routes_.back().make_sink = [&world, &database, &judge, &broker, &settings, number,
-                                    route]() -> Result<std::unique_ptr<spi::Sink>> {
+        routes_.back().make_sink = [&world, &database, &judge, &broker, &settings, number, route](
+                                       const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
             return std::unique_ptr<spi::Sink>(
                 std::make_unique<SimSink>(world, database, judge, broker, settings, number, route));
         };

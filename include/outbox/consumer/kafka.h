@@ -15,7 +15,7 @@ namespace outbox {
 struct KafkaConsumerOptions {
     /// What makes a record a repeat.
     enum class Mode : std::uint8_t {
-        kInbox,   ///< Its header `id` is in outbox_inbox: drops the broker's and the relay's
+        kInbox,   ///< Its event's id is in outbox_inbox: drops the broker's and the relay's
                   ///< repeats.
         kOffset,  ///< Its offset was applied (outbox_inbox_offsets): constant space, and a member
                   ///< that lost its partition cannot commit; serial in each partition. The relay's
@@ -28,6 +28,10 @@ struct KafkaConsumerOptions {
     std::vector<std::string> topics;  ///< At least one.
     std::string consumer;             ///< The inbox's name for us; empty: the group.
     Mode mode = Mode::kInbox;
+    MessageFormat format = MessageFormat::kAuto;
+
+    /// Where payloads are that messages refer to.
+    ClaimStore claims = {};
     bool exactly_once_wire = false;  ///< What writes the topics never repeats an event.
 
     std::size_t workers = 2;  ///< Threads, each with a connection. Records of a key go to one.
@@ -56,8 +60,9 @@ struct KafkaConsumerOptions {
 
 /// Applies the records of Kafka topics, each exactly once in effect: effect and inbox row (and
 /// offset) are one transaction of the consumer's database, and only after its commit the offset is
-/// committed to Kafka. Reads what the relay writes in format `raw`: header `id` is the message's
-/// id, the other headers become `Message::headers_json`, the offset is `Message::position`.
+/// committed to Kafka. Reads each format that the relay writes; in `raw` the header `id` is the
+/// message's id and the other headers become `Message::headers_json`. The offset is
+/// `Message::position`.
 ///
 /// Records of a key are applied in their order, several keys of a partition at the same time; the
 /// offset committed is that below which all is finished. Failures as `MailboxConsumer`: a key whose

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 
+#include <outbox/consumer/claims.h>
 #include <outbox/consumer/message.h>
+#include <outbox/consumer/message_format.h>
 #include <outbox/error.h>
 
 namespace outbox {
@@ -37,7 +39,12 @@ struct ConsumerReport {
 struct MailboxOptions {
     std::string mailbox = "default";  ///< `?mailbox=` of the sink's URL.
     std::string consumer;             ///< The inbox's name for us; empty: the mailbox's name.
-    std::uint32_t max_attempts = 5;   ///< Then the message goes to the dead letters.
+    MessageFormat format = MessageFormat::kAuto;
+
+    /// Where payloads are that messages refer to.
+    ClaimStore claims = {};
+
+    std::uint32_t max_attempts = 5;  ///< Then the message goes to the dead letters.
     std::int64_t retry_base_ms = 200;
     std::int64_t retry_max_ms = 60'000;
     std::int64_t poll_busy_ms = 1;    ///< First wait when the mailbox is empty; doubles up to

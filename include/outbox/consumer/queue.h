@@ -18,6 +18,11 @@ class Inlet;
 struct QueueConsumerOptions {
     std::string consumer;  ///< The inbox's name for us; the same for all members.
 
+    MessageFormat format = MessageFormat::kAuto;
+
+    /// Where payloads are that messages refer to.
+    ClaimStore claims = {};
+
     std::size_t workers = 2;  ///< Threads, each with a connection. Messages of a key go to one.
     std::size_t transaction_size = 100;  ///< Messages in one transaction; see MailboxOptions.
     /// Messages taken and not finished; then no more are taken. As many more may wait behind
@@ -27,9 +32,11 @@ struct QueueConsumerOptions {
     std::uint32_t max_attempts = 5;
     std::int64_t retry_base_ms = 200;
     std::int64_t retry_max_ms = 60'000;
-    /// A message that the broker has handed over more often than this ends its members, and goes to
-    /// the dead letters untried. 0: none does. Above 3 deliveries a message is applied by itself,
-    /// while nothing else is under way, so that the innocent ones are applied before it.
+    /// A message whose handler was begun more often than this and did not come to an end is what
+    /// ends its members, and goes to the dead letters untried. 0: none does. Above 3 deliveries,
+    /// however they ended, a message is applied by itself, while nothing else is under way, and
+    /// what its handler does is written down (outbox_inbox_begun): what the broker counts as
+    /// deliveries (restarts, lost connections) gives nothing up.
     std::uint32_t max_deliveries = 20;
     int connect_timeout_s = 5;
     std::int64_t inbox_retention_s = 0;  ///< As MailboxOptions.

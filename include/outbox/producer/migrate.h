@@ -24,6 +24,10 @@ struct MigrateOptions {
     /// None: `kJsonb` for a new table. A table that is there keeps its type; asking for another
     /// one is refused.
     std::optional<PayloadType> payload;
+    /// Largest payload that `outbox_events` and `outbox_scheduled` take from now on, 1,024 to
+    /// 1,000,000,000; rows that are there stay. None: what they took before, which is 1,048,576 in
+    /// new ones. Writers have a limit of their own (`max_payload_bytes`).
+    std::optional<std::int64_t> max_payload_bytes{};
     /// PostgreSQL, what is printed: the schema's name. What runs uses the current schema.
     std::string schema = "public";
     std::chrono::seconds connect_timeout{5};

@@ -30,12 +30,15 @@ struct EventView {
     std::string_view defect;           ///< Why this row can never be sent; empty: nothing.
     std::int64_t occurred_at_us = 0;   ///< Microseconds since the Unix epoch; 0: not known.
     std::int64_t available_at_us = 0;  ///< When a delayed event became due; 0: was not delayed.
+    bool payload_is_json = false;      ///< It is known to be, as its column holds nothing else.
     std::uint32_t attempts = 0;        ///< Failed attempts that the source remembers.
     std::int64_t next_attempt_us = 0;  ///< Not before this time (Unix epoch); 0: at once.
 
-    /// The key that order is kept by: `key`, else the aggregate id, else null (no order).
+    /// The key that order is kept by: `key`, else the aggregate id, else null (no order). An empty
+    /// one is none, for destinations, too.
     [[nodiscard]] std::string_view order_key() const {
-        return key.data() != nullptr && !key.empty() ? key : aggregate_id;
+        if (!key.empty()) return key;
+        return aggregate_id.empty() ? std::string_view() : aggregate_id;
     }
 
     /// What its age counts from: a delayed event is not late before it is due. 0: not known.

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -16,6 +17,19 @@ namespace outbox::spi {
 enum class Guarantee : std::uint8_t {
     kAtLeastOnce,     ///< Repeats are possible after a failure.
     kExactlyOnceKept  ///< A repeat is dropped for as long as the destination keeps the first.
+};
+
+/// How the attributes of a CloudEvent travel to a destination, by the binding of its protocol where
+/// the CloudEvents specification has one, else as in Kafka.
+struct AttributeNames {
+    std::string_view prefix = "ce_";  ///< Of the header of each attribute; empty in MQTT.
+    /// The header with the media type of the value; empty: `Record::content_type`, for which the
+    /// protocol has a place.
+    std::string_view content_type = "content-type";
+    /// In the binary mode the media type of the data is an attribute as the others are.
+    bool type_as_attribute = false;
+    /// Values are percent-encoded (HTTP binding, section 3.1.3.2).
+    bool percent_encoded = false;
 };
 
 /// What a sink can do; the relay, the conformance suite and the docs go by it.
@@ -30,6 +44,7 @@ struct SinkCapabilities {
     /// `fail_stop_order` holds for the records of a key whatever their topics; else the relay lets
     /// a key finish what is under way before it goes to another topic.
     bool across_topics = true;
+    AttributeNames attributes = {};
 };
 
 struct HeaderView {
@@ -54,6 +69,15 @@ struct Record {
     std::string_view tenant_id = {};
     std::string_view routing_key = {};
     std::int64_t occurred_at_us = 0;  ///< Since the Unix epoch; 0: not known.
+    std::int32_t partition = -1;      ///< Where the destination has such; -1: by the key.
+    std::int64_t timestamp_ms = -1;   ///< Since the Unix epoch; -1: the destination's.
+    /// Media type of the value, where `SinkCapabilities::attributes` has no header for it.
+    std::string_view content_type = {};
+    /// The payload as it is stored, whatever the format makes of it.
+    std::string_view payload = {};
+    /// Where the record has a reference instead: what the payload is called in the route's object
+    /// store; null: it has the payload.
+    std::string_view object = {};
 };
 
 struct FailedRecord {
@@ -81,6 +105,19 @@ struct Completions {
         failed.clear();
     }
     [[nodiscard]] bool empty() const { return acknowledged.empty() && failed.empty(); }
+};
+
+/// What a sink tells of itself, for logs and metrics, beside the outcomes of records.
+struct SinkReport {
+    enum class Level : std::uint8_t { kInfo, kWarning, kError };
+    struct Note {
+        Level level = Level::kInfo;
+        std::string what;  ///< A stable name.
+        std::vector<std::pair<std::string, std::string>> fields;
+    };
+    std::vector<Note> notes;  ///< Since the last time.
+    /// Values of metrics by their names, which are few and always the same.
+    std::vector<std::pair<std::string_view, std::int64_t>> figures;
 };
 
 /// A place where records are published. One thread uses a sink at a time.
@@ -113,6 +150,9 @@ class Sink {
     /// yet; returns early when there is, or after `wake`. A sink that works in batches writes the
     /// batch here and may block for its own request timeout.
     virtual void poll(std::chrono::milliseconds max_wait, Completions& out) = 0;
+
+    /// What it does on its own behind what it has acknowledged. Asked about once a second.
+    virtual void report(SinkReport& /*out*/) {}
 };
 
 }  // namespace outbox::spi

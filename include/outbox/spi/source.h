@@ -13,6 +13,7 @@
 
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
+#include <outbox/spi/row_shape.h>
 
 namespace outbox::spi {
 
@@ -112,6 +113,9 @@ struct RouteBeginning {
     /// not stable; the reader then leaves out what is finished.
     PositionSet finished;
     std::string destination;  ///< What its destination calls itself; empty: not known yet.
+    /// What destinations may remember its events under: the same for as long as an id means the
+    /// same event and the route has not begun anew, whatever it is called.
+    std::string producer = {};
 };
 
 /// What a term begins with. `notes` are for people: what was set aside or taken over.
@@ -300,6 +304,9 @@ class Source {
     /// Positions are identities that outlive the process; false for tables without one, whose
     /// positions are made up by the reader.
     [[nodiscard]] virtual bool stable_positions() const = 0;
+
+    /// How its rows look, as they were when the source was made.
+    [[nodiscard]] virtual RowShape shape() const { return {}; }
 
     /// Several recorders may write at once; else one thread had better use them in turn.
     [[nodiscard]] virtual bool writes_concurrently() const { return true; }

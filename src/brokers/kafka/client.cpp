@@ -204,7 +204,7 @@ std::int32_t Client::partition_of(std::string_view key, std::int32_t partitions)
 
 Client::Produced Client::produce(Topic topic, std::int32_t partition, const spi::Record& record,
                                  std::uint32_t slot, Fault& refusal) {
-    std::array<rd_kafka_vu_t, 6> values{};
+    std::array<rd_kafka_vu_t, 7> values{};
     values[0] = value_of(RD_KAFKA_VTYPE_RKT);
     values[0].u.rkt = topic;
     values[1] = bytes_of(RD_KAFKA_VTYPE_KEY, record.key);
@@ -217,9 +217,12 @@ Client::Produced Client::produce(Topic topic, std::int32_t partition, const spi:
     Owned<rd_kafka_headers_t> headers;
     if (!record.headers.empty()) {
         headers = headers_of(record);
-        values[5] = value_of(RD_KAFKA_VTYPE_HEADERS);
-        values[5].u.headers = headers.get();
-        count = 6;
+        values[count] = value_of(RD_KAFKA_VTYPE_HEADERS);
+        values[count++].u.headers = headers.get();
+    }
+    if (record.timestamp_ms >= 0) {
+        values[count] = value_of(RD_KAFKA_VTYPE_TIMESTAMP);
+        values[count++].u.i64 = record.timestamp_ms;
     }
     const Owned<rd_kafka_error_t> error(rd_kafka_produceva(handle_, values.data(), count));
     if (error == nullptr) {

@@ -43,6 +43,13 @@ ErrorInfo too_large_error(const Topic& topic, std::size_t bytes) {
                 "; raise it, or publish a reference to the data (claim check)"};
 }
 
+ErrorInfo no_partition_error(const Topic& topic, std::int32_t wanted) {
+    return {ErrorCode::kInvalidEvent, Advice::kDeadLetter, "UNKNOWN_PARTITION",
+            topic_text(topic) + " has " + std::to_string(topic.partitions.size()) +
+                " partitions, and the event asks for number " + std::to_string(wanted) +
+                "; add partitions, or correct the row, then retry the dead letter"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<KafkaSink>> KafkaSink::open(KafkaConfig config) {
@@ -168,6 +175,10 @@ KafkaSink::Sent KafkaSink::send(std::uint32_t slot, Topic& topic, const spi::Rec
         return Sent::kDone;
     }
     const std::int32_t chosen = choose_partition(topic, record);
+    if (chosen < 0 || chosen >= static_cast<std::int32_t>(topic.partitions.size())) {
+        fail_slot(slot, no_partition_error(topic, chosen));
+        return Sent::kDone;
+    }
     const Partition& partition = topic.partitions[static_cast<std::size_t>(chosen)];
     under_way_[slot].partition = chosen;
     if (!partition.has_leader) {
@@ -261,6 +272,7 @@ bool KafkaSink::too_large(const Topic& topic, const spi::Record& record) const {
 
 // A record without a key goes where records can go.
 std::int32_t KafkaSink::choose_partition(Topic& topic, const spi::Record& record) {
+    if (record.partition >= 0) return record.partition;
     const auto count = static_cast<std::int32_t>(topic.partitions.size());
     if (record.key.data() != nullptr) return Client::partition_of(record.key, count);
     const auto works = [&](std::int32_t id) {

@@ -5,8 +5,7 @@
 namespace outbox::mqtt {
 namespace {
 
-constexpr std::string_view kPrefix = "mqtt.";
-constexpr net::Product kProduct{"MQTT broker",      kPrefix, "mqtt", "mqtts",
+constexpr net::Product kProduct{"MQTT broker",      "mqtt.", "mqtt", "mqtts",
                                 "mqtt://host:1883", 1883,    8883};
 
 ErrorInfo invalid(std::string message) {
@@ -14,7 +13,6 @@ ErrorInfo invalid(std::string message) {
 }
 
 Status add_option(std::string_view name, const std::string& value, MqttConfig& config) {
-    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     const auto known = net::add_access_option(kProduct, name, value, config);
     if (!known.ok()) return known.error();
     if (*known) return {};
@@ -39,11 +37,11 @@ Result<MqttConfig> make_config(std::string_view url,
         read = invalid("the MQTT URL has the path '" + parsed->path +
                        "'; topics come from the events: mqtt://host:1883");
     }
-    for (const auto& [name, value] : parsed->query) {
-        if (read.ok()) read = add_option(name, value, config);
-    }
-    for (const auto& [name, value] : options) {
-        if (read.ok()) read = add_option(name, value, config);
+    if (read.ok()) {
+        read = net::read_options(kProduct, *parsed, options,
+                                 [&](std::string_view name, const std::string& value) {
+                                     return add_option(name, value, config);
+                                 });
     }
     if (read.ok()) read = net::check_access(kProduct, *parsed, config);
     if (!read.ok()) return read.error();

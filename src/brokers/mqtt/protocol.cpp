@@ -23,6 +23,7 @@ constexpr std::uint8_t kHasPassword = 0x40;
 constexpr std::uint8_t kHasUser = 0x80;
 
 // Properties (2.2.2.2).
+constexpr std::uint8_t kContentType = 0x03;
 constexpr std::uint8_t kReasonString = 0x1F;
 constexpr std::uint8_t kServerKeepAlive = 0x13;
 constexpr std::uint8_t kReceiveMaximum = 0x21;
@@ -60,6 +61,7 @@ std::size_t property_bytes(const Publish& publish) {
     for (const auto& [name, value] : publish.properties) {
         bytes += 1 + 2 + name.size() + 2 + value.size();
     }
+    if (publish.content_type.data() != nullptr) bytes += 1 + 2 + publish.content_type.size();
     return bytes;
 }
 
@@ -247,6 +249,10 @@ void append_publish(const Publish& publish, std::string& out) {
     append_string(publish.topic, out);
     append_u16(publish.id, out);
     append_varint(properties, out);
+    if (publish.content_type.data() != nullptr) {
+        out += static_cast<char>(kContentType);
+        append_string(publish.content_type, out);
+    }
     for (const auto& [name, value] : publish.properties) {
         out += static_cast<char>(kUserProperty);
         append_string(name, out);

@@ -28,6 +28,7 @@ struct Publish {
     bool retain = false;
     std::span<const std::pair<std::string_view, std::string_view>> properties;  ///< The user's.
     std::string_view payload;
+    std::string_view content_type = {};  ///< Null: none.
 };
 /// Bytes of the whole packet. Strings are no longer than `kMaxStringBytes`.
 [[nodiscard]] std::size_t bytes_of(const Publish& publish);

@@ -33,7 +33,8 @@ class Link final : public net::ConfirmedLink {
     [[nodiscard]] std::uint64_t heard() const override { return connection_->heard(); }
     std::optional<ErrorInfo> exchange(std::vector<net::Answer>& out) override;
     void wait(std::chrono::milliseconds most) const override { connection_->wait(most); }
-    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::chrono::milliseconds) const override {
+    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::uint64_t,
+                                                      std::chrono::milliseconds) override {
         return std::nullopt;
     }
     [[nodiscard]] ErrorInfo silence(std::chrono::milliseconds time) const override {
@@ -69,7 +70,8 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
                           .id = id_of(number),
                           .retain = config_.retain,
                           .properties = properties_.list(),
-                          .payload = record.value};
+                          .payload = record.value,
+                          .content_type = record.content_type};
     const std::size_t bytes = bytes_of(message);
     // The broker would close the connection.
     if (const std::size_t most = connection_->max_packet(); most > 0 && bytes > most) {

@@ -10,8 +10,12 @@
 
 namespace outbox::mqtt {
 
-inline const spi::SinkCapabilities kCapabilities{"mqtt", spi::Guarantee::kAtLeastOnce,
-                                                 /*fail_stop_order=*/false};
+inline const spi::SinkCapabilities kCapabilities{"mqtt",
+                                                 spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/false,
+                                                 /*durable=*/true,
+                                                 /*across_topics=*/true,
+                                                 {/*prefix=*/"", /*content_type=*/{}}};
 
 /// Publishes to topics of an MQTT 5 broker with QoS 1. README.md says how. `poll` blocks up to the
 /// connect timeout of each host where there is no connection. Not thread-safe.

@@ -86,6 +86,10 @@ std::optional<ConsumerInfo> read_consumer(std::string_view text) {
     }
     info.ack_policy = text_in(config, "ack_policy");
     info.created = text_in(answer, "created");
+    const json& delivered = part_of(answer, "delivered");
+    if (delivered.is_object()) {
+        info.given = static_cast<std::uint64_t>(number_in(delivered, "consumer_seq"));
+    }
     info.push = !text_in(config, "deliver_subject").empty();
     return info;
 }

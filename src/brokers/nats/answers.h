@@ -32,7 +32,8 @@ struct ConsumerInfo {
     std::chrono::nanoseconds ack_wait{0};  ///< After which a message is given to another.
     std::chrono::nanoseconds ack_wait_min{0};  ///< The shortest, where there are several.
     std::string ack_policy;
-    std::string created;  ///< When; another after it was removed and made anew.
+    std::string created;                 ///< When; another after it was removed and made anew.
+    std::optional<std::uint64_t> given;  ///< The number of its last delivery.
     bool push = false;
 };
 

@@ -6,8 +6,7 @@
 namespace outbox::nats {
 namespace {
 
-constexpr std::string_view kPrefix = "nats.";
-constexpr net::Product kProduct{"NATS", kPrefix, "nats", "tls", "nats://host:4222", 4222, 4222};
+constexpr net::Product kProduct{"NATS", "nats.", "nats", "tls", "nats://host:4222", 4222, 4222};
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
@@ -43,7 +42,6 @@ Result<bool> add_common_option(std::string_view name, const std::string& value,
 }
 
 Status add_option(std::string_view name, const std::string& value, NatsConfig& config) {
-    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     const auto known = add_common_option(name, value, config);
     if (!known.ok()) return known.error();
     if (*known) return {};
@@ -96,11 +94,11 @@ Result<NatsConfig> make_config(std::string_view url,
     if (!parsed.ok()) return parsed.error();
     NatsConfig config;
     Status read = net::add_url(kProduct, *parsed, config);
-    for (const auto& [name, value] : parsed->query) {
-        if (read.ok()) read = add_option(name, value, config);
-    }
-    for (const auto& [name, value] : options) {
-        if (read.ok()) read = add_option(name, value, config);
+    if (read.ok()) {
+        read = net::read_options(kProduct, *parsed, options,
+                                 [&](std::string_view name, const std::string& value) {
+                                     return add_option(name, value, config);
+                                 });
     }
     if (read.ok()) read = check(*parsed, config);
     if (!read.ok()) return read.error();

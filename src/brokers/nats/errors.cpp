@@ -68,6 +68,7 @@ constexpr std::array kTable = {
     Row{"ACK POLICY", kUnsupported, kDown, "make it anew with --ack explicit"},
     Row{"PUSH", kUnsupported, kDown, "make it anew with --pull"},
     Row{"GONE", kTopicUnknown, kDown, "it was removed, or has lost its leader"},
+    Row{"ANEW", kTopicUnknown, kDown, "what was taken of the former one is told to nobody"},
     Row{"RESOLVE", kConnectFailed, kDown, "check the server's host name"},
     Row{"CONNECT", kConnectFailed, kDown, kReach},
     Row{"TLS", kConnectFailed, kDown,

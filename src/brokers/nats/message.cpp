@@ -1,10 +1,7 @@
 #include "brokers/nats/message.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdio>
-#include <xxhash.h>
 
 #include "brokers/nats/protocol.h"
 #include "net/header_line.h"
@@ -36,13 +33,6 @@ std::optional<std::string> why_not_carried(const spi::Record& record) {
         }
     }
     return std::nullopt;
-}
-
-std::string id_suffix(std::string_view producer) {
-    std::array<char, 1 + 16 + 1> text{};
-    std::snprintf(text.data(), text.size(), "@%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(producer.data(), producer.size())));
-    return text.data();
 }
 
 void write_headers(const spi::Record& record, std::string_view suffix, std::string_view stream,

@@ -19,10 +19,6 @@ inline constexpr std::string_view kNullHeader = "outbox-null";
 /// say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record);
 
-/// What all ids of a producer end with, so that a stream does not take another's event for a
-/// repeat.
-[[nodiscard]] std::string id_suffix(std::string_view producer);
-
 /// The header lines of the record's message, into `out`. `suffix`: of its id; empty: it is given
 /// none. `stream`: the one that is to take it; empty: whichever does.
 void write_headers(const spi::Record& record, std::string_view suffix, std::string_view stream,

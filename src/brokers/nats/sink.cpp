@@ -10,6 +10,7 @@
 #include "brokers/nats/connection.h"
 #include "brokers/nats/look.h"
 #include "brokers/nats/message.h"
+#include "net/id_suffix.h"
 
 namespace outbox::nats {
 namespace {
@@ -27,7 +28,7 @@ class Link final : public net::ConfirmedLink {
         : config_(config),
           connection_(std::move(connection)),
           where_(name_of_host(config.hosts[connection_->host()])),
-          suffix_(config.dedup ? id_suffix(config.producer) : std::string()) {}
+          suffix_(config.dedup ? net::id_suffix(config.producer) : std::string()) {}
 
     [[nodiscard]] std::size_t max_window() const override { return SIZE_MAX; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
@@ -36,8 +37,8 @@ class Link final : public net::ConfirmedLink {
     [[nodiscard]] std::uint64_t heard() const override { return connection_->heard(); }
     std::optional<ErrorInfo> exchange(std::vector<net::Answer>& out) override;
     void wait(std::chrono::milliseconds most) const override { connection_->wait(most); }
-    [[nodiscard]] std::optional<ErrorInfo> unanswered(
-        std::chrono::milliseconds time) const override {
+    [[nodiscard]] std::optional<ErrorInfo> unanswered(std::uint64_t,
+                                                      std::chrono::milliseconds time) override {
         return to_error({"UNANSWERED", "no acknowledgement for " + seconds(time)}, where_);
     }
     [[nodiscard]] ErrorInfo silence(std::chrono::milliseconds time) const override {

@@ -10,8 +10,13 @@
 
 namespace outbox::nats {
 
-inline const spi::SinkCapabilities kCapabilities{"nats", spi::Guarantee::kAtLeastOnce,
-                                                 /*fail_stop_order=*/false};
+inline const spi::SinkCapabilities kCapabilities{"nats",
+                                                 spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/false,
+                                                 /*durable=*/true,
+                                                 /*across_topics=*/true,
+                                                 {"ce-", "Content-Type", /*type_as_attribute=*/true,
+                                                  /*percent_encoded=*/true}};
 
 /// Publishes to streams of JetStream and takes their acknowledgements. README.md says how. `poll`
 /// blocks up to the connect timeout of each host where there is no connection. Not thread-safe.

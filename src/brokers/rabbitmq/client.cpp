@@ -110,6 +110,10 @@ std::optional<Fault> Client::publish(const spi::Record& record) {
         properties._flags |= AMQP_BASIC_CONTENT_TYPE_FLAG;
         properties.content_type = bytes_of(header.value);
     }
+    if (record.content_type.data() != nullptr) {
+        properties._flags |= AMQP_BASIC_CONTENT_TYPE_FLAG;
+        properties.content_type = bytes_of(record.content_type);
+    }
     if (record.key.data() != nullptr) headers.push_back(text_entry(kKeyHeader, record.key));
     if (record.value.data() == nullptr) headers.push_back(flag_entry(kNullHeader));
     properties.headers = {static_cast<int>(headers.size()), headers.data()};

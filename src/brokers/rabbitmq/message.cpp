@@ -45,6 +45,9 @@ std::optional<std::string> why_not_carried(const spi::Record& record, std::size_
     if (record.event_type.size() > kMaxShortBytes) {
         return too_long("event type", record.event_type.size());
     }
+    if (record.content_type.size() > kMaxShortBytes) {
+        return too_long("content type", record.content_type.size());
+    }
     std::size_t bytes = kOtherBytes + kKeyHeader.size() + record.key.size() + kNullHeader.size() +
                         2 * kHeaderOverhead;
     for (const spi::HeaderView& header : record.headers) {

@@ -14,8 +14,12 @@
 
 namespace outbox::rabbitmq {
 
-inline const spi::SinkCapabilities kCapabilities{"rabbitmq", spi::Guarantee::kAtLeastOnce,
-                                                 /*fail_stop_order=*/false};
+inline const spi::SinkCapabilities kCapabilities{"rabbitmq",
+                                                 spi::Guarantee::kAtLeastOnce,
+                                                 /*fail_stop_order=*/false,
+                                                 /*durable=*/true,
+                                                 /*across_topics=*/true,
+                                                 {"cloudEvents_", /*content_type=*/{}}};
 
 /// Publishes to an exchange with publisher confirms. README.md says how. Not thread-safe.
 class RabbitmqSink final : public spi::Sink {

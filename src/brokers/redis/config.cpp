@@ -9,8 +9,7 @@
 namespace outbox::redis {
 namespace {
 
-constexpr std::string_view kPrefix = "redis.";
-constexpr net::Product kProduct{"Redis", kPrefix, "redis", "rediss", "redis://host:6379/0",
+constexpr net::Product kProduct{"Redis", "redis.", "redis", "rediss", "redis://host:6379/0",
                                 6379,    6379};
 constexpr int kMaxDatabase = 65'535;
 constexpr std::size_t kMaxWindow = 1'000'000;
@@ -26,7 +25,6 @@ struct Options {
 
 Status add_option(std::string_view name, const std::string& value, RedisConfig& config,
                   Options& given) {
-    while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     const auto known = net::add_access_option(kProduct, name, value, config);
     if (!known.ok()) return known.error();
     if (*known) return {};
@@ -89,11 +87,11 @@ Result<RedisConfig> make_config(std::string_view url,
     Options given;
     Status read = net::add_url(kProduct, *parsed, config);
     if (read.ok()) read = add_database(*parsed, config);
-    for (const auto& [name, value] : parsed->query) {
-        if (read.ok()) read = add_option(name, value, config, given);
-    }
-    for (const auto& [name, value] : options) {
-        if (read.ok()) read = add_option(name, value, config, given);
+    if (read.ok()) {
+        read = net::read_options(kProduct, *parsed, options,
+                                 [&](std::string_view name, const std::string& value) {
+                                     return add_option(name, value, config, given);
+                                 });
     }
     if (read.ok()) read = net::check_access(kProduct, *parsed, config);
     if (!read.ok()) return read.error();

@@ -1,6 +1,7 @@
 #include "brokers/redis/sink.h"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -43,16 +44,30 @@ Result<std::string> RedisSink::destination() {
 }
 
 bool RedisSink::publish(const spi::Record& record) {
+    // What was refused must be known to the caller before anything behind it is accepted.
+    if (!refused_.empty()) return false;
     const std::size_t bytes = payload_bytes(record);
     if (records_ >= config_.max_records) return false;
     if (records_ > 0 && bytes_ + bytes > config_.max_bytes) return false;
     ++records_;
     bytes_ += bytes;
-    queue_.push_back({record, bytes});
+    if (auto why = why_not_carried(record)) {
+        fail({record, bytes},
+             {.error = {ErrorCode::kRecordRefused,
+                        Advice::kDeadLetter,
+                        {},
+                        "event " + std::string(record.id) +
+                            " fits no entry of a stream: " + *std::move(why)}},
+             refused_);
+    } else {
+        queue_.push_back({record, bytes});
+    }
     return true;
 }
 
 void RedisSink::poll(milliseconds max_wait, spi::Completions& out) {
+    std::move(refused_.failed.begin(), refused_.failed.end(), std::back_inserter(out.failed));
+    refused_.clear();
     const Time now = std::chrono::steady_clock::now();
     if (sent_.empty()) heard_ = now;
     if (session_ != nullptr && sent_.empty()) receive(now, out);
@@ -96,15 +111,7 @@ void RedisSink::send(Time now, spi::Completions& out) {
             const spi::Record& record = item.record;
             if (!items.empty() && batch_.bytes() + item.bytes > kBatchBytes) break;
             queue_.pop_front();
-            if (auto why = why_not_carried(record)) {
-                fail(item,
-                     {.error = {ErrorCode::kRecordRefused,
-                                Advice::kDeadLetter,
-                                {},
-                                "event " + std::string(record.id) +
-                                    " fits no entry of a stream: " + *std::move(why)}},
-                     out);
-            } else if (!record.id.empty() && session_->has(record.id)) {
+            if (!record.id.empty() && session_->has(record.id)) {
                 acknowledge(item, out);
             } else {
                 if (!closed_.empty() && closed_.erase(std::string(record.topic)) > 0) {

@@ -59,6 +59,7 @@ class RedisSink final : public spi::Sink {
     std::deque<std::vector<Item>> sent_;  // batches without a verdict
     std::size_t records_ = 0;             // in both
     std::size_t bytes_ = 0;
+    spi::Completions refused_;                // what no entry holds, not told yet
     std::unordered_set<std::string> closed_;  // streams that take nothing before it is said
     Batch batch_;
     std::vector<Verdict> verdicts_;

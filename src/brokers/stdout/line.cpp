@@ -1,9 +1,10 @@
 #include "brokers/stdout/line.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <nlohmann/json.hpp>
+#include <cstddef>
 
+#include "core/base64.h"
+#include "core/json_scan.h"
 #include "core/json_text.h"
 #include "core/utf8.h"
 
@@ -17,26 +18,6 @@ void append_text(std::string_view text, std::string& out) {
         return;
     }
     append_json_string(to_utf8(text), out);
-}
-
-void append_base64(std::string_view bytes, std::string& out) {
-    static constexpr char kDigits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-        std::uint32_t group = 0;
-        for (std::size_t j = 0; j < 3; ++j) {
-            group = group << 8U | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-        }
-        for (std::size_t j = 0; j < 4; ++j) {
-            out += j <= count ? kDigits[group >> (18U - 6U * j) & 63U] : '=';
-        }
-    }
-}
-
-bool is_json(std::string_view text) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // skipped by `accept`
-    return !text.starts_with(kByteOrderMark) && nlohmann::json::accept(text.begin(), text.end());
 }
 
 void append_payload(std::string_view payload, std::string& out) {

@@ -31,7 +31,8 @@ namespace {
 
 constexpr milliseconds kFetch{100};
 constexpr milliseconds kLagInterval{5'000};
-constexpr std::uint32_t kSuspectAfter = 3;    // deliveries
+// Deliveries, of which nobody knows whether a handler was begun; then it is written down.
+constexpr std::uint32_t kSuspectAfter = 3;
 constexpr std::size_t kMaxInFlight = 30'000;  // twice as many fit AMQP's prefetch
 
 void require(bool condition, const char* message) {
@@ -70,7 +71,9 @@ WorkerOptions worker_options(const QueueConsumerOptions& options) {
             .max_in_flight_bytes = options.max_in_flight_bytes,
             .retry = {options.retry_base_ms, options.retry_max_ms, options.max_attempts},
             .inbox_retention_s = options.inbox_retention_s,
-            .on_report = options.on_report};
+            .max_begun = std::int64_t{options.max_deliveries} - kSuspectAfter,
+            .on_report = options.on_report,
+            .claims = options.claims};
 }
 
 }  // namespace
@@ -82,7 +85,9 @@ class QueueConsumer::Impl {
           hub_(worker_options(options_), std::move(make_applier)),
           inlet_(queue.open(
               {2 * options_.max_in_flight, std::chrono::seconds(options_.connect_timeout_s)})),
-          random_(hub_.seed) {}
+          random_(hub_.seed) {
+        hub_.queue = inlet_->queue();
+    }
 
     ~Impl() {
         hub_.stop.request();
@@ -132,7 +137,6 @@ class QueueConsumer::Impl {
             return false;
         }
         tries_ = 0;
-        guilty_known_ = false;
         link_ = std::make_shared<Link>(wake_up_);
         hub_.forget_trouble();
         hub_.say(What::kActive);
@@ -189,25 +193,12 @@ class QueueConsumer::Impl {
             waiting_.pop_front();
             waiting_bytes_ -= arrival.bytes();
             const std::uint64_t number = arrival.number;
-            auto why = undeliverable(arrival);
             link_->take();
             consumer::push(workers_,
-                           {std::make_unique<QueueDelivery>(std::move(arrival), std::move(why)),
+                           {std::make_unique<QueueDelivery>(std::move(arrival), options_.format,
+                                                            suspect && options_.max_deliveries > 0),
                             link_, number});
         }
-    }
-
-    // One on each connection: with it gone the others, which came as often, may be innocent.
-    std::optional<ErrorInfo> undeliverable(const Arrival& arrival) {
-        if (options_.max_deliveries == 0 || arrival.deliveries <= options_.max_deliveries) {
-            return std::nullopt;
-        }
-        if (std::exchange(guilty_known_, true)) return std::nullopt;
-        return ErrorInfo{ErrorCode::kHandlerFailed,
-                         Advice::kDeadLetter,
-                         {},
-                         arrival.where + " was handed over " + std::to_string(arrival.deliveries) +
-                             " times and never finished: it may end the process that handles it"};
     }
 
     Status measure_lag() {
@@ -215,7 +206,9 @@ class QueueConsumer::Impl {
         const auto there = inlet_->waiting();
         if (!there.ok()) return there.status();
         const core::Lock lock(hub_.mutex);
-        hub_.lag.store(*there + static_cast<std::int64_t>(link_->unfinished() + waiting_.size()));
+        hub_.queue_lag.store(*there);
+        hub_.lag.store(
+            static_cast<std::int64_t>(link_->unfinished() + waiting_.size() + inlet_->taken()));
         return {};
     }
 
@@ -229,7 +222,6 @@ class QueueConsumer::Impl {
     std::size_t waiting_bytes_ = 0;
     std::deque<Arrival> waiting_;  // for those before them
     bool alone_ = false;           // a suspect is under way
-    bool guilty_known_ = false;
     std::mt19937_64 random_;
     std::uint32_t tries_ = 0;
     steady_clock::time_point next_lag_;
@@ -253,7 +245,7 @@ ConsumerStats QueueConsumer::stats() const noexcept {
 }
 
 std::int64_t QueueConsumer::lag() const noexcept {
-    return impl_->hub().lag.load();
+    return impl_->hub().queue_lag.load() + impl_->hub().lag.load();
 }
 
 QueueConsumer consumer::make_queue_consumer(

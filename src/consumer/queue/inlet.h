@@ -18,6 +18,8 @@ struct Arrival {
     std::uint64_t number = 0;  ///< The inlet's own, for `acknowledge`; new on each connection.
     std::string where;         ///< What it is called in messages: "message 5 of queue orders".
     std::string id;            ///< Empty: it has none.
+    /// What it is called where neither `id` nor its content has one.
+    std::string other_id = {};
     std::string topic;
     std::optional<std::string> key;
     std::optional<std::string> payload;  ///< None: a tombstone.
@@ -52,8 +54,12 @@ class Inlet {
                          std::vector<Arrival>& out) = 0;
     /// They are done, and are never to come again. They may all the same, if the word is lost.
     virtual Status acknowledge(std::span<const std::uint64_t> numbers) = 0;
+    /// The same for all members of a queue, and no other's.
+    [[nodiscard]] virtual std::string queue() const = 0;
     /// Messages in the queue that are in nobody's hands.
     virtual Result<std::int64_t> waiting() = 0;
+    /// Messages in this one's hands that `fetch` did not append yet.
+    [[nodiscard]] virtual std::size_t taken() const { return 0; }
 };
 
 }  // namespace outbox::consumer

@@ -8,6 +8,9 @@
 
 #include <outbox/error.h>
 
+#include "consumer/cloud_events.h"
+#include "core/utf8.h"
+
 namespace outbox::consumer {
 namespace {
 
@@ -22,6 +25,12 @@ std::string name_of(const Arrival& arrival) {
                   static_cast<unsigned long long>(hash.high64),
                   static_cast<unsigned long long>(hash.low64));
     return "content-" + std::string(digits.data());
+}
+
+// Handlers write it into their tables.
+Arrival with_readable_topic(Arrival arrival) {
+    arrival.topic = to_utf8(arrival.topic);
+    return arrival;
 }
 
 std::string_view view(const std::optional<std::string>& text) {
@@ -58,10 +67,26 @@ void Link::finish(std::uint64_t number) {
     --unfinished_;
 }
 
-QueueDelivery::QueueDelivery(Arrival arrival, std::optional<ErrorInfo> undeliverable)
-    : arrival_(std::move(arrival)),
+QueueDelivery::QueueDelivery(Arrival arrival, MessageFormat format, bool is_suspect)
+    : QueueDelivery(read(std::move(arrival), format), is_suspect) {}
+
+QueueDelivery::Read QueueDelivery::read(Arrival arrival, MessageFormat format) {
+    MessageReading reading =
+        read_message(format, arrival.id, arrival.headers, view(arrival.payload));
+    if (reading.event) {
+        arrival.id = std::move(reading.event->id);
+        arrival.headers = std::move(reading.event->headers);
+        if (reading.event->in_value) arrival.payload = std::move(reading.event->payload);
+    }
+    if (arrival.id.empty()) arrival.id = arrival.other_id;
+    return {with_readable_topic(std::move(arrival)), std::move(reading.fault)};
+}
+
+QueueDelivery::QueueDelivery(Read read, bool is_suspect)
+    : arrival_(std::move(read.arrival)),
+      fault_(std::move(read.fault)),
       name_(name_of(arrival_)),
-      undeliverable_(std::move(undeliverable)) {}
+      is_suspect_(is_suspect) {}
 
 spi::EventView QueueDelivery::event() const {
     spi::EventView event;
@@ -74,8 +99,8 @@ spi::EventView QueueDelivery::event() const {
 }
 
 std::optional<ErrorInfo> QueueDelivery::fault() const {
-    const std::string fault = fault_of_id(arrival_.id);
-    if (fault.empty()) return undeliverable_;
+    const std::string fault = fault_.empty() ? fault_of_id(arrival_.id) : fault_;
+    if (fault.empty()) return std::nullopt;
     return ErrorInfo{
         ErrorCode::kInvalidEvent, Advice::kDeadLetter, {}, arrival_.where + " " + fault};
 }

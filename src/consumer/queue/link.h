@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <outbox/consumer/message_format.h>
+
 #include "consumer/queue/inlet.h"
 #include "consumer/workers/delivery.h"
 
@@ -49,18 +51,27 @@ class Link final : public Origin {
 /// A message of a queue on its way.
 class QueueDelivery final : public Delivery {
   public:
-    /// `undeliverable`: why it is given up untried, beside an id that is none.
-    QueueDelivery(Arrival arrival, std::optional<ErrorInfo> undeliverable);
+    QueueDelivery(Arrival arrival, MessageFormat format, bool is_suspect);
 
     [[nodiscard]] spi::EventView event() const override;
+    [[nodiscard]] bool has_own_name() const override { return name_ == arrival_.id; }
     [[nodiscard]] std::optional<ErrorInfo> fault() const override;
+    [[nodiscard]] bool is_suspect() const override { return is_suspect_; }
     [[nodiscard]] std::string lane() const override;
     [[nodiscard]] std::size_t bytes() const override;
 
   private:
-    const Arrival arrival_;
+    struct Read {
+        Arrival arrival;
+        std::string fault;
+    };
+    static Read read(Arrival arrival, MessageFormat format);
+    QueueDelivery(Read read, bool is_suspect);
+
+    const Arrival arrival_;  // as its format has it
+    const std::string fault_;
     const std::string name_;
-    const std::optional<ErrorInfo> undeliverable_;
+    const bool is_suspect_;
 };
 
 }  // namespace outbox::consumer

@@ -33,8 +33,13 @@ class Delivery {
 
     /// Its id is what tells it from every other; views into this object.
     [[nodiscard]] virtual spi::EventView event() const = 0;
+    /// False: its name is made of its content, and another message may have it.
+    [[nodiscard]] virtual bool has_own_name() const { return true; }
     /// Why it is given up without a try; none: nothing is wrong with it.
     [[nodiscard]] virtual std::optional<ErrorInfo> fault() const = 0;
+    /// It may be what ends its members: that its handler begins is written down before, and when it
+    /// was begun too often without an end it is given up.
+    [[nodiscard]] virtual bool is_suspect() const { return false; }
     /// Messages of one lane are applied in their order.
     [[nodiscard]] virtual std::string lane() const = 0;
     [[nodiscard]] virtual std::size_t bytes() const = 0;
@@ -59,6 +64,8 @@ class Origin {
     virtual void mark_misplaced() {}
 
     bool taken_away = false;  ///< What is queued of it is dropped.
+    /// A message that was begun too often was found: with it gone others that were may be innocent.
+    bool guilty_known = false;
     std::size_t in_transaction = 0;
     Amount parked;  ///< What waits behind failing messages of its lane.
 };
@@ -80,6 +87,7 @@ struct Task {
     std::uint32_t attempts = 0;  // those that counted
     std::uint32_t tries = 0;     // all, for the length of the wait
     std::uint32_t lost = 0;      // sessions that ended under it
+    bool noted = false;          // that its handler begins, and not that it ended
 };
 
 }  // namespace outbox::consumer

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <outbox/consumer/claims.h>
 #include <outbox/consumer/mailbox.h>
 
 #include "consumer/applying.h"
@@ -38,9 +39,11 @@ struct WorkerOptions {
     std::size_t max_in_flight_bytes = 1;
     core::RetryPolicy retry;
     std::int64_t inbox_retention_s = 0;
-    bool by_id = true;       ///< The inbox knows what was applied,
-    bool by_offset = false;  ///< and/or the origin's place in the database does.
+    std::int64_t max_begun = 0;  ///< Times, without an end; for `Delivery::is_suspect`.
+    bool by_id = true;           ///< The inbox knows what was applied,
+    bool by_offset = false;      ///< and/or the origin's place in the database does.
     std::function<void(const ConsumerReport&)> on_report;
+    ClaimStore claims;
 };
 
 /// What the thread that polls the broker and the workers share.
@@ -95,7 +98,9 @@ struct Hub {
     std::optional<ErrorInfo> fatal OUTBOX_GUARDED_BY(mutex);
 
     LiveStats stats;
-    std::atomic<std::int64_t> lag{0};
+    std::atomic<std::int64_t> lag{0};  // what waits for this member
+    std::string queue = {};            // set before the workers start; empty: none
+    std::atomic<std::int64_t> queue_lag{0};
 
   private:
     core::Mutex report_mutex_;

@@ -21,7 +21,8 @@ Worker::Worker(Hub& hub, std::size_t number)
       applier_(hub.make_applier()),
       store_(*applier_.store),
       inbox_(store_.inbox()),
-      executor_(inbox_, applier_.handler),
+      executor_(inbox_, applier_.handler, hub.options.claims),
+      letters_(inbox_, hub.options.retry),
       janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
       random_(hub.seed + number) {}
 
@@ -180,7 +181,7 @@ bool Worker::wait_behind(Task& task) {
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
     for (const Task& task : batch) {
-        if (fault_of(task)) return false;
+        if (task.delivery->is_suspect() || fault_of(task)) return false;
         events.push_back(task.delivery->event());
     }
     const std::optional<OffsetStep> step = step_after(batch.back());
@@ -199,7 +200,10 @@ bool Worker::apply_together(std::span<Task> batch) {
 
 void Worker::apply_one(Task task) {
     for (std::uint32_t conflicts = 0;;) {
-        if (abandoned(task)) return leave(task);
+        if (abandoned(task)) {
+            note_ended(task, false);
+            return leave(task);
+        }
         const Attempt attempt = try_once(task);
         if (is_conflict(attempt.status) && ++conflicts < kMaxConflicts) {
             bump(hub_.stats.conflicts);
@@ -210,7 +214,9 @@ void Worker::apply_one(Task task) {
             wait_for_database(attempt.status.error());
             continue;
         }
-        switch (settle(task, attempt)) {
+        const Outcome outcome = settle(task, attempt);
+        note_ended(task, outcome == Outcome::kDone);
+        switch (outcome) {
             case Outcome::kDone:
                 return finish(task);
             case Outcome::kHold:
@@ -228,6 +234,7 @@ Attempt Worker::try_once(Task& task) {
         message,
         [&]() -> Result<Taken> {
             if (auto fault = fault_of(task)) return *std::move(fault);
+            if (Status may_begin = note_begun(task); !may_begin.ok()) return may_begin;
             const spi::EventView event = task.delivery->event();
             const auto taken =
                 store_.begin({&event, 1}, hub_.options.by_id, step ? &*step : nullptr);
@@ -238,6 +245,27 @@ Attempt Worker::try_once(Task& task) {
         [&] { return inbox_.commit(); });
     if (attempt.status.ok()) moved(task, step);
     return attempt;
+}
+
+// What a broker counts says nothing of a handler: a restart or a lost connection counts as well. An
+// error: it is not to be begun.
+Status Worker::note_begun(Task& task) {
+    if (!task.delivery->is_suspect() || task.noted) return {};
+    const auto times = store_.note_begun(task.delivery->event().id);
+    if (!times.ok()) return times.status();
+    task.noted = true;
+    if (*times <= hub_.options.max_begun) return {};
+    const core::Lock lock(hub_.mutex);
+    if (std::exchange(task.origin->guilty_known, true)) return {};
+    return {ErrorCode::kHandlerFailed, Advice::kDeadLetter,
+            "its handler was begun " + std::to_string(*times - 1) +
+                " times and did not come to an end: it may end the process"};
+}
+
+// Where this cannot be written it counts once too often.
+void Worker::note_ended(Task& task, bool for_good) {
+    if (!task.noted) return;
+    task.noted = !store_.note_ended(task.delivery->event().id, for_good).ok();
 }
 
 // An outage is nobody's fault, but a message that loses its session again and again is.
@@ -274,13 +302,15 @@ Worker::Outcome Worker::settle(Task& task, const Attempt& attempt) {
 
 Worker::Outcome Worker::give_up(Task& task, const ErrorInfo& error) {
     std::string text = storable(error);
+    // Entered in the inbox, a name that another message may have would make that one a repeat.
+    const bool by_id = hub_.options.by_id && task.delivery->has_own_name();
     const std::optional<OffsetStep> step = step_after(task);
     spi::EventView letter = task.delivery->event();
     bool whole = true;
     while (!abandoned(task)) {
         const Result<Taken> result =
-            store_.bury(letter, {task.attempts, error_code_name(error.code), text},
-                        hub_.options.by_id, step ? &*step : nullptr);
+            store_.bury(letter, {task.attempts, error_code_name(error.code), text}, by_id,
+                        step ? &*step : nullptr);
         if (result.ok()) {
             moved(task, step);
             const Message message = message_of(task);
@@ -403,7 +433,8 @@ void Worker::keep() {
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
     // Stats are worth no error: the next ones replace them.
-    static_cast<void>(inbox_.report(hub_.stats.member(hub_.lag.load())).ok());
+    static_cast<void>(
+        inbox_.report(hub_.stats.member(hub_.lag.load(), hub_.queue, hub_.queue_lag.load())).ok());
 }
 
 void Worker::retry_dead_letters() {
@@ -414,29 +445,41 @@ void Worker::retry_dead_letters() {
         return;
     }
     spi::EventBatch letters;
+    if (!letters_.put_back_rest().ok()) return;
     if (!inbox_.fetch_retries(kMaxRetriesAtOnce, letters).ok()) return;
-    if (letters.size() == kMaxRetriesAtOnce) next_keep_us_ = 0;
+    bool went = false;
     for (const spi::EventView& letter : letters.events()) {
         if (hub_.stop.requested() || (owed_us_ > kMostAtOnceUs && owes_fresh())) break;
-        retry_one(letter);
+        went |= retry_one(letter);
         owed_us_ = hub_.clock.boot_us() - began;
     }
+    if (went && letters.size() == kMaxRetriesAtOnce) next_keep_us_ = 0;
 }
 
-void Worker::retry_one(const spi::EventView& letter) {
-    const Attempt attempt = executor_.retry(letter);
+// False: it is as it was.
+bool Worker::retry_one(const spi::EventView& letter) {
+    const Result<Taken> taken = letters_.take(letter.id);
+    if (!taken.ok() || *taken == Taken::kGone) return false;
+    Attempt attempt = executor_.retry(letter);
+    for (std::uint32_t conflicts = 1; is_conflict(attempt.status) && conflicts < kMaxConflicts;
+         ++conflicts) {
+        bump(hub_.stats.conflicts);
+        hub_.stop.wait_ms(conflicts);
+        attempt = executor_.retry(letter);
+    }
     const Message message = message_of(letter, 1);
-    if (attempt.ended == Attempt::Ended::kCommit && attempt.taken == Taken::kNew) {
-        hub_.say(hub_.stats.count(Taken::kNew), {}, &message);
+    const Means means = letters_.settle(letter.id, attempt, random_());
+    if (means == Means::kApplied) {
+        if (attempt.taken == Taken::kNew) hub_.say(hub_.stats.count(Taken::kNew), {}, &message);
+        return true;
     }
-    // It stays requested where the database, or what the handler needs, is down.
-    if (attempt.ended != Attempt::Ended::kHandler || !attempt.counts()) return;
-    const ErrorInfo& cause = attempt.status.error();
+    const ErrorInfo& error = attempt.status.error();
+    if (means == Means::kStop) hub_.fail(error);
+    if (means == Means::kWaits) hub_.say(What::kRetry, error, &message);
+    if (means != Means::kDead) return false;
     bump(hub_.stats.failed);
-    const std::string text = storable(cause);
-    if (inbox_.bury_again(letter.id, {1, error_code_name(cause.code), text}).ok()) {
-        hub_.say(What::kDeadLetter, cause, &message);
-    }
+    hub_.say(What::kDeadLetter, error, &message);
+    return true;
 }
 
 void push(Workers& workers, Task task) {

@@ -11,6 +11,7 @@
 
 #include "consumer/executor.h"
 #include "consumer/janitor.h"
+#include "consumer/letters.h"
 #include "consumer/workers/hub.h"
 #include "core/mutex.h"
 
@@ -53,6 +54,8 @@ class Worker {
     void apply_one(Task task);
     Outcome settle(Task& task, const Attempt& attempt);
     Attempt try_once(Task& task);
+    Status note_begun(Task& task);
+    void note_ended(Task& task, bool for_good);
     [[nodiscard]] bool is_outage(Task& task, const Attempt& attempt);
     Outcome give_up(Task& task, const ErrorInfo& error);
     std::optional<OffsetStep> step_after(const Task& task) const;
@@ -68,7 +71,7 @@ class Worker {
     void database_is_back();
     void keep();
     void retry_dead_letters();
-    void retry_one(const spi::EventView& letter);
+    bool retry_one(const spi::EventView& letter);
 
     Hub& hub_;
     const bool keeper_;
@@ -76,6 +79,7 @@ class Worker {
     BrokerStore& store_;
     InboxStore& inbox_;
     Executor executor_;
+    Letters letters_;
     Janitor janitor_;
     core::Condition news_;
     std::deque<Task> queue_ OUTBOX_GUARDED_BY(hub_.mutex);

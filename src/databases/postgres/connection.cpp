@@ -46,7 +46,9 @@ constexpr std::chrono::seconds kMaxWait{65};
 // schema. A relay that is stopped in the middle of a transaction holds its locks for no longer than
 // a lease lasts: they keep the one that stands by waiting.
 constexpr const char* kSession =
-    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET jit = off; SET enable_seqscan = off; "
+    "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; "
+    "SET extra_float_digits = 1; SET bytea_output = 'hex'; SET jit = off; SET enable_seqscan = "
+    "off; "
     "SET max_parallel_workers_per_gather = 0; "
     "SET standard_conforming_strings = on; SET client_min_messages = error; "
     "SET default_transaction_isolation = 'read committed'; SET statement_timeout = '60s'; "

@@ -5,9 +5,11 @@
 
 #include "core/transport.h"
 #include "databases/postgres/mailbox_writer.h"
+#include "databases/postgres/objects.h"
 #include "databases/postgres/receive/operator_sql.h"
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
+#include "databases/postgres/webhook/store.h"
 
 namespace outbox {
 namespace {
@@ -67,6 +69,9 @@ const Database& postgres_database() {
         .open_operations = open_operations,
         .open_sql = open_sql,
         .open_mailbox = mailbox::open_postgres_mailbox,
+        .open_webhook_inlet = postgres::open_webhook_inlet,
+        .open_webhook_outlet = postgres::open_webhook_outlet,
+        .open_objects = postgres::open_objects,
         .weakness = weakness,
     };
     return database;

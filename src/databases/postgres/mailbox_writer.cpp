@@ -1,10 +1,8 @@
 #include "databases/postgres/mailbox_writer.h"
 
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <libpq-fe.h>
 #include <memory>
 #include <poll.h>
@@ -15,6 +13,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "databases/postgres/arrays.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/statement.h"
 #include "mailbox/errors.h"
@@ -75,30 +74,10 @@ using postgres::mailbox_error;
 using postgres::Rows;
 using postgres::sqlstate_in;
 
-void append_int(std::string& out, std::uint32_t value) {
-    static_assert(std::endian::native == std::endian::little);
-    value = __builtin_bswap32(value);
-    out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// A one-dimensional array in PostgreSQL's binary format (array_recv).
-void encode_array(std::string& out, Oid element, std::span<const Row> rows,
-                  std::string_view Row::* field) {
-    out.clear();
-    append_int(out, 1);  // dimensions
-    append_int(out, 1);  // there may be NULLs
-    append_int(out, element);
-    append_int(out, static_cast<std::uint32_t>(rows.size()));
-    append_int(out, 1);  // lower bound
-    for (const Row& row : rows) {
-        const std::string_view value = row.*field;
-        if (value.data() == nullptr) {
-            append_int(out, UINT32_MAX);
-        } else {
-            append_int(out, static_cast<std::uint32_t>(value.size()));
-            out.append(value);
-        }
-    }
+void encode(std::string& out, Oid element, std::span<const Row> rows,
+            std::string_view Row::* field) {
+    postgres::encode_array(out, element, rows.size(),
+                           [&](std::size_t i) { return rows[i].*field; });
 }
 
 int remaining_ms(Clock::time_point deadline) {
@@ -132,11 +111,11 @@ class PostgresClient final : public Client {
     }
 
     Status insert(std::span<const Row> rows) override {
-        encode_array(ids_, kTextOid, rows, &Row::id);
-        encode_array(topics_, kTextOid, rows, &Row::topic);
-        encode_array(keys_, kTextOid, rows, &Row::key);
-        encode_array(headers_, kTextOid, rows, &Row::headers);
-        encode_array(payloads_, kByteaOid, rows, &Row::payload);
+        encode(ids_, kTextOid, rows, &Row::id);
+        encode(topics_, kTextOid, rows, &Row::topic);
+        encode(keys_, kTextOid, rows, &Row::key);
+        encode(headers_, kTextOid, rows, &Row::headers);
+        encode(payloads_, kByteaOid, rows, &Row::payload);
         postgres::Params params;
         params.lend(kTextOid, config_.mailbox).lend(kTextArrayOid, ids_);
         params.lend(kTextArrayOid, topics_).lend(kTextArrayOid, keys_);

@@ -80,6 +80,23 @@ std::string publication(const Place& place) {
            "COMMIT;\n";
 }
 
+// Without a look at the rows that are there, which held the table's lock as long as it takes. What
+// the check says is what `migrations/producer/event_checks.sql` says, with another number.
+std::string payload_limit(std::int64_t bytes, bool binary, const Place& place) {
+    const std::string most = std::to_string(bytes);
+    const std::string size = binary ? "octet_length(payload)" : "octet_length(payload::text)";
+    std::string sql = prologue() + place.guard() + "SET LOCAL lock_timeout = '10s';\n";
+    for (const char* const table : {"outbox_events", "outbox_scheduled"}) {
+        sql += "ALTER TABLE " + place.quoted_schema + "." + table +
+               " DROP CONSTRAINT outbox_payload_size,\n    ADD CONSTRAINT outbox_payload_size "
+               "CHECK (\n        CASE WHEN " +
+               size + " > " + most + "\n             THEN " + place.quoted_schema +
+               ".outbox_refuse_payload(" + size + ", " + most +
+               ")\n             ELSE true END) NOT VALID;\n";
+    }
+    return sql + "COMMIT;\n";
+}
+
 Place place_of(const MigrateOptions& options) {
     std::string quoted = "\"";
     for (const char c : options.schema) quoted.append(c == '"' ? 2 : 1, c);
@@ -120,7 +137,9 @@ ErrorInfo connect_error(PGconn* connection, const std::string& url) {
 class PostgresTarget final : public MigrationTarget {
   public:
     PostgresTarget(const std::string& url, const MigrateOptions& options)
-        : makes_events_(options.side != MigrationSide::kConsumer), note_(options.note) {
+        : makes_events_(options.side != MigrationSide::kConsumer),
+          max_payload_bytes_(options.max_payload_bytes),
+          note_(options.note) {
         const std::string timeout = std::to_string(options.connect_timeout.count());
         const std::string target = with_password(url).value_or_throw();
         // What the URL says comes last, so that it wins.
@@ -197,8 +216,9 @@ class PostgresTarget final : public MigrationTarget {
         Presence found;
         for (const SchemaObject& object : schema_objects()) {
             if (object.side != side) continue;
-            // The relay makes some of them, too, and the sink the mailbox.
-            const bool shared = object.beside_adopted || object.name == "outbox_mailbox";
+            // The relay makes some of them, too, and sinks make what they deliver into.
+            const bool shared = object.beside_adopted || object.name == "outbox_mailbox" ||
+                                object.name.starts_with("outbox_webhook_");
             if (!exists(object)) {
                 found.missing.emplace_back(object.name);
             } else if (!shared) {
@@ -233,6 +253,10 @@ class PostgresTarget final : public MigrationTarget {
     void commit() override { query("COMMIT"); }
     void finish() override {
         if (!makes_events_) return;
+        if (max_payload_bytes_) {
+            const bool binary = event_table().payload_type == "bytea";
+            query(payload_limit(*max_payload_bytes_, binary, place_));
+        }
         query(publication(place_));
         if (note_) tell_publication();
     }
@@ -311,6 +335,7 @@ class PostgresTarget final : public MigrationTarget {
     std::string where_;
     Place place_;
     const bool makes_events_;
+    const std::optional<std::int64_t> max_payload_bytes_;
     const std::function<void(std::string_view)> note_;
 };
 
@@ -340,8 +365,12 @@ std::string migration_sql(const MigrateOptions& options) {
         sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +
                "COMMIT;\n\n";
     }
-    if (options.side != MigrationSide::kConsumer) sql += publication(place);
-    return sql;
+    if (options.side == MigrationSide::kConsumer) return sql;
+    if (options.max_payload_bytes) {
+        sql += payload_limit(*options.max_payload_bytes, options.payload == PayloadType::kBytea,
+                             place);
+    }
+    return sql + publication(place);
 }
 
 }  // namespace

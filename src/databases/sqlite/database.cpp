@@ -4,9 +4,11 @@
 
 #include "core/url.h"
 #include "databases/sqlite/mailbox_writer.h"
+#include "databases/sqlite/objects.h"
 #include "databases/sqlite/receive/operator_sql.h"
 #include "databases/sqlite/source/operations.h"
 #include "databases/sqlite/source/source.h"
+#include "databases/sqlite/webhook/store.h"
 
 namespace outbox {
 namespace {
@@ -59,6 +61,9 @@ const Database& sqlite_database() {
         .open_operations = open_operations,
         .open_sql = open_sql,
         .open_mailbox = mailbox::open_sqlite_mailbox,
+        .open_webhook_inlet = sqlite::open_webhook_inlet,
+        .open_webhook_outlet = sqlite::open_webhook_outlet,
+        .open_objects = sqlite::open_objects,
     };
     return database;
 }

@@ -1,6 +1,8 @@
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <fcntl.h>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -67,6 +69,28 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload) {
 void make_private_file(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file >= 0) ::close(file);
+}
+
+// SQLite has no statement that changes a CHECK; its documentation of ALTER TABLE names this way for
+// what does not change the stored rows ("Making Other Kinds Of Table Schema Changes"). The version
+// is raised so that open connections read the new text.
+std::string payload_limit(std::int64_t bytes) {
+    const std::string most = std::to_string(bytes);
+    std::string changed = "sql";
+    for (const char* const place : {"OB_PAYLOAD_TOO_LARGE: over ", "<= "}) {
+        const bool in_check = std::string_view(place) == "<= ";
+        const std::string before =
+            std::string(in_check ? "length(CAST(payload AS blob)) " : "") + place;
+        // Up to the number, and from behind it on.
+        const std::string begin = "instr(" + changed + ", " + quote_literal(before) + ") + " +
+                                  std::to_string(before.size() - 1);
+        const std::string rest = "substr(" + changed + ", 1 + " + begin + ")";
+        changed = "(substr(" + changed + ", 1, " + begin + ") || " + quote_literal(most) +
+                  " || ltrim(" + rest + ", '0123456789'))";
+    }
+    return "UPDATE sqlite_master SET sql = " + changed +
+           " WHERE type = 'table' AND name IN ('outbox_events', 'outbox_scheduled') AND sql LIKE "
+           "'%OB_PAYLOAD_TOO_LARGE: over %length(CAST(payload AS blob)) <= %';\n";
 }
 
 constexpr std::string_view kAudit = "outbox_audit";
@@ -153,17 +177,22 @@ constexpr std::array kWaiting{
     Waiting{"consumer", "outbox_mailbox", "", "messages in mailboxes"},
     Waiting{"consumer", "outbox_inbox_dead_letters", "", "dead letters of consumers"},
     Waiting{"consumer", "outbox_saga", " WHERE finished_at IS NULL", "open sagas"},
+    Waiting{"consumer", "outbox_webhook_deliveries", "", "webhooks to be delivered"},
 };
 
 class SqliteTarget final : public MigrationTarget {
   public:
-    SqliteTarget(const std::string& path, std::chrono::seconds busy_timeout)
+    SqliteTarget(const std::string& path, const MigrateOptions& options)
         : where_("Database " + path), doing_("migrating " + where_) {
+        if (options.side != MigrationSide::kConsumer) {
+            max_payload_bytes_ = options.max_payload_bytes;
+        }
         make_private_file(path);
-        database_ = sqlite::Database::open(
-                        path, static_cast<int>(std::chrono::milliseconds(busy_timeout).count()),
-                        sqlite::Role::kEmit, sqlite::Database::File::kMayBeMade)
-                        .value_or_throw();
+        database_ =
+            sqlite::Database::open(
+                path, static_cast<int>(std::chrono::milliseconds(options.connect_timeout).count()),
+                sqlite::Role::kEmit, sqlite::Database::File::kMayBeMade)
+                .value_or_throw();
     }
 
     [[nodiscard]] std::string_view database() const override { return "sqlite"; }
@@ -265,9 +294,24 @@ class SqliteTarget final : public MigrationTarget {
         execute(body(migration, payload));
     }
     void commit() override { execute("COMMIT"); }
-    void finish() override { execute(kWriteAheadLog); }
+    void finish() override {
+        execute(kWriteAheadLog);
+        if (max_payload_bytes_) change_payload_limit(*max_payload_bytes_);
+    }
 
   private:
+    void change_payload_limit(std::int64_t bytes) {
+        execute("BEGIN IMMEDIATE");
+        auto version = prepare("PRAGMA schema_version");
+        const std::int64_t next = version.step() ? version.integer(0) + 1 : 1;
+        version.reset();
+        execute("PRAGMA writable_schema = ON");
+        execute(payload_limit(bytes));
+        execute("PRAGMA schema_version = " + std::to_string(next));
+        execute("PRAGMA writable_schema = OFF");
+        commit();
+    }
+
     bool exists(const std::string& name) {
         return prepare("SELECT 1 FROM sqlite_master WHERE name = " + quote_literal(name)).step();
     }
@@ -283,6 +327,7 @@ class SqliteTarget final : public MigrationTarget {
     std::unique_ptr<sqlite::Database> database_;
     std::string where_;
     std::string doing_;
+    std::optional<std::int64_t> max_payload_bytes_;
 };
 
 // SQLite keeps both kinds of JSON as text.
@@ -300,7 +345,7 @@ std::string path_of(const std::string& url) {
 }
 
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {
-    SqliteTarget target(path_of(url), options.connect_timeout);
+    SqliteTarget target(path_of(url), options);
     return run_migrations(target, with_one_json(options));
 }
 
@@ -310,7 +355,7 @@ std::vector<std::string> uninstall(const std::string& url, const MigrateOptions&
         throw Error(ErrorCode::kNoSuchDatabase, Advice::kStop,
                     "There is no database " + path + ".");
     }
-    SqliteTarget target(path, options.connect_timeout);
+    SqliteTarget target(path, options);
     target.begin_alone();
     const auto known = embedded_migrations("sqlite", options.side);
     static_cast<void>(next_migration(known, target.recorded(), target.where()));
@@ -348,7 +393,12 @@ std::string migration_sql(const MigrateOptions& options) {
         sql += "BEGIN IMMEDIATE;\n" +
                body(migration, options.payload.value_or(PayloadType::kJson)) + "COMMIT;\n\n";
     }
-    return sql + kWriteAheadLog;
+    sql += kWriteAheadLog;
+    if (options.max_payload_bytes && options.side != MigrationSide::kConsumer) {
+        sql += "PRAGMA writable_schema = ON;\n" + payload_limit(*options.max_payload_bytes) +
+               "PRAGMA writable_schema = OFF;\n";
+    }
+    return sql;
 }
 
 }  // namespace

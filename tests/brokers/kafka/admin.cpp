@@ -57,14 +57,36 @@ bool exists(Admin& admin, const std::string& topic) {
     return found;
 }
 
-void wait_until_visible(Admin& admin, const std::string& topic, bool visible) {
+// The controller answers before the brokers have heard of it.
+void wait_until(const std::string& what, const std::function<bool()>& holds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kDeadlineMs);
-    while (exists(admin, topic) != visible) {
-        if (std::chrono::steady_clock::now() >= end) {
-            throw std::runtime_error(topic + (visible ? " stays hidden" : " stays visible"));
-        }
+    while (!holds()) {
+        if (std::chrono::steady_clock::now() >= end) throw std::runtime_error(what + ": not yet");
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+}
+
+void wait_until_visible(Admin& admin, const std::string& topic, bool visible) {
+    wait_until(topic + (visible ? " is visible" : " is hidden"),
+               [&] { return exists(admin, topic) == visible; });
+}
+
+std::string max_message_bytes(Admin& admin, const std::string& topic) {
+    rd_kafka_ConfigResource_t* resource =
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str());
+    rd_kafka_DescribeConfigs(admin.handle(), &resource, 1, nullptr, admin.queue());
+    rd_kafka_ConfigResource_destroy(resource);
+    const auto event = admin.answer("describe " + topic);
+    std::size_t count = 0;
+    const auto** results = rd_kafka_DescribeConfigs_result_resources(
+        rd_kafka_event_DescribeConfigs_result(event.get()), &count);
+    Admin::check("describe " + topic, rd_kafka_ConfigResource_error(results[0]));
+    const auto** entries = rd_kafka_ConfigResource_configs(results[0], &count);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (std::string(rd_kafka_ConfigEntry_name(entries[i])) != "max.message.bytes") continue;
+        return rd_kafka_ConfigEntry_value(entries[i]);
+    }
+    return {};
 }
 
 }  // namespace
@@ -83,6 +105,8 @@ void set_max_message_bytes(const std::string& bootstrap, const std::string& topi
     const auto** results = rd_kafka_AlterConfigs_result_resources(
         rd_kafka_event_AlterConfigs_result(event.get()), &count);
     Admin::check("alter " + topic, rd_kafka_ConfigResource_error(results[0]));
+    wait_until("alter " + topic,
+               [&] { return max_message_bytes(admin, topic) == std::to_string(bytes); });
 }
 
 void remove_topic(const std::string& bootstrap, const std::string& topic) {
@@ -115,6 +139,17 @@ void add_rule(Admin& admin, const std::string& topic, rd_kafka_AclOperation_t op
     if (const auto* failed = rd_kafka_acl_result_error(results[0])) {
         throw std::runtime_error(rd_kafka_error_string(failed));
     }
+    wait_until("rule for " + topic, [&] {
+        rd_kafka_AclBindingFilter_t* filter = rd_kafka_AclBindingFilter_new(
+            RD_KAFKA_RESOURCE_TOPIC, topic.c_str(), RD_KAFKA_RESOURCE_PATTERN_LITERAL,
+            "User:ANONYMOUS", "*", operation, permission, error, sizeof error);
+        rd_kafka_DescribeAcls(admin.handle(), filter, nullptr, admin.queue());
+        rd_kafka_AclBinding_destroy(filter);
+        const auto described = admin.answer("rules for " + topic);
+        rd_kafka_DescribeAcls_result_acls(rd_kafka_event_DescribeAcls_result(described.get()),
+                                          &count);
+        return count > 0;
+    });
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ class KafkaFixture : public SinkFixture {
     std::vector<Arrived> arrived(const std::string& topic, std::size_t count) override {
         return kafka_arrived(shared_kafka().bootstrap(), topic, count);
     }
+    // It knows the topic's limit.
+    void spoil(Letter& letter) override { letter.value = std::string(2'100'000, 'x'); }
     void go_down() override { shared_kafka().kill(); }
     void come_back() override { shared_kafka().start(); }
 };
@@ -33,6 +35,7 @@ class KafkaFixture : public SinkFixture {
 const SinkFixtureFactory kKafka = [] { return std::make_unique<KafkaFixture>(); };
 INSTANTIATE_TEST_SUITE_P(Kafka, SinkConformance, testing::Values(kKafka));
 INSTANTIATE_TEST_SUITE_P(Kafka, SinkReadBack, testing::Values(kKafka));
+INSTANTIATE_TEST_SUITE_P(Kafka, SinkRefusal, testing::Values(kKafka));
 INSTANTIATE_TEST_SUITE_P(Kafka, SinkOutage, testing::Values(kKafka));
 
 }  // namespace

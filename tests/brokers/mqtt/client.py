@@ -57,7 +57,7 @@ def show(message):
     named = dict(headers)
     print(json.dumps({
         "topic": message.topic, "id": named.get("id"), "key": named.get("outbox-key"),
-        "qos": message.qos, "retained": bool(message.retain),
+        "content_type": getattr(message.properties, "ContentType", None), "qos": message.qos, "retained": bool(message.retain),
         "value": None if "outbox-null" in named else base64.b64encode(message.payload).decode(),
         "headers": [pair for pair in headers if pair[0] not in ("outbox-key", "outbox-null")]}))
 

@@ -55,29 +55,9 @@ TEST(MqttFailure, ATopicThatNobodySubscribesToWaitsAndDelaysNobodyElse) {
     const std::string topic = new_topic();
     const std::string unheard = new_name();
     MqttSink sink(config());
-    auto sent = letters(topic, 1'000, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = unheard;  // one key
-    Courier courier(sink);
-    courier.max_publish_per_poll = 50;
-    courier.max_part_failures = 100'000;
-    bool made = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (made || now.acknowledged() < 900) return;
-        server().subscribe(unheard);
-        made = true;
-    };
-    ASSERT_EQ(courier.deliver(sent), "");
-    EXPECT_TRUE(made);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(courier.destination_failures(), 0U);
-    ASSERT_EQ(courier.failures_by_part().size(), 1U);
-    EXPECT_EQ(courier.failures_by_part().begin()->first, "topic " + unheard);
-    std::vector<Letter> here;
-    std::vector<Letter> there;
-    for (const Letter& letter : sent) (letter.topic == unheard ? there : here).push_back(letter);
-    expect_in_order(topic, here);
-    expect_in_order(unheard, there);
+    const auto sent = letters_to_two(topic, unheard);
+    deliver_while_one_waits(sink, sent, "topic " + unheard, [&] { server().subscribe(unheard); });
+    for (const std::string& one : {topic, unheard}) expect_in_order(one, letters_to(one, sent));
 }
 
 TEST(MqttFailure, WhatNobodyHearsIsDoneWhereThatIsWanted) {
@@ -143,36 +123,19 @@ TEST(MqttFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
 }
 
 TEST(MqttFailure, TakesNoMoreThanItsLimitsWhileTheBrokerHangs) {
-    const std::string topic = new_topic();
     auto limited = config();
     limited.max_bytes = 1'000'000;
     MqttSink sink(limited);
-    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
-    server().pause();
-    const auto sent = letters(topic, 1'000, 10, 10'000);
-    std::size_t taken = 0;
-    spi::Completions out;
-    for (int i = 0; i < 10; ++i) {
-        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
-        sink.poll(10ms, out);
-    }
-    server().resume();
-    EXPECT_TRUE(out.empty());
-    EXPECT_LE(taken, 100U);
-    EXPECT_GT(taken, 50U);
+    expect_limits_while_it_hangs(
+        sink, new_topic(), [] { server().pause(); }, [] { server().resume(); });
 }
 
 TEST(MqttFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
-    const std::string topic = new_topic();
     MqttSink sink(config());
-    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
-    server().stop();
-    server().start();
-    auto more = letters(topic, 20, 10);
-    more.erase(more.begin(), more.begin() + 10);
-    Courier courier(sink);
-    ASSERT_EQ(courier.deliver(more), "");
-    EXPECT_EQ(courier.failures(), 0U);
+    expect_no_failure_after_idling(sink, new_topic(), [] {
+        server().stop();
+        server().start();
+    });
 }
 
 // More are offered than may be under way.
@@ -227,27 +190,16 @@ TEST(MqttFailure, SaysWhatIsWrongWithUserAndAddress) {
 }
 
 TEST(MqttFailure, TlsProvesWhoTheBrokerIs) {
-    const std::string port = std::to_string(server().tls_port());
-    const std::string url = "mqtts://relay:s3cret@localhost:" + port + "?ca_file=";
-    const auto check = [](const std::string& text) { return MqttSink(config_of(text)).check(); };
-    const Status right = check(url + broker_certificates().file("ca.crt"));
-    EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + broker_certificates().file("other.crt"));
-    ASSERT_FALSE(wrong.ok());
-    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
-    EXPECT_NE(wrong.error().message.find("mqtt.ca_file"), std::string::npos);
-    EXPECT_FALSE(check("mqtts://relay:s3cret@localhost:" + port).ok());
-    const Status unproven = check("mqtts://relay:s3cret@localhost:" + port + "?verify=false");
-    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
-    EXPECT_FALSE(check("mqtts://relay:s3cret@127.0.0.1:" + port +
-                       "?ca_file=" + broker_certificates().file("ca.crt"))
-                     .ok());
-    const Status no_file = check(url + "/no/such/file");
-    ASSERT_FALSE(no_file.ok());
-    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+    const auto url = [](const std::string& host, const std::string& options) {
+        return "mqtts://relay:s3cret@" + host + ":" + std::to_string(server().tls_port()) + "?" +
+               options;
+    };
+    expect_tls_proves_who_it_is("mqtt.", [&](const std::string& host, const std::string& options) {
+        return MqttSink(config_of(url(host, options))).check();
+    });
 
     const std::string topic = new_topic();
-    MqttSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    MqttSink sink(config_of(url("localhost", "ca_file=" + broker_certificates().file("ca.crt"))));
     const auto sent = letters(topic, 5'000, 20, 2'000);
     deliver_through(sink, sent, 1'000, [] { server().stop(); }, [] { server().start(); });
     expect_in_order(topic, sent);

@@ -1,5 +1,8 @@
 // The relay itself in front of a real mosquitto.
 
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "tests/brokers/mqtt/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/support/eventually.h"
@@ -16,6 +19,40 @@ TEST_F(MqttRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     shared_mqtt().subscribe("relay/events");
     publish_all_through_a_kill(shared_mqtt().url(), "relay/events");
     expect_all(shared_mqtt().arrived("relay/events", kEvents), 10'000);
+}
+
+// The MQTT binding of CloudEvents 1.0, sections 3.1 and 3.2.
+TEST_F(MqttRelay, ItsCloudEventsAreAsTheBindingHasThem) {
+    const auto publish = [&](const std::string& topic, const std::string& format) {
+        shared_mqtt().subscribe(topic);
+        publish_one(shared_mqtt().url(), topic, format);
+        return nlohmann::json::parse(shared_mqtt().ask({"read", topic, "1", "60"}));
+    };
+    const auto binary = publish("formats/binary", "cloudevents");
+    EXPECT_EQ(binary.at("content_type"), "application/json");
+    EXPECT_EQ(decode_base64(binary.at("value")), R"({"total": 99.990})");
+    std::map<std::string, std::string> properties;
+    for (const auto& pair : binary.at("headers")) properties.emplace(pair[0], pair[1]);
+    EXPECT_EQ(properties, (std::map<std::string, std::string>{
+                              {"specversion", "1.0"},
+                              {"id", kEventId},
+                              {"source", "/outbox/outbox_events"},
+                              {"type", "OrderPlaced"},
+                              {"time", "2023-11-14T22:13:20.000042Z"},
+                              {"subject", kAggregateId},
+                              {"partitionkey", kAggregateId},
+                              {"dataschema", "outbox:/subjects/orders-value/versions/3"},
+                              {"aggregatetype", "Order"},
+                              {"tenantid", "t-1"},
+                              {"schemaid", "orders-value"},
+                              {"schemaversion", "3"},
+                              {"traceparent", "00-ab-cd-01"},
+                              {"x-request-id", "r 1"}}));
+    const auto structured = publish("formats/structured", "cloudevents-structured");
+    EXPECT_EQ(structured.at("content_type"), "application/cloudevents+json; charset=UTF-8");
+    const auto event = nlohmann::json::parse(decode_base64(structured.at("value")));
+    EXPECT_EQ(event.at("id"), kEventId);
+    EXPECT_EQ(event.at("data"), nlohmann::json({{"total", 99.99}}));
 }
 
 TEST_F(MqttRelay, CheckSaysWhatIsWrong) {

@@ -7,6 +7,7 @@ usage: client.py URL stream NAME SUBJECT [OPTION=VALUE...]   makes a stream (JSO
        client.py URL read SUBJECT COUNT SECONDS   what its stream has of it, a JSON object a line
        client.py URL publish SUBJECT              JSON objects from stdin, a line each: id, key, value,
                                                   headers; a field that is null is left out
+       client.py URL take STREAM CONSUMER COUNT   takes messages, says nothing of them and goes
        client.py URL left STREAM CONSUMER         messages that are not done, once no member is there
        client.py URL purge STREAM
        client.py URL info STREAM                  what JetStream says of it, as JSON
@@ -15,9 +16,11 @@ usage: client.py URL stream NAME SUBJECT [OPTION=VALUE...]   makes a stream (JSO
 import asyncio
 import base64
 import json
+import os
+import socket
 import sys
 import time
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
@@ -68,8 +71,28 @@ async def read(js, subject, count, seconds):
             "headers": [[name, value] for name, value in headers.items() if name not in PLAIN]}))
 
 
-async def publish(js, subject):
+def as_frame(subject, headers, payload):
+    lines = b"NATS/1.0\r\n" + b"".join(f"{k}: {v}\r\n".encode() for k, v in headers.items()) + b"\r\n"
+    sizes = f" {len(lines)} {len(lines) + len(payload)}\r\n".encode()
+    return b"HPUB " + os.fsencode(subject) + sizes + lines + payload + b"\r\n"
+
+
+def send_frames(url, frames):
+    """What the library does not say: it writes subjects as UTF-8."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), 60) as connection:
+        lines = connection.makefile("rb")
+        lines.readline()
+        login = json.dumps({"verbose": False, "headers": True, "user": parts.username, "pass": parts.password})
+        connection.sendall(b"CONNECT " + login.encode() + b"\r\n" + b"".join(frames) + b"PING\r\n")
+        answer = lines.readline()
+        if answer != b"PONG\r\n":
+            sys.exit(f"the server says {answer}")
+
+
+async def publish(js, url, subject):
     answers = []
+    frames = []
     for line in sys.stdin:
         letter = json.loads(line)
         headers = {name: value for name, value in letter["headers"]}
@@ -79,10 +102,15 @@ async def publish(js, subject):
             headers["outbox-key"] = letter["key"]
         if letter["value"] is None:
             headers["outbox-null"] = "true"
+        if not subject.isascii():
+            frames.append(as_frame(subject, headers, (letter["value"] or "").encode()))
+            continue
         answers.append(await js.publish_async(subject, (letter["value"] or "").encode(),
                                               headers=headers or None, wait_stall=60))
     for answer in answers:
         await answer
+    if frames:
+        send_frames(url, frames)
 
 
 async def left(js, stream, consumer):
@@ -113,7 +141,11 @@ async def main():
     elif command == "read":
         await read(js, rest[0], int(rest[1]), float(rest[2]))
     elif command == "publish":
-        await publish(js, rest[0])
+        await publish(js, url, rest[0])
+    elif command == "take":
+        taken = await (await js.pull_subscribe_bind(rest[1], stream=rest[0])).fetch(int(rest[2]), timeout=60)
+        if len(taken) != int(rest[2]):
+            sys.exit(f"only {len(taken)} came")
     elif command == "left":
         print(await left(js, rest[0], rest[1]))
     elif command == "purge":

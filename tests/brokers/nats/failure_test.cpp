@@ -71,29 +71,12 @@ TEST(NatsFailure, ASubjectWithoutAStreamWaitsForOneAndDelaysNobodyElse) {
     const std::string subject = new_stream();
     const std::string missing = new_name();
     NatsSink sink(config());
-    auto sent = letters(subject, 1'000, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = missing;  // one key
-    Courier courier(sink);
-    courier.max_publish_per_poll = 50;
-    courier.max_part_failures = 1'000;
-    bool made = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (made || now.acknowledged() < 900) return;
-        server().make_stream(missing, missing);
-        made = true;
-    };
-    ASSERT_EQ(courier.deliver(sent), "");
-    EXPECT_TRUE(made);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(courier.destination_failures(), 0U);
-    ASSERT_EQ(courier.failures_by_part().size(), 1U);
-    EXPECT_EQ(courier.failures_by_part().begin()->first, "subject " + missing);
-    std::vector<Letter> here;
-    std::vector<Letter> there;
-    for (const Letter& letter : sent) (letter.topic == missing ? there : here).push_back(letter);
-    expect_once_in_order(subject, here);
-    expect_once_in_order(missing, there);
+    const auto sent = letters_to_two(subject, missing);
+    deliver_while_one_waits(sink, sent, "subject " + missing,
+                            [&] { server().make_stream(missing, missing); });
+    for (const std::string& one : {subject, missing}) {
+        expect_once_in_order(one, letters_to(one, sent));
+    }
 }
 
 TEST(NatsFailure, AStreamThatIsFullTakesAllOnceItHasRoom) {
@@ -115,11 +98,7 @@ TEST(NatsFailure, AStreamThatIsFullTakesAllOnceItHasRoom) {
     EXPECT_TRUE(raised);
     EXPECT_TRUE(courier.dead().empty());
     EXPECT_EQ(courier.counted_attempts(), 0U);
-    std::vector<Letter> here;
-    std::vector<Letter> there;
-    for (const Letter& letter : sent) (letter.topic == full ? there : here).push_back(letter);
-    expect_once_in_order(other, here);
-    expect_once_in_order(full, there);
+    for (const std::string& one : {other, full}) expect_once_in_order(one, letters_to(one, sent));
 }
 
 TEST(NatsFailure, AnEventThatIsTooLargeAloneIsDead) {
@@ -194,36 +173,19 @@ TEST(NatsFailure, AServerThatHangsIsDownUntilItGoesOn) {
 }
 
 TEST(NatsFailure, TakesNoMoreThanItsLimitsWhileTheServerHangs) {
-    const std::string subject = new_stream();
     auto limited = config();
     limited.max_bytes = 1'000'000;
     NatsSink sink(limited);
-    ASSERT_EQ(Courier(sink).deliver(letters(subject, 10, 10)), "");
-    server().pause();
-    const auto sent = letters(subject, 1'000, 10, 10'000);
-    std::size_t taken = 0;
-    spi::Completions out;
-    for (int i = 0; i < 10; ++i) {
-        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
-        sink.poll(10ms, out);
-    }
-    server().resume();
-    EXPECT_TRUE(out.empty());
-    EXPECT_LE(taken, 100U);
-    EXPECT_GT(taken, 50U);
+    expect_limits_while_it_hangs(
+        sink, new_stream(), [] { server().pause(); }, [] { server().resume(); });
 }
 
 TEST(NatsFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
-    const std::string subject = new_stream();
     NatsSink sink(config());
-    ASSERT_EQ(Courier(sink).deliver(letters(subject, 10, 10)), "");
-    server().stop();
-    server().start();
-    auto more = letters(subject, 20, 10);
-    more.erase(more.begin(), more.begin() + 10);
-    Courier courier(sink);
-    ASSERT_EQ(courier.deliver(more), "");
-    EXPECT_EQ(courier.failures(), 0U);
+    expect_no_failure_after_idling(sink, new_stream(), [] {
+        server().stop();
+        server().start();
+    });
 }
 
 TEST(NatsFailure, TheNextServerOfTheUrlIsTried) {
@@ -341,27 +303,15 @@ TEST(NatsFailure, ASeedProvesWhoWeAre) {
 }
 
 TEST(NatsFailure, TlsProvesWhoTheServerIs) {
-    const std::string port = std::to_string(server().port());
-    const std::string url = "tls://relay:s3cret@localhost:" + port + "?ca_file=";
-    const auto check = [](const std::string& text) { return NatsSink(config_of(text)).check(); };
-    const Status right = check(url + broker_certificates().file("ca.crt"));
-    EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + broker_certificates().file("other.crt"));
-    ASSERT_FALSE(wrong.ok());
-    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
-    EXPECT_NE(wrong.error().message.find("nats.ca_file"), std::string::npos);
-    EXPECT_FALSE(check("tls://relay:s3cret@localhost:" + port).ok());
-    const Status unproven = check("tls://relay:s3cret@localhost:" + port + "?verify=false");
-    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
-    EXPECT_FALSE(check("tls://relay:s3cret@127.0.0.1:" + port +
-                       "?ca_file=" + broker_certificates().file("ca.crt"))
-                     .ok());
-    const Status no_file = check(url + "/no/such/file");
-    ASSERT_FALSE(no_file.ok());
-    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+    const auto url = [](const std::string& host, const std::string& options) {
+        return "tls://relay:s3cret@" + host + ":" + std::to_string(server().port()) + "?" + options;
+    };
+    expect_tls_proves_who_it_is("nats.", [&](const std::string& host, const std::string& options) {
+        return NatsSink(config_of(url(host, options))).check();
+    });
 
     const std::string subject = new_stream();
-    NatsSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    NatsSink sink(config_of(url("localhost", "ca_file=" + broker_certificates().file("ca.crt"))));
     const auto sent = letters(subject, 5'000, 20, 2'000);
     deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
     expect_once_in_order(subject, sent);

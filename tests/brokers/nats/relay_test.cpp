@@ -1,5 +1,8 @@
 // The relay itself in front of a real NATS.
 
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "tests/brokers/nats/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/support/eventually.h"
@@ -17,6 +20,46 @@ TEST_F(NatsRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
     shared_nats().make_stream("RELAY", "relay.>");
     publish_all_through_a_kill(shared_nats().url(), "relay.events");
     expect_all(shared_nats().arrived("relay.events", kEvents), 0);
+}
+
+// The NATS binding of CloudEvents 1.0, sections 3.1.3 and 3.2.
+TEST_F(NatsRelay, ItsCloudEventsAreAsTheBindingHasThem) {
+    // Of one stream: the second would be a repeat of the first.
+    shared_nats().make_stream("BINARY", "formats.binary");
+    shared_nats().make_stream("STRUCTURED", "formats.structured");
+    publish_one(shared_nats().url(), "formats.binary", "cloudevents");
+    const auto binary = shared_nats().arrived("formats.binary", 1);
+    ASSERT_EQ(binary.size(), 1U);
+    EXPECT_EQ(binary[0].value, R"({"total": 99.990})");
+    const std::map<std::string, std::string> headers(binary[0].headers.begin(),
+                                                     binary[0].headers.end());
+    EXPECT_EQ(headers, (std::map<std::string, std::string>{
+                           {"ce-specversion", "1.0"},
+                           {"ce-id", kEventId},
+                           {"ce-source", "/outbox/outbox_events"},
+                           {"ce-type", "OrderPlaced"},
+                           {"ce-time", "2023-11-14T22:13:20.000042Z"},
+                           {"ce-subject", "o%201%20%C3%A9"},
+                           {"ce-partitionkey", "o%201%20%C3%A9"},
+                           {"ce-dataschema", "outbox:/subjects/orders-value/versions/3"},
+                           {"ce-aggregatetype", "Order"},
+                           {"ce-tenantid", "t-1"},
+                           {"ce-schemaid", "orders-value"},
+                           {"ce-schemaversion", "3"},
+                           {"ce-datacontenttype", "application/json"},
+                           {"ce-traceparent", "00-ab-cd-01"},
+                           {"traceparent", "00-ab-cd-01"},
+                           {"x-request-id", "r 1"}}));
+    publish_one(shared_nats().url(), "formats.structured", "cloudevents-structured");
+    const auto structured = shared_nats().arrived("formats.structured", 1);
+    ASSERT_EQ(structured.size(), 1U);
+    const std::map<std::string, std::string> others(structured[0].headers.begin(),
+                                                    structured[0].headers.end());
+    EXPECT_EQ(others.at("Content-Type"), "application/cloudevents+json; charset=UTF-8");
+    const auto event = nlohmann::json::parse(structured[0].value.value());
+    EXPECT_EQ(event.at("id"), kEventId);
+    EXPECT_EQ(event.at("subject"), kAggregateId);
+    EXPECT_EQ(event.at("data"), nlohmann::json({{"total", 99.99}}));
 }
 
 TEST_F(NatsRelay, CheckSaysWhatIsWrongAndForHowLongRepeatsAreDropped) {
@@ -49,6 +92,25 @@ TEST_F(NatsRelay, TwoRoutesIntoOneStreamLoseNothing) {
     EXPECT_EQ(relay.stop().code, 0);
     const std::string info = shared_nats().ask({"info", "BOTH"});
     EXPECT_NE(info.find("\"messages\": " + std::to_string(2 * kSome)), std::string::npos) << info;
+}
+
+// The stream remembers ids of what the ledger no longer stands for.
+TEST_F(NatsRelay, ARouteThatIsMadeAnewUnderItsOldNameIsSentAll) {
+    shared_nats().make_stream("ANEW", "anew.>");
+    retire_and_begin_anew(shared_nats().url(), "anew.events",
+                          [] { return shared_nats().arrived("anew.events", 100).size(); });
+}
+
+TEST_F(NatsRelay, ARouteThatIsRenamedKeepsWhatTheStreamRemembers) {
+    shared_nats().make_stream("RENAMED", "renamed.>");
+    publish_all_through_a_kill_and_a_rename(shared_nats().url(), "renamed.events");
+    expect_all(shared_nats().arrived("renamed.events", kEvents), 0);
+}
+
+TEST_F(NatsRelay, TwoFilesUnderOnePathAreTwoProducers) {
+    shared_nats().make_stream("FILES", "OutboxMessages");
+    replace_the_file(shared_nats().url(),
+                     [] { return shared_nats().arrived("OutboxMessages", 100).size(); });
 }
 
 // A key may hold whatever means something in a subject.

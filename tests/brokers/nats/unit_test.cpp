@@ -11,6 +11,7 @@
 #include "brokers/nats/message.h"
 #include "brokers/nats/protocol.h"
 #include "brokers/nats/subject.h"
+#include "net/id_suffix.h"
 
 namespace outbox::nats {
 namespace {
@@ -146,9 +147,9 @@ TEST(NatsMessage, CarriesIdKeyAndNull) {
 }
 
 TEST(NatsMessage, IdsOfTwoProducersAreNeverTheSame) {
-    EXPECT_EQ(id_suffix("a").size(), 17U);
-    EXPECT_EQ(id_suffix("a"), id_suffix("a"));
-    EXPECT_NE(id_suffix("a"), id_suffix("b"));
+    EXPECT_EQ(net::id_suffix("a").size(), 17U);
+    EXPECT_EQ(net::id_suffix("a"), net::id_suffix("a"));
+    EXPECT_NE(net::id_suffix("a"), net::id_suffix("b"));
     spi::Record record;
     record.id = "7";
     record.value = "";

@@ -23,6 +23,12 @@ class RabbitmqQueue : public QueueFixture {
     void publish(const std::vector<Letter>& letters) override {
         shared_rabbitmq().publish(name_, letters);
     }
+    void publish_under_no_text(const std::vector<Letter>& letters) override {
+        shared_rabbitmq().make_queue(name_, name_, "#", R"({"x-queue-type":")" + kind_ + R"("})");
+        auto odd = letters;
+        for (Letter& letter : odd) letter.topic = std::string("nul\0?", 5);
+        publish(odd);
+    }
     std::size_t left() override { return shared_rabbitmq().left(name_); }
     void remove_queue() override { shared_rabbitmq().remove_queue(name_); }
     void make_queue() override {
@@ -45,6 +51,7 @@ QueueParam param(const std::string& kind, Backend database) {
 const auto kAll =
     testing::Values(param("classic", Backend::kSqlite), param("quorum", Backend::kPostgres));
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueConformance, kAll, queue_param_name);
+INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueTopics, kAll, queue_param_name);
 // One node alone elects no leader for a quorum queue after a restart (RabbitMQ 3.10).
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueOutage, testing::Values(param("classic", Backend::kSqlite)),
                          queue_param_name);

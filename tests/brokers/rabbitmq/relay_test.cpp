@@ -2,6 +2,7 @@
 
 #include "tests/brokers/rabbitmq/server.h"
 #include "tests/brokers/relay_suite.h"
+#include "tests/brokers/sdk_reader.h"
 
 namespace outbox::test {
 namespace {
@@ -15,6 +16,26 @@ TEST_F(RabbitmqRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     shared_rabbitmq().make_queue("relay", "events");
     publish_all_through_a_kill(shared_rabbitmq().url() + "?exchange=events", "relay");
     expect_all(shared_rabbitmq().arrived("relay", kEvents), 10'000);
+}
+
+TEST_F(RabbitmqRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {
+    for (const std::string format : {"cloudevents", "cloudevents-structured"}) {
+        shared_rabbitmq().make_queue(format, "events");
+        publish_one(shared_rabbitmq().url() + "?exchange=events", format, format);
+        const auto messages = shared_rabbitmq().read(format, 1);
+        ASSERT_EQ(messages.size(), 1U);
+        const Arrived& record = messages[0].record;
+        EXPECT_EQ(record.id, kEventId);
+        const nlohmann::json event = read_by_sdk(
+            "amqp", {record.headers, {}, record.value.value(), messages[0].content_type});
+        EXPECT_EQ(event.at("attributes").at("id"), kEventId);
+        EXPECT_EQ(event.at("attributes").at("type"), "OrderPlaced");
+        EXPECT_EQ(event.at("attributes").at("subject"), kAggregateId);
+        EXPECT_EQ(event.at("attributes").at("schemaversion"), "3");
+        EXPECT_EQ(event.at("attributes").at("traceparent"), "00-ab-cd-01");
+        EXPECT_EQ(event.at("attributes").at("datacontenttype"), "application/json");
+        EXPECT_EQ(event.at("data"), nlohmann::json({{"total", 99.99}}));
+    }
 }
 
 TEST_F(RabbitmqRelay, CheckSaysWhatIsWrong) {

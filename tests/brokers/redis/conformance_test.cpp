@@ -19,6 +19,8 @@ class RedisFixture : public SinkFixture {
     std::vector<Arrived> arrived(const std::string& topic, std::size_t count) override {
         return shared_redis().arrived(topic, count);
     }
+    // A field of an entry bears the name.
+    void spoil(Letter& letter) override { letter.headers.emplace_back("key", "x"); }
     void go_down() override { shared_redis().kill(); }
     void come_back() override { shared_redis().start(); }
 
@@ -32,6 +34,7 @@ class RedisFixture : public SinkFixture {
 const auto kRedis = testing::Values([] { return std::make_unique<RedisFixture>(); });
 INSTANTIATE_TEST_SUITE_P(Redis, SinkConformance, kRedis);
 INSTANTIATE_TEST_SUITE_P(Redis, SinkReadBack, kRedis);
+INSTANTIATE_TEST_SUITE_P(Redis, SinkRefusal, kRedis);
 INSTANTIATE_TEST_SUITE_P(Redis, SinkOutage, kRedis);
 
 }  // namespace

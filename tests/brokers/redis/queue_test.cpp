@@ -48,7 +48,7 @@ const auto kPostgres = testing::Values(param(Backend::kPostgres));
 INSTANTIATE_TEST_SUITE_P(Redis, QueueConformance, kAll, queue_param_name);
 INSTANTIATE_TEST_SUITE_P(Redis, QueueOutage, testing::Values(param(Backend::kSqlite)),
                          queue_param_name);
-INSTANTIATE_TEST_SUITE_P(Redis, QueueDeliveries, kPostgres, queue_param_name);
+INSTANTIATE_TEST_SUITE_P(Redis, QueueDeliveries, kAll, queue_param_name);
 
 class RedisReceiving : public QueueSuite {
   protected:

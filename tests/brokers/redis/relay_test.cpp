@@ -4,8 +4,10 @@
 
 #include "tests/brokers/redis/server.h"
 #include "tests/brokers/relay_suite.h"
+#include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/process.h"
+#include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
@@ -18,6 +20,45 @@ class RedisRelay : public RelaySuite {};
 TEST_F(RedisRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
     publish_all_through_a_kill(shared_redis().url(), "relay");
     expect_all(shared_redis().arrived("relay", kEvents), 0);
+}
+
+// The server remembers ids of what the ledger no longer stands for.
+TEST_F(RedisRelay, ARouteThatIsMadeAnewUnderItsOldNameIsSentAll) {
+    retire_and_begin_anew(shared_redis().url(), "anew",
+                          [] { return shared_redis().arrived("anew", 100).size(); });
+}
+
+TEST_F(RedisRelay, ARouteThatIsRenamedKeepsWhatTheServerRemembers) {
+    publish_all_through_a_kill_and_a_rename(shared_redis().url(), "renamed");
+    expect_all(shared_redis().arrived("renamed", kEvents), 0);
+}
+
+TEST_F(RedisRelay, TwoFilesUnderOnePathAreTwoProducers) {
+    replace_the_file(shared_redis().url(),
+                     [] { return shared_redis().arrived("OutboxMessages", 100).size(); });
+}
+
+// A header that no entry can hold; the sink itself refuses that.
+TEST_F(RedisRelay, NothingOfABlockedKeyPassesAnEventThatNoEntryHolds) {
+    Sqlite(path_).exec(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 29) INSERT INTO "
+        "outbox_events (topic, aggregate_type, event_type, key, payload, headers) SELECT "
+        "'blocked', 'A', 'T', 'key', json_object('n', i), CASE WHEN i IN (5, 9) THEN "
+        "'{\"key\":\"x\"}' END FROM n");
+    auto words = arguments(shared_redis().url());
+    words.insert(words.end(), {"--on-dead-letter", "block_key"});
+    Process relay = outbox_.start_relay(words);
+    const auto dead = [&] {
+        return Sqlite(path_).number("SELECT count(*) FROM outbox_dead_letters");
+    };
+    ASSERT_TRUE(eventually(60s, "the letter is there", [&] { return dead() > 0; }));
+    Sqlite(path_).exec(
+        "INSERT INTO outbox_events (topic, aggregate_type, event_type, key, payload) VALUES "
+        "('others', 'A', 'T', 'another', '{}')");
+    EXPECT_EQ(shared_redis().arrived("others", 1).size(), 1U);
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(dead(), 1);
+    EXPECT_EQ(shared_redis().arrived("blocked", 5).size(), 5U);
 }
 
 TEST_F(RedisRelay, CheckSaysWhatIsWrong) {

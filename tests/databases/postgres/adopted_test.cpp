@@ -211,7 +211,7 @@ TEST_F(PendingPublished, DoesNotReturnAgainWhatOnlyThisRouteHasFinished) {
     spi::EventBatch others;
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 3U);
-    EXPECT_EQ(others.events()[0].position, events[0].position);
+    EXPECT_EQ(others.events()[0].id, events[0].id);
     // Recorded for this route, while the row waits for the other one, also for the next owner.
     relay.publish({events[0].position});
     EXPECT_EQ(state(kFirst), "PENDING|0|f");
@@ -234,7 +234,7 @@ TEST_F(PendingPublished, DoesNotReturnAgainWhatOnlyThisRouteHasFinished) {
     others.clear();
     require(other->read(kAll, others));
     ASSERT_EQ(others.size(), 1U);
-    EXPECT_EQ(others.events()[0].position, again[0].position);
+    EXPECT_EQ(others.events()[0].id, again[0].id);
 }
 
 // While another route is down, rows that this one has finished stay unsent: passing over all of

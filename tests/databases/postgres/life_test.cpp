@@ -1,6 +1,7 @@
 // Adopted tables whose numbers come again: what is remembered of the old rows is not the new ones'.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "tests/databases/postgres/support.h"
 #include "tests/support/adopted_tables.h"
@@ -72,6 +73,47 @@ TEST_F(NumbersThatComeAgain, AreNewEventsInATableThatBeganAnewWhileNoRelayRan) {
     Relay next(config(), kRoutes);
     EXPECT_THAT(payloads(next.read()), ElementsAre("new", "new"));
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+}
+
+// What a destination remembers of the ids goes by it.
+TEST_F(NumbersThatComeAgain, MakeAnotherProducerOfEachRoute) {
+    const auto producers = [&](const std::vector<spi::RouteName>& routes = kRoutes) {
+        return Relay(config(), routes).producers();
+    };
+    std::set<std::string> all;
+    const auto add = [&](const std::vector<std::string>& more) {
+        all.insert(more.begin(), more.end());
+    };
+    const auto first = producers();
+    EXPECT_EQ(producers(), first) << "of the same life";
+    add(first);
+    EXPECT_EQ(all.size(), 2U);
+    pg_.exec(kAnew);
+    add(producers());
+    EXPECT_EQ(all.size(), 4U) << "numbers begun anew";
+    pg_.exec("DROP TABLE \"OutboxMessages\"");
+    pg_.exec(kCamelCaseTable);
+    const auto last = producers();
+    add(last);
+    EXPECT_EQ(all.size(), 6U) << "another table";
+    // As `routes rename` does.
+    pg_.exec("UPDATE outbox_routes SET route = 'near' WHERE route = 'default'");
+    EXPECT_EQ(producers({{"near", {}}, {"far", {}}}), last);
+    // As `routes retire` does.
+    pg_.exec("DELETE FROM outbox_routes WHERE route = 'near'");
+    const auto made_anew = producers({{"near", {}}, {"far", {}}});
+    add(made_anew);
+    EXPECT_EQ(all.size(), 7U) << "a route made anew";
+    EXPECT_EQ(made_anew[1], last[1]);
+    pg_.exec("UPDATE outbox_routes SET since = '2026-01-01'");
+    add(producers({{"near", {}}, {"far", {}}}));
+    EXPECT_EQ(all.size(), 9U) << "begun in one instant";
+    const std::string other = shared_postgres().create_database();
+    Pg(other).exec(kCamelCaseTable);
+    auto there = config();
+    there.url = other;
+    add(Relay(there, kRoutes).producers());
+    EXPECT_EQ(all.size(), 11U) << "another database";
 }
 
 TEST_F(NumbersThatComeAgain, AreNewEventsInATableThatWasMadeAnew) {

@@ -136,18 +136,18 @@ TEST_F(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
     write_more();
-    EXPECT_TRUE(eventually(20s, "the stream is left", [&] {
+    EXPECT_TRUE(eventually(60s, "the stream is left", [&] {
         static_cast<void>(route.read());
         return route.reason().find("of its log for the stream") != std::string::npos;
     }));
     std::string waits;
-    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
+    EXPECT_TRUE(eventually(60s, "a slot is being made", [&] {
         static_cast<void>(route.read());
         return !(waits = slot()).empty();
     }));
     EXPECT_EQ(route.path(), "polling");
     write_more();
-    EXPECT_TRUE(eventually(20s, "it is given up", [&] { return slot() != waits; }));
+    EXPECT_TRUE(eventually(60s, "it is given up", [&] { return slot() != waits; }));
     other.exec("COMMIT");
     EXPECT_TRUE(route.joins());
 }

@@ -40,6 +40,7 @@ class Relay {
         recorder_ = value_of(source_->open_recorder());
         spi::Beginning beginning = value_of(recorder_->begin(batch_.epoch, routes));
         notes_ = std::move(beginning.notes);
+        for (const spi::RouteBeginning& one : beginning.routes) producers_.push_back(one.producer);
         reader_ =
             value_of(source_->open_reader("default", std::move(beginning.routes[0].finished)));
     }
@@ -114,6 +115,8 @@ class Relay {
 
     const std::vector<spi::PositionRange>& closed() const { return closed_; }
     const std::vector<std::string>& notes() const { return notes_; }
+    // As destinations are told, in the order of the routes.
+    const std::vector<std::string>& producers() const { return producers_; }
 
   private:
     std::unique_ptr<spi::Source> source_;
@@ -121,6 +124,7 @@ class Relay {
     std::unique_ptr<spi::Recorder> recorder_;
     std::unique_ptr<spi::Reader> reader_;
     std::vector<std::string> notes_;
+    std::vector<std::string> producers_;
     spi::RecordBatch batch_;
     std::vector<std::unique_ptr<spi::EventBatch>> batches_;
     std::vector<spi::PositionRange> closed_;

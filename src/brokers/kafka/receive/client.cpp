@@ -77,7 +77,9 @@ std::string_view Record::key() const {
     return view(message_->key, message_->key_len);
 }
 std::string_view Record::payload() const {
-    return view(message_->payload, message_->len);
+    const MessageReading& read = reading();
+    if (!read.event || !read.event->in_value) return view(message_->payload, message_->len);
+    return read.event->payload ? std::string_view(*read.event->payload) : std::string_view();
 }
 std::size_t Record::bytes() const {
     return message_->key_len + message_->len;
@@ -88,6 +90,38 @@ std::int64_t Record::time_ms() const {
 }
 
 std::string_view Record::id() const {
+    const MessageReading& read = reading();
+    return read.event ? std::string_view(read.event->id) : header_id();
+}
+
+// Most records have the header `id`, and that is all there is to read.
+const MessageReading& Record::reading() const {
+    if (reading_) return *reading_;
+    const bool is_plain = format_ == MessageFormat::kRaw || format_ == MessageFormat::kDebezium ||
+                          (format_ == MessageFormat::kAuto && header_id().data() != nullptr);
+    if (is_plain) return reading_.emplace();
+    const std::string_view payload = view(message_->payload, message_->len);
+    return reading_.emplace(read_message(format_, {}, header_list(), payload));
+}
+
+HeaderList Record::header_list() const {
+    HeaderList list;
+    rd_kafka_headers_t* headers = nullptr;
+    if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return list;
+    }
+    const char* name = nullptr;
+    const void* value = nullptr;
+    std::size_t size = 0;
+    for (std::size_t i = 0;
+         rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+         ++i) {
+        list.emplace_back(name, std::string(view(value, size)));
+    }
+    return list;
+}
+
+std::string_view Record::header_id() const {
     rd_kafka_headers_t* headers = nullptr;
     if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return {};
     const void* value = nullptr;
@@ -99,6 +133,7 @@ std::string_view Record::id() const {
 }
 
 std::string Record::headers_json() const {
+    if (const MessageReading& read = reading(); read.event) return read.event->headers;
     rd_kafka_headers_t* headers = nullptr;
     if (rd_kafka_message_headers(message_.get(), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         return "{}";
@@ -117,8 +152,8 @@ std::string Record::headers_json() const {
 }
 
 Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::string>& settings,
-                                             GroupEvents events) {
-    std::unique_ptr<Client> client(new Client(std::move(events)));
+                                             GroupEvents events, MessageFormat format) {
+    std::unique_ptr<Client> client(new Client(std::move(events), format));
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
     char error[kErrorBytes] = "";
     for (const auto& [name, value] : settings) {
@@ -187,7 +222,7 @@ Status Client::subscribe(const std::vector<std::string>& topics) {
 
 std::optional<Record> Client::record_of(rd_kafka_message_t* message) {
     if (message == nullptr) return std::nullopt;
-    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) return Record(message);
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) return Record(message, format_);
     const Record owner(message);
     if (message->rkt != nullptr) {
         const TopicPartition where{std::string(owner.topic()), owner.partition()};

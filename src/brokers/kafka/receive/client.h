@@ -14,6 +14,8 @@
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
 
+#include "consumer/cloud_events.h"
+
 struct rd_kafka_s;
 struct rd_kafka_queue_s;
 struct rd_kafka_error_s;                 // NOLINT(readability-identifier-naming)
@@ -37,28 +39,37 @@ struct PlacedOffset {
 /// One record; owns its bytes.
 class Record {
   public:
-    explicit Record(rd_kafka_message_s* message) : message_(message) {}
+    explicit Record(rd_kafka_message_s* message, MessageFormat format = MessageFormat::kAuto)
+        : message_(message), format_(format) {}
 
     [[nodiscard]] std::string_view topic() const;
     [[nodiscard]] int partition() const;
     [[nodiscard]] std::int64_t offset() const;
     [[nodiscard]] std::string_view key() const;      ///< Null data: none.
-    [[nodiscard]] std::string_view payload() const;  ///< Null data: a tombstone.
+    [[nodiscard]] std::string_view payload() const;  ///< Null data: a tombstone, or no data.
     [[nodiscard]] std::size_t bytes() const;
 
     /// As Kafka has it, in milliseconds; -1: not known.
     [[nodiscard]] std::int64_t time_ms() const;
 
-    /// The header `id`; empty where there is none.
+    /// The event's id by its format; empty where there is none.
     [[nodiscard]] std::string_view id() const;
-    /// The other headers as a JSON object of strings; "{}": there are none.
+    /// Headers but for the id, as a JSON object of strings; "{}": there are none.
     [[nodiscard]] std::string headers_json() const;
+    /// Why it is not what its format is to be; empty: it is.
+    [[nodiscard]] const std::string& fault() const { return reading().fault; }
 
   private:
+    [[nodiscard]] const MessageReading& reading() const;
+    [[nodiscard]] std::string_view header_id() const;
+    [[nodiscard]] HeaderList header_list() const;
+
     struct Destroy {
         void operator()(rd_kafka_message_s* message) const;
     };
     std::unique_ptr<rd_kafka_message_s, Destroy> message_;
+    MessageFormat format_;
+    mutable std::optional<MessageReading> reading_;  // made when it is first asked for
 };
 
 /// Where reading a partition begins; an offset, or one of these.
@@ -86,9 +97,10 @@ struct GroupEvents {
 /// A member of a consumer group. Used by one thread.
 class Client {
   public:
-    /// Errors: kConfigInvalid/stop, naming the option.
+    /// `format`: of the records. Errors: kConfigInvalid/stop, naming the option.
     static Result<std::unique_ptr<Client>> open(const std::map<std::string, std::string>& settings,
-                                                GroupEvents events);
+                                                GroupEvents events,
+                                                MessageFormat format = MessageFormat::kAuto);
     ~Client();
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
@@ -126,7 +138,8 @@ class Client {
     void close();
 
   private:
-    explicit Client(GroupEvents events) : events_(std::move(events)) {}
+    Client(GroupEvents events, MessageFormat format)
+        : events_(std::move(events)), format_(format) {}
     std::optional<Record> record_of(rd_kafka_message_s* message);
     void forward(const TopicPartition& where);
     void let_go_of_queues(std::chrono::steady_clock::time_point until);
@@ -139,6 +152,7 @@ class Client {
     static int on_certificate(int error, void* client);
 
     GroupEvents events_;
+    const MessageFormat format_;
     // What OpenSSL says of the last certificate that a broker showed (X509_V_ERR_*), or 0. Written
     // by librdkafka's threads.
     std::atomic<int> certificate_error_{0};

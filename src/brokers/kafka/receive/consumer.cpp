@@ -45,7 +45,8 @@ class KafkaConsumer::Impl {
           settings_(consumer::kafka::settings_of(options_)),
           hub_(consumer::kafka::worker_options(options_), std::move(make_applier)),
           log_(hub_.make_applier().store),
-          places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, partitions_) {
+          places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, options_.format,
+                  partitions_) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }
@@ -60,7 +61,7 @@ class KafkaConsumer::Impl {
     void run() {
         log_->inbox().connect().or_throw();
         if (!hub_.options.by_offset) log_->inbox().disconnect();
-        client_ = Client::open(settings_, events()).value_or_throw();
+        client_ = Client::open(settings_, events(), options_.format).value_or_throw();
         places_.use(*client_);
         client_->subscribe(options_.topics).or_throw();
         for (std::size_t i = 0; i < options_.workers; ++i) {

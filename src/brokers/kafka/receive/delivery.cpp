@@ -38,13 +38,16 @@ spi::EventView RecordDelivery::event() const {
 }
 
 std::optional<ErrorInfo> RecordDelivery::fault() const {
-    const std::string fault = fault_of_id(record_.id());
-    if (fault.empty()) return std::nullopt;
+    std::string fault = record_.fault();
+    if (fault.empty()) {
+        fault = fault_of_id(record_.id());
+        if (fault.empty()) return std::nullopt;
+        fault += "; the relay writes it into the header id in formats raw and debezium";
+    }
     return ErrorInfo{ErrorCode::kInvalidEvent,
                      Advice::kDeadLetter,
                      {},
-                     "the record " + place_of(record_) + " " + fault +
-                         "; the relay writes it into the header id in format raw"};
+                     "the record " + place_of(record_) + " " + fault};
 }
 
 std::string RecordDelivery::lane() const {

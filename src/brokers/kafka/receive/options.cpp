@@ -68,7 +68,8 @@ WorkerOptions worker_options(const KafkaConsumerOptions& options) {
             .inbox_retention_s = options.inbox_retention_s,
             .by_id = options.mode != Mode::kOffset,
             .by_offset = options.mode != Mode::kInbox,
-            .on_report = options.on_report};
+            .on_report = options.on_report,
+            .claims = options.claims};
 }
 
 Start first_start(const KafkaConsumerOptions& options) {

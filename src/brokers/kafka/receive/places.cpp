@@ -71,11 +71,12 @@ ErrorInfo no_answer(const TopicPartition& where) {
 }  // namespace
 
 Places::Places(Hub& hub, BrokerStore& log, const Start& first,
-               std::map<std::string, std::string> settings, Partitions& partitions)
+               std::map<std::string, std::string> settings, MessageFormat format,
+               Partitions& partitions)
     : hub_(hub),
       log_(log),
       first_start_(first),
-      rereader_(std::move(settings)),
+      rereader_(std::move(settings), format),
       partitions_(partitions),
       placing_wait_(kPlacingInterval),
       patience_(kLeastPatience) {}

@@ -24,7 +24,8 @@ class Places {
     /// `log` and `partitions` are the consumer's and outlive it, as does `client`. `first`: where
     /// reading begins where nothing else is known.
     Places(Hub& hub, BrokerStore& log, const Start& first,
-           std::map<std::string, std::string> settings, Partitions& partitions);
+           std::map<std::string, std::string> settings, MessageFormat format,
+           Partitions& partitions);
     void use(Client& client) { client_ = &client; }
 
     /// Partitions that the group gives us.

@@ -17,7 +17,7 @@ namespace outbox::consumer::kafka {
 /// Reads single records once more, by a client of its own that is in no group. Used by one thread.
 class Rereader {
   public:
-    explicit Rereader(std::map<std::string, std::string> settings);
+    Rereader(std::map<std::string, std::string> settings, MessageFormat format);
     ~Rereader();
     Rereader(const Rereader&) = delete;
     Rereader& operator=(const Rereader&) = delete;
@@ -43,6 +43,7 @@ class Rereader {
     };
 
     std::map<std::string, std::string> settings_;
+    const MessageFormat format_;
     std::unique_ptr<rd_kafka_s, Destroy> handle_;
     std::map<std::string, rd_kafka_topic_s*> topics_;
 };

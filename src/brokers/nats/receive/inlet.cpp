@@ -27,6 +27,7 @@ constexpr milliseconds kGoodbye{1'000};  // for what is given back
 constexpr milliseconds kPause{200};      // after a request that the server did not like
 constexpr milliseconds kRecent{5'000};   // the server has written down what is older
 constexpr std::size_t kMaxRecent = 10'000;
+constexpr milliseconds kProof{100};     // how long a look at the consumer says whose the words are
 constexpr milliseconds kMargin{1'000};  // of the server's timers
 
 // Of "$JS.ACK.STREAM.CONSUMER.DELIVERED...", with domain and account before the stream in the form
@@ -34,6 +35,7 @@ constexpr milliseconds kMargin{1'000};  // of the server's timers
 struct AckSubject {
     std::uint32_t deliveries = 1;
     std::uint64_t sequence = 0;  // in the stream
+    std::uint64_t delivery = 0;  // of the consumer, to any member
 };
 
 std::optional<AckSubject> read_ack_subject(std::string_view subject) {
@@ -49,7 +51,8 @@ std::optional<AckSubject> read_ack_subject(std::string_view subject) {
     AckSubject ack;
     if (count < 9 ||
         !net::read_number<std::uint32_t>(tokens[first], 1, UINT32_MAX, ack.deliveries) ||
-        !net::read_number<std::uint64_t>(tokens[first + 1], 1, UINT64_MAX, ack.sequence)) {
+        !net::read_number<std::uint64_t>(tokens[first + 1], 1, UINT64_MAX, ack.sequence) ||
+        !net::read_number<std::uint64_t>(tokens[first + 2], 1, UINT64_MAX, ack.delivery)) {
         return std::nullopt;
     }
     return ack;
@@ -77,7 +80,7 @@ Arrival arrival_of(const Frame& frame) {
             if (name == "id" && arrival.id.empty()) arrival.id = std::move(value);
         }
     }
-    if (arrival.id.empty()) arrival.id = std::move(streams_id);
+    if (arrival.id.empty()) arrival.other_id = std::move(streams_id);
     arrival.headers = std::move(headers).text();
     return arrival;
 }
@@ -91,8 +94,11 @@ NatsInlet::~NatsInlet() {
 }
 
 ErrorInfo NatsInlet::error_of(const Fault& fault) const {
-    return to_error(fault, name_of_host(config_.hosts[host_]) + ", consumer '" + config_.consumer +
-                               "' of stream '" + config_.stream + "'");
+    return to_error(fault, name_of_host(config_.hosts[host_]) + ", " + queue());
+}
+
+std::string NatsInlet::queue() const {
+    return "consumer '" + config_.consumer + "' of stream '" + config_.stream + "'";
 }
 
 Status NatsInlet::connect() {
@@ -111,6 +117,7 @@ Status NatsInlet::connect() {
 }
 
 std::optional<ConsumerInfo> NatsInlet::look(milliseconds most, std::optional<Fault>& fault) {
+    looked_at_ = Clock::now();
     const auto answer = connection_->ask(
         "$JS.API.CONSUMER.INFO." + config_.stream + "." + config_.consumer, "", most, fault);
     // Without the stream nobody answers: servers of a cluster leave that to its leader.
@@ -120,6 +127,22 @@ std::optional<ConsumerInfo> NatsInlet::look(milliseconds most, std::optional<Fau
     auto info = fault ? std::nullopt : read_consumer(*answer);
     if (!info && !fault) fault = Fault{"ENDED", "the server answers as no NATS does"};
     return info;
+}
+
+// The server takes our words by the message's number in the stream alone: said of a consumer that
+// was made anew, they would mean other messages, which would be lost.
+std::optional<ConsumerInfo> NatsInlet::look_at_ours(milliseconds most,
+                                                    std::optional<Fault>& fault) {
+    auto info = look(most, fault);
+    if (!info) return std::nullopt;
+    if (info->created == created_ && info->given.value_or(last_given_) >= last_given_) return info;
+    fault = made_anew();
+    return std::nullopt;
+}
+
+Fault NatsInlet::made_anew() {
+    created_.clear();
+    return {"ANEW", "it was removed and made anew"};
 }
 
 // What a member had when it died is given to others after `ack_wait`, and what is newer at once. So
@@ -138,11 +161,12 @@ std::optional<Fault> NatsInlet::join() {
     if (alone && info->ack_pending > 0 && !knows_them) begin_at_ += info->ack_wait + kMargin;
     work_every_ = info->ack_wait_min / 3;
     work_at_ = Clock::now() + work_every_;
+    last_given_ = 0;
     return std::nullopt;
 }
 
 // What was in our hands when a connection broke: the server may not have heard, or not written
-// down, that it is done. Of a consumer that was made anew the same words would mean other messages.
+// down, that it is done.
 bool NatsInlet::settle_what_broke(const std::string& created) {
     const bool same = created_ == created;
     const bool knows_them = same && !lost_.empty();
@@ -161,8 +185,9 @@ bool NatsInlet::settle_what_broke(const std::string& created) {
 void NatsInlet::give_back() {
     connection_->stop_series();
     std::optional<Fault> fault;
-    if (!replies_.empty()) look(kGoodbye, fault);
-    for (const auto& [number, reply] : replies_) connection_->publish(reply, "", "", "-NAK");
+    if (!replies_.empty() && look_at_ours(kGoodbye, fault)) {
+        for (const auto& [number, reply] : replies_) connection_->publish(reply, "", "", "-NAK");
+    }
     connection_->flush(kGoodbye);
 }
 
@@ -208,6 +233,8 @@ void NatsInlet::request(consumer::Amount room) {
 
 std::optional<Fault> NatsInlet::take(const Frame& frame) {
     if (const auto ack = read_ack_subject(frame.reply)) {
+        if (ack->delivery <= last_given_) return made_anew();
+        last_given_ = ack->delivery;
         Arrival arrival = arrival_of(frame);
         arrival.number = next_number_++;
         arrival.deliveries = ack->deliveries;
@@ -284,6 +311,10 @@ Status NatsInlet::fetch(consumer::Amount room, milliseconds most, int wake_fd,
 }
 
 Status NatsInlet::acknowledge(std::span<const std::uint64_t> numbers) {
+    std::optional<Fault> fault;
+    if (Clock::now() - looked_at_ > kProof && !look_at_ours(config_.connect_timeout, fault)) {
+        return broken(*fault);
+    }
     const auto now = Clock::now();
     for (const std::uint64_t number : numbers) {
         const auto found = replies_.find(number);
@@ -293,15 +324,16 @@ Status NatsInlet::acknowledge(std::span<const std::uint64_t> numbers) {
         replies_.erase(found);
     }
     forget_old_words();
-    if (const auto fault = connection_->exchange()) return broken(*fault);
+    fault = connection_->exchange();
+    if (fault) return broken(*fault);
     return {};
 }
 
 Result<std::int64_t> NatsInlet::waiting() {
     std::optional<Fault> fault;
-    const auto info = look(config_.connect_timeout, fault);
+    const auto info = look_at_ours(config_.connect_timeout, fault);
     if (!info) return broken(*fault);
-    return info->pending + static_cast<std::int64_t>(taken_.size());
+    return info->pending;
 }
 
 }  // namespace outbox::nats

@@ -35,12 +35,17 @@ class NatsInlet final : public consumer::Inlet {
     Status fetch(consumer::Amount room, std::chrono::milliseconds most, int wake_fd,
                  std::vector<consumer::Arrival>& out) override;
     Status acknowledge(std::span<const std::uint64_t> numbers) override;
+    [[nodiscard]] std::string queue() const override;
     Result<std::int64_t> waiting() override;
+    [[nodiscard]] std::size_t taken() const override { return taken_.size(); }
 
   private:
     using Time = std::chrono::steady_clock::time_point;
 
     std::optional<ConsumerInfo> look(std::chrono::milliseconds most, std::optional<Fault>& fault);
+    std::optional<ConsumerInfo> look_at_ours(std::chrono::milliseconds most,
+                                             std::optional<Fault>& fault);
+    Fault made_anew();
     std::optional<Fault> join();
     bool settle_what_broke(const std::string& created);
     void give_back();
@@ -69,8 +74,10 @@ class NatsInlet final : public consumer::Inlet {
     std::uint64_t next_number_ = 1;
     std::map<std::uint64_t, std::string> replies_;     // not acknowledged: where to say it
     std::deque<std::pair<Time, std::string>> recent_;  // acknowledged: said again after a break
-    std::string created_;                              // of the consumer that these two are of
     std::vector<std::string> lost_;  // of a connection that broke: to be given back on the next
+    std::string created_;            // of the consumer that these three are of; empty: of none
+    Time looked_at_;                 // at it
+    std::uint64_t last_given_ = 0;   // the number of the last delivery on this connection
 };
 
 }  // namespace outbox::nats

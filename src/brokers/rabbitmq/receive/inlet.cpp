@@ -52,8 +52,11 @@ RabbitmqInlet::~RabbitmqInlet() {
 }
 
 ErrorInfo RabbitmqInlet::error_of(const Fault& fault) const {
-    return to_error(fault, name_of_host(config_.hosts[next_host_]) + ", queue '" + config_.queue +
-                               "' of vhost '" + config_.vhost + "'");
+    return to_error(fault, name_of_host(config_.hosts[next_host_]) + ", " + queue());
+}
+
+std::string RabbitmqInlet::queue() const {
+    return "queue '" + config_.queue + "' of vhost '" + config_.vhost + "'";
 }
 
 Status RabbitmqInlet::connect() {

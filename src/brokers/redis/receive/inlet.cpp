@@ -93,8 +93,11 @@ RedisInlet::RedisInlet(RedisConfig config, const Queue::Limits& /*limits*/)
 RedisInlet::~RedisInlet() = default;
 
 ErrorInfo RedisInlet::error_of(const Fault& fault) const {
-    return to_error(fault, name_of_host(config_.hosts[host_]) + ", group '" + config_.group +
-                               "' of stream '" + config_.stream + "'");
+    return to_error(fault, name_of_host(config_.hosts[host_]) + ", " + queue());
+}
+
+std::string RedisInlet::queue() const {
+    return "group '" + config_.group + "' of stream '" + config_.stream + "'";
 }
 
 Reply RedisInlet::ask(std::span<const std::string_view> command, std::optional<Fault>& fault) {
@@ -314,7 +317,7 @@ Result<std::int64_t> RedisInlet::waiting() {
     for (const redisReply* group : elements_of(*groups)) {
         const redisReply* name = field_of(*group, "name");
         if (name != nullptr && text_of(name) == config_.group) {
-            return integer_of(field_of(*group, "lag")) + static_cast<std::int64_t>(taken_.size());
+            return integer_of(field_of(*group, "lag"));
         }
     }
     return error_of({"NOGROUP", "there is no such group"});

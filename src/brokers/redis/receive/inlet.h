@@ -32,7 +32,9 @@ class RedisInlet final : public consumer::Inlet {
     Status fetch(consumer::Amount room, std::chrono::milliseconds most, int wake_fd,
                  std::vector<consumer::Arrival>& out) override;
     Status acknowledge(std::span<const std::uint64_t> numbers) override;
+    [[nodiscard]] std::string queue() const override;
     Result<std::int64_t> waiting() override;
+    [[nodiscard]] std::size_t taken() const override { return taken_.size(); }
 
   private:
     using Time = std::chrono::steady_clock::time_point;

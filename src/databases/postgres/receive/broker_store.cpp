@@ -53,6 +53,22 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
+constexpr const char* kBegun =
+    "WITH forgotten AS (DELETE FROM outbox_inbox_begun WHERE consumer = $1 AND message_id <> $2 "
+    "  AND begun_at < clock_timestamp() - interval '30 days') "
+    "INSERT INTO outbox_inbox_begun AS b (consumer, message_id, times) VALUES ($1, $2, 1) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET times = b.times + 1, "
+    "  begun_at = excluded.begun_at RETURNING times";
+
+constexpr const char* kEnded =
+    "UPDATE outbox_inbox_begun SET times = times - 1 WHERE consumer = $1 AND message_id = $2 "
+    "AND times > 0";
+
+constexpr const char* kEndedForGood =
+    "DELETE FROM outbox_inbox_begun WHERE consumer = $1 AND message_id = $2";
+
+constexpr const char* kNoting = "writing outbox_inbox_begun";
+
 // What is told to Kafka as applied must not be lost with the server.
 constexpr const char* kDurable =
     "SELECT set_config('synchronous_commit', 'on', false) "
@@ -125,7 +141,23 @@ std::vector<LibpqSession::Right> rights_of(const BrokerStoreOptions& options) {
         rights.push_back({"outbox_inbox_offsets", "SELECT, INSERT, UPDATE"});
     }
     if (options.prunes) rights.push_back({"outbox_inbox", "DELETE"});
+    if (options.counts_begun) {
+        rights.push_back({"outbox_inbox_begun", "SELECT, INSERT, UPDATE, DELETE"});
+    }
     return rights;
+}
+
+std::vector<LibpqSession::Statement> statements_of(const BrokerStoreOptions& options) {
+    std::vector<LibpqSession::Statement> statements{
+        {"outbox_enter", kEnter, 3}, {"outbox_enter_carefully", kEnterCarefully, 3},
+        {"outbox_move", kMove, 7},   {"outbox_first", kFirst, 7},
+        {"outbox_next", kNext, 3},   {"outbox_bury", kBury, 11}};
+    if (options.counts_begun) {
+        statements.insert(statements.end(), {{"outbox_begun", kBegun, 2},
+                                             {"outbox_ended", kEnded, 2},
+                                             {"outbox_ended_for_good", kEndedForGood, 2}});
+    }
+    return statements;
 }
 
 bool changed_one(const Rows& result) {
@@ -136,12 +168,7 @@ bool changed_one(const Rows& result) {
 
 LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& options)
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
-             {.statements = {{"outbox_enter", kEnter, 3},
-                             {"outbox_enter_carefully", kEnterCarefully, 3},
-                             {"outbox_move", kMove, 7},
-                             {"outbox_first", kFirst, 7},
-                             {"outbox_next", kNext, 3},
-                             {"outbox_bury", kBury, 11}},
+             {.statements = statements_of(options),
               .rights = rights_of(options),
               .set_up = kDurable}) {}
 
@@ -169,13 +196,14 @@ Result<Taken> LibpqBrokerStore::bury(const spi::EventView& message, const Burial
                                      bool by_id, const OffsetStep* step) {
     constexpr const char* kDoing = "moving a message to outbox_inbox_dead_letters";
     if (Status status = inbox_.connect(); !status.ok()) return status;
-    // What was refused may be so because the database does not take its id or key.
+    // What was refused may be so because the database does not take its id, topic or key.
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     const std::string key = to_storable_text(message.key, kMaxKeyBytes);
+    const std::string topic = to_storable_text(message.topic, kMaxKeyBytes);
     Beginning beginning(inbox_.consumer());
     Params& params = beginning.add("outbox_bury");
     params.text(inbox_.consumer()).text(id).number_or_null(message_time_us(message));
-    params.text(message.topic);
+    params.text(topic);
     if (message.key.data() == nullptr) {
         params.null();
     } else {
@@ -198,6 +226,24 @@ Result<Taken> LibpqBrokerStore::bury(const spi::EventView& message, const Burial
     }
     const Status ended = inbox_.session().end_transaction();
     return ended.ok() ? Status(offset_lost(inbox_.consumer(), *step)) : ended;
+}
+
+Result<std::int64_t> LibpqBrokerStore::note_begun(std::string_view message_id) {
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    Params params;
+    params.text(inbox_.consumer()).text(message_id);
+    const auto row = inbox_.session().execute("outbox_begun", params, kNoting);
+    if (!row.ok()) return row.status();
+    return row->integer(0, 0);
+}
+
+Status LibpqBrokerStore::note_ended(std::string_view message_id, bool for_good) {
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    Params params;
+    params.text(inbox_.consumer()).text(message_id);
+    return inbox_.session()
+        .execute(for_good ? "outbox_ended_for_good" : "outbox_ended", params, kNoting)
+        .status();
 }
 
 Result<std::optional<LogPlace>> LibpqBrokerStore::place(std::string_view topic, int partition) {

@@ -18,6 +18,8 @@ class LibpqBrokerStore final : public BrokerStore {
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;
+    Result<std::int64_t> note_begun(std::string_view message_id) override;
+    Status note_ended(std::string_view message_id, bool for_good) override;
     Result<std::optional<LogPlace>> place(std::string_view topic, int partition) override;
 
   private:

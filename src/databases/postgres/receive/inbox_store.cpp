@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "consumer/applying.h"
+#include "consumer/env.h"
 #include "databases/postgres/receive/operator_sql.h"
 
 namespace outbox::consumer {
@@ -10,26 +10,39 @@ namespace {
 
 constexpr const char* kFetchRetries =
     "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
-    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at IS NOT NULL "
+    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at <= "
+    "clock_timestamp() "
     "AND (mailbox IS NULL OR mailbox = $3) ORDER BY retry_requested_at LIMIT $2::bigint";
+
+constexpr const char* kTakeRequest =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + 1, retry_requested_at = NULL "
+    "WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
+
+constexpr const char* kPutRequestBack =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts - 1, "
+    "  retry_requested_at = clock_timestamp() + $3::bigint * interval '1 microsecond' "
+    "WHERE consumer = $1 AND message_id = $2 AND retry_requested_at IS NULL";
 
 constexpr const char* kTakeRetry =
     "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
     "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
-    "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
+    "  AND message_id = $2 FOR UPDATE SKIP LOCKED)";
 
 constexpr const char* kBuryAgain =
-    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + $3::integer, error_code = $4, "
-    "  error = $5, died_at = clock_timestamp(), retry_requested_at = NULL "
-    "WHERE consumer = $1 AND message_id = $2";
+    "UPDATE outbox_inbox_dead_letters SET error_code = $3, error = $4, "
+    "  died_at = clock_timestamp() WHERE consumer = $1 AND message_id = $2";
 
 constexpr const char* kReport =
     "INSERT INTO outbox_inbox_stats "
-    "  (consumer, member, applied, repeats, failed, dead, lag) "
-    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint) "
+    "  (consumer, member, applied, repeats, failed, dead, lag, queue, queue_lag) "
+    "VALUES ($1, $2, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, "
+    "  nullif($8, ''), $9::bigint) "
     "ON CONFLICT (consumer, member) DO UPDATE SET applied = excluded.applied, "
     "  repeats = excluded.repeats, failed = excluded.failed, dead = excluded.dead, "
-    "  lag = excluded.lag, updated_at = excluded.updated_at";
+    "  lag = excluded.lag, queue = excluded.queue, queue_lag = excluded.queue_lag, "
+    "  updated_at = excluded.updated_at";
 
 // Figures of members that are gone are kept together under no name: of `member`, and of those that
 // have long said nothing.
@@ -58,8 +71,10 @@ constexpr const char* kClockAndVersion =
 std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
     more.insert(more.end(), {{"outbox_retries", kFetchRetries, 3},
                              {"outbox_take_retry", kTakeRetry, 2},
-                             {"outbox_bury_again", kBuryAgain, 5},
-                             {"outbox_report", kReport, 7},
+                             {"outbox_bury_again", kBuryAgain, 4},
+                             {"outbox_take_request", kTakeRequest, 2},
+                             {"outbox_put_request_back", kPutRequestBack, 3},
+                             {"outbox_report", kReport, 9},
                              {"outbox_fold", kFold, 3}});
     return more;
 }
@@ -100,7 +115,8 @@ LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::st
       consumer_(std::move(consumer)),
       letters_of_(std::move(extra.letters_of)),
       set_up_(extra.set_up),
-      member_(member_name()) {}
+      member_(member_name()),
+      clock_(real_env().clock) {}
 
 OpenSql LibpqInboxStore::opener() const {
     return [url = session_.url(), timeout_s = session_.connect_timeout_s()] {
@@ -133,13 +149,13 @@ Status LibpqInboxStore::check_version() {
     if (!found.succeeded()) {
         return receive_error(connection(), found.get(), "reading outbox_migrations");
     }
-    clock_ahead_us_ = std::stoll(found.string(0, 0)) - steady_us();
+    clock_ahead_us_ = std::stoll(found.string(0, 0)) - clock_.boot_us();
     if (!versioned_) return {};
     return check_inbox_version(std::stoll(found.string(0, 1)));
 }
 
 std::int64_t LibpqInboxStore::now_us() const {
-    return steady_us() + clock_ahead_us_;
+    return clock_.boot_us() + clock_ahead_us_;
 }
 
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
@@ -158,6 +174,22 @@ Result<Rows> LibpqInboxStore::begin_with(const char* statement, const Params& pa
     return std::move(results->front());
 }
 
+Result<Taken> LibpqInboxStore::take_request(std::string_view message_id) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(message_id);
+    const auto taken = session_.execute("outbox_take_request", params, "taking a dead letter");
+    if (!taken.ok()) return taken.status();
+    return taken->affected() == 1 ? Taken::kNew : Taken::kGone;
+}
+
+Status LibpqInboxStore::put_request_back(std::string_view message_id, std::int64_t delay_us) {
+    if (Status status = connect(); !status.ok()) return status;
+    Params params;
+    params.text(consumer_).text(message_id).number(delay_us);
+    return session_.execute("outbox_put_request_back", params, "keeping a dead letter").status();
+}
+
 Result<Taken> LibpqInboxStore::begin_retry(std::string_view message_id) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
@@ -170,7 +202,7 @@ Result<Taken> LibpqInboxStore::begin_retry(std::string_view message_id) {
 Status LibpqInboxStore::bury_again(std::string_view message_id, const Burial& burial) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
-    params.text(consumer_).text(message_id).number(burial.attempts);
+    params.text(consumer_).text(message_id);
     params.text(burial.error_code).text(burial.error);
     return session_.execute("outbox_bury_again", params, "keeping a dead letter").status();
 }
@@ -183,7 +215,7 @@ Status LibpqInboxStore::report(const MemberStats& stats) {
     params.number(static_cast<std::int64_t>(stats.repeats));
     params.number(static_cast<std::int64_t>(stats.failed));
     params.number(static_cast<std::int64_t>(stats.dead));
-    params.number(stats.lag);
+    params.number(stats.lag).text(stats.queue).number(stats.queue_lag);
     const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const Rows result = postgres::execute_prepared(connection(), "outbox_report", params);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "consumer/inbox_store.h"
+#include "core/clock.h"
 #include "databases/postgres/receive/session.h"
 
 namespace outbox::consumer {
@@ -35,6 +36,8 @@ class LibpqInboxStore final : public InboxStore {
     Status commit() override { return session_.commit(); }
     Status roll_back(ErrorInfo& cause) override { return session_.roll_back(cause); }
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> take_request(std::string_view message_id) override;
+    Status put_request_back(std::string_view message_id, std::int64_t delay_us) override;
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
     Status report(const MemberStats& stats) override;
@@ -58,7 +61,8 @@ class LibpqInboxStore final : public InboxStore {
     const char* const set_up_;
     const std::string member_;
     bool versioned_ = false;           // outbox_migrations is there and may be read
-    std::int64_t clock_ahead_us_ = 0;  // the database's clock before `steady_us`
+    const core::Clock& clock_;         // goes on while the machine sleeps, as the database's does
+    std::int64_t clock_ahead_us_ = 0;  // the database's clock before `boot_us`
 };
 
 }  // namespace outbox::consumer

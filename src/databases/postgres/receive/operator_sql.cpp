@@ -113,6 +113,7 @@ class PostgresSql final : public Sql {
         return "SELECT count(to_regclass('" + table + "'))";
     }
     [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
+    [[nodiscard]] std::string no_ids() const override { return "'{}'"; }
     // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no
     // part of it. An escape stands behind an even number of backslashes.
     [[nodiscard]] std::string header(const std::string& column,

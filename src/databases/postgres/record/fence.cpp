@@ -16,7 +16,7 @@ Status Fence::commit(Connection& connection, std::uint64_t epoch,
                      std::vector<Connection::Statement> statements,
                      std::vector<std::int64_t>* affected) const {
     statements.push_back(
-        {"SELECT FROM " + side_ + "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE",
+        {"SELECT FROM " + lease_ + " WHERE source = $1 AND epoch = $2 FOR KEY SHARE",
          Params().text(source_).integer(static_cast<std::int64_t>(epoch))});
     std::vector<std::int64_t> counts;
     if (Status status = connection.run_pipeline(statements, &counts); !status.ok()) return status;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -16,7 +17,10 @@ namespace outbox::postgres {
 /// the lease's row from its owner.
 class Fence {
   public:
-    explicit Fence(const Table& table) : source_(table.source), side_(table.side) {}
+    explicit Fence(const Table& table) : Fence(table.source, table.side + "outbox_lease") {}
+    /// `lease`: the table of the lease, quoted, with its schema.
+    Fence(std::string source, std::string lease)
+        : source_(std::move(source)), lease_(std::move(lease)) {}
 
     /// Runs `statements`, asks, and ends the transaction that was begun: rolled back with
     /// `kLeaseLost` where the lease is another's. `affected` gets the row count of each.
@@ -28,7 +32,7 @@ class Fence {
 
   private:
     const std::string source_;
-    const std::string side_;  // before the name of a side table
+    const std::string lease_;
 };
 
 }  // namespace outbox::postgres

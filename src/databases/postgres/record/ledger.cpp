@@ -132,9 +132,11 @@ Connection::Statement LedgerTable::destination(const std::string& route,
 }
 
 Connection::Statement LedgerTable::destinations() const {
-    return {"SELECT route, coalesce(destination, '') FROM " + table_.side +
-                "outbox_routes WHERE source = $1",
-            Params().text(table_.source)};
+    return {
+        "SELECT route, coalesce(destination, ''), (extract(epoch FROM since) * "
+        "1000000)::bigint FROM " +
+            table_.side + "outbox_routes WHERE source = $1",
+        Params().text(table_.source)};
 }
 
 Result<spi::Beginning> LedgerTable::begin(Connection& connection,
@@ -149,7 +151,9 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     if (status.ok()) status = add_new(connection, routes);
     if (status.ok() && !table_.by_position) status = note_life(connection);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
+    if (status.ok()) status = part_lives(connection);
     if (status.ok()) status = load(connection, routes, out);
+    if (status.ok()) status = name_producers(connection, routes, out);
     if (!status.ok()) return status;
     if (std::string repeated = repeated_ids(table_); !repeated.empty()) {
         out.notes.push_back(std::move(repeated));
@@ -163,7 +167,7 @@ Result<std::vector<LedgerTable::Known>> LedgerTable::load_routes(Connection& con
     if (!rows.ok()) return rows.status();
     std::vector<Known> known;
     for (int row = 0; row < rows->size(); ++row) {
-        known.push_back({rows->string(row, 0), rows->string(row, 1)});
+        known.push_back({rows->string(row, 0), rows->string(row, 1), rows->integer(row, 2)});
     }
     return known;
 }
@@ -201,7 +205,9 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
                             "is sent");
         rows = connection.query("DELETE FROM " + table_.side + "outbox_ledger WHERE source = $1",
                                 Params().text(table_.source));
-        return rows.ok() ? set_aside_ids(connection) : rows.status();
+        if (!rows.ok()) return rows.status();
+        const Status anew = begin_anew(connection);
+        return anew.ok() ? set_aside_ids(connection) : anew;
     }
     if (!other) {
         // `routes continue` leaves open whose it is; an earlier version did not know.

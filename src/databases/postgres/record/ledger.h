@@ -44,6 +44,7 @@ class LedgerTable {
     struct Known {
         std::string name;
         std::string destination;
+        std::int64_t since_us = 0;
     };
     Result<std::vector<Known>> load_routes(Connection& connection) const;
     Status check_life(Connection& connection, spi::Beginning& out) const;
@@ -65,6 +66,10 @@ class LedgerTable {
                        spi::Beginning& out) const;
     Status take_filters(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status take_back_passed(Connection& connection, const std::string& route, bool all) const;
+    Status begin_anew(Connection& connection) const;
+    Status part_lives(Connection& connection) const;
+    Status name_producers(Connection& connection, std::span<const spi::RouteName> routes,
+                          spi::Beginning& out) const;
     Status add_new(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status owe_marks(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status load(Connection& connection, std::span<const spi::RouteName> routes,

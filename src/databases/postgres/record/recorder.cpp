@@ -269,7 +269,6 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
         return status;
     }
     for (const spi::Finished& finished : batch.finished) {
-        if (positions_ != nullptr) positions_->settle(finished.positions);
         const auto failing = failing_.find(route_name(finished.route));
         if (failing == failing_.end()) continue;
         for (const spi::Position position : finished.positions) {

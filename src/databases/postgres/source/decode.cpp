@@ -163,6 +163,7 @@ Status decode_row(std::span<const Field> fields, const RowLayout& layout, std::i
     event.aggregate_id = writer.copy(fields[kAggregateId]);
     event.event_type = writer.copy(fields[kEventType]);
     event.payload = writer.copy(payload);
+    event.payload_is_json = layout.jsonb_payload && event.payload.data() != nullptr;
     event.headers = writer.copy(headers);
     event.tenant_id = writer.copy(fields[kTenantId]);
     event.schema_id = writer.copy(fields[kSchemaId]);

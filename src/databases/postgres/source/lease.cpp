@@ -20,11 +20,15 @@ constexpr const char* kExpires = "clock_timestamp() + $3 * interval '1 milliseco
 
 PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& table,
                              Identity& identity)
-    : source_(table.source),
-      side_(table.side),
-      session_(config, [&identity](Connection& connection) {
+    : PostgresLease(
+          config, {table.source, table.side + "outbox_lease", table.side},
           // A lease of an old primary says nothing about the new one.
-          if (Status same = identity.check_lease(connection); !same.ok()) return same;
+          [&identity](Connection& connection) { return identity.check_lease(connection); }) {}
+
+PostgresLease::PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
+                             std::function<Status(Connection&)> check)
+    : row_(std::move(row)), session_(config, [check = std::move(check)](Connection& connection) {
+          if (Status status = check(connection); !status.ok()) return status;
           // Longer waits would outlast the lease.
           connection.limit_waits(std::chrono::seconds(5));
           return connection.execute("SET statement_timeout = '3s'; SET lock_timeout = '2s'");
@@ -41,9 +45,9 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
 Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
                                                             std::chrono::milliseconds ttl) {
     // A look first: the waiting relay must not lock the row that the owner renews.
-    Result<Rows> look = query(
-        std::string("SELECT ") + kFree + " FROM " + side_ + "outbox_lease l WHERE l.source = $1",
-        Params().text(source_));
+    Result<Rows> look =
+        query(std::string("SELECT ") + kFree + " FROM " + row_.table + " l WHERE l.source = $1",
+              Params().text(row_.source));
     if (!look.ok()) return look.status();
     if (!look->empty() && !look->boolean(0, 0)) return std::optional<std::uint64_t>();
     // Who holds the row FOR KEY SHARE is about to commit what the last owner wrote.
@@ -60,12 +64,12 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
 
 Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
                                                          std::chrono::milliseconds ttl) {
-    Result<Rows> rows = query("SELECT FROM " + side_ + "outbox_lease WHERE source = $1 FOR UPDATE",
-                              Params().text(source_));
+    Result<Rows> rows = query("SELECT FROM " + row_.table + " WHERE source = $1 FOR UPDATE",
+                              Params().text(row_.source));
     if (!rows.ok()) return rows.status();
     rows = query(
-        std::string("INSERT INTO " + side_ +
-                    "outbox_lease AS l (source, owner, epoch, acquired_at, expires_at, "
+        std::string("INSERT INTO " + row_.table +
+                    " AS l (source, owner, epoch, acquired_at, expires_at, "
                     "backend_pid, backend_start) SELECT $1, $2, 1, clock_timestamp(), ") +
             kExpires + ", " + kBackend +
             " ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + 1, "
@@ -73,7 +77,7 @@ Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owne
             "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
             "WHERE " +
             kFree + " RETURNING l.epoch",
-        Params().text(source_).text(owner).integer(ttl.count()));
+        Params().text(row_.source).text(owner).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return std::optional<std::uint64_t>();
     return std::optional(static_cast<std::uint64_t>(rows->integer(0, 0)));
@@ -81,19 +85,19 @@ Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owne
 
 Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
     Result<Rows> rows = query(
-        std::string("UPDATE " + side_ + "outbox_lease SET expires_at = ") + kExpires +
+        std::string("UPDATE " + row_.table + " SET expires_at = ") + kExpires +
             ", (backend_pid, backend_start) = (SELECT " + kBackend +
             ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL",
-        Params().text(source_).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
+        Params().text(row_.source).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
     return rows->affected() == 1;
 }
 
 Status PostgresLease::release(std::uint64_t epoch) {
-    return query("UPDATE " + side_ +
-                     "outbox_lease SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
+    return query("UPDATE " + row_.table +
+                     " SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
                      "backend_start = NULL WHERE source = $1 AND epoch = $2",
-                 Params().text(source_).integer(static_cast<std::int64_t>(epoch)))
+                 Params().text(row_.source).integer(static_cast<std::int64_t>(epoch)))
         .status();
 }
 
@@ -103,20 +107,20 @@ Status PostgresLease::stand_by(const std::string& owner, std::span<const std::st
     if (!connection.ok()) return connection.status();
     Status old =
         (*connection)
-            ->query("DELETE FROM " + side_ +
+            ->query("DELETE FROM " + row_.side +
                         "outbox_standbys WHERE source = $1 AND (owner = $2 AND $3::boolean OR "
                         "seen_at < clock_timestamp() - interval '1 hour')",
-                    Params().text(source_).text(owner).text(routes.empty() ? "true" : "false"))
+                    Params().text(row_.source).text(owner).text(routes.empty() ? "true" : "false"))
             .status();
     if (!old.ok() || routes.empty()) return old;
     std::string names;
     for (const std::string& route : routes) names += (names.empty() ? "" : "\n") + route;
     return (*connection)
-        ->query("INSERT INTO " + side_ +
+        ->query("INSERT INTO " + row_.side +
                     "outbox_standbys (source, owner, routes) VALUES ($1, $2, $3) ON CONFLICT "
                     "(source, owner) DO UPDATE SET routes = excluded.routes, seen_at = "
                     "clock_timestamp()",
-                Params().text(source_).text(owner).text(names))
+                Params().text(row_.source).text(owner).text(names))
         .status();
 }
 

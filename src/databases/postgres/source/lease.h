@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <outbox/spi/source.h>
@@ -11,11 +12,21 @@
 
 namespace outbox::postgres {
 
-/// The lease as a row of outbox_lease; the database's clock decides.
+/// Where a lease is kept.
+struct LeaseRow {
+    std::string source;
+    std::string table;      ///< Quoted, with its schema.
+    std::string side = {};  ///< Before `outbox_standbys`; empty: nobody says that it waits.
+};
+
+/// The lease as a row of outbox_lease, or a table like it; the database's clock decides.
 class PostgresLease final : public spi::LeaseStore {
   public:
     /// `identity` is the source's and outlives the lease.
     PostgresLease(const PostgresSourceConfig& config, const Table& table, Identity& identity);
+    /// `check` looks at each new connection.
+    PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
+                  std::function<Status(Connection&)> check);
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override;
@@ -28,8 +39,7 @@ class PostgresLease final : public spi::LeaseStore {
                                               std::chrono::milliseconds ttl);
     Result<Rows> query(const std::string& sql, const Params& params);
 
-    const std::string source_;
-    const std::string side_;  // before the name of a side table
+    const LeaseRow row_;
     Session session_;
 };
 

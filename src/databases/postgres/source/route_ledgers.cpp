@@ -296,6 +296,13 @@ Result<std::int64_t> RouteLedgers::forget() {
             Params().text(table_));
         if (!forgotten.ok()) return forgotten.status();
         routes = *forgotten;
+        // What destinations remember of their events is of others from now on.
+        const auto anew = connection_.query("UPDATE " + side_ +
+                                                "outbox_routes SET since = clock_timestamp() "
+                                                "WHERE " +
+                                                kOfTable,
+                                            Params().text(table_));
+        if (!anew.ok()) return anew.status();
         return true;
     });
     if (!status.ok()) return status;

@@ -173,7 +173,7 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
         }
     }
     if (!status.ok()) session_.drop();
-    // Another reader may have given positions already; the order of a key is the same either way.
+    // What was let go by a read that failed comes again under its position.
     std::sort(out.events().begin() + static_cast<std::ptrdiff_t>(events_before), out.events().end(),
               [](const auto& a, const auto& b) { return a.position < b.position; });
     return out.size() > events_before ? Status() : status;

@@ -15,6 +15,7 @@
 #include "databases/postgres/stream/hub.h"
 #include "databases/postgres/stream/reader.h"
 #include "relay/position_map.h"
+#include "relay/restoring_lease.h"
 
 namespace outbox::postgres {
 namespace {
@@ -33,6 +34,8 @@ class PostgresSource final : public spi::Source {
     }
 
     [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
+
+    [[nodiscard]] spi::RowShape shape() const override { return shape_of(table_); }
 
     // All that the last term had is closed by now.
     void begin_term() override { identity_.begin_term(); }
@@ -63,7 +66,10 @@ class PostgresSource final : public spi::Source {
     }
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
-        return std::unique_ptr<spi::LeaseStore>(new PostgresLease(config_, table_, identity_));
+        auto lease = std::make_unique<PostgresLease>(config_, table_, identity_);
+        if (table_.native || !config_.make_side_tables) return {std::move(lease)};
+        return std::unique_ptr<spi::LeaseStore>(std::make_unique<relay::RestoringLease>(
+            std::move(lease), [this] { return restore_side_tables(); }));
     }
 
     Result<std::vector<spi::Ghost>> ghosts() override {
@@ -96,6 +102,23 @@ class PostgresSource final : public spi::Source {
     }
 
   private:
+    // Beside the same table in a database that has taken the place of this one.
+    [[nodiscard]] Result<bool> restore_side_tables() const {
+        Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
+        if (!connection.ok()) return connection.status();
+        const Result<Table> table = resolve_table(*connection, config_);
+        if (!table.ok()) return table.status();
+        const Result<SideTables> side =
+            look_for_side_tables(*connection, quote_identifier(table->schema));
+        if (!side.ok()) return side.status();
+        Status status = require_owners(*connection, side->schema, config_, &*table);
+        if (!status.ok()) return status;
+        if (side->missing.empty()) return false;
+        status = make_side_tables(*connection, *side, config_);
+        if (!status.ok()) return status;
+        return true;
+    }
+
     const PostgresSourceConfig config_;
     const Table table_;
     // Shared with the readers and recorders, which must mean the same row by a position. Null where

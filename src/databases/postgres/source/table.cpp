@@ -63,7 +63,10 @@ Status load_columns(Connection& connection, Table& table) {
         "b.typnamespace <> 'pg_catalog'::regnamespace AND b.typtype <> 'e', "
         "coalesce(s.seqmin, 0), CASE WHEN b.typname IN ('timestamptz', 'timestamp') AND "
         "a.atttypmod >= 0 THEN a.atttypmod ELSE 6 END, (SELECT pg_get_expr(adbin, adrelid) FROM "
-        "pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum) "
+        "pg_attrdef WHERE adrelid = a.attrelid AND adnum = a.attnum), "
+        "CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, (SELECT "
+        "string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = b.oid), "
+        "a.attnum "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END "
         "LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.deptype = 'i' "
@@ -87,6 +90,9 @@ Status load_columns(Connection& connection, Table& table) {
         column.sequence_min = rows->integer(row, 9);
         column.time_digits = static_cast<int>(rows->integer(row, 10));
         column.by_default = rows->string(row, 11);
+        column.modifier = static_cast<int>(rows->integer(row, 12));
+        column.labels = rows->string(row, 13);
+        column.place = static_cast<int>(rows->integer(row, 14));
         table.catalog.emplace(rows->string(row, 0), column);
     }
     const Result<Rows> triggers = connection.query(
@@ -177,18 +183,41 @@ std::string payload_of(const Table& table, const std::string& field) {
     return cast(table, field, type == "jsonb" || type == "bytea" ? type : "text");
 }
 
+// A cast to text differs from what the type prints: char(n) loses blanks, inet gains a mask.
+std::string printed(const std::string& column) {
+    return "CASE WHEN " + column + " IS NOT NULL THEN concat(" + column + ") END";
+}
+
 std::string metadata_of(const Table& table) {
     if (table.mapping.metadata_columns.empty()) return "NULL::text";
     std::string list;
     bool json = false;
     for (const std::string& column : table.mapping.metadata_columns) {
         if (!list.empty()) list += ", ";
-        list += quote_literal(column) + ", t." + quote_identifier(column);
-        json = json || table.catalog.at(column).type == "json";
+        const std::string own = "t." + quote_identifier(column);
+        const bool as_text = table.mapping.metadata_as_text;
+        list += quote_literal(column) + ", " + (as_text ? printed(own) : own);
+        json = json || (!as_text && table.catalog.at(column).type == "json");
     }
     // A json may hold what jsonb refuses: \\u0000, half a surrogate pair, 1e999999.
     return json ? "json_build_object(" + list + ")::text"
                 : "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
+}
+
+// A type's modifier as numeric, the character and bit types, and times have it.
+void take_modifier(const Column& column, spi::ColumnShape& out) {
+    constexpr int kHeader = 4;
+    if (column.modifier < 0) return;
+    if (column.type == "numeric") {
+        const int packed = column.modifier - kHeader;
+        out.length = packed >> 16;
+        out.scale = packed & 0x7FF;
+        if (out.scale >= 0x400) out.scale -= 0x800;  // negative from PostgreSQL 15 on
+    } else if (column.type == "varchar" || column.type == "bpchar") {
+        out.length = column.modifier - kHeader;
+    } else {
+        out.length = column.modifier;
+    }
 }
 
 std::string failed_condition(const Table& table) {
@@ -209,6 +238,28 @@ const Column* Table::find(const std::string& field) const {
 bool Table::has_extras() const {
     return !mapping.metadata_columns.empty() || (has("status") && !mapping.failed_value.empty() &&
                                                  (has("retry_count") || has("retry_after")));
+}
+
+spi::RowShape shape_of(const Table& table) {
+    spi::RowShape shape;
+    shape.schema = table.schema;
+    shape.table = table.name;
+    shape.id_prefix = table.id_prefix();
+    shape.fields = table.mapping.columns;
+    shape.metadata_columns = table.mapping.metadata_columns;
+    shape.metadata_as_text = table.mapping.metadata_as_text;
+    std::vector<std::pair<int, spi::ColumnShape>> columns;
+    for (const auto& [name, column] : table.catalog) {
+        spi::ColumnShape one{.name = name, .type = column.type, .nullable = !column.not_null};
+        take_modifier(column, one);
+        one.default_value = column.by_default;
+        one.labels = column.labels;
+        columns.emplace_back(column.place, std::move(one));
+    }
+    std::sort(columns.begin(), columns.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [place, column] : columns) shape.columns.push_back(std::move(column));
+    return shape;
 }
 
 Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <outbox/result.h>
+#include <outbox/spi/row_shape.h>
 
 #include "core/table_layout.h"
 #include "databases/postgres/connection.h"
@@ -25,6 +26,9 @@ struct Column {
     int max_length = 0;      ///< varchar(n): n; else 0.
     int time_digits = 6;     ///< Of a second, where it is a time.
     std::string by_default;  ///< SQL; or empty.
+    int modifier = -1;       ///< What the type was declared with, as the catalog has it.
+    std::string labels;      ///< Of an enum, with commas between.
+    int place = 0;           ///< Among the columns.
 };
 
 /// How an outbox table is read and written: the configuration resolved against the catalog.
@@ -58,6 +62,9 @@ struct Table : TableLayout {
     [[nodiscard]] bool has_extras() const;
     [[nodiscard]] std::string id_prefix() const { return schema + "." + name + ":"; }
 };
+
+/// How its rows look, for formats.
+[[nodiscard]] spi::RowShape shape_of(const Table& table);
 
 /// Finds the table, resolves the mapping and says what is missing. Blocks on the database.
 Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& config);

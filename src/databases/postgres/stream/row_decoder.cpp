@@ -158,7 +158,8 @@ Status RowDecoder::find_source(const pgoutput::Message& relation, const std::str
     if (const auto known = table_.types.find(it->type_oid); known != table_.types.end()) {
         source.type = known->second;
     }
-    if (can_stream(target, source.type)) return {};
+    const bool as_text = target == kMetadata && table_.metadata_as_text;
+    if (as_text ? can_print(source.type) : can_stream(target, source.type)) return {};
     return {ErrorCode::kTableShape, Advice::kStop,
             "column '" + column + "' of " + where() + ", which is " +
                 std::string(field_name(target)) + ", has now a type (oid " +
@@ -220,12 +221,15 @@ Status RowDecoder::take_metadata(const pgoutput::Message& message) {
         const pgoutput::Value& value = message.row[metadata.source.at];
         if (value.form == pgoutput::Value::Form::kNull) continue;
         const WireType type = metadata.source.type;
-        nested = nested || type == WireType::kJsonb;
+        const bool as_text = table_.metadata_as_text;
+        nested = nested || (!as_text && type == WireType::kJsonb);
         if (json_.size() > 1) json_ += ", ";
         json_ += metadata.prefix;
         const bool sent = value.form == pgoutput::Value::Form::kBinary ||
                           (value.form == pgoutput::Value::Form::kText && type == WireType::kText);
-        if (!sent || !append_json(type, value.bytes, json_)) {
+        const bool appended = sent && (as_text ? append_printed(type, value.bytes, json_)
+                                               : append_json(type, value.bytes, json_));
+        if (!appended) {
             return row_error(metadata.name, "is not in the binary form of its type");
         }
     }

@@ -123,7 +123,11 @@ void look_at_column(const std::string& name, RowColumn column, const StreamColum
     } else if (found.generated == "s") {
         out.needs_generated_columns = true;
     }
-    if (!can_stream(column, found.type) || (column == kMetadata && found.own_json)) {
+    const bool as_text = column == kMetadata && out.metadata_as_text;
+    const bool same =
+        as_text ? can_print(found.type)
+                : can_stream(column, found.type) && !(column == kMetadata && found.own_json);
+    if (!same) {
         out.obstacles.push_back(what + "has type " + found.printed_type +
                                 ", which the log gives in another form than the table");
     }
@@ -138,6 +142,7 @@ Result<StreamTable> describe_for_stream(Connection& connection, const Table& tab
     out.name = table.name;
     out.id_prefix = table.id_prefix();
     out.metadata_columns = table.mapping.metadata_columns;
+    out.metadata_as_text = table.mapping.metadata_as_text;
     out.tenants = config.tenants;
     out.default_tenant = config.default_tenant;
     if (Status status = look_at_table(connection, table, out); !status.ok()) return status;

@@ -25,6 +25,7 @@ struct StreamTable {
     std::string id_prefix;                              ///< As `Table::id_prefix`.
     std::array<std::string, kAvailableAt + 1> columns;  ///< By RowColumn; empty: none.
     std::vector<std::string> metadata_columns;          ///< As in the mapping.
+    bool metadata_as_text = false;                      ///< Likewise.
     std::vector<std::string> tenants;                   ///< Empty: all.
     std::string default_tenant;                         ///< Of rows that name none.
     std::map<std::uint32_t, WireType> types;            ///< Of types not built in.

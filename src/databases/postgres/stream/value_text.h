@@ -50,6 +50,13 @@ enum class WireType : std::uint8_t {
 /// Appends the value as jsonb_build_object would print it. False: `bytes` are not such a value.
 [[nodiscard]] bool append_json(WireType type, std::string_view bytes, std::string& out);
 
+/// True where `append_printed` knows the type.
+[[nodiscard]] bool can_print(WireType type);
+
+/// Appends what the type's output function prints, as a JSON string. False: `bytes` are not such a
+/// value.
+[[nodiscard]] bool append_printed(WireType type, std::string_view bytes, std::string& out);
+
 /// jsonb_strip_nulls over a jsonb as PostgreSQL prints it.
 void strip_json_nulls(std::string_view jsonb, std::string& out);
 

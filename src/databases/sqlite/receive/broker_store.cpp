@@ -8,6 +8,8 @@
 namespace outbox::consumer {
 namespace {
 
+constexpr std::size_t kMaxTopicBytes = 100'000;
+
 constexpr const char* kMove =
     "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
     "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
@@ -31,11 +33,36 @@ constexpr const char* kBury =
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
+constexpr const char* kBegun =
+    "INSERT INTO outbox_inbox_begun AS b (consumer, message_id, times) VALUES (?1, ?2, 1) "
+    "ON CONFLICT (consumer, message_id) DO UPDATE SET times = b.times + 1, "
+    "  begun_at = excluded.begun_at RETURNING times";
+
+constexpr const char* kForgotten =
+    "DELETE FROM outbox_inbox_begun WHERE consumer = ?1 AND message_id <> ?2 AND begun_at < ?3";
+
+constexpr const char* kEnded =
+    "UPDATE outbox_inbox_begun SET times = times - 1 WHERE consumer = ?1 AND message_id = ?2 "
+    "AND times > 0";
+
+constexpr const char* kEndedForGood =
+    "DELETE FROM outbox_inbox_begun WHERE consumer = ?1 AND message_id = ?2";
+
+constexpr const char* kNoting = "writing outbox_inbox_begun";
+
+std::vector<const char*> statements_of(const BrokerStoreOptions& options) {
+    std::vector<const char*> statements{kMove, kFirst, kNext, kBury};
+    if (options.counts_begun) {
+        statements.insert(statements.end(), {kBegun, kForgotten, kEnded, kEndedForGood});
+    }
+    return statements;
+}
+
 }  // namespace
 
 SqliteBrokerStore::SqliteBrokerStore(std::string path, const BrokerStoreOptions& options)
-    : inbox_(std::move(path), options.connect_timeout_s, options.consumer,
-             {kMove, kFirst, kNext, kBury}) {}
+    : inbox_(std::move(path), options.connect_timeout_s, options.consumer, statements_of(options)) {
+}
 
 Result<std::vector<Taken>> SqliteBrokerStore::begin(std::span<const spi::EventView> messages,
                                                     bool by_id, const OffsetStep* step) {
@@ -75,6 +102,8 @@ Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Buria
     spi::EventView storable = message;
     const std::string id = to_storable_text(message.id, kMaxIdBytes);
     storable.id = id;
+    const std::string topic = to_storable_text(message.topic, kMaxTopicBytes);
+    storable.topic = topic;
     Taken taken = Taken::kNew;
     Status status;
     if (by_id) {
@@ -85,7 +114,7 @@ Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Buria
         status = Run(inbox_.session().statement(kBury))
                      ->lend(inbox_.consumer())
                      .lend(storable.id)
-                     .lend(message.topic)
+                     .lend(storable.topic)
                      .lend_or_null(message.key)
                      .lend_or_null(message.headers)
                      .lend_blob(message.payload)
@@ -99,6 +128,32 @@ Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Buria
     if (status.ok()) return taken;
     inbox_.session().end_transaction();
     return status;
+}
+
+Result<std::int64_t> SqliteBrokerStore::note_begun(std::string_view message_id) {
+    constexpr std::int64_t kMonthUs = std::int64_t{30} * 24 * 3600 * 1'000'000;
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    Status status = Run(inbox_.session().statement(kForgotten))
+                        ->lend(inbox_.consumer())
+                        .lend(message_id)
+                        .bind(wall_clock_us() - kMonthUs)
+                        .run(kNoting);
+    if (!status.ok()) return status;
+    const Run row(inbox_.session().statement(kBegun));
+    if (!row->lend(inbox_.consumer()).lend(message_id).step()) return row->status(kNoting);
+    const std::int64_t times = row->integer(0);
+    while (row->step()) {
+    }
+    if (row->failed()) return row->status(kNoting);
+    return times;
+}
+
+Status SqliteBrokerStore::note_ended(std::string_view message_id, bool for_good) {
+    if (Status status = inbox_.connect(); !status.ok()) return status;
+    return Run(inbox_.session().statement(for_good ? kEndedForGood : kEnded))
+        ->lend(inbox_.consumer())
+        .lend(message_id)
+        .run(kNoting);
 }
 
 Result<std::optional<LogPlace>> SqliteBrokerStore::place(std::string_view topic, int partition) {

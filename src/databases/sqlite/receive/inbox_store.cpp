@@ -11,22 +11,34 @@ namespace {
 constexpr const char* kFetchRetries =
     "SELECT 0, message_id, topic, key, headers, payload FROM outbox_inbox_dead_letters "
     "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL AND (mailbox IS NULL OR mailbox = ?3) "
+    // What is no number somebody else wrote, who wants it now.
+    "AND (retry_requested_at <= ?4 OR typeof(retry_requested_at) = 'text') "
     "ORDER BY retry_requested_at LIMIT ?2";
 
-constexpr const char* kTakeRetry =
-    "DELETE FROM outbox_inbox_dead_letters "
+constexpr const char* kTakeRequest =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + 1, retry_requested_at = NULL "
     "WHERE consumer = ?1 AND message_id = ?2 AND retry_requested_at IS NOT NULL";
 
+constexpr const char* kPutRequestBack =
+    "UPDATE outbox_inbox_dead_letters SET attempts = attempts - 1, retry_requested_at = ?3 "
+    "WHERE consumer = ?1 AND message_id = ?2 AND retry_requested_at IS NULL";
+
+constexpr const char* kTakeRetry =
+    "DELETE FROM outbox_inbox_dead_letters WHERE consumer = ?1 AND message_id = ?2";
+
 constexpr const char* kBuryAgain =
-    "UPDATE outbox_inbox_dead_letters SET attempts = attempts + ?3, error_code = ?4, error = ?5, "
-    "  died_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer), "
-    "  retry_requested_at = NULL WHERE consumer = ?1 AND message_id = ?2";
+    "UPDATE outbox_inbox_dead_letters SET error_code = ?3, error = ?4, "
+    "  died_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "WHERE consumer = ?1 AND message_id = ?2";
 
 constexpr const char* kReport =
-    "INSERT INTO outbox_inbox_stats (consumer, member, applied, repeats, failed, dead, lag) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (consumer, member) DO UPDATE SET "
+    "INSERT INTO outbox_inbox_stats "
+    "  (consumer, member, applied, repeats, failed, dead, lag, queue, queue_lag) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, ''), ?9) ON CONFLICT (consumer, member) DO "
+    "UPDATE SET "
     "  applied = excluded.applied, repeats = excluded.repeats, failed = excluded.failed, "
-    "  dead = excluded.dead, lag = excluded.lag, updated_at = excluded.updated_at";
+    "  dead = excluded.dead, lag = excluded.lag, queue = excluded.queue, "
+    "  queue_lag = excluded.queue_lag, updated_at = excluded.updated_at";
 
 // Figures of members that are gone are kept together under no name: of `member`, and of those that
 // have long said nothing.
@@ -56,8 +68,8 @@ constexpr const char* kVersion =
     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = 'consumer'";
 
 std::vector<const char*> with_ours(std::vector<const char*> more) {
-    more.insert(more.end(), {kFetchRetries, kTakeRetry, kBuryAgain, kReport, kFold, kForget, kEnter,
-                             kFloor, kIsVersioned});
+    more.insert(more.end(), {kFetchRetries, kTakeRequest, kPutRequestBack, kTakeRetry, kBuryAgain,
+                             kReport, kFold, kForget, kEnter, kFloor, kIsVersioned});
     return more;
 }
 
@@ -118,8 +130,28 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     const Run rows(session_.statement(kFetchRetries));
     rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of_);
+    rows->bind(wall_clock_us());
     append_messages(rows, SIZE_MAX, out);
     return rows->status("reading dead letters");
+}
+
+Result<Taken> SqliteInboxStore::take_request(std::string_view message_id) {
+    if (Status status = connect(); !status.ok()) return status;
+    Status status = Run(session_.statement(kTakeRequest))
+                        ->lend(consumer_)
+                        .lend(message_id)
+                        .run("taking a dead letter");
+    if (!status.ok()) return status;
+    return session_.changes() == 0 ? Taken::kGone : Taken::kNew;
+}
+
+Status SqliteInboxStore::put_request_back(std::string_view message_id, std::int64_t delay_us) {
+    if (Status status = connect(); !status.ok()) return status;
+    return Run(session_.statement(kPutRequestBack))
+        ->lend(consumer_)
+        .lend(message_id)
+        .bind(wall_clock_us() + delay_us)
+        .run("keeping a dead letter");
 }
 
 Result<Taken> SqliteInboxStore::begin_retry(std::string_view message_id) {
@@ -139,7 +171,6 @@ Status SqliteInboxStore::bury_again(std::string_view message_id, const Burial& b
     return Run(session_.statement(kBuryAgain))
         ->lend(consumer_)
         .lend(message_id)
-        .bind(burial.attempts)
         .lend(burial.error_code)
         .lend(burial.error)
         .run("keeping a dead letter");
@@ -152,6 +183,7 @@ Status SqliteInboxStore::report(const MemberStats& stats) {
     report->bind(static_cast<std::int64_t>(stats.repeats));
     report->bind(static_cast<std::int64_t>(stats.failed));
     report->bind(static_cast<std::int64_t>(stats.dead)).bind(stats.lag);
+    report->lend(stats.queue).bind(stats.queue_lag);
     if (Status status = report->run("writing outbox_inbox_stats"); !status.ok()) return status;
     return fold("");
 }

@@ -32,6 +32,8 @@ class SqliteInboxStore final : public InboxStore {
     Status commit() override { return session_.commit(); }
     Status roll_back(ErrorInfo& cause) override;
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
+    Result<Taken> take_request(std::string_view message_id) override;
+    Status put_request_back(std::string_view message_id, std::int64_t delay_us) override;
     Result<Taken> begin_retry(std::string_view message_id) override;
     Status bury_again(std::string_view message_id, const Burial& burial) override;
     Status report(const MemberStats& stats) override;

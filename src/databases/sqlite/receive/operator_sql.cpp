@@ -55,6 +55,7 @@ class SqliteSql final : public Sql {
         return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
     }
     [[nodiscard]] std::string payload_hex() const override { return "hex(payload)"; }
+    [[nodiscard]] std::string no_ids() const override { return "'[]'"; }
     [[nodiscard]] std::string header(const std::string& column,
                                      const std::string& name) const override {
         return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";

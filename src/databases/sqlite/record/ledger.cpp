@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <sys/stat.h>
 #include <utility>
+
+#include "core/producer_name.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -37,13 +41,18 @@ Result<spi::Beginning> Ledger::begin(Database& database,
     if (status.ok()) status = take_filters(database, routes);
     if (status.ok()) status = settle_gone(database, routes, out);
     if (status.ok()) status = add_new(database, routes);
+    if (status.ok()) status = part_lives(database);
     if (status.ok()) known = load_routes(database);
     if (status.ok()) status = known.status();
     if (!status.ok()) return status;
     for (const spi::RouteName& route : routes) {
         spi::RouteBeginning beginning;
         for (const Known& one : *known) {
-            if (one.name == route.name) beginning.destination = one.destination;
+            if (one.name != route.name) continue;
+            beginning.destination = one.destination;
+            auto producer = this->producer(database, one);
+            if (!producer.ok()) return producer.status();
+            beginning.producer = std::move(*producer);
         }
         if (table_.native) {
             auto finished = load(database, route.name);
@@ -57,10 +66,11 @@ Result<spi::Beginning> Ledger::begin(Database& database,
 
 Result<std::vector<Ledger::Known>> Ledger::load_routes(Database& database) const {
     Statement rows(database,
-                   "SELECT route, coalesce(destination, '') FROM outbox_routes WHERE source = ?");
+                   "SELECT route, coalesce(destination, ''), since FROM outbox_routes WHERE "
+                   "source = ?");
     rows.bind(table_.source);
     std::vector<Known> known;
-    while (rows.step()) known.push_back({rows.string(0), rows.string(1)});
+    while (rows.step()) known.push_back({rows.string(0), rows.string(1), rows.integer(2)});
     if (Status status = rows.status(); !status.ok()) return status;
     return known;
 }
@@ -215,6 +225,7 @@ Status Ledger::check_life(Database& database, std::span<const Known> known,
                         std::to_string(given) + " and had reached " + std::to_string(top) +
                         "; what was known of the old ones is set aside, and all that it holds is "
                         "sent");
+    if (Status anew = begin_anew(database); !anew.ok()) return anew;
     Statement forget(database, "DELETE FROM outbox_ledger_segments WHERE source = ?");
     return forget.bind(table_.source).run();
 }
@@ -232,6 +243,7 @@ Status Ledger::check_life_of_ids(Database& database, spi::Beginning& out) const 
     const bool anew = gone.step() && gone.integer(0) != 0;
     if (Status status = gone.status(); !status.ok()) return status;
     if (!anew) return {};
+    if (Status begun = begin_anew(database); !begun.ok()) return begun;
     for (const char* table : {"outbox_route_done", "outbox_delivery"}) {
         Statement forget(database, "DELETE FROM " + std::string(table) + " WHERE source = ?");
         if (Status status = forget.bind(table_.source).run(); !status.ok()) return status;
@@ -441,6 +453,40 @@ Status Ledger::take_back_segment(Database& database, const std::string& route, s
 }
 
 // A new route begins with the events that not every known one has finished.
+// What destinations remember of these routes' events is of others from now on.
+Status Ledger::begin_anew(Database& database) const {
+    Statement update(database, "UPDATE outbox_routes SET since = ? WHERE source = ?");
+    return update.bind(now_us()).bind(table_.source).run();
+}
+
+// Ledgers that began in one instant are told apart by it all the same.
+Status Ledger::part_lives(Database& database) const {
+    const auto known = load_routes(database);
+    if (!known.ok()) return known.status();
+    std::set<std::int64_t> lives;
+    for (const Known& route : *known) {
+        if (lives.insert(route.since_us).second) continue;
+        const std::int64_t since_us = *lives.rbegin() + 1;
+        lives.insert(since_us);
+        Statement update(database,
+                         "UPDATE outbox_routes SET since = ? WHERE source = ? AND route = ?");
+        update.bind(since_us).bind(table_.source).bind(route.name);
+        if (Status status = update.run(); !status.ok()) return status;
+    }
+    return {};
+}
+
+// A copy has what the file has written, and is another file.
+Result<std::string> Ledger::producer(const Database& database, const Known& route) const {
+    struct stat file{};
+    if (stat(database.path().c_str(), &file) != 0) {
+        return ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
+                         "the file " + database.path() + " is away; is its volume there?"};
+    }
+    return producer_name({std::to_string(file.st_dev) + '/' + std::to_string(file.st_ino), "",
+                          route.since_us, table_.source});
+}
+
 Status Ledger::add_new(Database& database, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(database);
     if (!known.ok()) return known.status();

@@ -35,6 +35,7 @@ class Ledger {
     struct Known {
         std::string name;
         std::string destination;
+        std::int64_t since_us = 0;
     };
     Result<std::vector<Known>> load_routes(Database& database) const;
     Result<spi::PositionSet> load(Database& database, const std::string& route) const;
@@ -61,6 +62,9 @@ class Ledger {
     Status take_back_passed(Database& database, const std::string& route, bool all) const;
     Status take_back_segment(Database& database, const std::string& route, std::int64_t segment,
                              bool all) const;
+    Status begin_anew(Database& database) const;
+    Status part_lives(Database& database) const;
+    Result<std::string> producer(const Database& database, const Known& route) const;
     Status add_new(Database& database, std::span<const spi::RouteName> routes) const;
 
     const Table& table_;

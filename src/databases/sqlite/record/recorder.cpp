@@ -106,13 +106,7 @@ Result<std::vector<std::string>> SqliteRecorder::destinations(std::span<const st
 
 Status SqliteRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
-    Status status = transact([&](Database& database) { return write_batch(database, batch); });
-    if (status.ok() && positions_ != nullptr) {
-        for (const spi::Finished& finished : batch.finished) {
-            positions_->settle(finished.positions);
-        }
-    }
-    return status;
+    return transact([&](Database& database) { return write_batch(database, batch); });
 }
 
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) const {

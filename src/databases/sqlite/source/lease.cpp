@@ -47,9 +47,14 @@ bool owner_is_gone(const std::string& database, const std::string& source) {
 
 // No sync at each renewal: after a power failure an older epoch is as good, its owner died, too.
 SqliteLease::SqliteLease(const Table& table)
-    : source_(table.source),
-      lock_path_(lock_path(table.path, table.source)),
-      session_(table.path, std::min(table.busy_timeout_ms, kMaxWaitMs),
+    : SqliteLease(table.path, table.busy_timeout_ms, table.source, "outbox_lease") {}
+
+SqliteLease::SqliteLease(const std::string& path, int busy_timeout_ms, std::string source,
+                         std::string lease_table)
+    : source_(std::move(source)),
+      table_(std::move(lease_table)),
+      lock_path_(lock_path(path, source_)),
+      session_(path, std::min(busy_timeout_ms, kMaxWaitMs),
                [](Database& database) { return database.execute("PRAGMA synchronous = NORMAL"); }) {
 }
 
@@ -87,7 +92,8 @@ void SqliteLease::unlock_file() {
 Result<bool> SqliteLease::held_by_another(Database& database) const {
     Statement row(database,
                   "SELECT owner IS NOT NULL AND expires_at > ? AND (NOT locked OR NOT ?) "
-                  "FROM outbox_lease WHERE source = ?");
+                  "FROM " +
+                      table_ + " WHERE source = ?");
     row.bind(now_us()).bind(static_cast<std::int64_t>(file_ >= 0)).bind(source_);
     const bool held = row.step() && row.integer(0) != 0;
     if (Status status = row.status(); !status.ok()) return status;
@@ -124,12 +130,14 @@ Result<std::optional<std::uint64_t>> SqliteLease::take(Database& database, const
     const Result<bool> held = held_by_another(database);
     if (!held.ok()) return held.error();
     if (*held) return std::optional<std::uint64_t>();
-    Statement take(database,
-                   "INSERT INTO outbox_lease (source, owner, epoch, acquired_at, expires_at, "
-                   "locked) VALUES (?1, ?2, 1, ?3, ?3 + ?4, ?5) ON CONFLICT (source) DO UPDATE SET "
-                   "owner = excluded.owner, epoch = outbox_lease.epoch + 1, acquired_at = "
-                   "excluded.acquired_at, expires_at = excluded.expires_at, locked = "
-                   "excluded.locked RETURNING epoch");
+    Statement take(
+        database,
+        "INSERT INTO " + table_ +
+            " AS l (source, owner, epoch, acquired_at, expires_at, "
+            "locked) VALUES (?1, ?2, 1, ?3, ?3 + ?4, ?5) ON CONFLICT (source) DO UPDATE SET "
+            "owner = excluded.owner, epoch = l.epoch + 1, acquired_at = "
+            "excluded.acquired_at, expires_at = excluded.expires_at, locked = "
+            "excluded.locked RETURNING epoch");
     take.bind(source_).bind(owner).bind(now_us()).bind(microseconds(ttl));
     take.bind(static_cast<std::int64_t>(file_ >= 0));
     std::uint64_t epoch = 0;
@@ -144,9 +152,9 @@ Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds t
     if (Status status = lock_file(); !status.ok()) return status;
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.error();
-    Statement renew(**database,
-                    "UPDATE outbox_lease SET expires_at = ?, locked = ? "
-                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL");
+    Statement renew(**database, "UPDATE " + table_ +
+                                    " SET expires_at = ?, locked = ? "
+                                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL");
     renew.bind(now_us() + microseconds(ttl)).bind(static_cast<std::int64_t>(file_ >= 0));
     renew.bind(source_).bind(static_cast<std::int64_t>(epoch));
     const Status status = renew.run();
@@ -159,9 +167,9 @@ Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds t
 Status SqliteLease::release(std::uint64_t epoch) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    Statement release(**database,
-                      "UPDATE outbox_lease SET owner = NULL, expires_at = NULL, locked = 0 "
-                      "WHERE source = ? AND epoch = ?");
+    Statement release(**database, "UPDATE " + table_ +
+                                      " SET owner = NULL, expires_at = NULL, locked = 0 "
+                                      "WHERE source = ? AND epoch = ?");
     release.bind(source_).bind(static_cast<std::int64_t>(epoch));
     Status status = release.run();
     unlock_file();

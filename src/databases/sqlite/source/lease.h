@@ -18,6 +18,9 @@ namespace outbox::sqlite {
 class SqliteLease final : public spi::LeaseStore {
   public:
     explicit SqliteLease(const Table& table);
+    /// In another table like outbox_lease, of the file at `path`.
+    SqliteLease(const std::string& path, int busy_timeout_ms, std::string source,
+                std::string lease_table);
     ~SqliteLease() override;
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
@@ -34,6 +37,7 @@ class SqliteLease final : public spi::LeaseStore {
     Result<bool> held_by_another(Database& database) const;
 
     const std::string source_;
+    const std::string table_;  // of the lease
     const std::string lock_path_;
     Session session_;
     int file_ = -1;  // Holds the flock while it is open.

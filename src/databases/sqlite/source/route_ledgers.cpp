@@ -271,6 +271,10 @@ Result<std::int64_t> RouteLedgers::forget() {
                                  "");
             if (!removed.ok()) return removed;
         }
+        // What destinations remember of their events is of others from now on.
+        Status anew = run("UPDATE outbox_routes SET since = CAST(?2 AS integer) WHERE " + of_table,
+                          std::to_string(now_us()));
+        if (!anew.ok()) return anew;
         routes = *forgotten;
         return true;
     });

@@ -37,6 +37,11 @@ std::string metadata_of(const Table& table) {
     for (const std::string& column : table.mapping.metadata_columns) {
         const std::string value = "t." + quote_identifier(column);
         if (!list.empty()) list += ", ";
+        if (table.mapping.metadata_as_text) {
+            list += quote_literal(column) + ", CASE WHEN typeof(" + value + ") = 'blob' THEN hex(" +
+                    value + ") ELSE CAST(" + value + " AS TEXT) END";
+            continue;
+        }
         list += quote_literal(column) + ", CASE WHEN typeof(" + value + ") = 'blob' THEN hex(" +
                 value + ") WHEN json_valid(" + value + ") THEN json(" + value + ") ELSE " + value +
                 " END";
@@ -118,7 +123,7 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
         ahead_.filled();
     }
     ahead_.hand_out(limits, out);
-    // Another reader may have given positions already; the order of a key is the same either way.
+    // What was let go by a read that failed comes again under its position.
     std::sort(out.events().begin(), out.events().end(),
               [](const auto& a, const auto& b) { return a.position < b.position; });
     return status;

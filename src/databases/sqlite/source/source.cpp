@@ -12,6 +12,7 @@
 #include "databases/sqlite/source/position_reader.h"
 #include "databases/sqlite/source/scan_reader.h"
 #include "databases/sqlite/source/table.h"
+#include "relay/restoring_lease.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -60,10 +61,22 @@ Status require_known_version(Database& database, const Table& table) {
     return check_producer_version("producer/sqlite", version);
 }
 
+// True: some were missing.
+Result<bool> make_side_tables(Database& database) {
+    const auto side = look_for_side_tables(database);
+    if (!side.ok()) return side.status();
+    if (side->complete) return false;
+    const std::string sql(embedded_sql_text("producer/sqlite/side_tables.sql"));
+    if (Status status = database.execute(sql); !status.ok()) return status;
+    if (Status index = require_own_index(database); !index.ok()) return index;
+    return true;
+}
+
 class SqliteSource final : public spi::Source {
   public:
-    explicit SqliteSource(Table table)
-        : table_(std::move(table)),
+    SqliteSource(SqliteSourceConfig config, Table table)
+        : config_(std::move(config)),
+          table_(std::move(table)),
           positions_(table_.native ? nullptr : std::make_shared<sources::PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }
@@ -82,7 +95,10 @@ class SqliteSource final : public spi::Source {
         return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_, positions_));
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
-        return std::unique_ptr<spi::LeaseStore>(std::make_unique<SqliteLease>(table_));
+        auto lease = std::make_unique<SqliteLease>(table_);
+        if (table_.native || !config_.make_side_tables) return {std::move(lease)};
+        return std::unique_ptr<spi::LeaseStore>(std::make_unique<relay::RestoringLease>(
+            std::move(lease), [this] { return restore_side_tables(); }));
     }
 
     // The same as at a start, in a transaction that is rolled back.
@@ -174,6 +190,16 @@ class SqliteSource final : public spi::Source {
         return {};
     }
 
+    // Beside the same table in another file.
+    [[nodiscard]] Result<bool> restore_side_tables() const {
+        auto database = Database::open(table_.path, table_.busy_timeout_ms);
+        if (!database.ok()) return database.error();
+        Table table = table_;
+        if (Status there = resolve_table(**database, config_, table); !there.ok()) return there;
+        return make_side_tables(**database);
+    }
+
+    const SqliteSourceConfig config_;
     const Table table_;
     // Shared with the readers and recorders, which must mean the same row by a position. Null
     // where rows have positions.
@@ -192,16 +218,14 @@ Result<std::unique_ptr<spi::Source>> make_sqlite_source(const SqliteSourceConfig
     if (config.make_side_tables && table->deletes_unasked) {
         return table->deletion_refusal(table->sql);
     }
-    const auto side = look_for_side_tables(**database);
-    if (!side.ok()) return side.status();
-    if (config.make_side_tables && !side->complete) {
-        const std::string sql(embedded_sql_text("producer/sqlite/side_tables.sql"));
-        if (Status status = (*database)->execute(sql); !status.ok()) return status;
-        if (Status index = require_own_index(**database); !index.ok()) return index;
+    if (config.make_side_tables) {
+        if (const auto made = make_side_tables(**database); !made.ok()) return made.status();
     } else {
+        const auto side = look_for_side_tables(**database);
+        if (!side.ok()) return side.status();
         table->has_side_tables = !side->none;
     }
-    return std::unique_ptr<spi::Source>(std::make_unique<SqliteSource>(*std::move(table)));
+    return std::unique_ptr<spi::Source>(std::make_unique<SqliteSource>(config, *std::move(table)));
 }
 
 }  // namespace outbox::sqlite

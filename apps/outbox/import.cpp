@@ -1,0 +1,46 @@
+// Other relays' configuration as ours.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "commands.h"
+#include "core/redact.h"
+#include "core/utf8.h"
+#include "runtime/debezium_import.h"
+#include "runtime/exit_codes.h"
+#include "runtime/options.h"
+
+namespace outbox::app {
+
+int run_import_debezium(const runtime::Invocation& invocation) {
+    if (invocation.positionals.size() != 1) {
+        return report(runtime::config_error(
+            "import debezium",
+            "which file? Give one: outbox import debezium application.properties"));
+    }
+    const std::string& path = invocation.positionals.front();
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) {
+        return report(
+            runtime::config_error(path, std::string("cannot be read: ") + std::strerror(errno)));
+    }
+    const auto made = runtime::import_debezium(text.str());
+    if (!made.ok()) {
+        ErrorInfo error = made.error();
+        error.message = path + ": " + error.message;
+        return report(error);
+    }
+    for (const auto& left : made->left_out) {
+        std::cerr << to_printable(redact(path + ":" + std::to_string(left.line) + ": " + left.name +
+                                         ": " + left.why))
+                  << "\n";
+    }
+    std::cout << made->toml;
+    return runtime::kExitOk;
+}
+
+}  // namespace outbox::app

@@ -1,0 +1,141 @@
+#include "aws/config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+
+#include "core/transport.h"
+#include "core/url.h"
+
+namespace outbox::aws {
+namespace {
+
+constexpr std::string_view kLocalRegion = "us-east-1";  // which local servers do not look at
+constexpr std::size_t kMostConnections = 256;
+constexpr std::size_t kAccountDigits = 12;
+
+ErrorInfo invalid(std::string message) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
+}
+
+Status add_option(std::string_view name, const std::string& value, Config& config) {
+    const net::Product& product = config.service->product;
+    const std::string prefix(product.prefix);
+    const auto known = net::add_access_option(product, name, value, config);
+    if (!known.ok()) return known.error();
+    if (*known) return {};
+    if (name == "region") {
+        config.region = value;
+    } else if (name == "account") {
+        config.account = value;
+        const bool number = std::all_of(value.begin(), value.end(),
+                                        [](unsigned char c) { return std::isdigit(c) != 0; });
+        if (!number || value.size() != kAccountDigits) {
+            return invalid(prefix + "account is '" + value + "'; an account of AWS has 12 digits");
+        }
+    } else if (name == "producer") {
+        config.producer = value;
+    } else if (name == "profile") {
+        config.profile = value;
+    } else if (name == "credentials_file") {
+        config.credentials_file = value;
+    } else if (name == "connections") {
+        if (!net::read_number<std::size_t>(value, 1, kMostConnections, config.connections)) {
+            return invalid(prefix + "connections is '" + value + "'; it is a number from 1 to 256");
+        }
+    } else {
+        return invalid(
+            std::string(product.name) + " has no option '" + std::string(name) +
+            "'; there are region, account, producer, profile, credentials_file, connections, "
+            "ca_file, cert_file, key_file, verify and password_file");
+    }
+    return {};
+}
+
+// "eu-central-1" of "sqs.eu-central-1.amazonaws.com"; empty: the host does not tell.
+std::string region_of_host(const Service& service, std::string_view host) {
+    const std::string begin = std::string(service.name) + ".";
+    const std::size_t amazon = host.find(".amazonaws.com");
+    if (!host.starts_with(begin) || amazon == std::string_view::npos || amazon < begin.size()) {
+        return {};
+    }
+    return std::string(host.substr(begin.size(), amazon - begin.size()));
+}
+
+void choose_region(Config& config) {
+    if (!config.region.empty()) return;
+    config.region = region_of_host(*config.service, config.hosts.front().name);
+    for (const char* const name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
+        const char* value = std::getenv(name);
+        if (config.region.empty() && value != nullptr) config.region = value;
+    }
+    if (config.region.empty() && !config.tls) config.region = kLocalRegion;
+}
+
+Status check(const Url& url, const Config& config) {
+    const net::Product& product = config.service->product;
+    const std::string name(product.name);
+    if (!url.path.empty() && url.path != "/") {
+        return invalid("the " + name + " URL has the path '" + url.path + "'; " +
+                       std::string(config.service->topics) +
+                       " are named by topics: " + std::string(product.example));
+    }
+    if (config.hosts.size() > 1) {
+        return invalid("the " + name + " URL has several hosts; it is one service");
+    }
+    if (config.user.empty() != (config.password.empty() && config.password_file.empty())) {
+        return invalid(
+            "of the access key the id stands in the URL as the user, and the secret as the "
+            "password "
+            "or in password_file; give both or neither");
+    }
+    if (!config.user.empty() && (!config.profile.empty() || !config.credentials_file.empty())) {
+        return invalid("there are an access key and a profile; leave one of them out");
+    }
+    if (config.region.empty()) {
+        return invalid("no region: set " + std::string(product.prefix) +
+                       "region or AWS_REGION, as in " + std::string(product.example) +
+                       "?region=eu-central-1");
+    }
+    const bool plain = std::all_of(config.region.begin(), config.region.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-';
+    });
+    if (!plain) {
+        return invalid(std::string(product.prefix) + "region is '" + config.region +
+                       "'; a region is eu-central-1");
+    }
+    return net::check_access(product, url, config);
+}
+
+}  // namespace
+
+Result<Config> make_config(const Service& service, std::string_view url,
+                           const std::map<std::string, std::string>& options) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    Config config;
+    config.service = &service;
+    config.max_message_bytes = service.max_message_bytes;
+    Status read = net::add_url(service.product, *parsed, config);
+    if (read.ok()) {
+        read = net::read_options(service.product, *parsed, options,
+                                 [&](std::string_view name, const std::string& value) {
+                                     return add_option(name, value, config);
+                                 });
+    }
+    if (!read.ok()) return read.error();
+    choose_region(config);
+    if (Status valid = check(*parsed, config); !valid.ok()) return valid.error();
+    return config;
+}
+
+std::string name_of_server(const Config& config) {
+    return net::name_of(config.service->product.name, config.hosts.front());
+}
+
+std::string transport_weakness(const Config& config) {
+    return net::transport_weakness(config.service->product, config);
+}
+
+}  // namespace outbox::aws

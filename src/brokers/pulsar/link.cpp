@@ -1,0 +1,610 @@
+#include "brokers/pulsar/link.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <utility>
+#include <xxhash.h>
+
+#include "brokers/pulsar/message.h"
+#include "brokers/pulsar/topic.h"
+#include "core/record_bytes.h"
+
+namespace outbox::pulsar {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using State = Channel::State;
+
+constexpr std::size_t kMostTopics = 1'000;  // with a producer each, at least
+constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
+constexpr std::size_t kBatchMessages = 1'000;
+constexpr std::size_t kBatchBytes = std::size_t{128} << 10;
+constexpr std::size_t kHeaderBytes = 16;     // around a header's name and value, at most
+constexpr std::size_t kMessageBytes = 200;   // of a message beside key, value and headers
+constexpr std::size_t kLongestEncoding = 4;  // a byte that is no UTF-8 becomes so many
+// A broker that bounds what it takes a second takes what it has read, and then nothing, of any
+// topic of the connection, until that was allowed. With this part of the time after which it counts
+// as silent for the least that is under way, it stays far from that.
+constexpr int kPromptPart = 16;
+constexpr unsigned kMostRedirects = 20;
+constexpr unsigned kMostResets = 3;
+constexpr milliseconds kLookEvery{100};
+constexpr milliseconds kLookUpAgain{100};
+constexpr milliseconds kShortWait{10};
+
+// For operators: which relay it is; and for brokers that drop repeats by a producer's name: a name
+// that nobody had before, as positions do not rise in the order of sending.
+std::string session_name(const std::string& producer) {
+    std::random_device random;
+    std::array<char, 80> text{};
+    std::snprintf(text.data(), text.size(), "outbox-%016llx-%08x%08x%08x-",
+                  static_cast<unsigned long long>(XXH3_64bits(producer.data(), producer.size())),
+                  random(), random(), random());
+    return text.data();
+}
+
+// Where nothing in it has to be encoded.
+std::size_t bytes_of(const spi::Record& record) {
+    return kMessageBytes + payload_bytes(record) + kHeaderBytes * record.headers.size();
+}
+
+std::int64_t now_ms() {
+    return std::chrono::duration_cast<milliseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+void answer_all(std::deque<Message>& messages, const ErrorInfo& error, const std::string& part,
+                std::vector<net::Answer>& out) {
+    for (const Message& message : messages) {
+        out.push_back({.number = message.number, .error = error, .part = part});
+    }
+    messages.clear();
+}
+
+}  // namespace
+
+Link::Link(const PulsarConfig& config, std::unique_ptr<Connection> first)
+    : config_(config),
+      session_(session_name(config.producer)),
+      brokers_(config, std::move(first)),
+      now_(Clock::now()),
+      next_look_(now_) {}
+
+std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& record) {
+    if (auto why = why_not_carried(record)) {
+        return ErrorInfo{
+            ErrorCode::kRecordRefused,
+            Advice::kDeadLetter,
+            {},
+            "event " + std::string(record.id) + " fits no message of Pulsar: " + *std::move(why)};
+    }
+    if (auto error = why_too_large(record)) return error;
+    Topic& topic = topic_of(record.topic);
+    topic.used_at = now_;
+    const bool is_old = now_ - topic.asked_at > config_.partitions_for;
+    if ((!topic.known || is_old) && topic.request == 0) ask_for_partitions(topic);
+    topic.queue.push_back({number, record});
+    if (topic.known) distribute(topic);
+    return std::nullopt;
+}
+
+// A broker closes the connection for what is larger than it takes.
+std::optional<ErrorInfo> Link::why_too_large(const spi::Record& record) {
+    const std::size_t most = brokers_.first().max_bytes();
+    if (kLongestEncoding * bytes_of(record) <= most) return std::nullopt;
+    metadata_.clear();
+    append_metadata({}, record, metadata_);
+    const std::size_t bytes = kMessageBytes + metadata_.size() + record.value.size();
+    if (bytes <= most) return std::nullopt;
+    return to_error(
+        {"TOO LARGE", "event " + std::string(record.id) + " makes a message of " +
+                          std::to_string(bytes) + " bytes, and it takes " + std::to_string(most)},
+        brokers_.first().name());
+}
+
+Topic& Link::topic_of(std::string_view called) {
+    const auto found = topics_.find(called);
+    if (found != topics_.end()) return *found->second;
+    make_room();
+    auto topic = std::make_unique<Topic>();
+    topic->called = called;
+    topic->name = full_name(called, config_.home());
+    return *topics_.emplace(topic->called, std::move(topic)).first->second;
+}
+
+// A template may make a topic of each key.
+void Link::make_room() {
+    if (topics_.size() < kMostTopics) return;
+    auto oldest = topics_.end();
+    for (auto one = topics_.begin(); one != topics_.end(); ++one) {
+        if (one->second->has_messages()) continue;
+        if (oldest == topics_.end() || one->second->used_at < oldest->second->used_at) oldest = one;
+    }
+    if (oldest == topics_.end()) return;
+    Topic& topic = *oldest->second;
+    forget_channels(topic);
+    requests_.erase(topic.request);
+    topics_.erase(oldest);
+}
+
+void Link::ask_for_partitions(Topic& topic) {
+    topic.request = ++last_request_;
+    topic.asked_at = now_;
+    requests_[topic.request] = {.topic = &topic};
+    line_.clear();
+    append_partitions_request(topic.name, topic.request, line_);
+    brokers_.first().write(line_);
+}
+
+void Link::take_partitions(Topic& topic, const Command& answer, Answers& out) {
+    const std::uint64_t request = std::exchange(topic.request, 0);
+    if (answer.failed) {
+        fail(topic, to_error(fault_of_request(answer.error, answer.text), brokers_.first().name()),
+             out);
+        return;
+    }
+    topic.answered = request;
+    if (!topic.keeps_channels(answer.partitions)) forget_channels(topic);
+    topic.set_partitions(answer.partitions);
+    distribute(topic);
+}
+
+void Link::distribute(Topic& topic) {
+    for (Message& message : topic.queue) {
+        Channel& channel = topic.channel_of(message.record);
+        channel.queue.push_back(std::move(message));
+        enlist(channel);
+    }
+    topic.queue.clear();
+}
+
+// Nothing refers to them any more; they keep their messages.
+void Link::forget_channels(Topic& topic) {
+    for (const auto& channel : topic.channels) {
+        if (channel->state == State::kReady) {
+            line_.clear();
+            append_close_producer(channel->producer, ++last_request_, line_);
+            channel->connection->write(line_);
+        }
+        leave(*channel);
+        std::erase(listed_, channel.get());
+    }
+}
+
+void Link::enlist(Channel& channel) {
+    if (!std::exchange(channel.listed, true)) listed_.push_back(&channel);
+}
+
+// What can be sent is; who does not know where to begins to ask.
+void Link::work() {
+    std::vector<Channel*> channels;
+    channels.swap(listed_);
+    for (Channel* channel : channels) {
+        channel->listed = false;
+        if (channel->state == State::kIdle && now_ >= channel->not_before) begin(*channel);
+        if (channel->state == State::kReady) send_queue(*channel);
+        const bool goes_on = channel->state == State::kIdle ||
+                             (channel->state == State::kReady && channel->has_room());
+        if (goes_on && !channel->queue.empty()) enlist(*channel);
+    }
+}
+
+// A topic may have been made anew with other partitions, or with none, and the broker would make
+// one of the old name of whatever is joined.
+void Link::begin(Channel& channel) {
+    Topic& topic = *channel.topic;
+    if (channel.waits_for_partitions()) {
+        if (topic.request == 0) ask_for_partitions(topic);
+        return;
+    }
+    channel.redirects = 0;
+    channel.authoritative = false;
+    look_up(channel, brokers_.first());
+}
+
+void Link::look_up(Channel& channel, Connection& at) {
+    channel.enter(State::kLookingUp, now_);
+    channel.connection = &at;
+    channel.request = ++last_request_;
+    requests_[channel.request] = {.channel = &channel};
+    line_.clear();
+    append_lookup(channel.name, channel.request, channel.authoritative, line_);
+    at.write(line_);
+}
+
+void Link::take_lookup(Channel& channel, const Command& answer, Answers& out) {
+    const std::string where = channel.connection->name();
+    if (answer.failed) {
+        const Fault fault = fault_of_request(answer.error, answer.text);
+        const ErrorInfo error = to_error(fault, where);
+        return is_moving(fault) ? try_again(channel, error) : fail(channel, error, out);
+    }
+    // How a proxy reaches it is the proxy's affair.
+    const bool takes_tls = config_.tls && !answer.url_tls.empty();
+    const auto broker = read_broker_url(takes_tls ? answer.url_tls : answer.url);
+    if (!broker || (broker->tls != config_.tls && !answer.through_proxy)) {
+        return fail(channel,
+                    to_error({"NO ADDRESS",
+                              "it names no broker that " + channel.name + " can be reached at"},
+                             where),
+                    out);
+    }
+    channel.asks_there = answer.lookup == Command::Lookup::kRedirect;
+    channel.authoritative = answer.authoritative;
+    if (channel.asks_there && ++channel.redirects > kMostRedirects) {
+        return fail(channel,
+                    to_error({"REDIRECTS", "brokers name each other for " + channel.name}, where),
+                    out);
+    }
+    go_to(channel, broker->host, answer.through_proxy);
+}
+
+void Link::go_to(Channel& channel, const net::Host& broker, bool through_proxy) {
+    channel.wanted = Brokers::key_of(broker, through_proxy);
+    channel.enter(State::kConnecting, now_);
+    channel.connection = nullptr;
+    if (Connection* connection = brokers_.get(broker, through_proxy)) arrive(channel, *connection);
+}
+
+void Link::take_arrived(Answers& out) {
+    for (const auto& arrived : brokers_.take_arrived()) {
+        for (const auto& [name, topic] : topics_) {
+            for (const auto& channel : topic->channels) {
+                if (channel->state != State::kConnecting || channel->wanted != arrived.key)
+                    continue;
+                if (arrived.connection != nullptr) {
+                    arrive(*channel, *arrived.connection);
+                } else {
+                    fail(*channel, arrived.error, out);
+                }
+            }
+        }
+    }
+}
+
+void Link::arrive(Channel& channel, Connection& connection) {
+    channel.connection = &connection;
+    if (channel.asks_there) {
+        look_up(channel, connection);
+    } else {
+        join(channel);
+    }
+}
+
+void Link::join(Channel& channel) {
+    channel.enter(State::kJoining, now_);
+    channel.begin_producer(++last_producer_, session_);
+    channel.request = ++last_request_;
+    producers_[channel.producer] = &channel;
+    requests_[channel.request] = {.channel = &channel};
+    line_.clear();
+    append_producer(channel.name, channel.producer, channel.producer_name, channel.request, line_);
+    channel.connection->write(line_);
+}
+
+void Link::send_queue(Channel& channel) {
+    while (!channel.queue.empty() && channel.has_room() &&
+           channel.connection->unsent() < kMaxUnsent) {
+        send_entry(channel, size_of_next_entry(channel));
+    }
+}
+
+// Messages with keys go alone: a subscription of the type Key_Shared takes a batch for one of its
+// first key.
+std::size_t Link::size_of_next_entry(const Channel& channel) const {
+    const auto may_share = [this](const Message& message) {
+        return !message.alone && (config_.mixed_batches || message.record.key.data() == nullptr);
+    };
+    const std::size_t most = std::min(kBatchBytes, channel.connection->max_bytes());
+    const std::size_t most_messages = std::min(kBatchMessages, channel.window - channel.under_way);
+    std::size_t count = 0;
+    std::size_t bytes = kMessageBytes;
+    for (const Message& message : channel.queue) {
+        bytes += bytes_of(message.record);
+        if (!may_share(message) || bytes > most || count == most_messages) break;
+        ++count;
+    }
+    return std::max<std::size_t>(count, 1);
+}
+
+void Link::send_entry(Channel& channel, std::size_t count) {
+    Entry entry;
+    entry.first = channel.next_sequence;
+    entry.last = entry.first + count - 1;
+    entry.at = now_;
+    channel.next_sequence += count;
+    entry.messages.assign(
+        std::make_move_iterator(channel.queue.begin()),
+        std::make_move_iterator(channel.queue.begin() + static_cast<std::ptrdiff_t>(count)));
+    channel.queue.erase(channel.queue.begin(),
+                        channel.queue.begin() + static_cast<std::ptrdiff_t>(count));
+    const Origin origin{
+        .producer = channel.producer_name, .sequence = entry.first, .now_ms = now_ms()};
+    const Send send{.producer = channel.producer,
+                    .first = entry.first,
+                    .count = static_cast<std::uint32_t>(count)};
+    metadata_.clear();
+    line_.clear();
+    if (count == 1) {
+        const spi::Record& record = entry.messages.front().record;
+        append_metadata(origin, record, metadata_);
+        append_send(send, metadata_, record.value, line_);
+    } else {
+        payload_.clear();
+        for (std::size_t i = 0; i < count; ++i) {
+            append_to_batch(entry.first + i, entry.messages[i].record, payload_);
+        }
+        append_batch_metadata(origin, send.count, payload_.size(), metadata_);
+        append_send(send, metadata_, payload_, line_);
+    }
+    channel.connection->write(line_);
+    channel.add_sent(std::move(entry));
+}
+
+std::optional<ErrorInfo> Link::exchange(Answers& out) {
+    now_ = Clock::now();
+    take_arrived(out);
+    work();
+    auto ended = talk(out);
+    // What became ready by what was said just now.
+    if (!ended && !listed_.empty()) {
+        work();
+        ended = talk(out);
+    }
+    if (!ended && now_ >= next_look_) {
+        next_look_ = now_ + kLookEvery;
+        ended = look_for_silence(out);
+    }
+    return ended;
+}
+
+// What can be sent and received at once; an error ends the link.
+std::optional<ErrorInfo> Link::talk(Answers& out) {
+    std::optional<ErrorInfo> ended;
+    brokers_.for_each([&](Connection& connection) {
+        auto broken = connection.exchange();
+        std::optional<Fault> strange;
+        while (const auto command = connection.next(strange)) {
+            look_for_new_token(connection, *command);
+            take(connection, *command, out);
+        }
+        if (strange) broken = std::move(strange);
+        if (!broken) return;
+        const ErrorInfo error = to_error(*broken, connection.name());
+        if (&connection == &brokers_.first()) {
+            ended = error;
+        } else {
+            lose(connection, error, out);
+        }
+    });
+    return ended ? ended : outdated_;
+}
+
+// Where a right is missing the token may have been corrected.
+void Link::look_for_new_token(const Connection& from, const Command& command) {
+    using enum Command::Kind;
+    const bool is_error = command.failed || command.kind == kError || command.kind == kSendError;
+    if (!is_error) return;
+    const ErrorInfo error = to_error(fault_of_request(command.error, command.text), from.name());
+    if (error.code != ErrorCode::kNoRights || !from.has_old_token(config_)) return;
+    outdated_ = error;
+    outdated_->message += "; it connects anew, as the token has changed";
+}
+
+void Link::take(const Connection& from, const Command& command, Answers& out) {
+    using enum Command::Kind;
+    switch (command.kind) {
+        case kReceipt:
+            return take_receipt(command, out);
+        case kSendError:
+            return take_send_error(from, command, out);
+        case kCloseProducer: {
+            const auto found = producers_.find(command.producer);
+            if (found == producers_.end()) return;
+            return reset(
+                *found->second,
+                to_error({"ServiceNotReady", "the broker has closed the topic"}, from.name()), out);
+        }
+        case kProducer:
+            // Else it waits for its turn, and is told again.
+            if (!command.ready) return;
+            [[fallthrough]];
+        case kError:
+        case kPartitions:
+        case kLookup:
+            break;
+        case kConnected:
+        case kPing:
+        case kPong:
+        case kOther:
+            return;
+    }
+    const auto asker = take_request(command.request);
+    if (!asker) return;
+    if (command.kind == kError) {
+        take_error(from, *asker, command, out);
+    } else if (command.kind == kPartitions && asker->topic != nullptr) {
+        take_partitions(*asker->topic, command, out);
+    } else if (command.kind == kLookup && asker->channel != nullptr) {
+        take_lookup(*asker->channel, command, out);
+    } else if (command.kind == kProducer && asker->channel != nullptr) {
+        asker->channel->enter(State::kReady, now_);
+        asker->channel->trouble.reset();
+        enlist(*asker->channel);
+    }
+}
+
+void Link::take_receipt(const Command& command, Answers& out) {
+    const auto found = producers_.find(command.producer);
+    if (found == producers_.end()) return;
+    Channel& channel = *found->second;
+    const auto entry = channel.take_entry(command.sequence);
+    if (!entry) return;
+    channel.resets = 0;
+    channel.adapt(*entry, now_, config_.stuck_after / kPromptPart);
+    for (const Message& message : entry->messages) out.push_back({.number = message.number});
+    if (!channel.queue.empty()) enlist(channel);
+}
+
+std::optional<Link::Asker> Link::take_request(std::uint64_t request) {
+    const auto found = requests_.find(request);
+    if (found == requests_.end()) return std::nullopt;
+    const Asker asker = found->second;
+    requests_.erase(found);
+    return asker;
+}
+
+void Link::take_error(const Connection& from, const Asker& asker, const Command& command,
+                      Answers& out) {
+    const Fault fault = fault_of_request(command.error, command.text);
+    const ErrorInfo error = to_error(fault, from.name());
+    if (asker.topic != nullptr) {
+        asker.topic->request = 0;
+        fail(*asker.topic, error, out);
+    } else if (is_moving(fault)) {
+        try_again(*asker.channel, error);
+    } else {
+        fail(*asker.channel, error, out);
+    }
+}
+
+void Link::take_send_error(const Connection& from, const Command& command, Answers& out) {
+    const auto found = producers_.find(command.producer);
+    if (found == producers_.end()) return;
+    Channel& channel = *found->second;
+    auto entry = channel.take_entry(command.sequence);
+    if (!entry) return;
+    if (!channel.queue.empty()) enlist(channel);
+    const ErrorInfo error = to_error(fault_of_send(command.error, command.text), from.name());
+    const bool is_down = error.advice == Advice::kRetryDestination;
+    if (entry->messages.size() > 1 && !is_down) {
+        // One of them is at fault.
+        for (Message& message : entry->messages) message.alone = true;
+        channel.queue.insert(channel.queue.begin(), entry->messages.begin(), entry->messages.end());
+        return enlist(channel);
+    }
+    for (const Message& message : entry->messages) {
+        out.push_back({.number = message.number, .error = error, .part = channel.part});
+    }
+}
+
+void Link::leave(Channel& channel) {
+    producers_.erase(channel.producer);
+    requests_.erase(channel.request);
+    channel.connection = nullptr;
+    channel.left_after = last_request_;
+    channel.enter(State::kIdle, now_);
+}
+
+void Link::try_again(Channel& channel, const ErrorInfo& why) {
+    leave(channel);
+    channel.trouble = why;
+    channel.not_before = now_ + kLookUpAgain;
+    enlist(channel);
+}
+
+void Link::reset(Channel& channel, const ErrorInfo& why, Answers& out) {
+    leave(channel);
+    channel.take_back_sent();
+    channel.trouble = why;
+    channel.not_before = channel.resets > 0 ? now_ + kLookUpAgain : now_;
+    if (!channel.queue.empty() && ++channel.resets > kMostResets) return fail(channel, why, out);
+    if (!channel.queue.empty()) enlist(channel);
+}
+
+void Link::fail(Channel& channel, const ErrorInfo& error, Answers& out) {
+    leave(channel);
+    channel.take_back_sent();
+    channel.resets = 0;
+    answer_all(channel.queue, error, channel.part, out);
+    // The next message finds out whether the topic is as it was.
+    channel.topic->known = false;
+    channel.topic->asked_at = {};
+}
+
+void Link::fail(Topic& topic, const ErrorInfo& error, Answers& out) {
+    topic.asked_at = {};
+    answer_all(topic.queue, error, {}, out);
+    for (const auto& channel : topic.channels) {
+        if (channel->state == State::kIdle && channel->has_messages()) fail(*channel, error, out);
+    }
+}
+
+void Link::lose(const Connection& connection, const ErrorInfo& why, Answers& out) {
+    for (const auto& [name, topic] : topics_) {
+        for (const auto& channel : topic->channels) {
+            if (channel->connection == &connection) reset(*channel, why, out);
+        }
+    }
+    brokers_.close(connection);
+}
+
+std::optional<ErrorInfo> Link::look_for_silence(Answers& out) {
+    std::set<const Connection*> waited_for;
+    for (const auto& [name, topic] : topics_) {
+        if (topic->request != 0) waited_for.insert(&brokers_.first());
+        if (topic->request != 0 && now_ - topic->asked_at > config_.stuck_after) {
+            requests_.erase(std::exchange(topic->request, 0));
+            fail(*topic,
+                 to_error({"SILENT", "it does not say how many partitions " + topic->name + " has"},
+                          brokers_.first().name()),
+                 out);
+        }
+        for (const auto& channel : topic->channels) {
+            const bool asks =
+                channel->state == State::kLookingUp || channel->state == State::kJoining;
+            if (asks || !channel->sent.empty()) waited_for.insert(channel->connection);
+            if (!asks || now_ - channel->since <= config_.stuck_after) continue;
+            fail(*channel,
+                 to_error({"SILENT", channel->state == State::kJoining
+                                         ? "no answer to PRODUCER for " + channel->name
+                                         : "no answer to LOOKUP for " + channel->name},
+                          channel->connection->name()),
+                 out);
+        }
+    }
+    std::optional<ErrorInfo> ended;
+    brokers_.for_each([&](Connection& connection) {
+        const auto silent =
+            connection.look_for_silence(waited_for.contains(&connection), config_.stuck_after);
+        if (!silent) return;
+        const ErrorInfo error = to_error(*silent, connection.name());
+        if (&connection == &brokers_.first()) {
+            ended = error;
+        } else {
+            lose(connection, error, out);
+        }
+    });
+    return ended;
+}
+
+void Link::wait(milliseconds most) const {
+    // Some are to be looked up again soon.
+    brokers_.wait(listed_.empty() ? most : std::min(most, kShortWait));
+}
+
+std::optional<ErrorInfo> Link::unanswered(std::uint64_t number, milliseconds time) {
+    std::optional<ErrorInfo> why;
+    for (const auto& [name, topic] : topics_) {
+        std::erase_if(topic->queue, [&](const Message& one) { return one.number == number; });
+        for (const auto& channel : topic->channels) {
+            if (channel->forget(number) && channel->state != State::kReady) why = channel->trouble;
+        }
+    }
+    if (why) return why;
+    return to_error(
+        {"UNANSWERED", "no acknowledgement for " + std::to_string(time.count() / 1000) + " s"},
+        brokers_.first().name());
+}
+
+ErrorInfo Link::silence(milliseconds time) const {
+    return to_error({"SILENT", "no answer for " + std::to_string(time.count() / 1000) + " s"},
+                    brokers_.first().name());
+}
+
+}  // namespace outbox::pulsar

@@ -1,0 +1,60 @@
+#include "backend/broker.h"
+
+#include <array>
+
+#include "aws/look.h"
+#include "brokers/sns/config.h"
+#include "brokers/sns/sink.h"
+#include "brokers/sns/topic_name.h"
+
+namespace outbox {
+namespace {
+
+constexpr std::array<std::string_view, 2> kSchemes{"sns", "sns+http"};
+
+Result<sns::SnsConfig> config_of(const Destination& destination) {
+    auto config = sns::make_config(destination.url, destination.options);
+    if (!config.ok()) return config;
+    config->connect_timeout = destination.connect_timeout;
+    if (config->producer.empty()) config->producer = destination.producer;
+    return config;
+}
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return std::unique_ptr<spi::Sink>(new sns::SnsSink(*config));
+}
+
+Result<std::string> describe(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    return aws::describe_topics(*config);
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? aws::transport_weakness(*config) : "";
+}
+
+}  // namespace
+
+const Broker& sns_broker() {
+    static const Broker broker{
+        .name = "sns",
+        .schemes = kSchemes,
+        .urls = "sns://sns.REGION.amazonaws.com (sns+http://host:port in clear)",
+        .capabilities = &sns::kCapabilities,
+        .drops_repeats = "for 5 min, by FIFO topics alone; a standard topic keeps no order either",
+        .limits = "1 MiB, attributes included; MaximumMessageSize of the topic",
+        .options = aws::kOptions,
+        .example_option = "region = \"eu-central-1\"",
+        .check_topic = sns::check_topic,
+        .make = make,
+        .describe = describe,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

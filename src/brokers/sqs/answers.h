@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aws/faults.h"
+
+namespace outbox::sqs {
+
+/// What an answer that is no success says; `status` is that of HTTP.
+[[nodiscard]] aws::Fault read_fault(int status, std::string_view body);
+
+/// What became of each of `count` entries with the ids "0", "1", ...; nothing: it was taken.
+[[nodiscard]] std::vector<std::optional<aws::Fault>> read_batch(std::string_view body,
+                                                                std::size_t count);
+
+/// Of GetQueueUrl; empty: there is none in it.
+[[nodiscard]] std::string read_queue_url(std::string_view body);
+
+/// Of ListQueues.
+[[nodiscard]] std::vector<std::string> read_queue_urls(std::string_view body);
+
+}  // namespace outbox::sqs

@@ -1,0 +1,109 @@
+#include "backend/broker.h"
+
+#include <string>
+#include <unistd.h>
+
+#include "backend/backends.h"
+#include "brokers/webhook/config.h"
+#include "brokers/webhook/sink.h"
+#include "core/system_clock.h"
+#include "webhook/http_sender.h"
+
+namespace outbox {
+namespace {
+
+using webhook::RouteConfig;
+
+constexpr std::string_view kPrefix = "webhook+";
+
+const core::Clock& clock() {
+    static const core::SystemClock clock;
+    return clock;
+}
+
+Result<RouteConfig> config_of(const Destination& destination) {
+    return webhook::make_config(destination.url, destination.options, destination.connect_timeout);
+}
+
+Result<const Database*> database_of(const RouteConfig& config) {
+    const auto database = find_database(config.store.target);
+    if (!database.ok()) return database;
+    if ((*database)->open_webhook_inlet != nullptr) return database;
+    return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                     std::string((*database)->name) + " holds no webhooks"};
+}
+
+std::string owner() {
+    constexpr std::size_t kMaxHostBytes = 256;
+    std::string host(kMaxHostBytes, '\0');
+    if (gethostname(host.data(), host.size() - 1) != 0) host = "unknown";
+    return host.substr(0, host.find('\0')) + ":" + std::to_string(getpid());
+}
+
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    const auto database = database_of(*config);
+    if (!database.ok()) return database.error();
+    auto inlet = (*database)->open_webhook_inlet(config->store);
+    if (!inlet.ok()) return inlet.error();
+    auto outlet = (*database)->open_webhook_outlet(config->store);
+    if (!outlet.ok()) return outlet.error();
+    webhook::SenderConfig sending{.key_file = config->key_file};
+    sending.allow = config->allow;
+    sending.allow_http = config->allow_http;
+    sending.ca_file = config->ca_file;
+    sending.timeout = config->timeout;
+    sending.connect_timeout = config->connect_timeout;
+    auto sender = webhook::make_http_sender(std::move(sending));
+    if (!sender.ok()) return sender.error();
+    config->dispatch.owner = owner();
+    return webhook::make_webhook_sink({*std::move(inlet), *std::move(outlet), *std::move(sender),
+                                       clock(), std::move(config->dispatch)});
+}
+
+Status look(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    const auto database = database_of(*config);
+    if (!database.ok()) return database.error();
+    const auto inlet = (*database)->open_webhook_inlet(config->store);
+    return inlet.ok() ? (*inlet)->look() : inlet.status();
+}
+
+std::string weakness(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return {};
+    std::string found = weakness_of_database(config->store.target);
+    if (config->allow_http) {
+        found += (found.empty() ? "" : "; ") +
+                 std::string("webhooks may go in clear (allow_http): endpoints are to be https");
+    }
+    return found;
+}
+
+}  // namespace
+
+const Broker& webhook_broker() {
+    static const UrlsOverDatabases urls(
+        kPrefix, [](const Database& database) { return database.open_webhook_inlet != nullptr; });
+    static const Broker broker{
+        .name = "webhook",
+        .schemes = urls.schemes(),
+        .urls = urls.help(),
+        .capabilities = &webhook::kCapabilities,
+        .drops_repeats =
+            "while the delivery waits; behind it receivers drop repeats by `webhook-id`",
+        .options =
+            "`key_file`, `allow`, `allow_http`, `ca_file`, `timeout_ms`, `connect_timeout_ms`, "
+            "`max_connections`, `max_per_endpoint`, `owner`, for example `key_file = "
+            "\"/etc/outbox/webhook.key\"`",
+        .example_option = "key_file = \"/etc/outbox/webhook.key\"",
+        .make = make,
+        .look = look,
+        .weakness = weakness,
+    };
+    return broker;
+}
+
+}  // namespace outbox

@@ -1,0 +1,93 @@
+#include "brokers/webhook/sink.h"
+
+#include <array>
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "mailbox/table_sink.h"
+#include "webhook/dispatcher.h"
+#include "webhook/fan_out.h"
+#include "webhook/queues.h"
+
+namespace outbox::webhook {
+namespace {
+
+constexpr std::chrono::milliseconds kIdle{50};
+
+spi::SinkReport::Level level_of(Remark::Level level) {
+    return level == Remark::Level::kError     ? spi::SinkReport::Level::kError
+           : level == Remark::Level::kWarning ? spi::SinkReport::Level::kWarning
+                                              : spi::SinkReport::Level::kInfo;
+}
+
+class WebhookSink final : public spi::Sink {
+  public:
+    explicit WebhookSink(SinkParts parts)
+        : outlet_(std::move(parts.outlet)),
+          sender_(std::move(parts.sender)),
+          dispatcher_({*outlet_, *sender_, queues_, parts.clock}, std::move(parts.options)),
+          table_(std::make_unique<FanOut>(std::move(parts.inlet), queues_, parts.clock),
+                 kCapabilities) {}
+
+    ~WebhookSink() override {
+        stopping_.store(true, std::memory_order_release);
+        queues_.wake();
+        if (thread_.joinable()) thread_.join();
+    }
+
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        return kCapabilities;
+    }
+    Status check() override { return table_.check(); }
+    Result<std::string> destination() override { return table_.destination(); }
+    [[nodiscard]] bool publish(const spi::Record& record) override {
+        return table_.publish(record);
+    }
+
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        if (!thread_.joinable()) thread_ = std::thread([this] { dispatch(); });
+        table_.poll(max_wait, out);
+    }
+
+    void report(spi::SinkReport& out) override {
+        for (Remark& remark : dispatcher_.take_remarks()) {
+            out.notes.push_back(
+                {level_of(remark.level), std::move(remark.what), std::move(remark.fields)});
+        }
+        const Figures figures = dispatcher_.figures();
+        out.figures = {{"outbox_webhook_dispatching", figures.dispatching ? 1 : 0},
+                       {"outbox_webhook_endpoints", figures.enabled},
+                       {"outbox_webhook_endpoints_disabled", figures.disabled},
+                       {"outbox_webhook_endpoints_paused", figures.paused},
+                       {"outbox_webhook_waiting", figures.waiting},
+                       {"outbox_webhook_dead", figures.dead},
+                       {"outbox_webhook_in_flight", figures.under_way},
+                       {"outbox_webhook_delivered_total", figures.delivered_total},
+                       {"outbox_webhook_failures_total", figures.failed_total},
+                       {"outbox_webhook_missed_total", figures.missed_total}};
+    }
+
+  private:
+    void dispatch() {
+        while (!stopping_.load(std::memory_order_acquire)) dispatcher_.turn(kIdle);
+        dispatcher_.finish();
+    }
+
+    Queues queues_;
+    std::unique_ptr<Outlet> outlet_;
+    std::unique_ptr<Sender> sender_;
+    Dispatcher dispatcher_;
+    mailbox::TableSink table_;
+    std::atomic<bool> stopping_{false};
+    std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<spi::Sink> make_webhook_sink(SinkParts parts) {
+    return std::make_unique<WebhookSink>(std::move(parts));
+}
+
+}  // namespace outbox::webhook

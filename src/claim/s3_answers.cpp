@@ -1,0 +1,44 @@
+#include "claim/s3_answers.h"
+
+#include "core/utf8.h"
+
+namespace outbox::claim {
+namespace {
+
+constexpr std::size_t kMostText = 300;
+constexpr int kForbidden = 403;
+constexpr int kNotFound = 404;
+constexpr int kEntityTooLarge = 413;
+constexpr int kTooManyRequests = 429;
+constexpr int kServersFault = 500;
+
+// What is between <tag> and </tag> at its first place. The answers of S3 that tell errors are flat,
+// and what is wanted of them are two short texts.
+std::string element(std::string_view body, std::string_view tag) {
+    const std::string open = "<" + std::string(tag) + ">";
+    const std::size_t begin = body.find(open);
+    if (begin == std::string_view::npos) return {};
+    body.remove_prefix(begin + open.size());
+    return to_printable(body.substr(0, body.find('<')).substr(0, kMostText));
+}
+
+std::string name_of_status(int status, bool is_s3) {
+    if (status == kEntityTooLarge) return "EntityTooLarge";
+    if (status == kTooManyRequests) return "SlowDown";
+    if (status >= kServersFault) return "ServiceUnavailable";
+    if (!is_s3) return "NO S3";
+    if (status == kForbidden) return "AccessDenied";
+    return status == kNotFound ? "NoSuchKey" : "UNNAMED";
+}
+
+}  // namespace
+
+S3Fault read_s3_fault(int status, std::string_view body) {
+    S3Fault fault{element(body, "Code"), element(body, "Message"), status};
+    const bool is_s3 = body.find("<Error>") != std::string_view::npos;
+    if (!is_s3 || fault.name.empty()) fault.name = name_of_status(status, is_s3);
+    if (fault.text.empty()) fault.text = "HTTP status " + std::to_string(status);
+    return fault;
+}
+
+}  // namespace outbox::claim

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace outbox::claim {
+
+/// What S3 or the way to it reports.
+struct S3Fault {
+    std::string name;  ///< A code of S3 ("NoSuchKey"), or what happened to the request ("TLS").
+    std::string text;  ///< Printable.
+    int status = 0;    ///< Of HTTP; 0: there was no answer.
+};
+
+/// Out of an answer that is no success.
+[[nodiscard]] S3Fault read_s3_fault(int status, std::string_view body);
+
+}  // namespace outbox::claim

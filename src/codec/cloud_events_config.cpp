@@ -1,0 +1,97 @@
+#include <cctype>
+
+#include "codec/cloud_events.h"
+#include "core/url.h"
+
+// The table [route.cloudevents].
+namespace outbox::codec {
+namespace {
+
+namespace ce = cloud_event;
+
+constexpr std::string_view kTable = "cloudevents.";
+constexpr std::string_view kRegistry = "outbox:";
+
+ErrorInfo wrong_option(std::string_view name, std::string_view value, std::string_view why) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            std::string(name) + " = \"" + std::string(value) + "\" under [route.cloudevents] " +
+                std::string(why)};
+}
+
+Status take_option(std::string_view name, const std::string& value, CloudEventsConfig& config) {
+    if (name == "source") {
+        if (!ce::is_uri_reference(value)) {
+            return wrong_option(name, value, "is not a URI-reference; write for example /shop");
+        }
+        config.source = value;
+    } else if (name == "type") {
+        if (value.empty() || !ce::is_attribute_text(value)) {
+            return wrong_option(name, value, "is empty or has control characters");
+        }
+        config.type = value;
+    } else if (name == "datacontenttype") {
+        if (!is_media_type(value) || ce::is_event_type(value)) {
+            return wrong_option(name, value,
+                                "is no media type of data; write for example application/json");
+        }
+        config.datacontenttype = value;
+    } else if (name == "schema_registry") {
+        if (!ce::is_absolute_uri(value)) {
+            return wrong_option(name, value,
+                                "is not an absolute URI; write for example "
+                                "https://registry.example.com");
+        }
+        config.schema_registry = value;
+        while (config.schema_registry.ends_with('/')) config.schema_registry.pop_back();
+    } else {
+        return {ErrorCode::kConfigInvalid, Advice::kStop,
+                "there is no option '" + std::string(name) +
+                    "' under [route.cloudevents]; there are source, type, datacontenttype and "
+                    "schema_registry"};
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string path_part(std::string_view text) {
+    constexpr std::string_view kPlain = "-._~";
+    std::string out;
+    for (const char c : text) {
+        const bool plain = (static_cast<unsigned char>(c) < 0x80 &&
+                            std::isalnum(static_cast<unsigned char>(c)) != 0) ||
+                           kPlain.find(c) != std::string_view::npos;
+        if (plain) {
+            out += c;
+        } else {
+            append_percent(c, out);
+        }
+    }
+    return out;
+}
+
+bool is_media_type(std::string_view text) {
+    constexpr std::size_t kMaxBytes = 255;  // AMQP's property
+    const std::size_t slash = text.find('/');
+    return text.size() <= kMaxBytes && slash != std::string_view::npos && slash > 0 &&
+           slash + 1 < text.size() && ce::is_attribute_text(text);
+}
+
+Result<CloudEventsConfig> make_cloud_events_config(const FormatSettings& settings,
+                                                   ContentMode mode) {
+    CloudEventsConfig config{.mode = mode,
+                             .attributes = settings.attributes,
+                             .source = "/outbox/" + path_part(settings.table),
+                             .type = {},
+                             .datacontenttype = {},
+                             .schema_registry = std::string(kRegistry)};
+    for (const auto& [option, value] : settings.options) {
+        const std::string_view name = std::string_view(option).substr(kTable.size());
+        if (Status status = take_option(name, value, config); !status.ok()) return status;
+    }
+    return config;
+}
+
+}  // namespace outbox::codec

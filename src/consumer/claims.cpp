@@ -1,0 +1,32 @@
+#include "consumer/claims.h"
+
+#include <utility>
+
+#include "claim/file_store.h"
+
+namespace outbox {
+
+Result<std::optional<claim::Claim>> consumer::Claims::of(const Message& message) const {
+    if (!store_) return std::optional<claim::Claim>();
+    return claim::read_claim(message.headers_json);
+}
+
+Result<std::string> consumer::Claims::get(const claim::Claim& claim) {
+    if (claim.size > max_bytes_) return object_too_large(*store_, claim.name(), max_bytes_);
+    // One byte more, so that an object that has grown is told from one that is too large.
+    auto bytes = store_->get(claim.name(), static_cast<std::size_t>(claim.size) + 1, {});
+    if (!bytes.ok()) {
+        const bool has_grown = bytes.error().code == ErrorCode::kPayloadTooLarge;
+        return has_grown ? claim::verify(claim, std::string(claim.size + 1, ' ')) : bytes.status();
+    }
+    if (Status whole = claim::verify(claim, *bytes); !whole.ok()) return whole;
+    return bytes;
+}
+
+ClaimStore file_claims(std::string_view url) {
+    static_cast<void>(claim::open_file_store(url).value_or_throw());
+    return {
+        .open = [url = std::string(url)] { return claim::open_file_store(url).value_or_throw(); }};
+}
+
+}  // namespace outbox

@@ -1,0 +1,176 @@
+#include <libpq-fe.h>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/sql_text.h"
+#include "databases/postgres/arrays.h"
+#include "databases/postgres/session.h"
+#include "databases/postgres/webhook/endpoints.h"
+#include "databases/postgres/webhook/place.h"
+#include "databases/postgres/webhook/store.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr const char* kInsertName = "outbox_webhook_insert";
+constexpr Oid kByteaOid = 17;
+constexpr Oid kInt8Oid = 20;
+constexpr Oid kTextOid = 25;
+constexpr Oid kByteaArrayOid = 1001;
+constexpr Oid kTextArrayOid = 1009;
+constexpr Oid kInt8ArrayOid = 1016;
+constexpr std::chrono::seconds kMaxWait{10};
+
+// Positions are given in the order of the targets. The rows of the endpoints are held, so that who
+// deletes one sees what is written here.
+std::string insert_sql(const WebhookTables& tables) {
+    return "WITH alive AS MATERIALIZED (SELECT endpoint_id FROM " + tables.endpoints +
+           " WHERE endpoint_id IN (SELECT unnest($1::text[])) ORDER BY endpoint_id FOR KEY SHARE) "
+           "INSERT INTO " +
+           tables.deliveries +
+           " (endpoint_id, event_id, event_type, key, headers, payload, occurred_at) "
+           "SELECT a.endpoint_id, r.id, r.type, r.key, r.headers::json, r.payload, "
+           "'epoch'::timestamptz + NULLIF(r.at, 0) * interval '1 microsecond' "
+           "FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS t(endpoint_id, event, n) "
+           "JOIN alive a ON a.endpoint_id = t.endpoint_id "
+           "JOIN unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], "
+           "$8::bigint[]) WITH ORDINALITY AS r(id, type, key, headers, payload, at, n) "
+           "ON r.n = t.event + 1 ORDER BY t.n ON CONFLICT (endpoint_id, event_id) DO NOTHING";
+}
+
+class PostgresInlet final : public webhook::Inlet {
+  public:
+    explicit PostgresInlet(webhook::StoreConfig config)
+        : config_(std::move(config)),
+          session_(source_config(config_),
+                   [this](Connection& connection) { return begin(connection); }) {}
+
+    Status prepare() override { return connected().status(); }
+
+    Status look() override {
+        missing_ = Missing::kTell;
+        session_.drop();
+        Status status = connected().status();
+        session_.drop();
+        missing_ = Missing::kMake;
+        return status;
+    }
+
+    // A standby that takes over has the same name.
+    Result<std::string> destination() override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const auto name = (*connection)
+                              ->query(
+                                  "SELECT 'postgresql ' || system_identifier || '/' || "
+                                  "current_database() || '.' || "
+                                  "(parse_ident(" +
+                                  quote_literal(tables_.schema) + "))[1] FROM pg_control_system()");
+        if (!name.ok()) return failed(name.error());
+        return name->string(0, 0) + ", webhooks";
+    }
+
+    Result<std::vector<webhook::Endpoint>> endpoints() override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        auto read = read_endpoints(**connection, tables_.endpoints);
+        if (!read.ok()) return failed(read.error());
+        return read;
+    }
+
+    Status insert(std::span<const webhook::Event> events,
+                  std::span<const std::string_view> endpoints,
+                  std::span<const webhook::Target> targets) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        Params params;
+        texts(endpoints_, targets.size(),
+              [&](std::size_t i) { return endpoints[targets[i].endpoint]; });
+        integers(numbers_, targets.size(), [&](std::size_t i) { return targets[i].event; });
+        texts(ids_, events.size(), [&](std::size_t i) { return events[i].id; });
+        texts(types_, events.size(), [&](std::size_t i) { return not_null(events[i].type); });
+        texts(keys_, events.size(), [&](std::size_t i) { return events[i].key; });
+        texts(headers_, events.size(), [&](std::size_t i) { return events[i].headers; });
+        encode_array(payloads_, kByteaOid, events.size(),
+                     [&](std::size_t i) { return events[i].payload; });
+        integers(times_, events.size(), [&](std::size_t i) { return events[i].occurred_at_us; });
+        params.lend(kTextArrayOid, endpoints_).lend(kInt8ArrayOid, numbers_);
+        params.lend(kTextArrayOid, ids_).lend(kTextArrayOid, types_).lend(kTextArrayOid, keys_);
+        params.lend(kTextArrayOid, headers_).lend(kByteaArrayOid, payloads_);
+        params.lend(kInt8ArrayOid, times_);
+        const auto done = (*connection)->query_prepared(kInsertName, params);
+        return done.ok() ? Status() : Status(failed(done.error()));
+    }
+
+  private:
+    static std::string_view not_null(std::string_view text) {
+        return text.data() == nullptr ? std::string_view("") : text;
+    }
+
+    template <typename Get>
+    static void texts(std::string& out, std::size_t size, const Get& get) {
+        encode_array(out, kTextOid, size, get);
+    }
+
+    template <typename Get>
+    static void integers(std::string& out, std::size_t size, const Get& get) {
+        std::uint64_t wire = 0;
+        encode_array(out, kInt8Oid, size, [&](std::size_t i) {
+            wire = htobe64(static_cast<std::uint64_t>(get(i)));
+            return std::string_view(reinterpret_cast<const char*>(&wire), sizeof wire);
+        });
+    }
+
+    Status begin(Connection& connection) {
+        auto tables = webhook_tables(connection, config_, missing_);
+        if (!tables.ok()) return tables.status();
+        tables_ = *std::move(tables);
+        if (missing_ == Missing::kTell) return {};
+        connection.limit_waits(kMaxWait);
+        // Statements end on the server before we stop waiting for them.
+        Status status = connection.execute("SET statement_timeout = '8s'; SET lock_timeout = '5s'");
+        if (!status.ok()) return status;
+        const std::string none;
+        Params types;
+        types.lend(kTextArrayOid, none).lend(kInt8ArrayOid, none).lend(kTextArrayOid, none);
+        types.lend(kTextArrayOid, none).lend(kTextArrayOid, none).lend(kTextArrayOid, none);
+        types.lend(kByteaArrayOid, none).lend(kInt8ArrayOid, none);
+        return connection.prepare(kInsertName, insert_sql(tables_), types);
+    }
+
+    Result<Connection*> connected() {
+        auto connection = session_.get();
+        if (!connection.ok()) return webhook_error(connection.error());
+        return connection;
+    }
+
+    // Another server, a new plan, a table made again: the next call starts afresh.
+    ErrorInfo failed(const ErrorInfo& error) {
+        ErrorInfo told = webhook_error(error);
+        if (told.advice == Advice::kRetryDestination) session_.drop();
+        return told;
+    }
+
+    webhook::StoreConfig config_;
+    Missing missing_ = Missing::kMake;
+    WebhookTables tables_;
+    Session session_;
+    std::string endpoints_, numbers_, ids_, types_, keys_, headers_, payloads_, times_;
+};
+
+}  // namespace
+
+PostgresSourceConfig source_config(const webhook::StoreConfig& config) {
+    PostgresSourceConfig out;
+    out.url = config.target;
+    out.connect_timeout_s = config.connect_timeout_s;
+    return out;
+}
+
+Result<std::unique_ptr<webhook::Inlet>> open_webhook_inlet(const webhook::StoreConfig& config) {
+    return std::unique_ptr<webhook::Inlet>(std::make_unique<PostgresInlet>(config));
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,385 @@
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "databases/postgres/record/fence.h"
+#include "databases/postgres/session.h"
+#include "databases/postgres/source/lease.h"
+#include "databases/postgres/webhook/endpoints.h"
+#include "databases/postgres/webhook/place.h"
+#include "databases/postgres/webhook/store.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr const char* kFetchName = "outbox_webhook_fetch";
+constexpr const char* kSource = "outbox_webhook_deliveries";
+constexpr std::chrono::seconds kMaxWait{10};
+constexpr int kSweptRows = 5'000;
+
+std::string time_of(const std::string& microseconds) {
+    return "'epoch'::timestamptz + NULLIF(" + microseconds + ", 0) * interval '1 microsecond'";
+}
+
+// The rows of one endpoint that meet `condition`, up to the one that reaches the bytes.
+std::string part(const WebhookTables& tables, const std::string& condition,
+                 const std::string& order) {
+    return "(SELECT * FROM (SELECT d.*, sum(coalesce(octet_length(d.payload), 0)) OVER (ORDER BY " +
+           order +
+           " ROWS UNBOUNDED PRECEDING) - coalesce(octet_length(d.payload), 0) AS before "
+           "FROM (SELECT r.position, r.event_id, r.event_type, r.key, r.headers, r.payload, "
+           "r.occurred_at, r.attempts, r.first_failed_at, r.next_attempt_at FROM " +
+           tables.deliveries + " r WHERE r.endpoint_id = s.endpoint_id AND NOT r.dead AND " +
+           condition +
+           " AND r.position NOT IN (SELECT unnest($4::bigint[])) "
+           "AND (coalesce(r.key, '') = '' OR (s.n, r.key) NOT IN (SELECT w.n, w.key FROM "
+           "unnest($5::bigint[], $6::text[]) AS w(n, key))) ORDER BY " +
+           order + " LIMIT s.max_rows) d) b WHERE b.before < $8)";
+}
+
+// A fresh delivery waits for an earlier one of its key that failed.
+std::string fetch_sql(const WebhookTables& tables) {
+    const std::string waits =
+        "r.attempts = 0 AND r.position > s.after AND (coalesce(r.key, '') = '' OR NOT EXISTS "
+        "(SELECT FROM " +
+        tables.deliveries +
+        " f WHERE f.endpoint_id = r.endpoint_id AND f.attempts > 0 AND NOT f.dead AND "
+        "f.key IS NOT NULL AND hashtextextended(f.key, 0) = hashtextextended(r.key, 0) AND "
+        "f.key = r.key AND f.position < r.position))";
+    const std::string due = "r.attempts > 0 AND r.next_attempt_at <= " + time_of("$7::bigint");
+    const std::string order = "s.n, d.attempts = 0, d.position";
+    return "SELECT d.endpoint_id, d.position, d.event_id, d.event_type, d.key, d.headers::text, "
+           "d.payload, " +
+           microseconds_of("d.occurred_at") + ", d.attempts::bigint, " +
+           microseconds_of("d.first_failed_at") + ", " + microseconds_of("d.next_attempt_at") +
+           " FROM (SELECT s.endpoint_id, s.n, d.*, sum(coalesce(octet_length(d.payload), 0)) OVER "
+           "(ORDER BY " +
+           order +
+           " ROWS UNBOUNDED PRECEDING) - coalesce(octet_length(d.payload), 0) AS before_all FROM "
+           "unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS "
+           "s(endpoint_id, after, max_rows, n) CROSS JOIN LATERAL (" +
+           part(tables, due, "next_attempt_at") + " UNION ALL " + part(tables, waits, "position") +
+           ") d) d WHERE d.before_all < $9 ORDER BY d.n, d.attempts = 0, d.position";
+}
+
+class PostgresOutlet final : public webhook::Outlet {
+  public:
+    explicit PostgresOutlet(webhook::StoreConfig config)
+        : config_(std::move(config)),
+          session_(source_config(config_),
+                   [this](Connection& connection) { return begin(connection); }) {}
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        return told(lease_->acquire(owner, ttl));
+    }
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
+        if (!lease_) return false;
+        return told(lease_->renew(epoch, ttl));
+    }
+    Status release(std::uint64_t epoch) override {
+        return lease_ ? lease_->release(epoch) : Status();
+    }
+
+    Result<std::vector<webhook::Endpoint>> endpoints() override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        auto read = read_endpoints(**connection, tables_.endpoints);
+        if (!read.ok()) return failed(read.error());
+        return read;
+    }
+
+    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> endpoints) override {
+        const auto rows =
+            query("SELECT s.id, EXISTS (SELECT FROM " + tables_.deliveries +
+                      " d WHERE d.endpoint_id = s.id AND d.attempts = 0 AND NOT d.dead), "
+                      "coalesce((SELECT " +
+                      microseconds_of("f.next_attempt_at") + " FROM " + tables_.deliveries +
+                      " f WHERE f.endpoint_id = s.id AND f.attempts > 0 AND NOT f.dead ORDER BY "
+                      "f.next_attempt_at LIMIT 1), 0) FROM unnest($1::text[]) AS s(id)",
+                  Params().texts(endpoints));
+        if (!rows.ok()) return rows.status();
+        std::vector<webhook::Backlog> out;
+        for (int row = 0; row < rows->size(); ++row) {
+            out.push_back({rows->string(row, 0), rows->boolean(row, 1), rows->integer(row, 2)});
+        }
+        return out;
+    }
+
+    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const Params params = of(slices, now_us, max);
+        // In binary, as payloads would double as text.
+        const Rows rows = (*connection)
+                              ->collect(send_prepared((*connection)->handle(), kFetchName, params,
+                                                      Format::kBinary)
+                                            ? 1
+                                            : 0);
+        if (!rows.succeeded()) return failed((*connection)->error_of(rows.get()));
+        out.reserve(out.size() + static_cast<std::size_t>(rows.size()));
+        for (int row = 0; row < rows.size(); ++row) {
+            webhook::Delivery& delivery = out.emplace_back();
+            delivery.endpoint_id = rows.string(row, 0);
+            delivery.position = rows.integer(row, 1);
+            delivery.event_id = rows.string(row, 2);
+            delivery.event_type = rows.string(row, 3);
+            if (!rows.text(row, 4).empty()) delivery.key = rows.string(row, 4);
+            delivery.headers = rows.string(row, 5);
+            delivery.payload = rows.string(row, 6);
+            delivery.occurred_at_us = rows.integer(row, 7);
+            delivery.attempts = rows.integer(row, 8);
+            delivery.first_failed_at_us = rows.integer(row, 9);
+            delivery.next_attempt_at_us = rows.integer(row, 10);
+        }
+        return {};
+    }
+
+    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+                  std::span<const webhook::EndpointChange> changes) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) {
+            return failed(begun.error());
+        }
+        std::vector<Connection::Statement> statements;
+        add_done(outcomes, statements);
+        add_failed(outcomes, statements);
+        add_changes(changes, statements);
+        const Status status = fence().commit(**connection, epoch, std::move(statements));
+        return status.ok() ? status : Status(failed(status.error()));
+    }
+
+    Result<std::vector<webhook::Count>> count(const std::string& endpoint_id, std::int64_t after,
+                                              std::size_t max_rows) override {
+        const auto rows = query(
+            "SELECT endpoint_id, count(*) FILTER (WHERE NOT dead), count(*) FILTER (WHERE dead), "
+            "max(position) FROM (SELECT endpoint_id, position, dead FROM " +
+                tables_.deliveries +
+                " WHERE (endpoint_id, position) > ($1, $2) ORDER BY endpoint_id, position LIMIT "
+                "$3) d GROUP BY endpoint_id ORDER BY endpoint_id",
+            Params().text(endpoint_id).integer(after).integer(static_cast<std::int64_t>(max_rows)));
+        if (!rows.ok()) return rows.status();
+        std::vector<webhook::Count> out;
+        for (int row = 0; row < rows->size(); ++row) {
+            out.push_back({rows->string(row, 0), rows->integer(row, 1), rows->integer(row, 2),
+                           rows->integer(row, 3)});
+        }
+        return out;
+    }
+
+    Result<std::int64_t> sweep(const std::string& endpoint_id) override {
+        const auto rows =
+            query("DELETE FROM " + tables_.deliveries +
+                      " WHERE endpoint_id = $1 AND position IN (SELECT position FROM " +
+                      tables_.deliveries + " WHERE endpoint_id = $1 AND NOT EXISTS (SELECT FROM " +
+                      tables_.endpoints + " e WHERE e.endpoint_id = $1) LIMIT " +
+                      std::to_string(kSweptRows) + ")",
+                  Params().text(endpoint_id));
+        if (!rows.ok()) return rows.status();
+        return rows->affected();
+    }
+
+  private:
+    Status begin(Connection& connection) {
+        auto tables = webhook_tables(connection, config_, Missing::kMake);
+        if (!tables.ok()) return tables.status();
+        tables_ = *std::move(tables);
+        connection.limit_waits(kMaxWait);
+        // What is lost with the server is delivered again, no more.
+        Status status = connection.execute(
+            "SET statement_timeout = '8s'; SET lock_timeout = '5s'; SET synchronous_commit = off");
+        if (status.ok()) {
+            status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, 0, {}));
+        }
+        if (status.ok() && !lease_) {
+            lease_ = std::make_unique<PostgresLease>(
+                source_config(config_), LeaseRow{kSource, tables_.lease},
+                [](Connection& /*connection*/) { return Status(); });
+        }
+        return status;
+    }
+
+    static Params of(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                     const webhook::MaxBytes& max) {
+        std::vector<std::string> endpoints;
+        std::vector<std::int64_t> after;
+        std::vector<std::int64_t> rows;
+        std::vector<std::int64_t> held;
+        std::vector<std::int64_t> numbers;
+        std::vector<std::string> keys;
+        for (const webhook::Slice& slice : slices) {
+            endpoints.push_back(slice.endpoint_id);
+            after.push_back(slice.after);
+            rows.push_back(static_cast<std::int64_t>(slice.max_rows));
+            held.insert(held.end(), slice.held.begin(), slice.held.end());
+            for (const std::string& key : slice.without_keys) {
+                numbers.push_back(static_cast<std::int64_t>(endpoints.size()));
+                keys.push_back(key);
+            }
+        }
+        Params params;
+        params.texts(endpoints).integers(after).integers(rows).integers(held).integers(numbers);
+        params.texts(keys).integer(now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
+        params.integer(static_cast<std::int64_t>(max.of_all));
+        return params;
+    }
+
+    void add_done(std::span<const webhook::Outcome> outcomes,
+                  std::vector<Connection::Statement>& statements) const {
+        std::vector<std::string> endpoints;
+        std::vector<std::string> events;
+        for (const webhook::Outcome& outcome : outcomes) {
+            if (outcome.kind != webhook::Outcome::Kind::kDone) continue;
+            endpoints.push_back(outcome.endpoint_id);
+            events.push_back(outcome.event_id);
+        }
+        if (events.empty()) return;
+        statements.push_back({"DELETE FROM " + tables_.deliveries +
+                                  " d USING unnest($1::text[], $2::text[]) AS o(endpoint_id, "
+                                  "event_id) WHERE d.endpoint_id = o.endpoint_id AND d.event_id = "
+                                  "o.event_id",
+                              Params().texts(endpoints).texts(events)});
+    }
+
+    void add_failed(std::span<const webhook::Outcome> outcomes,
+                    std::vector<Connection::Statement>& statements) const {
+        std::vector<std::string> endpoints;
+        std::vector<std::string> events;
+        std::vector<std::string> errors;
+        std::vector<std::int64_t> attempts;
+        std::vector<std::int64_t> first;
+        std::vector<std::int64_t> next;
+        std::vector<std::int64_t> codes;
+        std::vector<std::int64_t> dead;
+        for (const webhook::Outcome& outcome : outcomes) {
+            if (outcome.kind == webhook::Outcome::Kind::kDone) continue;
+            endpoints.push_back(outcome.endpoint_id);
+            events.push_back(outcome.event_id);
+            errors.push_back(outcome.last_error);
+            attempts.push_back(outcome.attempts);
+            first.push_back(outcome.first_failed_at_us);
+            next.push_back(outcome.next_attempt_at_us);
+            codes.push_back(outcome.last_status);
+            dead.push_back(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
+        }
+        if (events.empty()) return;
+        statements.push_back(
+            {"UPDATE " + tables_.deliveries + " d SET attempts = o.attempts, first_failed_at = " +
+                 time_of("o.first") + ", next_attempt_at = " + time_of("o.next") +
+                 ", last_status = NULLIF(o.code, 0), last_error = o.error, dead = o.dead = 1 "
+                 "FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
+                 "$6::bigint[], $7::bigint[], $8::bigint[]) AS o(endpoint_id, event_id, error, "
+                 "attempts, first, next, code, dead) WHERE d.endpoint_id = o.endpoint_id AND "
+                 "d.event_id = o.event_id",
+             Params()
+                 .texts(endpoints)
+                 .texts(events)
+                 .texts(errors)
+                 .integers(attempts)
+                 .integers(first)
+                 .integers(next)
+                 .integers(codes)
+                 .integers(dead)});
+    }
+
+    // What an operator changed meanwhile stays.
+    void add_changes(std::span<const webhook::EndpointChange> changes,
+                     std::vector<Connection::Statement>& statements) const {
+        std::vector<std::string> ids;
+        std::vector<std::string> errors;
+        std::vector<std::int64_t> numbers[8];
+        for (const webhook::EndpointChange& change : changes) {
+            ids.push_back(change.endpoint_id);
+            errors.push_back(change.last_error);
+            const std::int64_t values[] = {change.delivered,       change.missed,
+                                           change.revision,        change.failing_since_us,
+                                           change.failures,        change.last_attempt_at_us,
+                                           change.paused_until_us, change.last_status};
+            for (std::size_t i = 0; i < std::size(values); ++i) numbers[i].push_back(values[i]);
+        }
+        if (ids.empty()) return;
+        Params params;
+        params.texts(ids).texts(errors);
+        for (const auto& column : numbers) params.integers(column);
+        const auto kept = [](const std::string& column, const std::string& value) {
+            return column + " = CASE WHEN e.revision = c.revision THEN " + value + " ELSE e." +
+                   column + " END";
+        };
+        statements.push_back(
+            {"UPDATE " + tables_.endpoints +
+                 " e SET delivered_total = e.delivered_total + c.delivered, missed_total = "
+                 "e.missed_total + c.missed, " +
+                 kept("failing_since", time_of("c.since")) + ", " +
+                 kept("failures", "c.failures::integer") + ", " +
+                 kept("last_attempt_at", time_of("c.attempt")) + ", " +
+                 kept("paused_until", time_of("c.pause")) + ", " +
+                 kept("last_status", "NULLIF(c.code, 0)::integer") + ", " +
+                 kept("last_error", "NULLIF(c.error, '')") +
+                 " FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], "
+                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) AS "
+                 "c(endpoint_id, error, delivered, missed, revision, since, failures, attempt, "
+                 "pause, code) WHERE e.endpoint_id = c.endpoint_id",
+             params});
+        for (const webhook::EndpointChange& change : changes) {
+            if (!change.disabled_because) continue;
+            statements.push_back(
+                {"UPDATE " + tables_.endpoints +
+                     " SET state = 'disabled', reason = $3, revision = revision + 1, updated_at = "
+                     "clock_timestamp() WHERE endpoint_id = $1 AND revision = $2",
+                 Params()
+                     .text(change.endpoint_id)
+                     .integer(change.revision)
+                     .text(*change.disabled_because)});
+        }
+    }
+
+    [[nodiscard]] Fence fence() const { return {kSource, tables_.lease}; }
+
+    Result<Rows> query(const std::string& sql, const Params& params) {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        auto rows = (*connection)->query(sql, params);
+        if (!rows.ok()) return failed(rows.error());
+        return rows;
+    }
+
+    Result<Connection*> connected() {
+        auto connection = session_.get();
+        if (!connection.ok()) return webhook_error(connection.error());
+        return connection;
+    }
+
+    ErrorInfo failed(const ErrorInfo& error) {
+        if (error.code != ErrorCode::kLeaseLost) session_.drop();
+        return webhook_error(error);
+    }
+
+    // The lease's table may be made again elsewhere.
+    template <typename Value>
+    Result<Value> told(Result<Value> result) {
+        if (result.ok()) return result;
+        ErrorInfo error = webhook_error(result.error());
+        session_.drop();
+        lease_.reset();
+        return error;
+    }
+
+    webhook::StoreConfig config_;
+    WebhookTables tables_;
+    Session session_;
+    std::unique_ptr<PostgresLease> lease_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<webhook::Outlet>> open_webhook_outlet(const webhook::StoreConfig& config) {
+    return std::unique_ptr<webhook::Outlet>(std::make_unique<PostgresOutlet>(config));
+}
+
+}  // namespace outbox::postgres

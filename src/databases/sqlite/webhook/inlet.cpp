@@ -1,0 +1,114 @@
+#include <memory>
+#include <optional>
+#include <sqlite3.h>
+#include <string>
+#include <utility>
+
+#include "core/utf8.h"
+#include "databases/sqlite/webhook/store.h"
+#include "mailbox/errors.h"
+
+namespace outbox::sqlite {
+namespace {
+
+// Acknowledged means durable: in WAL mode NORMAL may lose the last commits when power fails.
+constexpr const char* kSession = "PRAGMA synchronous = FULL";
+
+constexpr const char* kInsert =
+    "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, event_type, key, headers, "
+    "payload, occurred_at) SELECT ?1, ?2, ?3, ?4, ?5, ?6, nullif(?7, 0) WHERE EXISTS (SELECT 1 "
+    "FROM outbox_webhook_endpoints WHERE endpoint_id = ?1) "
+    "ON CONFLICT (endpoint_id, event_id) DO NOTHING";
+
+class SqliteInlet final : public webhook::Inlet {
+  public:
+    SqliteInlet(std::string path, int busy_timeout_s)
+        : path_(std::move(path)), busy_timeout_s_(busy_timeout_s) {}
+
+    Status prepare() override {
+        if (insert_ && !database_->has_moved()) return {};
+        close();
+        bool there = false;
+        auto opened = open_webhook_file(path_, busy_timeout_s_, true, there);
+        if (!opened.ok()) return opened.status();
+        database_ = std::move(*opened);
+        Status status = database_->execute(kSession);
+        if (status.ok()) {
+            insert_.emplace(*database_, kInsert, Statement::Use::kKept);
+            status = insert_->status();
+        }
+        if (!status.ok()) close();
+        return status;
+    }
+
+    Status look() override {
+        bool there = false;
+        return open_webhook_file(path_, busy_timeout_s_, false, there).status();
+    }
+
+    Result<std::string> destination() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        const char* file = sqlite3_db_filename(database_->handle(), "main");
+        return "sqlite " + std::string(file == nullptr ? path_ : file) + ", webhooks";
+    }
+
+    Result<std::vector<webhook::Endpoint>> endpoints() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        auto read = read_endpoints(*database_);
+        if (!read.ok()) close();
+        return read;
+    }
+
+    Status insert(std::span<const webhook::Event> events,
+                  std::span<const std::string_view> endpoints,
+                  std::span<const webhook::Target> targets) override {
+        if (Status status = prepare(); !status.ok()) return status;
+        Status status = database_->execute("BEGIN IMMEDIATE");
+        for (const webhook::Target& target : targets) {
+            if (!status.ok()) break;
+            status = insert_one(endpoints[target.endpoint], events[target.event]);
+        }
+        if (status.ok()) status = database_->execute("COMMIT");
+        if (status.ok()) return status;
+        // What is open dies with the connection at the latest.
+        if (database_->in_transaction()) static_cast<void>(database_->execute("ROLLBACK"));
+        if (!mailbox::blames_a_message(status.error().advice)) close();
+        return status;
+    }
+
+  private:
+    Status insert_one(std::string_view endpoint, const webhook::Event& event) {
+        const Run insert(*insert_);
+        insert->lend(endpoint).lend(event.id).lend(event.type);
+        insert->lend_or_null(event.key).lend_or_null(event.headers);
+        // Text, so that SQLite's JSON functions read it; bytes that are none stay as they are.
+        if (is_utf8(event.payload) && event.payload.find('\0') == std::string_view::npos) {
+            insert->lend_or_null(event.payload);
+        } else {
+            insert->lend_blob(event.payload);
+        }
+        insert->bind(event.occurred_at_us);
+        return insert->run();
+    }
+
+    void close() {
+        insert_.reset();
+        database_.reset();
+    }
+
+    const std::string path_;
+    const int busy_timeout_s_;
+    std::unique_ptr<Database> database_;
+    std::optional<Statement> insert_;  // goes before the connection does
+};
+
+}  // namespace
+
+Result<std::unique_ptr<webhook::Inlet>> open_webhook_inlet(const webhook::StoreConfig& config) {
+    auto path = webhook_path(config);
+    if (!path.ok()) return path.error();
+    return std::unique_ptr<webhook::Inlet>(
+        std::make_unique<SqliteInlet>(*std::move(path), config.connect_timeout_s));
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,282 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/json_text.h"
+#include "databases/sqlite/source/lease.h"
+#include "databases/sqlite/webhook/store.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr const char* kSource = "outbox_webhook_deliveries";
+constexpr const char* kLease = "outbox_webhook_lease";
+// What is lost with the machine is delivered again, no more.
+constexpr const char* kSession = "PRAGMA synchronous = NORMAL";
+constexpr int kSweptRows = 5'000;
+
+constexpr const char* kColumns =
+    "SELECT r.position, r.event_id, r.event_type, r.key, r.headers, r.payload, r.occurred_at, "
+    "r.attempts, r.first_failed_at, r.next_attempt_at FROM outbox_webhook_deliveries r "
+    "WHERE r.endpoint_id = ?1 AND NOT r.dead "
+    "AND r.position NOT IN (SELECT value FROM json_each(?2)) "
+    "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) ";
+constexpr const char* kDue =
+    "AND r.attempts > 0 AND r.next_attempt_at <= ?4 ORDER BY r.next_attempt_at LIMIT ?5";
+// A fresh delivery waits for an earlier one of its key that failed.
+constexpr const char* kFresh =
+    "AND r.attempts = 0 AND r.position > ?4 AND (coalesce(r.key, '') = '' OR NOT EXISTS (SELECT 1 "
+    "FROM "
+    "outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
+    "f.key IS NOT NULL AND f.attempts > 0 AND NOT f.dead AND f.position < r.position)) "
+    "ORDER BY r.position LIMIT ?5";
+
+constexpr const char* kBacklog =
+    "SELECT EXISTS (SELECT 1 FROM outbox_webhook_deliveries d WHERE d.endpoint_id = ?1 AND "
+    "d.attempts = 0 AND NOT d.dead), coalesce((SELECT f.next_attempt_at FROM "
+    "outbox_webhook_deliveries f WHERE f.endpoint_id = ?1 AND f.attempts > 0 AND NOT f.dead "
+    "ORDER BY f.next_attempt_at LIMIT 1), 0)";
+
+constexpr const char* kCount =
+    "SELECT endpoint_id, count(*) FILTER (WHERE NOT dead), count(*) FILTER (WHERE dead), "
+    "max(position) FROM (SELECT endpoint_id, position, dead FROM outbox_webhook_deliveries "
+    "WHERE (endpoint_id, position) > (?1, ?2) ORDER BY endpoint_id, position LIMIT ?3) "
+    "GROUP BY endpoint_id ORDER BY endpoint_id";
+
+constexpr const char* kDone =
+    "DELETE FROM outbox_webhook_deliveries WHERE endpoint_id = ? AND event_id = ?";
+constexpr const char* kFailed =
+    "UPDATE outbox_webhook_deliveries SET attempts = ?3, first_failed_at = nullif(?4, 0), "
+    "next_attempt_at = nullif(?5, 0), last_status = nullif(?6, 0), last_error = ?7, dead = ?8 "
+    "WHERE endpoint_id = ?1 AND event_id = ?2";
+constexpr const char* kTotals =
+    "UPDATE outbox_webhook_endpoints SET delivered_total = delivered_total + ?2, "
+    "missed_total = missed_total + ?3 WHERE endpoint_id = ?1";
+// What an operator changed meanwhile stays.
+constexpr const char* kState =
+    "UPDATE outbox_webhook_endpoints SET failing_since = nullif(?3, 0), failures = ?4, "
+    "last_attempt_at = nullif(?5, 0), paused_until = nullif(?6, 0), last_status = nullif(?7, 0), "
+    "last_error = nullif(?8, '') WHERE endpoint_id = ?1 AND revision = ?2";
+constexpr const char* kDisable =
+    "UPDATE outbox_webhook_endpoints SET state = 'disabled', reason = ?3, revision = revision + 1, "
+    "updated_at = ?4 WHERE endpoint_id = ?1 AND revision = ?2";
+
+std::string json_numbers(const std::vector<std::int64_t>& numbers) {
+    std::string out = "[";
+    for (const std::int64_t number : numbers) {
+        if (out.size() > 1) out += ',';
+        out += std::to_string(number);
+    }
+    return out + "]";
+}
+
+std::string json_texts(const std::vector<std::string>& texts) {
+    std::string out = "[";
+    for (const std::string& text : texts) {
+        if (out.size() > 1) out += ',';
+        append_json_string(text, out);
+    }
+    return out + "]";
+}
+
+class SqliteOutlet final : public webhook::Outlet {
+  public:
+    SqliteOutlet(std::string path, int busy_timeout_s)
+        : path_(std::move(path)),
+          busy_timeout_s_(busy_timeout_s),
+          lease_(path_, busy_timeout_s * 1'000, kSource, kLease) {}
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override {
+        if (Status status = open(); !status.ok()) return status;
+        return lease_.acquire(owner, ttl);
+    }
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
+        return lease_.renew(epoch, ttl);
+    }
+    Status release(std::uint64_t epoch) override { return lease_.release(epoch); }
+
+    Result<std::vector<webhook::Endpoint>> endpoints() override {
+        if (Status status = open(); !status.ok()) return status;
+        return read_endpoints(*database_);
+    }
+
+    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> endpoints) override {
+        if (Status status = open(); !status.ok()) return status;
+        Statement look(*database_, kBacklog);
+        std::vector<webhook::Backlog> out;
+        for (const std::string& endpoint : endpoints) {
+            look.bind(std::string_view(endpoint));
+            if (!look.step()) break;
+            out.push_back({endpoint, look.integer(0) != 0, look.integer(1)});
+            look.reset();
+        }
+        if (Status status = look.status(); !status.ok()) return status;
+        return out;
+    }
+
+    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
+        if (Status status = open(); !status.ok()) return status;
+        Statement due(*database_, std::string(kColumns) + kDue);
+        Statement fresh(*database_, std::string(kColumns) + kFresh);
+        std::size_t bytes = 0;
+        for (const webhook::Slice& slice : slices) {
+            const std::string held = json_numbers(slice.held);
+            const std::string keys = json_texts(slice.without_keys);
+            for (Statement* one : {&due, &fresh}) {
+                one->bind(std::string_view(slice.endpoint_id)).bind(std::string_view(held));
+                one->bind(std::string_view(keys)).bind(one == &due ? now_us : slice.after);
+                one->bind(slice.max_rows);
+                if (bytes >= max.of_all) return {};
+                bytes += read(*one, slice.endpoint_id,
+                              std::min(max.of_endpoint, max.of_all - bytes), out);
+                one->reset();
+            }
+        }
+        Status status = due.status();
+        return status.ok() ? fresh.status() : status;
+    }
+
+    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+                  std::span<const webhook::EndpointChange> changes) override {
+        if (Status status = open(); !status.ok()) return status;
+        WriteTransaction transaction(*database_);
+        Status status = transaction.begin();
+        if (status.ok()) status = require_lease(epoch);
+        if (status.ok()) status = write(outcomes);
+        if (status.ok()) status = write(changes);
+        if (status.ok()) status = transaction.commit();
+        return status;
+    }
+
+    Result<std::vector<webhook::Count>> count(const std::string& endpoint_id, std::int64_t after,
+                                              std::size_t max_rows) override {
+        if (Status status = open(); !status.ok()) return status;
+        Statement row(*database_, kCount);
+        row.bind(std::string_view(endpoint_id)).bind(after).bind(max_rows);
+        std::vector<webhook::Count> out;
+        while (row.step()) {
+            out.push_back({row.string(0), row.integer(1), row.integer(2), row.integer(3)});
+        }
+        if (Status status = row.status(); !status.ok()) return status;
+        return out;
+    }
+
+    Result<std::int64_t> sweep(const std::string& endpoint_id) override {
+        if (Status status = open(); !status.ok()) return status;
+        Statement sweep(*database_,
+                        "DELETE FROM outbox_webhook_deliveries WHERE position IN (SELECT position "
+                        "FROM outbox_webhook_deliveries WHERE endpoint_id = ?1 AND NOT EXISTS "
+                        "(SELECT 1 FROM outbox_webhook_endpoints WHERE endpoint_id = ?1) LIMIT " +
+                            std::to_string(kSweptRows) + ")");
+        sweep.bind(std::string_view(endpoint_id));
+        const std::int64_t swept = sweep.changed();
+        if (Status status = sweep.status(); !status.ok()) return status;
+        return swept;
+    }
+
+  private:
+    Status open() {
+        if (database_ && !database_->has_moved()) return {};
+        bool there = false;
+        auto opened = open_webhook_file(path_, busy_timeout_s_, true, there);
+        database_.reset();
+        if (!opened.ok()) return opened.status();
+        database_ = std::move(*opened);
+        return database_->execute(kSession);
+    }
+
+    static std::size_t read(Statement& row, const std::string& endpoint, std::size_t max_bytes,
+                            std::vector<webhook::Delivery>& out) {
+        std::size_t bytes = 0;
+        while (bytes < max_bytes && row.step()) {
+            webhook::Delivery& delivery = out.emplace_back();
+            delivery.endpoint_id = endpoint;
+            delivery.position = row.integer(0);
+            delivery.event_id = row.string(1);
+            delivery.event_type = row.string(2);
+            if (!row.text(3).empty()) delivery.key = row.string(3);
+            delivery.headers = row.string(4);
+            delivery.payload = row.string(5);
+            delivery.occurred_at_us = row.integer(6);
+            delivery.attempts = row.integer(7);
+            delivery.first_failed_at_us = row.integer(8);
+            delivery.next_attempt_at_us = row.integer(9);
+            bytes += delivery.payload.size();
+        }
+        return bytes;
+    }
+
+    Status require_lease(std::uint64_t epoch) {
+        Statement mine(*database_,
+                       "SELECT 1 FROM outbox_webhook_lease WHERE source = ? AND epoch = ?");
+        mine.bind(std::string_view(kSource)).bind(epoch);
+        if (mine.step()) return {};
+        if (Status status = mine.status(); !status.ok()) return status;
+        return {ErrorCode::kLeaseLost, Advice::kStop,
+                "another relay took the lease of webhooks after epoch " + std::to_string(epoch)};
+    }
+
+    Status write(std::span<const webhook::Outcome> outcomes) {
+        Statement done(*database_, kDone);
+        Statement failed(*database_, kFailed);
+        for (const webhook::Outcome& outcome : outcomes) {
+            const bool is_done = outcome.kind == webhook::Outcome::Kind::kDone;
+            Statement& one = is_done ? done : failed;
+            one.bind(std::string_view(outcome.endpoint_id))
+                .bind(std::string_view(outcome.event_id));
+            if (!is_done) {
+                one.bind(outcome.attempts).bind(outcome.first_failed_at_us);
+                one.bind(outcome.next_attempt_at_us).bind(outcome.last_status);
+                one.bind(std::string_view(outcome.last_error));
+                one.bind(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
+            }
+            if (Status status = one.run(); !status.ok()) return status;
+            one.reset();
+        }
+        return {};
+    }
+
+    Status write(std::span<const webhook::EndpointChange> changes) {
+        Statement totals(*database_, kTotals);
+        Statement state(*database_, kState);
+        Statement disable(*database_, kDisable);
+        for (const webhook::EndpointChange& change : changes) {
+            const std::string_view id = change.endpoint_id;
+            totals.bind(id).bind(change.delivered).bind(change.missed);
+            if (Status status = totals.run(); !status.ok()) return status;
+            totals.reset();
+            state.bind(id).bind(change.revision).bind(change.failing_since_us);
+            state.bind(change.failures).bind(change.last_attempt_at_us);
+            state.bind(change.paused_until_us).bind(change.last_status);
+            state.bind(std::string_view(change.last_error));
+            if (Status status = state.run(); !status.ok()) return status;
+            state.reset();
+            if (!change.disabled_because) continue;
+            disable.bind(id).bind(change.revision).bind(std::string_view(*change.disabled_because));
+            disable.bind(now_us());
+            if (Status status = disable.run(); !status.ok()) return status;
+            disable.reset();
+        }
+        return {};
+    }
+
+    const std::string path_;
+    const int busy_timeout_s_;
+    SqliteLease lease_;
+    std::unique_ptr<Database> database_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<webhook::Outlet>> open_webhook_outlet(const webhook::StoreConfig& config) {
+    auto path = webhook_path(config);
+    if (!path.ok()) return path.error();
+    return std::unique_ptr<webhook::Outlet>(
+        std::make_unique<SqliteOutlet>(*std::move(path), config.connect_timeout_s));
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,364 @@
+#include "runtime/debezium_import.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "codec/debezium/options.h"
+#include "codec/debezium/topic_router.h"
+#include "core/json_text.h"
+#include "runtime/options.h"
+#include "runtime/properties_file.h"
+
+namespace outbox::runtime {
+namespace {
+
+namespace dbz = codec::debezium;
+
+constexpr std::string_view kRouter = "io.debezium.transforms.outbox.EventRouter";
+constexpr std::string_view kStringConverter = "org.apache.kafka.connect.storage.StringConverter";
+constexpr std::string_view kJsonConverter = "org.apache.kafka.connect.json.JsonConverter";
+constexpr std::string_view kBinaryConverter = "io.debezium.converters.BinaryDataConverter";
+
+struct Reason {
+    std::string_view prefix;
+    std::string_view why;
+};
+
+// What has no place in outbox.toml, and why nothing is missing, or what to do. The first that fits.
+constexpr std::array kReasons{
+    Reason{"slot.", "the relay's slot is temporary and named by itself"},
+    Reason{"publication.", "the relay's publication is called outbox"},
+    Reason{"plugin.name", "the relay reads the table and pgoutput"},
+    Reason{"snapshot.", "the relay begins with the rows that the table holds"},
+    Reason{"tombstones.on.delete", "the removal of a row is no event"},
+    Reason{"heartbeat.", "the relay keeps none of the server's log"},
+    Reason{"offset.", "the relay's ledger stands in the database"},
+    Reason{"max.", "see batch_size and max_unrecorded in docs/reference/options.md"},
+    Reason{"poll.interval.ms", "see poll_idle_ms in docs/reference/options.md"},
+    Reason{"tasks.max", "one relay leads, any number stand by"},
+    Reason{"connector.class", "the format is made for PostgreSQL's connector"},
+    Reason{"name", "the route is named after its destination"},
+    Reason{"column.", "columns are read as they are; give the event a column without it"},
+    Reason{"converters", "custom converters are Java; give the event a text column"},
+    Reason{"database.", "write it into the URL under [source], as libpq names it"},
+    Reason{"sink.kafka.producer.", "see [route.kafka] for librdkafka's options"},
+    Reason{"sink.", "the relay's sinks are chosen by the URL of --to"},
+    Reason{"quarkus.", "for logs and HTTP see --log-level, --log-format and --admin"},
+    Reason{"predicates", "a route takes events by aggregate_type and event_type"},
+    Reason{"", "it has no counterpart; docs/debezium.md says what the format takes"},
+};
+
+// Options of the connector that the format has under the same name.
+constexpr std::array<std::string_view, 4> kOfSource{"topic.prefix", "decimal.handling.mode",
+                                                    "time.precision.mode", "binary.handling.mode"};
+constexpr std::array<std::string_view, 3> kParts{"key", "value", "header"};
+
+std::string quoted(std::string_view text) {
+    std::string json;
+    append_json_string(text, json);
+    std::string out;
+    for (const char c : json) out.append(c == '$' ? 2 : 1, c);  // "$$" is a dollar
+    return out;
+}
+
+// A variable of the environment stays one; what is not to be expanded loses its backslash.
+std::string without_escapes(std::string_view value) {
+    std::string out;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        if (value.substr(i).starts_with("\\${")) continue;
+        out += value[i];
+    }
+    return out;
+}
+
+bool is_additional(const dbz::Options& options, const std::string& column) {
+    return column != options.schema_version &&
+           std::any_of(options.additional.begin(), options.additional.end(),
+                       [&](const auto& field) { return field.column == column; });
+}
+
+class Import {
+  public:
+    explicit Import(std::vector<Property> properties) : properties_(std::move(properties)) {}
+
+    Result<DebeziumImport> make() {
+        sort_out();
+        for (const auto& [name, property] : known_) take(name, *property);
+        if (router_.empty()) {
+            return config_error("the file", "it has no transform of the type " +
+                                                std::string(kRouter) +
+                                                "; only the outbox event router is imported");
+        }
+        if (!server_) {
+            options_.emplace("header", "simplestring");
+            options_["connect"] = "true";
+        }
+        const auto options = dbz::parse_options(options_);
+        if (!options.ok()) return options.status();
+        const auto topics =
+            dbz::TopicRouter::make(options->topic_regex, options->topic_replacement);
+        if (!topics.ok()) return topics.status();
+        note_what_server_ignores(*options);
+        std::sort(out_.left_out.begin(), out_.left_out.end(),
+                  [](const auto& a, const auto& b) { return a.line < b.line; });
+        write(*options);
+        return std::move(out_);
+    }
+
+  private:
+    // Names without the prefix of Debezium Server, the last of each; and which transform it is.
+    void sort_out() {
+        constexpr std::string_view kServer = "debezium.";
+        server_ = std::any_of(properties_.begin(), properties_.end(), [](const Property& one) {
+            return one.name.starts_with("debezium.source.");
+        });
+        for (Property& property : properties_) {
+            std::string name = property.name;
+            if (server_ && name.starts_with(kServer)) name.erase(0, kServer.size());
+            if (server_ && name.starts_with("source.")) name.erase(0, sizeof "source." - 1);
+            if (server_) property.value = without_escapes(property.value);
+            const auto type = name.find(".type");
+            if (name.starts_with("transforms.") && type == name.size() - 5 &&
+                property.value == kRouter) {
+                router_ = name.substr(0, type + 1);
+            }
+            known_[name] = &property;
+        }
+    }
+
+    void leave_out(const Property& property, std::string_view why) {
+        out_.left_out.push_back({property.line, property.name, std::string(why)});
+    }
+
+    void take(const std::string& name, const Property& property) {
+        if (!router_.empty() && name.starts_with(router_)) {
+            return take_router(name.substr(router_.size()), property);
+        }
+        if (name.starts_with("transforms")) return take_transforms(name, property);
+        if (std::find(kOfSource.begin(), kOfSource.end(), name) != kOfSource.end()) {
+            options_[name] = property.value;
+            return;
+        }
+        if (take_format(name, property) || take_source(name, property) ||
+            take_sink(name, property)) {
+            return;
+        }
+        const auto reason = std::find_if(kReasons.begin(), kReasons.end(), [&](const Reason& one) {
+            return name.starts_with(one.prefix);
+        });
+        leave_out(property, reason->why);
+    }
+
+    void take_router(const std::string& name, const Property& property) {
+        const auto& texts = dbz::option_texts();
+        const bool known = std::any_of(texts.begin(), texts.end(), [&](const auto& one) {
+            return one.name == name &&
+                   (one.name.starts_with("table.") || one.name.starts_with("route."));
+        });
+        if (name == "type") return;
+        if (name == "table.op.invalid.behavior" && property.value == "fatal") {
+            return leave_out(property,
+                             "the relay reads rows and sees no update of one; let the table refuse "
+                             "updates by a trigger");
+        }
+        if (known) {
+            options_[name] = property.value;
+        } else if (name == "predicate" || name == "negate") {
+            leave_out(property, "a route takes events by aggregate_type and event_type");
+        } else {
+            leave_out(property, "this format has no such option of the event router");
+        }
+    }
+
+    void take_transforms(const std::string& name, const Property& property) {
+        const std::string alias =
+            router_.empty() ? "" : router_.substr(11, router_.size() - 12);  // transforms.NAME.
+        if (name == "transforms" && property.value == alias) return;
+        leave_out(property,
+                  "only the outbox event router is a format here; consumers would notice "
+                  "that another transform is gone");
+    }
+
+    // format.value = json, value.converter.schemas.enable = false, and their like.
+    bool take_format(const std::string& name, const Property& property) {
+        for (const std::string_view part : kParts) {
+            const std::string own(part);
+            if (server_ && name == "format." + own) {
+                options_[own] = property.value;
+                return true;
+            }
+            const std::string inner = server_ ? "format." + own + "." : own + ".converter.";
+            for (const char* option : {"schemas.enable", "decimal.format"}) {
+                if (name == inner + option) {
+                    options_[own + "." + option] = property.value;
+                    return true;
+                }
+                if (server_ && name == std::string("format.") + option) {
+                    for (const std::string_view each : kParts) {
+                        options_.emplace(std::string(each) + "." + option, property.value);
+                    }
+                    return true;
+                }
+            }
+            if (!server_ && name == own + ".converter") return take_converter(own, property);
+        }
+        return false;
+    }
+
+    bool take_converter(const std::string& part, const Property& property) {
+        if (property.value == kStringConverter) {
+            options_[part] = "simplestring";
+        } else if (property.value == kJsonConverter) {
+            options_[part] = "json";
+        } else if (property.value == kBinaryConverter && part != "header") {
+            options_[part] = "binary";
+        } else {
+            leave_out(property, "this format has the converters json, simplestring and binary");
+        }
+        return true;
+    }
+
+    bool take_source(const std::string& name, const Property& property) {
+        if (name == "table.include.list") {
+            const std::string& list = property.value;
+            const bool plain = std::all_of(list.begin(), list.end(), [](char c) {
+                return c == '.' || c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                       (c >= 'A' && c <= 'Z');
+            });
+            if (plain && std::count(list.begin(), list.end(), '.') == 1) {
+                table_ = list;
+            } else {
+                leave_out(property, "a relay reads one table; name it with --table");
+            }
+            return true;
+        }
+        for (const auto& [option, text] : {std::pair{"database.hostname", &host_},
+                                           {"database.port", &port_},
+                                           {"database.user", &user_},
+                                           {"database.dbname", &database_}}) {
+            if (name != option) continue;
+            *text = property.value;
+            return true;
+        }
+        if (name == "database.password") {
+            leave_out(property,
+                      "no file needs it twice: set PGPASSWORD, or write "
+                      "?password_file=PATH into the URL under [source]");
+            return true;
+        }
+        return false;
+    }
+
+    bool take_sink(const std::string& name, const Property& property) {
+        if (name == "sink.type") {
+            if (property.value != "kafka") {
+                leave_out(property, "name the destination with --to; `outbox sinks` lists them");
+            }
+            return true;
+        }
+        if (name == "sink.kafka.producer.bootstrap.servers") {
+            to_ = "kafka://" + property.value;
+            return true;
+        }
+        constexpr std::string_view kSerializer = ".serializer";
+        return name.starts_with("sink.kafka.producer.") && name.ends_with(kSerializer);
+    }
+
+    void note_what_server_ignores(const dbz::Options& options) {
+        if (!server_) return;
+        const bool placed = std::any_of(
+            options.additional.begin(), options.additional.end(),
+            [](const auto& field) { return field.placement == dbz::Placement::kPartition; });
+        constexpr std::string_view kWhy =
+            "kept, and without effect as in Debezium Server 3.0, which hands neither timestamp nor "
+            "partition on to Kafka; connect = true under [debezium] sets them";
+        const auto note = [&](const char* option) {
+            leave_out(*known_.at(router_ + option), kWhy);
+        };
+        if (placed) note("table.fields.additional.placement");
+        if (!options.timestamp.empty()) note("table.field.event.timestamp");
+    }
+
+    void write(const dbz::Options& options) {
+        std::string& out = out_.toml;
+        out = "# What `outbox import debezium` made of " +
+              std::string(server_ ? "Debezium Server's" : "Kafka Connect's") + " options.\n";
+        if (!to_.empty()) out += "to = [" + quoted(to_) + "]\n";
+        out += "format = \"debezium\"\n\n[source]\n";
+        write_source();
+        out += "# Rows that every route has published are removed.\nafter_publish = \"delete\"\n";
+        out += "\n[source.table]\npreset = \"debezium\"\n";
+        if (!table_.empty()) out += "name = " + quoted(table_) + "\n";
+        write_columns(options);
+        out += "\n[debezium]\n";
+        if (!server_) {
+            out +=
+                "# Where the file names no converter, the worker's counts: key, value, header.\n";
+        }
+        for (const auto& [name, value] : options_) {
+            if (value == "true" || value == "false") {
+                out += "\"" + name + "\" = " + value + "\n";
+            } else {
+                out += "\"" + name + "\" = " + quoted(value) + "\n";
+            }
+        }
+    }
+
+    void write_source() {
+        std::string& out = out_.toml;
+        if (!host_.empty() && !database_.empty()) {
+            out += "url = " +
+                   quoted("postgresql://" + (user_.empty() ? "" : user_ + "@") + host_ +
+                          (port_.empty() ? "" : ":" + port_) + "/" + database_) +
+                   "\n";
+        }
+    }
+
+    void write_columns(const dbz::Options& options) {
+        std::string& out = out_.toml;
+        std::vector<std::pair<std::string, std::string>> mapped{
+            {"id", options.id},
+            {"aggregate_id", options.key},
+            {"aggregate_type", options.route_by},
+            {"payload", options.payload}};
+        if (const auto type = options_.find("table.field.event.type"); type != options_.end()) {
+            mapped.emplace_back("event_type", type->second);
+        }
+        std::string extra;
+        for (const std::string& column : dbz::columns_of(options)) {
+            if (std::any_of(mapped.begin(), mapped.end(),
+                            [&](const auto& field) { return field.second == column; })) {
+                continue;
+            }
+            const bool may_miss = !options.error_on_missing && is_additional(options, column);
+            extra += (extra.empty() ? "" : ", ") + quoted(may_miss ? column + "?" : column);
+        }
+        if (!extra.empty()) out += "metadata_columns = [" + extra + "]\nmetadata_as = \"text\"\n";
+        out += "\n[source.table.columns]\n";
+        for (const auto& [field, column] : mapped) out += field + " = " + quoted(column) + "\n";
+    }
+
+    std::vector<Property> properties_;
+    bool server_ = false;
+    std::map<std::string, const Property*> known_;
+    std::string router_;  // "transforms.NAME."
+    std::map<std::string, std::string> options_;
+    std::string table_;
+    std::string host_;
+    std::string port_;
+    std::string user_;
+    std::string database_;
+    std::string to_;
+    DebeziumImport out_;
+};
+
+}  // namespace
+
+Result<DebeziumImport> import_debezium(std::string_view properties) {
+    return Import(read_properties(properties)).make();
+}
+
+}  // namespace outbox::runtime

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+namespace outbox::runtime {
+
+/// What `outbox import debezium` makes of a file.
+struct DebeziumImport {
+    struct LeftOut {
+        std::size_t line = 0;
+        std::string name;
+        std::string why;  ///< And what to do in its place.
+    };
+    std::string toml;               ///< An outbox.toml.
+    std::vector<LeftOut> left_out;  ///< In the order of the file.
+};
+
+/// Takes an application.properties of Debezium Server, or the connector's properties of Kafka
+/// Connect. Errors: kConfigInvalid where it has no outbox event router, or an option of it that
+/// Debezium would refuse, or that this format cannot be.
+Result<DebeziumImport> import_debezium(std::string_view properties);
+
+}  // namespace outbox::runtime

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/retry_policy.h"
+
+namespace outbox::webhook {
+
+inline constexpr std::int64_t kSecondUs = 1'000'000;
+
+/// Limits and waits of a dispatcher.
+struct DispatchOptions {
+    std::size_t max_connections = 512;  ///< Attempts under way.
+    /// Of one endpoint. While many have something to deliver each has its share of
+    /// `max_connections`, and one whose last attempt did not succeed has one.
+    std::size_t max_per_endpoint = 8;
+    /// Of deliveries in memory, about; half of it for endpoints whose last attempt did not succeed.
+    std::size_t max_bytes = std::size_t{64} << 20;
+    std::size_t slice_rows = 32;  ///< Read at a time for one endpoint.
+    std::size_t slice_bytes = std::size_t{256} << 10;
+    std::size_t max_slices = 64;  ///< Endpoints that one statement reads for.
+
+    core::RetryPolicy event_retry{5'000, 3'600'000, 0};
+    core::RetryPolicy outage_retry{1'000, 600'000, 0};
+    /// Failed answers in a row after which an endpoint counts as down.
+    std::int64_t open_after = 5;
+    /// For so long an endpoint, or an event, may fail ...
+    std::int64_t give_up_after_us = std::int64_t{3} * 24 * 3600 * kSecondUs;
+    std::int64_t least_failures = 10;  ///< ... and so often at least.
+
+    std::string owner;  ///< Names this process in the lease.
+    std::int64_t lease_ttl_ms = 5'000;
+    std::int64_t lease_renew_ms = 1'000;
+    std::int64_t lease_margin_ms = 1'000;
+    std::int64_t lease_retry_ms = 200;
+};
+
+}  // namespace outbox::webhook

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/mutex.h"
+#include "webhook/census.h"
+#include "webhook/dispatch_options.h"
+#include "webhook/endpoint_queue.h"
+#include "webhook/queues.h"
+#include "webhook/sender.h"
+#include "webhook/store.h"
+
+namespace outbox::webhook {
+
+/// Something worth a log line; `what` as in docs/reference/logs.md.
+struct Remark {
+    enum class Level : std::uint8_t { kInfo, kWarning, kError };
+    Level level = Level::kInfo;
+    std::string what;
+    std::vector<std::pair<std::string, std::string>> fields;
+};
+
+/// What the metrics show of a dispatcher.
+struct Figures {
+    bool dispatching = false;  ///< This process delivers; else another does, or none can.
+    std::int64_t enabled = 0;  ///< Endpoints.
+    std::int64_t disabled = 0;
+    std::int64_t paused = 0;   ///< Enabled ones whose circuit is open, or that asked for a pause.
+    std::int64_t waiting = 0;  ///< Deliveries, by the last count.
+    std::int64_t dead = 0;
+    std::int64_t under_way = 0;
+    std::int64_t delivered_total = 0;  ///< By this process, as are the others.
+    std::int64_t failed_total = 0;     ///< Attempts.
+    std::int64_t missed_total = 0;     ///< Events that found a queue full.
+};
+
+/// Delivers what the table holds, as long as it has the table's lease: each endpoint by a queue of
+/// its own (`EndpointQueue`), so that one that hangs or fails delays no other. Turns are taken by
+/// one thread. Limits are those of `DispatchOptions`; an endpoint that others crowd out gets its
+/// turn in a circle.
+class Dispatcher {
+  public:
+    struct Deps {
+        Outlet& outlet;
+        Sender& sender;
+        Queues& queues;
+        const core::Clock& clock;
+    };
+    Dispatcher(const Deps& deps, DispatchOptions options);
+
+    /// Takes what has come, sends what may go, and waits up to `max_wait` if there was nothing.
+    void turn(std::chrono::milliseconds max_wait);
+    /// Waits for what is under way, for about two seconds, breaks off the rest, records what is
+    /// known, and frees the lease.
+    void finish();
+
+    /// From any thread.
+    [[nodiscard]] Figures figures() const;
+    [[nodiscard]] std::vector<Remark> take_remarks();
+
+  private:
+    struct Attempt {
+        EndpointQueue* queue = nullptr;
+        std::int64_t position = 0;
+        bool unproven = false;
+    };
+
+    [[nodiscard]] Now now() const { return {deps_.clock.boot_us(), deps_.clock.wall_us()}; }
+    bool keep_lease();
+    bool take_lease(std::int64_t started_us);
+    void lose_lease();
+    bool look_around();
+    Status read_endpoints();
+    Status read_backlog();
+    void count_on();
+    void take_news();
+    void drop(const std::string& endpoint);
+    bool fill();
+    void add_hungry(bool proven, std::size_t most, const Now& at, std::vector<EndpointQueue*>& out);
+    bool read_for(const std::vector<EndpointQueue*>& hungry, std::size_t max_bytes);
+    void adapt(std::int64_t took_us, std::size_t bytes);
+    bool lease_holds() const { return epoch_ != 0 && deps_.clock.boot_us() < valid_until_us_; }
+    bool send();
+    void judge(const std::vector<Attempted>& attempts);
+    bool flush(bool all);
+    bool failed(const Status& status);
+    void worked();
+    void remark(Remark::Level level, std::string what,
+                std::vector<std::pair<std::string, std::string>> fields);
+    void publish_figures();
+
+    Deps deps_;
+    const DispatchOptions options_;
+    std::mt19937_64 random_;
+    Census census_;
+
+    std::uint64_t epoch_ = 0;  // 0: another has the lease
+    std::int64_t valid_until_us_ = 0;
+    std::int64_t renew_at_us_ = 0;
+    std::int64_t retry_at_us_ = 0;  // after an error of the database
+    bool away_ = false;             // the database, and it was said
+    bool standing_by_ = false;
+
+    std::unordered_map<std::string, std::unique_ptr<EndpointQueue>> queues_;
+    std::vector<EndpointQueue*> circle_;  // of the same
+    std::size_t next_ = 0;                // in the circle
+    std::unordered_map<std::uint64_t, Attempt> under_way_;
+    std::uint64_t last_token_ = 0;
+    std::size_t share_ = 1;
+    std::size_t read_bytes_;         // in one statement
+    std::size_t unproven_ = 0;       // attempts of endpoints that have not succeeded last
+    std::vector<Outcome> outcomes_;  // to be recorded
+    std::int64_t oldest_outcome_us_ = 0;
+    std::int64_t look_at_us_ = 0;
+    std::int64_t look_everywhere_at_us_ = 0;
+    std::vector<std::string> gone_;  // endpoints whose deliveries are to be removed
+    std::vector<Attempted> attempted_;
+
+    Figures mine_;
+    mutable core::Mutex mutex_;
+    Figures figures_ OUTBOX_GUARDED_BY(mutex_);
+    std::vector<Remark> remarks_ OUTBOX_GUARDED_BY(mutex_);
+};
+
+}  // namespace outbox::webhook

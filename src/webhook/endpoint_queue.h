@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/circuit.h"
+#include "webhook/dispatch_options.h"
+#include "webhook/sender.h"
+#include "webhook/store.h"
+
+namespace outbox::webhook {
+
+/// A moment on both clocks.
+struct Now {
+    std::int64_t boot_us = 0;
+    std::int64_t wall_us = 0;
+};
+
+/// One endpoint as the dispatcher sees it: the deliveries that it holds, which of them may go, and
+/// what their outcomes mean. Of a key one is under way at a time, and none while an earlier one of
+/// the key failed. Pure: no clock, no I/O. Not thread-safe.
+class EndpointQueue {
+  public:
+    EndpointQueue(Endpoint endpoint, const DispatchOptions& options);
+
+    [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+    /// What the table says now. Whatever an operator changed has it begin afresh.
+    void update(Endpoint endpoint);
+
+    /// Something may wait in the table behind what was read. `everywhere`: or before.
+    void expect_more(bool everywhere = false);
+    /// The first that failed is due then; 0: none is.
+    void expect_due(std::int64_t at_us) { due_at_us_ = at_us == 0 ? kNever : at_us; }
+
+    /// Whether it wants to be read for; and what is to be read, if `share` may be under way at
+    /// once.
+    [[nodiscard]] bool wants_slice(std::size_t share, const Now& now);
+    [[nodiscard]] Slice slice() const;
+    /// What was read for that slice. `cut`: the read ended before the slice's own limits.
+    void admit(std::vector<Delivery> deliveries, const Slice& slice, bool cut);
+
+    /// The next delivery that may go, which then is under way; null: none may.
+    const Delivery* take(std::size_t share, const Now& now);
+
+    struct Judged {
+        std::optional<Outcome> outcome;  ///< To be recorded before anything is read again.
+        bool disabled = false;           ///< The endpoint is, from now on.
+    };
+    Judged judge(std::int64_t position, const Attempted& attempted, const Now& now,
+                 std::uint64_t random);
+    /// The attempt was broken off: nothing is known of it.
+    void forget(std::int64_t position);
+    /// All that is in memory and not under way.
+    void drop_waiting();
+
+    /// Those under way; what is broken off with the endpoint.
+    [[nodiscard]] const std::vector<std::int64_t>& under_way() const { return under_way_; }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    /// Its last attempt succeeded.
+    [[nodiscard]] bool proven() const { return proven_; }
+    /// Has something to deliver, or may have.
+    [[nodiscard]] bool busy() const;
+    [[nodiscard]] bool paused(const Now& now) const;
+    /// What is to be told of the endpoint, if anything changed and the last time is a second ago;
+    /// at once that it is disabled.
+    std::optional<EndpointChange> change(const Now& now);
+    /// That could not be told.
+    void untold(const EndpointChange& change);
+    /// True: they are the first since its queue was read to the end.
+    bool missed(std::int64_t events);
+
+  private:
+    static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+    struct Held {
+        Delivery delivery;
+        bool under_way = false;
+    };
+    using Place = std::list<Held>::iterator;
+
+    [[nodiscard]] bool may_send(std::size_t share, const Now& now);
+    [[nodiscard]] Place startable(bool culprits);
+    [[nodiscard]] Place find(std::int64_t position);
+    void erase(Place place);
+    void drop_key(const std::string& key);
+    void read_again_from(std::int64_t position);
+
+    void end_attempt(Held& held);
+    void succeeded(const Attempted& attempted);
+    void failed(const Attempted& attempted, const Now& now);
+    Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    Judged refused(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    Judged disable(std::string_view reason);
+    void begin_afresh();
+
+    const DispatchOptions& options_;
+    Endpoint endpoint_;
+    core::Circuit circuit_;
+    std::int64_t probe_ = 0;  // under way for a half-open circuit
+    bool proven_ = false;
+    std::int64_t refused_in_row_ = 0;
+
+    std::list<Held> held_;  // by position
+    std::vector<std::int64_t> under_way_;
+    std::unordered_set<std::string> busy_keys_;  // of these
+    std::size_t bytes_ = 0;
+    std::int64_t after_ = 0;  // up to here all is held, gone, or waits for its key
+    bool more_ = true;        // behind it
+    std::int64_t due_at_us_ = 0;
+    // What is held waits for what is under way, or has failed: others may go meanwhile.
+    enum class Stuck : std::uint8_t { kNo, kAsks, kAlone };
+    Stuck stuck_ = Stuck::kNo;
+
+    bool changed_ = false;
+    std::int64_t told_us_ = 0;
+    std::int64_t delivered_ = 0;
+    std::int64_t missed_ = 0;
+    bool misses_ = false;  // which was said
+    std::optional<std::string> disabled_because_;
+    std::int64_t disabled_revision_ = 0;
+};
+
+}  // namespace outbox::webhook

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "mailbox/writer.h"
+#include "webhook/event_filter.h"
+#include "webhook/queues.h"
+#include "webhook/store.h"
+
+namespace outbox::webhook {
+
+/// Turns events into deliveries, one for each endpoint that wants the event, disabled ones
+/// included. An event that nobody wants is written nowhere. An endpoint whose queue is full misses
+/// events.
+class FanOut final : public mailbox::Client {
+  public:
+    /// `queues` and `clock` outlive it.
+    FanOut(std::unique_ptr<Inlet> inlet, Queues& queues, const core::Clock& clock)
+        : inlet_(std::move(inlet)), queues_(queues), clock_(clock) {}
+
+    Status prepare() override { return inlet_->prepare(); }
+    Status look() override { return inlet_->look(); }
+    Result<std::string> destination() override { return inlet_->destination(); }
+    /// In several transactions where there are very many deliveries. What the first of them wrote
+    /// is left out when the rows come again.
+    Status insert(std::span<const mailbox::Row> rows) override;
+
+  private:
+    struct Subscriber {
+        std::string id;
+        EventFilter filter;
+        bool all_tenants = true;
+        std::string tenant;
+    };
+    struct Chunk;
+
+    Status refresh();
+    void choose(std::span<const mailbox::Row> rows);
+    Status write(std::span<const Target> targets);
+
+    std::unique_ptr<Inlet> inlet_;
+    Queues& queues_;
+    const core::Clock& clock_;
+    std::vector<Subscriber> subscribers_;
+    std::int64_t refreshed_us_ = 0;  // 0: not yet
+    std::vector<Event> events_;
+    std::vector<std::string_view> endpoints_;
+    std::vector<Target> targets_;
+};
+
+}  // namespace outbox::webhook

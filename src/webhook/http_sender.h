@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <outbox/result.h>
+
+#include "webhook/resolver.h"
+#include "webhook/sender.h"
+
+namespace outbox::net {
+struct HttpOutcome;
+}
+
+namespace outbox::webhook {
+
+struct SenderConfig {
+    std::string key_file;                              ///< As `KeyRing::read` takes it.
+    std::string allow = {};                            ///< As `AddressGuard::make` takes it.
+    bool allow_http = false;                           ///< URLs without TLS.
+    std::string ca_file = {};                          ///< PEM; empty: the system's.
+    std::chrono::milliseconds timeout{20'000};         ///< Of an attempt, all in all.
+    std::chrono::milliseconds connect_timeout{5'000};  ///< Name, connection and TLS.
+    std::string user_agent = "outbox";
+    Lookup lookup = system_lookup;
+    /// Is told of each answer, or of what there was instead of one. For those who look.
+    std::function<void(const net::HttpOutcome&)> on_answer = {};
+};
+
+/// Sends deliveries by HTTP, signed as Standard Webhooks 1.0 wants it, over HTTP/2 where the
+/// receiver has it. For each attempt the host is resolved once, each of its addresses is judged by
+/// the guard, and the connection goes to one that was; no redirect is followed. Nobody waits for
+/// the name server or the receiver of another endpoint. Errors: kAuthFailed or kConfigInvalid for
+/// the key file, kConfigInvalid for `allow`.
+Result<std::unique_ptr<Sender>> make_http_sender(SenderConfig config);
+
+}  // namespace outbox::webhook

@@ -1,0 +1,96 @@
+#include "webhook/queues.h"
+
+#include <algorithm>
+#include <sys/eventfd.h>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+
+namespace outbox::webhook {
+
+Queues::Queues() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Queues::~Queues() {
+    if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void Queues::wake() const {
+    const std::uint64_t one = 1;
+    std::ignore = write(wake_fd_, &one, sizeof one);
+}
+
+Queues::Length& Queues::of(std::string_view endpoint) {
+    const auto found = lengths_.find(endpoint);
+    return found != lengths_.end() ? found->second
+                                   : lengths_.emplace(endpoint, Length()).first->second;
+}
+
+void Queues::add(std::string_view endpoint, std::int64_t rows) {
+    Length& length = of(endpoint);
+    length.rows = std::max<std::int64_t>(0, length.rows + rows);
+    length.since += rows;
+}
+
+bool Queues::admit(std::string_view endpoint, std::int64_t rows) {
+    const core::Lock lock(mutex_);
+    if (of(endpoint).rows >= kMaxQueuePerEndpoint) {
+        news_.missed[std::string(endpoint)] += rows;
+        return false;
+    }
+    add(endpoint, rows);
+    return true;
+}
+
+void Queues::written(std::string_view endpoint) {
+    const core::Lock lock(mutex_);
+    news_.endpoints.emplace(endpoint);
+}
+
+void Queues::take_back(std::string_view endpoint, std::int64_t rows) {
+    removed(endpoint, rows);
+}
+
+void Queues::removed(std::string_view endpoint, std::int64_t rows) {
+    const core::Lock lock(mutex_);
+    add(endpoint, -rows);
+}
+
+void Queues::begin_count() {
+    const core::Lock lock(mutex_);
+    for (auto& [endpoint, length] : lengths_) {
+        length.since = 0;
+        length.counted = false;
+    }
+}
+
+void Queues::count(const std::vector<Count>& counts) {
+    const core::Lock lock(mutex_);
+    for (const Count& one : counts) {
+        Length& length = of(one.endpoint_id);
+        length.rows = one.waiting + one.dead;
+        length.counted = true;
+    }
+}
+
+void Queues::end_count() {
+    const core::Lock lock(mutex_);
+    for (auto& [endpoint, length] : lengths_) {
+        if (!length.counted) length.rows = std::max<std::int64_t>(0, length.since);
+    }
+    std::erase_if(lengths_, [](const auto& one) { return one.second.rows == 0; });
+}
+
+Queues::News Queues::take() {
+    std::uint64_t count = 0;
+    std::ignore = read(wake_fd_, &count, sizeof count);
+    const core::Lock lock(mutex_);
+    return std::exchange(news_, {});
+}
+
+bool Queues::nearly_full() const {
+    const core::Lock lock(mutex_);
+    return std::any_of(lengths_.begin(), lengths_.end(),
+                       [](const auto& one) { return one.second.rows >= kMaxQueuePerEndpoint / 2; });
+}
+
+}  // namespace outbox::webhook

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core/mutex.h"
+#include "webhook/store.h"
+
+namespace outbox::webhook {
+
+/// What the route that writes deliveries and the dispatcher of the same process tell each other:
+/// how long each endpoint's queue is, and where something new waits. Thread-safe.
+class Queues {
+  public:
+    Queues();
+    ~Queues();
+    Queues(const Queues&) = delete;
+    Queues& operator=(const Queues&) = delete;
+
+    /// Can be read while there is news.
+    [[nodiscard]] int wake_fd() const { return wake_fd_; }
+    void wake() const;
+
+    /// For `rows` more deliveries of an endpoint. False, and counted as missed: its queue is full.
+    [[nodiscard]] bool admit(std::string_view endpoint, std::int64_t rows);
+    /// Those are written.
+    void written(std::string_view endpoint);
+    /// Those were not.
+    void take_back(std::string_view endpoint, std::int64_t rows);
+    void removed(std::string_view endpoint, std::int64_t rows);
+    /// A look through the table begins: these were counted in it; and it ends. What it did not
+    /// find has only what came meanwhile.
+    void begin_count();
+    void count(const std::vector<Count>& counts);
+    void end_count();
+
+    /// Endpoints with something new since the last call, and events that were missed since.
+    struct News {
+        std::unordered_set<std::string> endpoints;
+        std::unordered_map<std::string, std::int64_t> missed;
+    };
+    [[nodiscard]] News take();
+    /// Some queue is full, or half full: it is time to count.
+    [[nodiscard]] bool nearly_full() const;
+
+  private:
+    struct Hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const {
+            return std::hash<std::string_view>{}(text);
+        }
+    };
+    struct Length {
+        std::int64_t rows = 0;
+        std::int64_t since = 0;  // of these, more or fewer than as the look began
+        bool counted = false;    // in it
+    };
+    Length& of(std::string_view endpoint) OUTBOX_REQUIRES(mutex_);
+    void add(std::string_view endpoint, std::int64_t rows) OUTBOX_REQUIRES(mutex_);
+
+    int wake_fd_;
+    mutable core::Mutex mutex_;
+    std::unordered_map<std::string, Length, Hash, std::equal_to<>> lengths_
+        OUTBOX_GUARDED_BY(mutex_);
+    News news_ OUTBOX_GUARDED_BY(mutex_);
+};
+
+}  // namespace outbox::webhook

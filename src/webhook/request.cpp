@@ -1,0 +1,86 @@
+#include "webhook/request.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/url.h"
+#include "net/header_line.h"
+#include "webhook/endpoint_url.h"
+
+namespace outbox::webhook {
+namespace {
+
+constexpr unsigned char kDelete = 0x7F;
+constexpr std::string_view kOurs = "webhook-";
+constexpr std::string_view kProxy = "proxy-";
+constexpr std::string_view kContentType = "content-type";
+// They say how a request is sent, and a second one of them lets two servers on its way read it
+// differently.
+constexpr std::array<std::string_view, 12> kOfTheRequest{"host",
+                                                         "content-length",
+                                                         "content-encoding",
+                                                         "transfer-encoding",
+                                                         "connection",
+                                                         "keep-alive",
+                                                         "te",
+                                                         "trailer",
+                                                         "upgrade",
+                                                         "expect",
+                                                         "user-agent",
+                                                         "http2-settings"};
+
+bool is_reserved(std::string_view name) {
+    return name.starts_with(kOurs) || name.starts_with(kProxy) ||
+           std::find(kOfTheRequest.begin(), kOfTheRequest.end(), name) != kOfTheRequest.end();
+}
+
+// As RFC 9110 writes names.
+bool is_token(std::string_view name) {
+    constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+    return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               kMarks.find(c) != std::string_view::npos;
+    });
+}
+
+}  // namespace
+
+std::string webhook_id(std::string_view event_id) {
+    std::string id;
+    for (const char c : event_id) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte <= ' ' || byte >= kDelete || c == '.' || c == '%') {
+            append_percent(c, id);
+        } else {
+            id += c;
+        }
+    }
+    return id;
+}
+
+Headers event_headers(std::string_view json) {
+    Headers headers;
+    if (json.empty()) return headers;
+    const auto object = nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, false);
+    if (!object.is_object()) return headers;
+    for (const auto& [key, value] : object.items()) {
+        const std::string name = lower_case(key);
+        if (!is_token(name) || is_reserved(name) || !value.is_string()) continue;
+        const auto& text = value.get_ref<const std::string&>();
+        std::pair<std::string, std::string> header(name, text);
+        net::encode_header(name, text, header);
+        headers.push_back(std::move(header));
+    }
+    return headers;
+}
+
+void add_content_type(std::string_view payload, Headers& headers) {
+    const bool there = std::any_of(headers.begin(), headers.end(),
+                                   [](const auto& header) { return header.first == kContentType; });
+    if (there || payload.empty()) return;
+    const bool json = nlohmann::json::accept(payload.begin(), payload.end());
+    headers.emplace_back(kContentType, json ? "application/json" : "application/octet-stream");
+}
+
+}  // namespace outbox::webhook

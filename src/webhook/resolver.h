@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "webhook/address.h"
+
+namespace outbox::webhook {
+
+/// The addresses of a host, in the order in which they are to be tried; may block. None: `why`
+/// says it.
+using Lookup = std::function<std::vector<Address>(const std::string& host, std::string& why)>;
+/// By the system's resolver: /etc/hosts, DNS.
+[[nodiscard]] std::vector<Address> system_lookup(const std::string& host, std::string& why);
+
+struct ResolverOptions {
+    std::size_t max_threads = 16;              ///< Lookups at once.
+    std::chrono::milliseconds timeout{5'000};  ///< From `start` on, the wait for a thread included.
+};
+
+struct Resolved {
+    std::uint64_t token = 0;
+    std::vector<Address> addresses;
+    std::string why;  ///< Where there are none.
+};
+
+/// Looks hosts up beside the thread that asks, so that a name server that does not answer keeps
+/// nobody but those who ask it. Nothing is kept: each `start` is a lookup, as a name may lead
+/// elsewhere the next time, except that those for one host at one time share one. Used by one
+/// thread.
+class Resolver {
+  public:
+    explicit Resolver(const ResolverOptions& options = {}, Lookup lookup = system_lookup);
+    /// Does not wait for lookups under way.
+    ~Resolver();
+    Resolver(const Resolver&) = delete;
+    Resolver& operator=(const Resolver&) = delete;
+
+    void start(std::uint64_t token, const std::string& host);
+    /// No answer comes for it any more.
+    void cancel(std::uint64_t token);
+    /// Appends the answers that are known, also of those whose time is over. Does not wait.
+    void take(std::vector<Resolved>& out);
+    /// Can be read while answers are there.
+    [[nodiscard]] int wake_fd() const;
+    /// When the first that is under way is given up; far away where there is none.
+    [[nodiscard]] std::chrono::steady_clock::time_point next_end() const;
+
+  private:
+    struct Shared;
+    struct Asked;
+    void begin(const std::string& host);
+
+    const ResolverOptions options_;
+    // Shared with the threads: one that hangs in a lookup outlives its resolver.
+    const std::shared_ptr<Shared> shared_;
+    std::vector<Asked> asked_;  // oldest first
+};
+
+}  // namespace outbox::webhook

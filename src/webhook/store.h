@@ -1,0 +1,172 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <outbox/result.h>
+
+#include "webhook/endpoint.h"
+
+namespace outbox::webhook {
+
+/// The database that holds the endpoints.
+struct StoreConfig {
+    std::string target;  ///< Its URL.
+    /// Roles that may own the tables, besides the current one, superusers and the owners of
+    /// database and schema.
+    std::vector<std::string> owners;
+    int connect_timeout_s = 5;
+};
+
+/// One event as the route writes it. Null `data()` is NULL.
+struct Event {
+    std::string_view id;
+    std::string_view type;
+    std::string_view key;
+    std::string_view headers;  ///< A JSON object of strings.
+    std::string_view payload;
+    std::int64_t occurred_at_us = 0;  ///< 0: NULL.
+};
+
+/// Which of the events goes to which endpoint.
+struct Target {
+    std::uint32_t event = 0;
+    std::uint32_t endpoint = 0;
+};
+
+/// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
+/// the time limit of a statement. Errors as those of `mailbox::Client`: retry_event and dead_letter
+/// blame an event, anything else the database.
+class Inlet {
+  public:
+    virtual ~Inlet() = default;
+
+    /// Connects if it must, and makes the tables if they are missing and may be made.
+    virtual Status prepare() = 0;
+    /// Whether `prepare` would succeed. Changes nothing.
+    virtual Status look() = 0;
+    /// What the database calls itself.
+    virtual Result<std::string> destination() = 0;
+    /// All of them, without their secrets.
+    virtual Result<std::vector<Endpoint>> endpoints() = 0;
+    /// Adds a delivery for each target, in their order, in one transaction that is durable on
+    /// return. Left out are those that are there already and those of endpoints that are gone.
+    virtual Status insert(std::span<const Event> events,
+                          std::span<const std::string_view> endpoints,
+                          std::span<const Target> targets) = 0;
+
+  protected:
+    Inlet() = default;
+    Inlet(const Inlet&) = delete;
+    Inlet& operator=(const Inlet&) = delete;
+};
+
+/// Which deliveries of an endpoint are wanted.
+struct Slice {
+    std::string endpoint_id;
+    std::int64_t after = 0;          ///< Fresh ones: only behind this position.
+    std::size_t max_rows = 0;        ///< Of fresh ones, and of those that are due.
+    std::vector<std::int64_t> held;  ///< Positions that are in memory already.
+    /// Asks for what goes around the keys that wait for something in memory.
+    bool around = false;
+    std::vector<std::string> without_keys;
+};
+
+struct MaxBytes {
+    std::size_t of_endpoint = 0;  ///< Of those that are due, and of fresh ones.
+    std::size_t of_all = 0;
+};
+
+/// What became of a delivery, to be recorded.
+struct Outcome {
+    enum class Kind : std::uint8_t {
+        kDone,    ///< Delivered: the row goes.
+        kFailed,  ///< Goes again at `next_attempt_at_us`; its key waits for it.
+        kDead     ///< Given up on; its key goes on.
+    };
+    Kind kind = Kind::kDone;
+    std::string endpoint_id;
+    std::string event_id;
+    std::int64_t attempts = 0;
+    std::int64_t first_failed_at_us = 0;
+    std::int64_t next_attempt_at_us = 0;
+    int last_status = 0;
+    std::string last_error;
+};
+
+/// What the dispatcher says of an endpoint.
+struct EndpointChange {
+    std::string endpoint_id;
+    std::int64_t failing_since_us = 0;
+    std::int64_t failures = 0;
+    std::int64_t last_attempt_at_us = 0;
+    std::int64_t paused_until_us = 0;
+    int last_status = 0;
+    std::string last_error;
+    std::int64_t delivered = 0;  ///< Added to the total.
+    std::int64_t missed = 0;     ///< Likewise.
+    /// Set: it is disabled, unless an operator changed it since it had `revision`.
+    std::optional<std::string> disabled_because;
+    std::int64_t revision = 0;
+};
+
+/// What waits for one endpoint.
+struct Backlog {
+    std::string endpoint_id;
+    bool fresh = false;               ///< Some was never tried.
+    std::int64_t next_due_at_us = 0;  ///< The first that goes again; 0: none.
+};
+
+struct Count {
+    std::string endpoint_id;
+    std::int64_t waiting = 0;
+    std::int64_t dead = 0;
+    std::int64_t last = 0;  ///< The position of the last one counted.
+};
+
+/// Where the dispatcher takes deliveries from. Used by one thread; calls block as those of `Inlet`.
+/// After an error the next call connects afresh.
+class Outlet {
+  public:
+    virtual ~Outlet() = default;
+
+    /// The right to deliver, as the relay's lease: the epoch, or none while another has it. Free at
+    /// once when the owner's process is gone.
+    virtual Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                         std::chrono::milliseconds ttl) = 0;
+    /// False: another has it.
+    virtual Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) = 0;
+    virtual Status release(std::uint64_t epoch) = 0;
+
+    virtual Result<std::vector<Endpoint>> endpoints() = 0;
+    /// Of these endpoints.
+    virtual Result<std::vector<Backlog>> backlog(std::span<const std::string> endpoints) = 0;
+    /// Appends deliveries in position order for each endpoint: first those that failed and are due
+    /// at `now_us`, then fresh ones whose key does not wait for one that failed. Stops within an
+    /// endpoint, and altogether, behind the delivery that reaches those bytes of payloads.
+    virtual Status fetch(std::span<const Slice> slices, std::int64_t now_us, const MaxBytes& max,
+                         std::vector<Delivery>& out) = 0;
+    /// In one transaction, committed only while the lease has this epoch (else kLeaseLost).
+    virtual Status record(std::uint64_t epoch, std::span<const Outcome> outcomes,
+                          std::span<const EndpointChange> changes) = 0;
+    /// Counts the next `max_rows` deliveries behind this endpoint's position, in the order of the
+    /// endpoints, those that are gone included, and of positions.
+    virtual Result<std::vector<Count>> count(const std::string& endpoint_id, std::int64_t after,
+                                             std::size_t max_rows) = 0;
+    /// Removes some thousands of deliveries of an endpoint that is gone; how many.
+    virtual Result<std::int64_t> sweep(const std::string& endpoint_id) = 0;
+
+  protected:
+    Outlet() = default;
+    Outlet(const Outlet&) = delete;
+    Outlet& operator=(const Outlet&) = delete;
+};
+
+}  // namespace outbox::webhook

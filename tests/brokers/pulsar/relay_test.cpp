@@ -1,0 +1,53 @@
+// The relay itself in front of a real Pulsar.
+
+#include <gmock/gmock.h>
+
+#include "tests/brokers/pulsar/server.h"
+#include "tests/brokers/relay_suite.h"
+#include "tests/support/eventually.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+class PulsarRelay : public RelaySuite {};
+
+TEST_F(PulsarRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
+    publish_all_through_a_kill(shared_pulsar().url(), "relay");
+    expect_all(shared_pulsar().arrived("relay", kEvents), 10'000);
+}
+
+TEST_F(PulsarRelay, CheckSaysWhatIsWrong) {
+    const auto right = check(shared_pulsar().url());
+    EXPECT_EQ(right.first, 0) << right.second;
+    const auto token = check(shared_pulsar().url("old_token"));
+    EXPECT_NE(token.first, 0);
+    EXPECT_THAT(token.second, HasSubstr("OB_AUTH_FAILED"));
+    EXPECT_EQ(token.second.find(shared_pulsar().token("old_token")), std::string::npos);
+    const auto missing = check(shared_pulsar().url() + "?namespace=nowhere");
+    EXPECT_NE(missing.first, 0);
+    EXPECT_THAT(missing.second, HasSubstr("public/nowhere"));
+    const auto option = check(shared_pulsar().url() + "?batching=true");
+    EXPECT_NE(option.first, 0);
+    EXPECT_THAT(option.second, HasSubstr("no option 'batching'"));
+}
+
+// A key may hold whatever means something in a topic's name.
+TEST_F(PulsarRelay, AKeyBecomesOnePartOfTheTopic) {
+    Sqlite(path_).exec(
+        "INSERT INTO outbox_events (aggregate_type, event_type, key, payload) VALUES"
+        " ('A', 'T', 'a/b c%?#:', json_object('n', 1))");
+    auto words = arguments(shared_pulsar().url());
+    words.insert(words.end(), {"--topic-template", "public/default/key-{key}"});
+    Process relay = outbox_.start_relay(words);
+    ASSERT_TRUE(eventually(60s, "it is published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_THAT(shared_pulsar().read("public/default/key-a%2Fb%20c%25?#:", 1),
+                HasSubstr("\"key\": \"a/b c%?#:\""));
+}
+
+}  // namespace
+}  // namespace outbox::test

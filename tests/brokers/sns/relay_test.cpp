@@ -1,0 +1,53 @@
+// The relay itself in front of moto.
+
+#include "tests/brokers/relay_suite.h"
+#include "tests/brokers/sns/server.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class SnsRelay : public RelaySuite {};
+
+TEST_F(SnsRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
+    constexpr int kSome = 4'000;  // moto is slow
+    shared_sns().make("relay.fifo");
+    publish_all_through_a_kill(shared_sns().url(), "relay.fifo", kSome);
+    // What is FIFO drops what comes again within five minutes.
+    expect_all(shared_sns().arrived("relay.fifo", kSome), 0, kSome);
+}
+
+TEST_F(SnsRelay, AStandardTopicGetsEachEventAtLeastOnce) {
+    shared_sns().make("a-events");
+    write("", 500);
+    Process relay = outbox_.start_relay(arguments(shared_sns().url()));
+    ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(shared_sns().arrived("a-events", 500).size(), 500U);
+}
+
+TEST_F(SnsRelay, CheckSaysWhatIsWrongAndWhichTopicsKeepAnOrder) {
+    shared_sns().make("checked");
+    shared_sns().make("checked.fifo");
+    const auto right = check(shared_sns().url());
+    EXPECT_EQ(right.first, 0) << right.second;
+    for (const std::string word : {"without an order", "checked", "checked.fifo"}) {
+        EXPECT_NE(right.second.find(word), std::string::npos) << right.second;
+    }
+    const AwsService aws("sns");
+    const auto secret = check(aws.url("AKID", "s3cret-of-another"));
+    EXPECT_NE(secret.first, 0);
+    EXPECT_NE(secret.second.find("check the secret of the access key"), std::string::npos)
+        << secret.second;
+    const auto option = check(shared_sns().url() + "?topic=orders");
+    EXPECT_NE(option.first, 0);
+    EXPECT_NE(option.second.find("no option 'topic'"), std::string::npos) << option.second;
+    const auto nobody = check("sns+http://127.0.0.1:1");
+    EXPECT_NE(nobody.first, 0);
+    EXPECT_NE(nobody.second.find("OB_CONNECT_FAILED"), std::string::npos) << nobody.second;
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,173 @@
+// The relay itself, with receivers of others' code.
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/base64.h"
+#include "tests/brokers/relay_suite.h"
+#include "tests/support/eventually.h"
+#include "tests/support/sqlite.h"
+#include "tests/webhook/receiver.h"
+#include "tests/webhook/rig.h"
+#include "webhook/sealed_secrets.h"
+#include "webhook/signature.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+class WebhookRelay : public RelaySuite {
+  protected:
+    WebhookRelay() {
+        key_file_ = outbox_.write("webhook.key", std::string(kKey) + "\n");
+        std::filesystem::permissions(key_file_, std::filesystem::perms::owner_read);
+        to_ = "webhook+" + url_ + "?key_file=" + key_file_.string() +
+              "&allow=127.0.0.1&allow_http=true&connect_timeout_ms=2000";
+    }
+    // Its secret.
+    std::string add(const std::string& id, const std::string& target) {
+        const std::string secret = webhook::make_secret(webhook::SecretType::kV1).value_or_throw();
+        const auto keys = webhook::KeyRing::read(key_file_.string()).value_or_throw();
+        webhook::Endpoint endpoint;
+        endpoint.id = id;
+        endpoint.url = target;
+        endpoint.secrets = keys.seal(id, {{secret, 0}}).value_or_throw();
+        EXPECT_EQ(Rig::text(open_registry(url_)->add(endpoint)), "");
+        return secret;
+    }
+    static std::string at(const Receiver& receiver, const std::string& path) {
+        return "http://127.0.0.1:" + std::to_string(receiver.port()) + path;
+    }
+    long long waiting(const std::string& endpoint = {}) {
+        return Sqlite(path_).number(
+            "SELECT count(*) FROM outbox_webhook_deliveries" +
+            (endpoint.empty() ? "" : " WHERE endpoint_id = '" + endpoint + "'"));
+    }
+    // What came to a path: all of them, in the order of their keys.
+    static void expect_in_order(const std::vector<nlohmann::json>& requests,
+                                const std::string& path, int events) {
+        std::set<std::string> seen;
+        std::map<int, int> last;
+        for (const auto& request : requests) {
+            if (request["path"] != path) continue;
+            if (!seen.insert(request["headers"]["webhook-id"][0]).second) continue;
+            const auto body = base64_decode(request["body"].get<std::string>());
+            ASSERT_TRUE(body.has_value());
+            const int n = nlohmann::json::parse(*body)["n"];
+            const auto [before, first] = last.emplace(n % 50, n);
+            EXPECT_TRUE(first || before->second < n) << path << " " << n;
+            before->second = n;
+        }
+        EXPECT_EQ(seen.size(), static_cast<std::size_t>(events)) << path;
+    }
+
+    std::filesystem::path key_file_;
+    std::string to_;
+};
+
+TEST_F(WebhookRelay, KilledInMidFlightItLosesNothingAndKeepsTheOrderOfEachKey) {
+    constexpr int kSome = 1'500;
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    add("two", at(receiver, "/two"));
+    write("", kSome);
+    {
+        Process first = outbox_.start_relay(arguments(to_));
+        ASSERT_TRUE(eventually(60s, "some came", [&] { return receiver.requests().size() > 300; }));
+        first.kill(SIGKILL);
+        first.wait(10s);
+    }
+    ASSERT_GT(waiting(), 0) << "it was too late";
+    Process second = outbox_.start_relay(arguments(to_));
+    ASSERT_TRUE(eventually(120s, "all came", [&] { return left() == 0 && waiting() == 0; }));
+    EXPECT_EQ(second.stop().code, 0);
+    expect_in_order(receiver.requests(), "/one", kSome);
+    expect_in_order(receiver.requests(), "/two", kSome);
+}
+
+TEST_F(WebhookRelay, OfTwoRelaysOneDeliversAndTheOtherTakesOver) {
+    constexpr int kSome = 1'000;
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    auto first = std::make_unique<Process>(outbox_.start_relay(arguments(to_)));
+    Process second = outbox_.start_relay(arguments(to_));
+    write("", kSome);
+    ASSERT_TRUE(eventually(60s, "some came", [&] { return receiver.requests().size() > 100; }));
+    first->kill(SIGKILL);
+    first.reset();
+    ASSERT_TRUE(eventually(120s, "all came", [&] { return left() == 0 && waiting() == 0; }));
+    EXPECT_EQ(second.stop().code, 0);
+    expect_in_order(receiver.requests(), "/one", kSome);
+}
+
+TEST_F(WebhookRelay, AnEndpointThatIsDownAndBackUnderLoadGetsAllInOrderAndDelaysNoOther) {
+    constexpr int kSome = 600;
+    const Receiver other({});
+    add("other", at(other, "/other"));
+    const int port = free_port();
+    add("down", "http://127.0.0.1:" + std::to_string(port) + "/down");
+    Process relay = outbox_.start_relay(arguments(to_));
+    write("", kSome);
+    ASSERT_TRUE(eventually(60s, "the other gets all",
+                           [&] { return left() == 0 && waiting("other") == 0; }));
+    EXPECT_EQ(waiting("down"), kSome);
+    Receiver::Options options;
+    options.port = port;
+    const Receiver back(options);
+    ASSERT_TRUE(eventually(120s, "it gets all", [&] { return waiting() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+    expect_in_order(back.requests(), "/down", kSome);
+    expect_in_order(other.requests(), "/other", kSome);
+    const std::string log = relay.stderr_text();
+    EXPECT_NE(log.find("webhook_failing"), std::string::npos) << log;
+    EXPECT_NE(log.find("webhook_recovered"), std::string::npos) << log;
+}
+
+TEST_F(WebhookRelay, ThatHangGoneAndWellEndpointsMeetInOneRelay) {
+    constexpr int kSome = 200;
+    const Receiver receiver({});
+    add("hangs", at(receiver, "/hang"));
+    add("gone", at(receiver, "/status/410"));
+    add("well", at(receiver, "/well"));
+    Process relay = outbox_.start_relay(arguments(to_ + "&timeout_ms=1500"));
+    write("", kSome);
+    ASSERT_TRUE(eventually(60s, "the well one gets all",
+                           [&] { return left() == 0 && waiting("well") == 0; }));
+    ASSERT_TRUE(eventually(60s, "the one is disabled", [&] {
+        return Sqlite(path_).value(
+                   "SELECT state FROM outbox_webhook_endpoints WHERE endpoint_id = 'gone'") ==
+               "disabled";
+    }));
+    EXPECT_EQ(waiting("hangs"), kSome);
+    EXPECT_EQ(waiting("gone"), kSome);
+    EXPECT_EQ(relay.stop().code, 0);
+    expect_in_order(receiver.requests(), "/well", kSome);
+}
+
+TEST_F(WebhookRelay, CheckSaysWhatIsWrongAndDeliversNothing) {
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    write("", 5);
+    const auto right = check(to_);
+    EXPECT_EQ(right.first, 0) << right.second;
+    EXPECT_TRUE(receiver.requests().empty());
+    const auto no_key = check("webhook+" + url_);
+    EXPECT_NE(no_key.first, 0);
+    EXPECT_NE(no_key.second.find("openssl rand -base64 32"), std::string::npos) << no_key.second;
+    const auto option = check(to_ + "&alow=x");
+    EXPECT_NE(option.first, 0);
+    EXPECT_NE(option.second.find("'alow'"), std::string::npos) << option.second;
+    const auto number = check(to_ + "&max_connections=many");
+    EXPECT_NE(number.first, 0);
+    EXPECT_NE(number.second.find("a number from 1 to 10000"), std::string::npos) << number.second;
+}
+
+}  // namespace
+}  // namespace outbox::test

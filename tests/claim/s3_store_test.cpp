@@ -1,0 +1,76 @@
+// A real server of S3's protocol as an object store.
+
+#include "claim/s3_store.h"
+
+#include "tests/claim/s3_server.h"
+#include "tests/claim/store_suite.h"
+
+namespace outbox::test {
+namespace {
+
+class S3Fixture final : public StoreFixture {
+  public:
+    std::unique_ptr<claim::ObjectStore> open() override {
+        return claim::open_s3_store(server_.store()).value_or_throw();
+    }
+    std::string bytes_of(const std::string& name) override { return server_.read(name); }
+    void remove(const std::string& name) override { server_.remove(name); }
+    void go_down() override { server_.stop(); }
+    void come_back() override { server_.start(); }
+
+  private:
+    S3Server& server_ = shared_s3();
+};
+
+const StoreFixtureFactory kS3 = [] { return std::make_unique<S3Fixture>(); };
+INSTANTIATE_TEST_SUITE_P(S3, ObjectStoreConformance, testing::Values(kS3));
+
+const std::string kName = claim::object_name("s", "1", net::sha256_hex("x"));
+
+TEST(S3Store, WithAWrongSecretIsAtFaultItselfAndSaysSoWithoutIt) {
+    const auto store =
+        claim::open_s3_store(shared_s3().store("payloads", "wr0ng-secret")).value_or_throw();
+    for (const Status& status : {store->put(kName, "x", {}), store->get(kName, 10, {}).status()}) {
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code, ErrorCode::kAuthFailed) << describe(status.error());
+        EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        EXPECT_NE(status.error().message.find("check the secret"), std::string::npos);
+        EXPECT_EQ(status.error().message.find("wr0ng"), std::string::npos);
+    }
+}
+
+TEST(S3Store, WithoutItsBucketIsDownUntilSomebodyMakesIt) {
+    const auto store = claim::open_s3_store(shared_s3().store("not-there")).value_or_throw();
+    const Status put = store->put(kName, "x", {});
+    ASSERT_FALSE(put.ok());
+    EXPECT_EQ(put.error().advice, Advice::kRetryDestination) << describe(put.error());
+    EXPECT_NE(put.error().message.find("make the bucket"), std::string::npos);
+    const auto got = store->get(kName, 10, {});
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().advice, Advice::kRetryDestination) << describe(got.error());
+}
+
+TEST(S3Store, ThatRefusesAnObjectRefusesThatOneAlone) {
+    S3Server server("s3proxy.v4-max-non-chunked-request-size=100000");
+    const auto store = claim::open_s3_store(server.store()).value_or_throw();
+    const Status put = store->put(kName, std::string(200'000, 'l'), {});
+    ASSERT_FALSE(put.ok());
+    EXPECT_EQ(put.error().code, ErrorCode::kPayloadTooLarge) << describe(put.error());
+    EXPECT_EQ(put.error().advice, Advice::kDeadLetter);
+    EXPECT_TRUE(store->put(kName, std::string(90'000, 'l'), {}).ok());
+}
+
+TEST(S3Store, EndsItsWaitWhenItIsToldToStop) {
+    shared_s3().pause();
+    const auto store = claim::open_s3_store(shared_s3().store()).value_or_throw();
+    std::stop_source stop;
+    stop.request_stop();
+    const Status put = store->put(kName, "x", stop.get_token());
+    shared_s3().resume();
+    ASSERT_FALSE(put.ok());
+    EXPECT_EQ(put.error().backend_code, "STOPPED");
+    EXPECT_EQ(put.error().advice, Advice::kRetryDestination);
+}
+
+}  // namespace
+}  // namespace outbox::test

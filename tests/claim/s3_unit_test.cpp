@@ -1,0 +1,90 @@
+// What the S3 store decides without a server.
+
+#include <gtest/gtest.h>
+
+#include "claim/s3_answers.h"
+#include "claim/s3_config.h"
+#include "claim/s3_errors.h"
+#include "claim/s3_store.h"
+
+namespace outbox::claim {
+namespace {
+
+TEST(S3Config, FindsTheBucketAtAmazonByItsHost) {
+    const S3Config config =
+        make_s3_config("s3://payloads/shop/orders?region=eu-central-1").value_or_throw();
+    EXPECT_EQ(config.base, "https://payloads.s3.eu-central-1.amazonaws.com/");
+    EXPECT_EQ(config.prefix, "shop/orders/");
+    EXPECT_EQ(config.region, "eu-central-1");
+    EXPECT_TRUE(config.tls);
+}
+
+TEST(S3Config, FindsABucketWhoseNameIsNoHostByItsPath) {
+    EXPECT_EQ(make_s3_config("s3://a.b?region=eu-west-1").value_or_throw().base,
+              "https://s3.eu-west-1.amazonaws.com/a.b/");
+    const S3Config local =
+        make_s3_config("s3://id:secret@payloads?endpoint=http://127.0.0.1:9000").value_or_throw();
+    EXPECT_EQ(local.base, "http://127.0.0.1:9000/payloads/");
+    EXPECT_EQ(local.prefix, "");
+    EXPECT_EQ(local.user, "id");
+    EXPECT_EQ(local.password, "secret");
+    EXPECT_FALSE(local.tls);
+}
+
+TEST(S3Config, RefusesWhatItCannotMeanAndSaysWhatToWrite) {
+    for (const char* url :
+         {"s3://", "s3:///prefix?region=r", "s3://b/p", "s3://b/p q?region=r",
+          "s3://b/../x?region=r", "s3://b?region=r&color=red", "s3://b?region=r&endpoint=ftp://x",
+          "s3://b?region=r&endpoint=http://x/path", "s3://id@b?region=r",
+          "s3://id:s3cret@b?region=r&profile=p", "s3://b?region=r&endpoint=http://x&verify=false",
+          "s3://id:s3cret@b?region=r&password_file=/x", "s3://b?region=a/b"}) {
+        const auto config = make_s3_config(url);
+        ASSERT_FALSE(config.ok()) << url;
+        EXPECT_EQ(config.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_EQ(config.error().advice, Advice::kStop);
+        EXPECT_EQ(config.error().message.find("s3cret"), std::string::npos) << url;
+    }
+}
+
+TEST(S3Config, SaysOfARemoteStoreThatItIsReachedInClear) {
+    EXPECT_NE(s3_weakness("s3://b?endpoint=http://192.0.2.1:9000"), "");
+    EXPECT_NE(s3_weakness("s3://b?endpoint=https://192.0.2.1&verify=false"), "");
+    EXPECT_EQ(s3_weakness("s3://b?endpoint=http://127.0.0.1:9000"), "");
+    EXPECT_EQ(s3_weakness("s3://b?region=eu-central-1"), "");
+}
+
+S3Fault fault(int status, const std::string& code) {
+    return read_s3_fault(status, "<?xml version=\"1.0\"?>\n<Error><Code>" + code +
+                                     "</Code><Message>why\nso</Message></Error>");
+}
+
+TEST(S3Errors, TellTheStoresFaultsFromAnObjects) {
+    for (const char* code : {"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SlowDown",
+                             "SignatureDoesNotMatch", "RequestTimeTooSkewed", "InternalError"}) {
+        EXPECT_EQ(to_error(fault(403, code), "s").advice, Advice::kRetryDestination) << code;
+    }
+    EXPECT_EQ(to_error(fault(404, "NoSuchKey"), "s").code, ErrorCode::kObjectGone);
+    EXPECT_EQ(to_error(fault(400, "EntityTooLarge"), "s").advice, Advice::kDeadLetter);
+    EXPECT_EQ(to_error(fault(400, "SomethingNew"), "s").advice, Advice::kRetryEvent);
+    EXPECT_EQ(to_error(fault(503, "SomethingNew"), "s").advice, Advice::kRetryDestination);
+}
+
+TEST(S3Errors, TakeWhatIsNoS3ForAnOutage) {
+    for (const int status : {200 + 2, 301, 400, 403, 404, 502}) {
+        const S3Fault seen = read_s3_fault(status, "<html><body>404 not found</body></html>");
+        EXPECT_EQ(to_error(seen, "s").advice, Advice::kRetryDestination) << status;
+    }
+    EXPECT_EQ(to_error(read_s3_fault(413, "<html>"), "s").code, ErrorCode::kPayloadTooLarge);
+}
+
+TEST(S3Answers, ReadWhatIsCutOrNonsense) {
+    for (const char* body : {"", "<Error>", "<Error><Code>", "<Error><Code></Code>",
+                             "<Error><Code>x", "\xff\xfe<Error><Code>\x01</Code>"}) {
+        const S3Fault seen = read_s3_fault(500, body);
+        EXPECT_FALSE(seen.name.empty()) << body;
+        EXPECT_FALSE(seen.text.empty()) << body;
+    }
+}
+
+}  // namespace
+}  // namespace outbox::claim

@@ -1,0 +1,129 @@
+// Tables of PostgreSQL and SQLite as object stores.
+
+#include <filesystem>
+
+#include "databases/postgres/objects.h"
+#include "databases/sqlite/objects.h"
+#include "tests/claim/store_suite.h"
+#include "tests/consumer/database.h"
+
+namespace outbox::test {
+namespace {
+
+class PostgresFixture final : public StoreFixture {
+  public:
+    std::unique_ptr<claim::ObjectStore> open() override {
+        return postgres::open_objects(url_).value_or_throw();
+    }
+    std::string bytes_of(const std::string& name) override {
+        const std::string hex = Pg(url_).value(
+            "SELECT encode(bytes, 'hex') FROM outbox_objects WHERE name = '" + name + "'");
+        std::string bytes;
+        for (std::size_t i = 0; i < hex.size(); i += 2) {
+            bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+        }
+        return bytes;
+    }
+    void remove(const std::string& name) override {
+        Pg(url_).exec("DELETE FROM outbox_objects WHERE name = '" + name + "'");
+    }
+    void go_down() override { server_.stop(PostgresServer::Stop::kFast); }
+    void come_back() override { server_.start(); }
+
+  private:
+    PostgresServer& server_ = shared_postgres();
+    const std::string url_ = server_.create_database();
+};
+
+class SqliteFixture final : public StoreFixture {
+  public:
+    std::unique_ptr<claim::ObjectStore> open() override {
+        return sqlite::open_objects(database_.url()).value_or_throw();
+    }
+    std::string bytes_of(const std::string& name) override {
+        const std::string hex =
+            Sqlite(database_.path())
+                .value("SELECT hex(bytes) FROM outbox_objects WHERE name = '" + name + "'");
+        std::string bytes;
+        for (std::size_t i = 0; i < hex.size(); i += 2) {
+            bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+        }
+        return bytes;
+    }
+    void remove(const std::string& name) override {
+        Sqlite(database_.path()).exec("DELETE FROM outbox_objects WHERE name = '" + name + "'");
+    }
+    void go_down() override {
+        for (const char* end : {"", "-wal", "-shm"}) {
+            std::error_code none;
+            std::filesystem::rename(database_.path() + end, database_.path() + end + "-away", none);
+        }
+    }
+    void come_back() override {
+        for (const char* end : {"", "-wal", "-shm"}) {
+            std::error_code none;
+            std::filesystem::rename(database_.path() + end + "-away", database_.path() + end, none);
+        }
+    }
+
+  private:
+    SqliteDatabase database_;
+};
+
+const StoreFixtureFactory kPostgres = [] { return std::make_unique<PostgresFixture>(); };
+const StoreFixtureFactory kSqlite = [] { return std::make_unique<SqliteFixture>(); };
+INSTANTIATE_TEST_SUITE_P(Postgres, ObjectStoreConformance, testing::Values(kPostgres));
+INSTANTIATE_TEST_SUITE_P(Sqlite, ObjectStoreConformance, testing::Values(kSqlite));
+
+TEST(PostgresObjects, UsesNoTableOfAnotherOwner) {
+    const std::string url = shared_postgres().create_database();
+    Pg admin(url);
+    admin.exec(
+        "DO $$ BEGIN CREATE ROLE relay_of_objects LOGIN PASSWORD 'test'; "
+        "CREATE ROLE mallory_of_objects; EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    admin.exec(
+        "CREATE TABLE outbox_objects (name text PRIMARY KEY, bytes bytea, written_at "
+        "timestamptz); ALTER TABLE outbox_objects OWNER TO mallory_of_objects; "
+        "GRANT ALL ON outbox_objects TO relay_of_objects");
+    std::string as_relay = url;
+    as_relay.replace(as_relay.find("postgres@"), 9, "relay_of_objects@");
+    const auto store = postgres::open_objects(as_relay).value_or_throw();
+    const Status put = store->put(claim::object_name("s", "1", "x"), "x", {});
+    ASSERT_FALSE(put.ok());
+    EXPECT_EQ(put.error().code, ErrorCode::kNoRights) << describe(put.error());
+    EXPECT_NE(put.error().message.find("mallory_of_objects"), std::string::npos);
+    EXPECT_EQ(admin.number("SELECT count(*) FROM outbox_objects"), 0);
+}
+
+TEST(PostgresObjects, NamesTheRightThatIsMissing) {
+    const std::string url = shared_postgres().create_database();
+    Pg admin(url);
+    admin.exec(
+        "DO $$ BEGIN CREATE ROLE reader_of_objects LOGIN PASSWORD 'test'; "
+        "EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    const std::string name = claim::object_name("s", "1", "x");
+    ASSERT_TRUE(postgres::open_objects(url).value_or_throw()->put(name, "x", {}).ok());
+    std::string as_reader = url;
+    as_reader.replace(as_reader.find("postgres@"), 9, "reader_of_objects@");
+    const auto store = postgres::open_objects(as_reader).value_or_throw();
+    for (const Status& status : {store->put(name, "x", {}), store->get(name, 10, {}).status()}) {
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code, ErrorCode::kNoRights) << describe(status.error());
+        EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        EXPECT_NE(status.error().message.find("GRANT"), std::string::npos);
+    }
+    admin.exec("GRANT SELECT ON outbox_objects TO reader_of_objects");
+    EXPECT_EQ(store->get(name, 10, {}).value_or_throw(), "x");
+}
+
+TEST(ObjectTables, RefuseAUrlThatIsNone) {
+    for (const char* url : {"postgresql://h/db?color=red", "postgresql://[h/db"}) {
+        EXPECT_FALSE(postgres::open_objects(url).ok()) << url;
+    }
+    for (const char* url : {"sqlite:", "sqlite://host/x", "sqlite:///x.db?a=b"}) {
+        EXPECT_FALSE(sqlite::open_objects(url).ok()) << url;
+    }
+}
+
+}  // namespace
+}  // namespace outbox::test

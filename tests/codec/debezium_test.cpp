@@ -1,0 +1,247 @@
+// The parts of the format where no server is needed to say what is right.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/debezium/column_default.h"
+#include "codec/debezium/encoder.h"
+#include "codec/debezium/java_text.h"
+#include "codec/debezium/value_forms.h"
+#include "tests/codec/debezium_rows.h"
+
+namespace outbox::codec::debezium {
+namespace {
+
+using testing::HasSubstr;
+
+std::string java(double value) {
+    std::string out;
+    append_java(value, out);
+    return out;
+}
+
+TEST(JavaText, WritesNumbersAsJavaDoes) {
+    EXPECT_EQ(java(0), "0.0");
+    EXPECT_EQ(java(-0.0), "-0.0");
+    EXPECT_EQ(java(1), "1.0");
+    EXPECT_EQ(java(0.001), "0.001");
+    EXPECT_EQ(java(0.0001), "1.0E-4");
+    EXPECT_EQ(java(9999999), "9999999.0");
+    EXPECT_EQ(java(1e7), "1.0E7");
+    EXPECT_EQ(java(2e23), "2.0E23");
+    EXPECT_EQ(java(4.9e-324), "4.9E-324");
+    EXPECT_EQ(java(1.7976931348623157e308), "1.7976931348623157E308");
+    std::string single;
+    append_java(0.1F, single);
+    EXPECT_EQ(single, "0.1");
+}
+
+TEST(ValueForms, WriteBigIntegersAsJavaDoes) {
+    const auto bytes = [](const char* text) { return unscaled_bytes(*read_decimal(text)); };
+    EXPECT_EQ(bytes("0"), std::string(1, '\0'));
+    EXPECT_EQ(bytes("127"), "\x7F");
+    EXPECT_EQ(bytes("128"), std::string("\0\x80", 2));
+    EXPECT_EQ(bytes("-128"), "\x80");
+    EXPECT_EQ(bytes("-129"), "\xFF\x7F");
+    EXPECT_EQ(bytes("-256"), std::string("\xFF\0", 2));
+    EXPECT_EQ(bytes("65535"), std::string("\0\xFF\xFF", 3));
+}
+
+TEST(ValueForms, ReadTimesOfAnyZone) {
+    EXPECT_EQ(read_timestamp("1970-01-02 00:00:00")->total_us(), 86'400'000'000);
+    EXPECT_EQ(read_timestamp("1970-01-01 00:00:00+02")->total_us(), -7'200'000'000);
+    EXPECT_EQ(read_timestamp("1969-12-31 23:59:59.999999")->total_us(), -1);
+    EXPECT_EQ(zoned_text(*read_timestamp("2026-02-28 12:34:56.78+02:30"), 6),
+              "2026-02-28T10:04:56.780000Z");
+    for (const char* text : {"infinity", "0044-03-15 BC", "2026-02-30", "", "x"}) {
+        EXPECT_FALSE(read_timestamp(text).has_value()) << text;
+    }
+}
+
+std::string topic(const std::string& regex, const std::string& replacement,
+                  const std::string& value) {
+    auto router = TopicRouter::make(regex, replacement);
+    if (!router.ok()) return "error: " + router.error().message;
+    spi::EventBatch arena;
+    const auto made = router->topic(value, arena);
+    return made ? std::string(*made) : "too long";
+}
+
+// The relay reads without a search path, so PostgreSQL puts the schema before a type's name.
+TEST(ColumnDefault, OfAnEnumIsFoundWithItsTypesSchemaAndWithout) {
+    const auto of = [](const char* expression) {
+        spi::ColumnShape column;
+        column.type = "mood";
+        column.labels = "sad,happy";
+        column.default_value = expression;
+        return default_of(column);
+    };
+    EXPECT_EQ(of("'sad'::mood"), "sad");
+    EXPECT_EQ(of("'sad'::public.mood"), "sad");
+    EXPECT_EQ(of("'sad'::text::mood"), std::nullopt);
+    EXPECT_EQ(of("'sad'::public.other"), std::nullopt);
+    EXPECT_EQ(of("any_mood()"), std::nullopt);
+}
+
+TEST(TopicRouter, ReplacesTheFirstMatchWhereAllMatches) {
+    EXPECT_EQ(topic("(?<routedByValue>.*)", "outbox.event.${routedByValue}", "Order"),
+              "outbox.event.Order");
+    EXPECT_EQ(topic("(.*)-(.*)", "$2.$1", "a-b"), "b.a");
+    EXPECT_EQ(topic("a|ab", "x", "ab"), "xb");  // matches() by the second, replaced by the first
+    EXPECT_EQ(topic("a", "x", "ab"), "ab");     // does not match as a whole
+    EXPECT_EQ(topic("(a)(b)?", "$2-$12", "a"), "-a2");
+    EXPECT_EQ(topic("\\u0041", "\\$1", "A"), "$1");
+}
+
+TEST(TopicRouter, RefusesWhatJavaMeansOtherwiseOrRefuses) {
+    EXPECT_THAT(topic("(a", "x", "a"), HasSubstr("route.topic.regex"));
+    EXPECT_THAT(topic("[a&&[b]]", "x", "a"), HasSubstr("class within a class"));
+    EXPECT_THAT(topic("a", "$1", "a"), HasSubstr("route.topic.replacement"));
+    EXPECT_THAT(topic("a", "${no}", "a"), HasSubstr("route.topic.replacement"));
+    EXPECT_THAT(topic("a", "x$", "a"), HasSubstr("route.topic.replacement"));
+}
+
+TEST(TopicRouter, GivesUpOnAnExpressionThatTakesForEver) {
+    EXPECT_EQ(topic("(a+)+(b|c)", "x", std::string(60, 'a')), "too long");
+}
+
+// Rows of the shape that Debezium's guide names.
+class DebeziumFormat : public testing::Test {
+  protected:
+    DebeziumFormat() {
+        event_.position = 7;
+        event_.id = "6f9619ff-8b86-d011-b42d-00c04fc964ff";
+        event_.aggregate_type = "Order";
+        event_.aggregate_id = "o-1";
+        event_.event_type = "OrderCreated";
+        event_.payload = R"({"a": 1})";
+    }
+
+    void add(const char* name, const char* type, bool nullable) {
+        shape_.columns.push_back({.name = name, .type = type, .nullable = nullable});
+    }
+
+    Result<spi::Record> encode(const std::map<std::string, std::string>& texts) {
+        const auto options = parse_options(texts);
+        if (!options.ok()) return options.status();
+        auto encoder = DebeziumEncoder::make(*options, shape_);
+        if (!encoder.ok()) return encoder.status();
+        encoder_ = *std::move(encoder);
+        return encoder_->encode(event_, {}, arena_);
+    }
+
+    std::string refusal(const std::map<std::string, std::string>& texts) {
+        const auto record = encode(texts);
+        if (record.ok()) return "a record";
+        EXPECT_EQ(record.error().code, ErrorCode::kConfigInvalid);
+        return record.error().message;
+    }
+
+    spi::RowShape shape_ = debezium_rows();
+    spi::EventView event_;
+    spi::EventBatch arena_;
+    std::unique_ptr<DebeziumEncoder> encoder_;
+};
+
+TEST_F(DebeziumFormat, CopiesNothingOfPlainTexts) {
+    const auto record = encode({{"key", "simplestring"}, {"value", "simplestring"}});
+    ASSERT_TRUE(record.ok()) << record.error().message;
+    EXPECT_EQ(record->topic, "outbox.event.Order");
+    EXPECT_EQ(record->key.data(), event_.aggregate_id.data());
+    EXPECT_EQ(record->value.data(), event_.payload.data());
+    ASSERT_EQ(record->headers.size(), 1U);
+    EXPECT_EQ(record->headers[0].value,
+              R"({"schema":{"type":"string","optional":false,"name":"io.debezium.data.Uuid",)"
+              R"("version":1},"payload":"6f9619ff-8b86-d011-b42d-00c04fc964ff"})");
+}
+
+TEST_F(DebeziumFormat, TakesThePrefixOffIdsThatAreNoUuids) {
+    shape_.columns[0].type = "text";
+    event_.id = "public.outboxevent:17";
+    const auto record = encode({{"header.schemas.enable", "false"}});
+    ASSERT_TRUE(record.ok());
+    EXPECT_EQ(record->headers[0].value, "\"17\"");
+}
+
+TEST_F(DebeziumFormat, GivesUpAnEventThatEndsDebeziumsEngine) {
+    for (const char* payload :
+         {"[1, 2]", R"({"a": 9223372036854775808})", R"({"a": [[1], ["x"]]})"}) {
+        event_.payload = payload;
+        const auto record = encode({{"table.expand.json.payload", "true"}});
+        ASSERT_FALSE(record.ok()) << payload;
+        EXPECT_EQ(record.error().advice, Advice::kDeadLetter);
+        EXPECT_EQ(record.error().code, ErrorCode::kInvalidEvent);
+        EXPECT_THAT(record.error().message, HasSubstr("table.expand.json.payload = false"));
+    }
+    event_.payload = "{}";
+    event_.aggregate_type = {};
+    const auto record = encode({});
+    ASSERT_FALSE(record.ok());
+    EXPECT_EQ(record.error().advice, Advice::kDeadLetter);
+    EXPECT_THAT(record.error().message, HasSubstr("'aggregatetype'"));
+}
+
+TEST_F(DebeziumFormat, SaysWhichColumnItMisses) {
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "nothing:header"}}),
+                HasSubstr("has no column 'nothing'"));
+    add("version", "int4", true);
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "version:header"}}),
+                HasSubstr("metadata_columns = [\"version\"]"));
+    add("place", "point", true);
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "place:header"}}),
+                HasSubstr("type point"));
+    EXPECT_THAT(refusal({{"route.by.field", "no"}}), HasSubstr("'no'"));
+}
+
+TEST_F(DebeziumFormat, TakesNoKeyThatTheRelayDoesNotKeepOrderBy) {
+    add("customerid", "text", true);
+    shape_.metadata_columns = {"customerid"};
+    shape_.metadata_as_text = true;
+    EXPECT_THAT(refusal({{"table.field.event.key", "customerid"}}),
+                HasSubstr("key = \"customerid\" under [source.table]"));
+    shape_.metadata_columns = {};
+    shape_.fields["key"] = "customerid";
+    event_.key = "c-1";
+    const auto record = encode({{"table.field.event.key", "customerid"}});
+    ASSERT_TRUE(record.ok()) << describe(record.error());
+}
+
+TEST_F(DebeziumFormat, RefusesOptionsThatDebeziumRefuses) {
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "type"}}), HasSubstr("COLUMN"));
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "type:body"}}),
+                HasSubstr("placements"));
+    EXPECT_THAT(refusal({{"value", "avro"}}), HasSubstr("schema registry"));
+    EXPECT_THAT(refusal({{"table.expand.json.payload", "yes"}}), HasSubstr("true or false"));
+    EXPECT_THAT(refusal({{"route.topc", "x"}}), HasSubstr("no option route.topc"));
+    EXPECT_THAT(refusal({{"value", "binary"}}), HasSubstr("bytea"));
+    EXPECT_THAT(refusal({{"table.fields.additional.placement", "type:envelope"}}),
+                HasSubstr("topic.prefix"));
+}
+
+TEST_F(DebeziumFormat, SetsPartitionAndTimestampAsKafkaConnectDoes) {
+    add("part", "int4", true);
+    add("at", "timestamp", true);
+    shape_.metadata_columns = {"part", "at"};
+    shape_.metadata_as_text = true;
+    event_.metadata = R"({"at": "2026-01-01 00:00:00.5", "part": "3"})";
+    const std::map<std::string, std::string> texts{
+        {"table.fields.additional.placement", "part:partition"},
+        {"table.field.event.timestamp", "at"}};
+    auto with_connect = texts;
+    with_connect["connect"] = "true";
+    const auto record = encode(with_connect);
+    ASSERT_TRUE(record.ok()) << record.error().message;
+    EXPECT_EQ(record->partition, 3);
+    EXPECT_EQ(record->timestamp_ms, 1'767'225'600'500);
+    const auto server = encode(texts);
+    ASSERT_TRUE(server.ok());
+    EXPECT_EQ(server->partition, -1);
+    EXPECT_EQ(server->timestamp_ms, -1);
+}
+
+TEST_F(DebeziumFormat, NeedsASourceThatTellsTypes) {
+    shape_.columns.clear();
+    EXPECT_THAT(refusal({}), HasSubstr("PostgreSQL"));
+}
+
+}  // namespace
+}  // namespace outbox::codec::debezium

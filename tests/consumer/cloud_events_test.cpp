@@ -1,0 +1,237 @@
+#include "consumer/cloud_events.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "consumer/message_time.h"
+#include "consumer/queue/link.h"
+
+namespace outbox::consumer {
+namespace {
+
+using nlohmann::json;
+
+HeaderList attributes(const std::string& prefix) {
+    return {{prefix + "specversion", "1.0"},
+            {prefix + "id", "e-1"},
+            {prefix + "source", "/outbox/events"},
+            {prefix + "type", "Placed"},
+            {prefix + "time", "2026-01-31T23:59:59.123456Z"},
+            {prefix + "aggregatetype", "Order"},
+            {prefix + "tenantid", "t-1"},
+            {prefix + "schemaid", "orders-value"},
+            {prefix + "schemaversion", "3"},
+            {prefix + "region", "eu"}};
+}
+
+const HeaderList kStructured{{"content-type", "application/cloudevents+json; charset=UTF-8"}};
+
+std::string envelope(const std::string& members) {
+    return R"({"specversion":"1.0","id":"e-1","source":"/s","type":"Placed")" + members + "}";
+}
+
+MessageReading automatic(const HeaderList& headers, std::string_view payload = "{}",
+                         std::string_view known_id = {}) {
+    return read_message(MessageFormat::kAuto, known_id, headers, payload);
+}
+
+TEST(ReadMessage, BinaryModeOfEachBindingGivesIdAndHeadersAsFormatRawHasThem) {
+    for (const char* prefix : {"ce_", "ce-", "cloudEvents_", "cloudEvents:", "Ce-"}) {
+        HeaderList headers = attributes(prefix);
+        headers.emplace_back("x-request-id", "r-1");
+        headers.emplace_back("content-type", "application/json");
+        const MessageReading read = automatic(headers);
+        ASSERT_TRUE(read.event) << prefix;
+        EXPECT_EQ(read.event->id, "e-1");
+        EXPECT_FALSE(read.event->in_value);
+        EXPECT_EQ(json::parse(read.event->headers),
+                  (json{{"type", "Placed"},
+                        {"occurred_at", "2026-01-31T23:59:59.123456Z"},
+                        {"aggregate_type", "Order"},
+                        {"tenant_id", "t-1"},
+                        {"schema_id", "orders-value"},
+                        {"schema_version", "3"},
+                        {"region", "eu"},
+                        {"source", "/outbox/events"},
+                        {"specversion", "1.0"},
+                        {"x-request-id", "r-1"},
+                        {"content-type", "application/json"}}));
+    }
+}
+
+TEST(ReadMessage, StructuredModeGivesThePayloadByteForByte) {
+    const auto payload = [](const std::string& members) {
+        const MessageReading read = automatic(kStructured, envelope(members));
+        EXPECT_TRUE(read.event) << read.fault;
+        EXPECT_TRUE(read.event->in_value);
+        return read.event->payload;
+    };
+    EXPECT_EQ(payload(R"(,"data":{"total": 99.990,"big":12345678901234567890})"),
+              R"({"total": 99.990,"big":12345678901234567890})");
+    EXPECT_EQ(payload(R"(,"datacontenttype":"application/vnd.x+JSON","data":"a")"), R"("a")");
+    EXPECT_EQ(payload(R"(,"datacontenttype":"text/plain; charset=utf-8","data":"a\n\"b\"")"),
+              "a\n\"b\"");
+    EXPECT_EQ(payload(R"(,"datacontenttype":"application/octet-stream","data_base64":"//79")"),
+              "\xff\xfe\xfd");
+    EXPECT_EQ(payload(R"(,"data":null)"), "null");
+    EXPECT_EQ(payload(""), std::nullopt);
+    EXPECT_EQ(payload(R"(,"datacontenttype":null,"data":1)"), "1");
+}
+
+TEST(ReadMessage, StructuredModeGivesTheSameHeadersAsBinaryMode) {
+    const MessageReading read = automatic(
+        {{"Content-Type", "Application/CloudEvents+JSON"}, {"x-request-id", "r-1"}},
+        envelope(R"(,"time":"2026-01-31T23:59:59.123456Z","tenantid":"t-1","count":5,"flag":true,)"
+                 R"("datacontenttype":"application/json","data":{},"traceparent":"00-ab-cd-01")"));
+    ASSERT_TRUE(read.event) << read.fault;
+    EXPECT_EQ(read.event->id, "e-1");
+    const json headers = json::parse(read.event->headers);
+    EXPECT_EQ(headers.at("occurred_at"), "2026-01-31T23:59:59.123456Z");
+    EXPECT_EQ(headers.at("tenant_id"), "t-1");
+    EXPECT_EQ(headers.at("content-type"), "application/json");
+    EXPECT_EQ(headers.at("count"), "5");
+    EXPECT_EQ(headers.at("flag"), "true");
+    EXPECT_EQ(headers.at("traceparent"), "00-ab-cd-01");
+    EXPECT_EQ(headers.at("x-request-id"), "r-1");
+    EXPECT_FALSE(headers.contains("Content-Type"));
+}
+
+// A record of format raw may carry a CloudEvent of somebody else, or what looks like one.
+TEST(ReadMessage, AHeaderIdMakesItRawWhateverElseItHas) {
+    HeaderList headers = attributes("ce_");
+    headers.emplace_back("id", "the-row");
+    EXPECT_FALSE(automatic(headers).event);
+    HeaderList structured = kStructured;
+    structured.emplace_back("id", "the-row");
+    EXPECT_FALSE(automatic(structured, envelope("")).event);
+    EXPECT_TRUE(automatic(structured, envelope("")).fault.empty());
+    // Who knows better says so.
+    const MessageReading told = read_message(MessageFormat::kCloudEvents, {}, headers, "{}");
+    ASSERT_TRUE(told.event);
+    EXPECT_EQ(told.event->id, "e-1");
+    EXPECT_FALSE(read_message(MessageFormat::kRaw, {}, attributes("ce_"), "{}").event);
+    EXPECT_FALSE(read_message(MessageFormat::kDebezium, {}, attributes("ce_"), "{}").event);
+}
+
+// Else who may write a header could have another event taken for a repeat.
+TEST(ReadMessage, TheIdThatTheBrokerKnowsItByIsNotForAHeaderToChange) {
+    EXPECT_TRUE(automatic(attributes("ce_"), "{}", "e-1").event);
+    EXPECT_FALSE(automatic(attributes("ce_"), "{}", "another").event);
+    EXPECT_FALSE(automatic(kStructured, envelope(""), "another").event);
+    EXPECT_TRUE(automatic(kStructured, "not json", "another").fault.empty());
+    const auto told = read_message(MessageFormat::kCloudEvents, "another", attributes("ce_"), "{}");
+    ASSERT_TRUE(told.event);
+    EXPECT_EQ(told.event->id, "e-1");
+}
+
+TEST(ReadMessage, WithoutAllThatACloudEventMustHaveItIsAsItIs) {
+    for (const char* name : {"ce_specversion", "ce_id", "ce_source", "ce_type"}) {
+        HeaderList headers = attributes("ce_");
+        std::erase_if(headers, [&](const auto& header) { return header.first == name; });
+        EXPECT_FALSE(automatic(headers).event) << name;
+        EXPECT_TRUE(automatic(headers).fault.empty());
+        headers.emplace_back(name, "");
+        EXPECT_FALSE(automatic(headers).event) << name;
+    }
+    HeaderList old = attributes("ce_");
+    old[0].second = "0.3";
+    EXPECT_FALSE(automatic(old).event);
+    HeaderList mixed = attributes("ce_");
+    mixed[1].first = "cloudEvents_id";
+    EXPECT_FALSE(automatic(mixed).event);
+    EXPECT_FALSE(automatic({}).event);
+    EXPECT_FALSE(automatic({{"content-type", "application/cloudevents-batch+json"}}, "[]").event);
+    const auto told = read_message(MessageFormat::kCloudEvents, {}, HeaderList(), "{}");
+    EXPECT_FALSE(told.event);
+    EXPECT_NE(told.fault.find("kAuto"), std::string::npos);
+}
+
+TEST(ReadMessage, RefusesAnEnvelopeThatCouldBeReadInTwoWaysOrInNone) {
+    const auto fault = [](const std::string& value) {
+        const MessageReading read = automatic(kStructured, value);
+        EXPECT_FALSE(read.event) << value;
+        return read.fault;
+    };
+    EXPECT_NE(fault("not json").find("no JSON object"), std::string::npos);
+    EXPECT_NE(fault("[]").find("no JSON object"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"id":"e-2")")).find("twice"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"\u0069d":"e-2")")).find("twice"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"data":1,"data_base64":"AA==")")).find("both"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"data_base64":"?")")).find("Base64"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"data_base64":{})")).find("Base64"), std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"datacontenttype":"text/plain","data":{})")).find("no text"),
+              std::string::npos);
+    EXPECT_NE(fault(envelope(R"(,"region":["eu"])")).find("attribute"), std::string::npos);
+    EXPECT_NE(fault(R"({"specversion":"1.0","source":"/s","type":"t"})").find("attribute id"),
+              std::string::npos);
+    EXPECT_NE(fault(R"({"specversion":"0.3","id":"i","source":"/s","type":"t"})").find("0.3"),
+              std::string::npos);
+}
+
+TEST(ReadMessage, UndoesThePercentEncodingAndTheQuotesOfHttpAndNats) {
+    HeaderList headers = attributes("ce-");
+    headers.emplace_back("ce-subject", "Euro%20%E2%82%AC%20%f0%9f%98%80");
+    headers.emplace_back("ce-note", R"("a \"b\" %25")");
+    const MessageReading read = automatic(headers);
+    ASSERT_TRUE(read.event);
+    const json out = json::parse(read.event->headers);
+    EXPECT_EQ(out.at("subject"), "Euro \xE2\x82\xAC \xF0\x9F\x98\x80");
+    EXPECT_EQ(out.at("note"), "a \"b\" %");
+    headers.emplace_back("ce-bad", "%C0%A0");
+    EXPECT_FALSE(automatic(headers).event);
+    HeaderList kafka = attributes("ce_");
+    kafka.emplace_back("ce_subject", "50%25");
+    EXPECT_EQ(json::parse(automatic(kafka).event->headers).at("subject"), "50%25");
+}
+
+TEST(ReadMessage, AnAttributeGoesBeforeAHeaderOfItsName) {
+    HeaderList headers = attributes("ce_");
+    headers.emplace_back("type", "forged");
+    headers.emplace_back("occurred_at", "1999-01-01T00:00:00Z");
+    headers.emplace_back("cloudEvents_tenantid", "forged");
+    const json out = json::parse(automatic(headers).event->headers);
+    EXPECT_EQ(out.at("type"), "Placed");
+    EXPECT_EQ(out.at("occurred_at"), "2026-01-31T23:59:59.123456Z");
+    EXPECT_EQ(out.at("tenant_id"), "t-1");
+}
+
+Arrival arrival(const HeaderList& headers, std::string id) {
+    json object = json::object();
+    for (const auto& [name, value] : headers) object[name] = value;
+    Arrival out;
+    out.id = std::move(id);
+    out.where = "message 1";
+    out.payload = "{}";
+    out.headers = object.dump();
+    return out;
+}
+
+TEST(QueueDelivery, HasTheIdAndTheTimeOfTheEventInEachFormat) {
+    const QueueDelivery binary(arrival(attributes("cloudEvents_"), "e-1"), MessageFormat::kAuto,
+                               {});
+    EXPECT_EQ(binary.event().id, "e-1");
+    EXPECT_EQ(message_time_us(binary.event()), utc_text_us("2026-01-31T23:59:59.123456Z"));
+    EXPECT_FALSE(binary.fault());
+    Arrival came = arrival(kStructured, "");
+    came.payload = envelope(R"(,"time":"2026-01-31T23:59:59.123456Z","data":[1])");
+    came.other_id = "e-1@producer";
+    const QueueDelivery structured(came, MessageFormat::kAuto, {});
+    EXPECT_EQ(structured.event().id, "e-1");
+    EXPECT_EQ(structured.event().payload, "[1]");
+    EXPECT_EQ(message_time_us(structured.event()), utc_text_us("2026-01-31T23:59:59.123456Z"));
+}
+
+TEST(QueueDelivery, AMessageThatIsNotOfTheConsumersFormatIsGivenUpWithTheCause) {
+    const QueueDelivery other(arrival({{"type", "Placed"}}, "e-1"), MessageFormat::kCloudEvents,
+                              false);
+    ASSERT_TRUE(other.fault());
+    EXPECT_EQ(other.fault()->advice, Advice::kDeadLetter);
+    EXPECT_NE(other.fault()->message.find("message 1 has no attributes"), std::string::npos);
+    Arrival nameless = arrival({}, "");
+    nameless.other_id = "e-1@producer";
+    EXPECT_EQ(QueueDelivery(nameless, MessageFormat::kAuto, false).event().id, "e-1@producer");
+}
+
+}  // namespace
+}  // namespace outbox::consumer

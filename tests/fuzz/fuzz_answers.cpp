@@ -1,0 +1,53 @@
+// What services of AWS and S3 may answer: an outcome for each message, whatever comes, and nothing
+// that a terminal would obey. And what a message may say of a payload that is kept elsewhere.
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "brokers/sns/answers.h"
+#include "brokers/sqs/answers.h"
+#include "claim/claim.h"
+#include "claim/s3_answers.h"
+#include "core/utf8.h"
+
+namespace {
+
+void must_be_printable(const std::string& text) {
+    if (outbox::to_printable(text) != text) std::abort();
+}
+
+template <typename ReadBatch, typename ReadFault>
+void read(int status, std::string_view body, std::size_t count, const ReadBatch& read_batch,
+          const ReadFault& read_fault) {
+    const auto faults = read_batch(body, count);
+    if (faults.size() != count) std::abort();
+    for (const auto& fault : faults) {
+        if (fault) must_be_printable(fault->name + fault->text);
+    }
+    const auto fault = read_fault(status, body);
+    if (fault.name.empty() || fault.text.empty()) std::abort();
+    must_be_printable(fault.name + fault.text);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size < 2) return 0;
+    const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+    const std::size_t count = data[0] % 11;
+    const int status = data[0] * 3;
+    read(status, body, count, outbox::sqs::read_batch, outbox::sqs::read_fault);
+    read(status, body, count, outbox::sns::read_batch, outbox::sns::read_fault);
+    must_be_printable(outbox::sqs::read_queue_url(body));
+    for (const std::string& url : outbox::sqs::read_queue_urls(body)) must_be_printable(url);
+    for (const std::string& arn : outbox::sns::read_arns(body)) must_be_printable(arn);
+    const auto refusal = outbox::claim::read_s3_fault(status, body);
+    if (refusal.name.empty() || refusal.text.empty()) std::abort();
+    must_be_printable(refusal.name + refusal.text);
+    const auto claim = outbox::claim::read_claim(body);
+    if (claim.ok() && *claim && !outbox::claim::is_object_name((*claim)->name())) std::abort();
+    if (!claim.ok()) must_be_printable(claim.error().message);
+    return 0;
+}

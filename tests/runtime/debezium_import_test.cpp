@@ -1,0 +1,142 @@
+#include "runtime/debezium_import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/properties_file.h"
+
+namespace outbox::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kServer = R"(# Debezium Server
+debezium.sink.type=kafka
+debezium.sink.kafka.producer.bootstrap.servers=localhost:9092
+debezium.sink.kafka.producer.key.serializer=org.apache.kafka.common.serialization.StringSerializer
+debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector
+debezium.source.database.hostname=db
+debezium.source.database.port=5432
+debezium.source.database.user=app
+debezium.source.database.password=secret
+debezium.source.database.dbname=shop
+debezium.source.topic.prefix=dbz
+debezium.source.slot.name=debezium
+debezium.source.table.include.list=public.outboxevent
+debezium.format.value.schemas.enable=false
+debezium.format.key=simplestring
+debezium.transforms=outbox
+debezium.transforms.outbox.type=io.debezium.transforms.outbox.EventRouter
+debezium.transforms.outbox.route.topic.replacement=shop.\\${routedByValue}
+debezium.transforms.outbox.table.expand.json.payload=true
+debezium.transforms.outbox.table.fields.additional.placement=type:header:eventType,\
+    version:envelope
+)";
+
+std::string left(const DebeziumImport& made, const std::string& name) {
+    for (const auto& one : made.left_out) {
+        if (one.name == name) return std::to_string(one.line) + ": " + one.why;
+    }
+    return {};
+}
+
+TEST(DebeziumImport, MakesAConfigurationOfAServersFile) {
+    const auto made = import_debezium(kServer);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_THAT(made->toml, HasSubstr("to = [\"kafka://localhost:9092\"]"));
+    EXPECT_THAT(made->toml, HasSubstr("format = \"debezium\""));
+    EXPECT_THAT(made->toml, HasSubstr("url = \"postgresql://app@db:5432/shop\""));
+    EXPECT_THAT(made->toml, HasSubstr("name = \"public.outboxevent\""));
+    EXPECT_THAT(made->toml, HasSubstr("metadata_columns = [\"type\", \"version\"]"));
+    EXPECT_THAT(made->toml, HasSubstr("metadata_as = \"text\""));
+    EXPECT_THAT(made->toml, HasSubstr("\"value.schemas.enable\" = false"));
+    EXPECT_THAT(made->toml, HasSubstr("\"key\" = \"simplestring\""));
+    EXPECT_THAT(made->toml, HasSubstr("\"route.topic.replacement\" = \"shop.$${routedByValue}\""));
+    EXPECT_THAT(made->toml, HasSubstr("\"table.fields.additional.placement\" = "
+                                      "\"type:header:eventType,version:envelope\""));
+    EXPECT_THAT(made->toml, Not(HasSubstr("secret")));
+}
+
+TEST(DebeziumImport, NamesEachLineThatItLeavesOut) {
+    const auto made = import_debezium(kServer);
+    ASSERT_TRUE(made.ok());
+    EXPECT_THAT(left(*made, "debezium.source.slot.name"), HasSubstr("12: the relay's slot"));
+    EXPECT_THAT(left(*made, "debezium.source.database.password"), HasSubstr("9: "));
+    EXPECT_EQ(left(*made, "debezium.transforms"), "");
+    EXPECT_EQ(left(*made, "debezium.sink.type"), "");
+}
+
+TEST(DebeziumImport, TellsWhatDebeziumServerDoesNotHandOn) {
+    const auto made = import_debezium(
+        std::string(kServer) + "debezium.transforms.outbox.table.field.event.timestamp=at\n");
+    ASSERT_TRUE(made.ok());
+    EXPECT_THAT(left(*made, "debezium.transforms.outbox.table.field.event.timestamp"),
+                HasSubstr("without effect as in Debezium Server"));
+}
+
+TEST(DebeziumImport, TakesAConnectorOfKafkaConnect) {
+    const auto made = import_debezium(
+        "connector.class=io.debezium.connector.postgresql.PostgresConnector\n"
+        "topic.prefix: dbz\n"
+        "transforms=o\n"
+        "transforms.o.type=io.debezium.transforms.outbox.EventRouter\n"
+        "transforms.o.table.fields.additional.placement=p:partition\n"
+        "key.converter=org.apache.kafka.connect.storage.StringConverter\n"
+        "value.converter=org.apache.kafka.connect.json.JsonConverter\n"
+        "value.converter.schemas.enable=false\n");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_THAT(made->toml, HasSubstr("\"connect\" = true"));
+    EXPECT_THAT(made->toml, HasSubstr("\"header\" = \"simplestring\""));
+    EXPECT_THAT(made->toml, HasSubstr("\"value\" = \"json\""));
+    EXPECT_THAT(made->toml, HasSubstr("\"value.schemas.enable\" = false"));
+    EXPECT_THAT(made->toml, HasSubstr("metadata_columns = [\"p\"]"));
+}
+
+TEST(DebeziumImport, LeavesOutWhatHasNoCounterpartWithARemedy) {
+    const auto made = import_debezium(
+        std::string(kServer) +
+        "debezium.transforms.outbox.table.op.invalid.behavior=fatal\n"
+        "debezium.transforms.mask.type=org.apache.kafka.connect.transforms.MaskField$Value\n"
+        "debezium.format.key=avro\n");
+    ASSERT_FALSE(made.ok());  // Avro is no converter of this format
+    EXPECT_THAT(made.error().message, HasSubstr("schema registry"));
+    const auto without =
+        import_debezium(std::string(kServer) +
+                        "debezium.transforms.outbox.table.op.invalid.behavior=fatal\n"
+                        "debezium.transforms.mask.type=Mask\n");
+    ASSERT_TRUE(without.ok());
+    EXPECT_THAT(left(*without, "debezium.transforms.outbox.table.op.invalid.behavior"),
+                HasSubstr("trigger"));
+    EXPECT_THAT(left(*without, "debezium.transforms.mask.type"), HasSubstr("notice"));
+}
+
+TEST(DebeziumImport, RefusesAFileWithoutARouter) {
+    const auto made = import_debezium("debezium.sink.type=kafka\n");
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, ErrorCode::kConfigInvalid);
+    EXPECT_THAT(made.error().message, HasSubstr("EventRouter"));
+}
+
+TEST(DebeziumImport, RefusesARegexThatDoesNotCompile) {
+    const auto made =
+        import_debezium(std::string(kServer) + "debezium.transforms.outbox.route.topic.regex=(a\n");
+    ASSERT_FALSE(made.ok());
+    EXPECT_THAT(made.error().message, HasSubstr("route.topic.regex"));
+}
+
+TEST(Properties, AreReadAsJavaReadsThem) {
+    const auto read = read_properties(
+        "! comment\n# another\n a = b\nc:d\ne f\n\ng=1\\\n   2\\\\\nh\\ i=\\u00e4\\t\\z\r\nlast");
+    ASSERT_EQ(read.size(), 6U);
+    EXPECT_EQ(read[0].name + "|" + read[0].value, "a|b");
+    EXPECT_EQ(read[1].name + "|" + read[1].value, "c|d");
+    EXPECT_EQ(read[2].name + "|" + read[2].value, "e|f");
+    EXPECT_EQ(read[3].name + "|" + read[3].value, "g|12\\");
+    EXPECT_EQ(read[3].line, 7U);
+    EXPECT_EQ(read[4].name + "|" + read[4].value, "h i|\xC3\xA4\tz");
+    EXPECT_EQ(read[5].name + "|" + read[5].value, "last|");
+}
+
+}  // namespace
+}  // namespace outbox::runtime

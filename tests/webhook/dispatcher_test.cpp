@@ -1,0 +1,775 @@
+#include "webhook/dispatcher.h"
+
+#include <algorithm>
+
+#include <outbox/producer/migrate.h>
+
+#include "core/schema_objects.h"
+#include "tests/webhook/rig.h"
+
+// The dispatcher over both databases, with receivers and clocks that the test moves.
+
+namespace outbox::test {
+namespace {
+
+using Answer = ScriptedReceivers::Answer;
+using Events = std::vector<Rig::Written>;
+
+constexpr std::int64_t kHourMs = 3'600'000;
+
+webhook::DispatchOptions with_a_long_lease() {
+    webhook::DispatchOptions options;
+    options.lease_ttl_ms = 30 * 24 * kHourMs;
+    options.lease_renew_ms = kHourMs;
+    return options;
+}
+
+class DispatcherTest : public testing::TestWithParam<Backend> {
+  protected:
+    void SetUp() override {
+        database_ = make_database(GetParam());
+        url_ = database_->url();
+        MigrateOptions options;
+        options.side = MigrationSide::kConsumer;
+        migrate(url_, options);
+        db_ = database_->connect();
+    }
+    long long left(const std::string& endpoint = {}) {
+        return db_->number("SELECT count(*) FROM outbox_webhook_deliveries" +
+                           (endpoint.empty() ? "" : " WHERE endpoint_id = '" + endpoint + "'"));
+    }
+    std::string state(const std::string& endpoint) {
+        return db_->value("SELECT state FROM outbox_webhook_endpoints WHERE endpoint_id = '" +
+                          endpoint + "'");
+    }
+    static Events keyed(int from, int to, int keys) {
+        Events events;
+        for (int i = from; i < to; ++i) {
+            events.push_back(
+                {.id = "e" + std::to_string(i), .key = "k" + std::to_string(i % keys)});
+        }
+        return events;
+    }
+    // First occurrences of what an endpoint took, by key, rise.
+    static testing::AssertionResult in_order(const ScriptedReceivers& receivers,
+                                             const std::string& endpoint) {
+        std::map<std::string, int> last;
+        std::set<std::string> seen;
+        for (const auto& request : receivers.requests) {
+            if (!request.taken || request.endpoint != endpoint || !request.key) continue;
+            if (!seen.insert(request.event).second) continue;
+            const int number = std::stoi(request.event.substr(1));
+            const auto [at, fresh] = last.emplace(*request.key, number);
+            if (!fresh && at->second > number) {
+                return testing::AssertionFailure()
+                       << request.event << " came behind e" << at->second << " of its key";
+            }
+            at->second = number;
+        }
+        return testing::AssertionSuccess();
+    }
+
+    std::unique_ptr<Database> database_;
+    std::string url_;
+    std::unique_ptr<Database::Connection> db_;
+};
+
+TEST_P(DispatcherTest, EachEndpointGetsWhatItWantsAndTheRowsGo) {
+    ASSERT_EQ(add_endpoint(url_, "all"), "");
+    ASSERT_EQ(add_endpoint(url_, "orders", "order.*"), "");
+    ASSERT_EQ(add_endpoint(url_, "acme", "*", "acme"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write({{.id = "e1", .type = "order.paid", .tenant = "acme"},
+                         {.id = "e2", .type = "user.added", .tenant = "other"},
+                         {.id = "e3", .type = "order.sent"}}),
+              "");
+    ASSERT_TRUE(rig.turn_until("all is delivered", [&] { return left() == 0; }));
+    const auto sorted = [&](const std::string& endpoint) {
+        auto events = rig.receivers.taken(endpoint);
+        std::sort(events.begin(), events.end());
+        return events;
+    };
+    EXPECT_EQ(sorted("all"), (std::vector<std::string>{"e1", "e2", "e3"}));
+    EXPECT_EQ(sorted("orders"), (std::vector<std::string>{"e1", "e3"}));
+    EXPECT_EQ(sorted("acme"), (std::vector<std::string>{"e1"}));
+    rig.turns(200);
+    EXPECT_EQ(db_->value("SELECT delivered_total FROM outbox_webhook_endpoints WHERE endpoint_id = "
+                         "'all'"),
+              "3");
+}
+
+TEST_P(DispatcherTest, ADeliveryThatWaitsIsNotWrittenTwice) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 10, 2)), "");
+    ASSERT_EQ(rig.write(keyed(0, 12, 2)), "");
+    EXPECT_EQ(left(), 12);
+}
+
+TEST_P(DispatcherTest, AnEventThatFailsDelaysItsKeyAlone) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    int failures = 3;
+    rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+        if (delivery.event_id != "e1" || failures == 0) return ScriptedReceivers::done();
+        --failures;
+        return ScriptedReceivers::refused();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 200, 5)), "");
+    // All but those of its key come while it waits: no time passes that would have it go again.
+    ASSERT_TRUE(rig.turn_until("the others come", [&] { return left() == 40; }, 1));
+    EXPECT_EQ(failures, 2);
+    EXPECT_EQ(rig.receivers.taken("one").size(), 160U);
+    ASSERT_TRUE(rig.turn_until("its key goes on", [&] { return left() == 0; }, 500));
+    EXPECT_EQ(failures, 0);
+    EXPECT_EQ(rig.receivers.attempts("one", "e1"), 4U);
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, AnEventThatHangsDelaysItsKeyAlone) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    bool hangs = false;
+    rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+        if (hangs && delivery.event_id == "e100") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_TRUE(rig.turn_until("it is known to answer", [&] { return left() == 0; }));
+    hangs = true;
+    // A long queue of its own key lies before the others.
+    Events events;
+    for (int i = 100; i < 300; ++i) events.push_back({.id = "e" + std::to_string(i), .key = "a"});
+    for (int i = 300; i < 320; ++i) {
+        events.push_back({.id = "e" + std::to_string(i), .key = "b" + std::to_string(i % 7)});
+    }
+    ASSERT_EQ(rig.write(events), "");
+    ASSERT_TRUE(rig.turn_until(
+        "the others come", [&] { return rig.receivers.taken("one").size() == 21; }, 1));
+    EXPECT_EQ(rig.receivers.hanging.size(), 1U);
+    hangs = false;
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }, 100));
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, AnOutageCountsNoAttemptAndKeepsOrder) {
+    ASSERT_EQ(add_endpoint(url_, "down"), "");
+    ASSERT_EQ(add_endpoint(url_, "up"), "");
+    Rig rig(url_);
+    bool is_down = true;
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        return is_down && endpoint.id == "down" ? ScriptedReceivers::down()
+                                                : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 300, 10)), "");
+    ASSERT_TRUE(rig.turn_until("the other one gets all", [&] { return left("up") == 0; }));
+    rig.turns(300, 1'000);
+    EXPECT_EQ(left("down"), 300);
+    EXPECT_EQ(db_->number("SELECT coalesce(max(attempts), 0) FROM outbox_webhook_deliveries"), 0);
+    EXPECT_LT(rig.receivers.attempts("down"), 40U) << "it is asked with back-off";
+    EXPECT_EQ(rig.figures().paused, 1);
+    ASSERT_EQ(rig.write(keyed(300, 400, 10)), "");
+    is_down = false;
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 1'000));
+    EXPECT_TRUE(in_order(rig.receivers, "down"));
+    EXPECT_EQ(rig.receivers.taken("down").size(), 400U);
+}
+
+TEST_P(DispatcherTest, AnEndpointThatRefusesEverythingIsPausedAndOneThatComesBackGetsAllInOrder) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    bool fails = true;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return fails ? ScriptedReceivers::refused(404) : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 200, 40)), "");
+    rig.turns(1'000, 20);
+    EXPECT_EQ(rig.figures().paused, 1);
+    EXPECT_LT(rig.receivers.attempts("one"), 30U);
+    EXPECT_EQ(left(), 200);
+    fails = false;
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 1'000));
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, AHundredThatHangDelayNoneOfTheOtherNineHundred) {
+    constexpr int kEndpoints = 1'000;
+    constexpr int kHanging = 100;
+    constexpr int kEvents = 8;
+    static_cast<void>(open_inlet(url_)->prepare());
+    std::string sql = "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ";
+    for (int i = 0; i < kEndpoints; ++i) {
+        sql += (i == 0 ? "('" : ", ('") + std::string(i < kHanging ? "hang" : "well") +
+               std::to_string(i) + "', 'https://example.com', 'sealed')";
+    }
+    db_->exec(sql);
+    Rig rig(url_);
+    bool hangs = false;  // they were well before
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (hangs && endpoint.id.starts_with("hang")) return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, kEvents, 8)), "");
+    ASSERT_TRUE(rig.turn_until("all get the first", [&] { return left() == 0; }));
+    hangs = true;
+    ASSERT_EQ(rig.write(keyed(kEvents, 2 * kEvents, 8)), "");
+    const auto well = [&] {
+        return db_->number(
+            "SELECT count(*) FROM outbox_webhook_deliveries WHERE endpoint_id LIKE 'well%'");
+    };
+    ASSERT_TRUE(rig.turn_until("the 900 get all", [&] { return well() == 0; }));
+    // Each of the others still hangs in its first attempt, in its own share of connections.
+    EXPECT_EQ(left(), kHanging * kEvents);
+    std::set<std::string> hanging;
+    for (const auto& [token, endpoint] : rig.receivers.hanging) hanging.insert(endpoint);
+    EXPECT_EQ(hanging.size(), static_cast<std::size_t>(kHanging));
+    EXPECT_LE(rig.receivers.most, webhook::DispatchOptions().max_connections);
+    for (int i = kHanging; i < kEndpoints; ++i) {
+        ASSERT_TRUE(in_order(rig.receivers, "well" + std::to_string(i)));
+    }
+    hangs = false;
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until("the rest come", [&] { return left() == 0; }, 100));
+    EXPECT_TRUE(in_order(rig.receivers, "hang7"));
+}
+
+TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheConnections) {
+    webhook::DispatchOptions options;
+    options.max_connections = 20;
+    for (int i = 0; i < 30; ++i) {
+        ASSERT_EQ(add_endpoint(url_, "hang" + std::to_string(i)), "");
+    }
+    ASSERT_EQ(add_endpoint(url_, "well", "order.*"), "");
+    Rig rig(url_, options);
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    // One of them is the first to be tried: none of those ten ends before it is known to answer.
+    rig.turns(50);
+    EXPECT_LE(rig.receivers.hanging.size(), 10U);
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until("it is known", [&] {
+        rig.receivers.end_hanging();
+        return left("well") == 0;
+    }));
+    ASSERT_EQ(rig.write(keyed(1, 100, 3)), "");
+    ASSERT_TRUE(rig.turn_until("it gets all while they hang", [&] { return left("well") == 0; }));
+    EXPECT_LE(rig.receivers.hanging.size(), 10U);
+    EXPECT_TRUE(in_order(rig.receivers, "well"));
+}
+
+TEST_P(DispatcherTest, GoneDisablesAtOnceAndWhatWaitsIsKeptUntilItIsEnabled) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    bool gone = true;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return gone ? ScriptedReceivers::gone() : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 20, 3)), "");
+    ASSERT_TRUE(rig.turn_until("it is disabled", [&] { return state("one") == "disabled"; }));
+    EXPECT_TRUE(rig.said("webhook_disabled"));
+    EXPECT_EQ(rig.receivers.attempts("one"), 1U);
+    ASSERT_EQ(rig.write(keyed(20, 30, 3)), "");
+    rig.turns(500, 100);
+    EXPECT_EQ(rig.receivers.attempts("one"), 1U);
+    EXPECT_EQ(left(), 30) << "what comes meanwhile is kept, too";
+    gone = false;
+    const auto registry = open_registry(url_);
+    ASSERT_TRUE(registry->enable("one").value_or_throw());
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }));
+    EXPECT_EQ(rig.receivers.taken("one").size(), 30U);
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, RetryAfterIsHeededAlsoByTheNextRelay) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    bool busy = true;
+    const auto answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return busy ? ScriptedReceivers::busy(std::chrono::seconds(600))
+                    : ScriptedReceivers::done();
+    };
+    auto first = std::make_unique<Rig>(url_, with_a_long_lease());
+    first->receivers.answer = answer;
+    ASSERT_EQ(first->write(keyed(0, 5, 5)), "");
+    ASSERT_TRUE(
+        first->turn_until("it is asked", [&] { return first->receivers.attempts("one") > 0; }));
+    first->turns(400, 1'000);  // 400 s
+    EXPECT_EQ(first->receivers.attempts("one"), 1U);
+    EXPECT_EQ(db_->number("SELECT max(attempts) FROM outbox_webhook_deliveries"), 0);
+    busy = false;
+    first->finish();
+    Rig second(url_, with_a_long_lease());
+    second.receivers.answer = answer;
+    second.clock.advance_ms(400'000);
+    second.turns(190, 1'000);  // until 590 s
+    EXPECT_EQ(second.receivers.attempts("one"), 0U);
+    ASSERT_TRUE(second.turn_until("it gets all", [&] { return left() == 0; }, 1'000));
+}
+
+TEST_P(DispatcherTest, ARetryAfterOfNothingIsStillBackOff) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto&) -> std::optional<Answer> {
+        return ScriptedReceivers::busy(std::chrono::seconds(0));
+    };
+    ASSERT_EQ(rig.write(keyed(0, 5, 5)), "");
+    rig.turns(400, 100);
+    EXPECT_GE(rig.receivers.attempts("one"), 3U);
+    EXPECT_LT(rig.receivers.attempts("one"), 12U);
+}
+
+TEST_P(DispatcherTest, AfterThreeDaysWithoutSuccessItIsDisabledAndKeepsWhatWaits) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    bool fails = true;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return fails ? ScriptedReceivers::refused(404) : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 50, 10)), "");
+    const std::int64_t begun_us = rig.clock.wall_us();
+    ASSERT_TRUE(
+        rig.turn_until("it is disabled", [&] { return state("one") == "disabled"; }, 600'000));
+    const std::int64_t hours = (rig.clock.wall_us() - begun_us) / 1'000 / kHourMs;
+    EXPECT_GE(hours, 72);
+    EXPECT_LE(hours, 74);
+    EXPECT_EQ(left(), 50);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_webhook_deliveries WHERE dead"), 0);
+    fails = false;
+    ASSERT_TRUE(open_registry(url_)->enable("one").value_or_throw());
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }));
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+    EXPECT_EQ(rig.receivers.taken("one").size(), 50U);
+}
+
+TEST_P(DispatcherTest, ADeployOfAnHourIsNoDeadLetter) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    bool deploying = true;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return deploying ? ScriptedReceivers::refused(404) : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 50, 10)), "");
+    rig.turns(720, 5'000);
+    deploying = false;
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 30'000));
+    EXPECT_EQ(state("one"), "enabled");
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, AnEventRefusedForThreeDaysWhileOthersPassIsADeadLetterAndItsKeyGoesOn) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    bool fails = true;
+    rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return fails && delivery.event_id == "e3" ? ScriptedReceivers::refused(400)
+                                                  : ScriptedReceivers::done();
+    };
+    int next = 20;
+    ASSERT_EQ(rig.write(keyed(0, next, 4)), "");
+    ASSERT_TRUE(rig.turn_until(
+        "it is given up on",
+        [&] {
+            // Others keep passing.
+            EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next), .key = "other"}}), "");
+            ++next;
+            return rig.said("webhook_dead");
+        },
+        600'000));
+    ASSERT_TRUE(rig.turn_until("its key goes on", [&] { return left() == 1; }, 1'000));
+    EXPECT_EQ(state("one"), "enabled");
+    EXPECT_EQ(db_->value("SELECT event_id FROM outbox_webhook_deliveries WHERE dead"), "e3");
+    EXPECT_GE(rig.receivers.attempts("one", "e3"), 50U);
+    const auto report = open_registry(url_)->get("one").value_or_throw();
+    ASSERT_TRUE(report.has_value());
+    EXPECT_EQ(report->dead, 1);
+    EXPECT_EQ(report->waiting, 0);
+    fails = false;
+    ASSERT_TRUE(open_registry(url_)->enable("one").value_or_throw());
+    ASSERT_TRUE(rig.turn_until("it comes after all", [&] { return left() == 0; }));
+}
+
+TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailing) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    const auto answer = [](const auto&, const auto&) -> std::optional<Answer> {
+        return ScriptedReceivers::down();
+    };
+    {
+        Rig rig(url_, with_a_long_lease());
+        rig.receivers.answer = answer;
+        ASSERT_EQ(rig.write(keyed(0, 5, 5)), "");
+        rig.turns(400, 10'000);
+        ASSERT_GE(db_->number("SELECT failures FROM outbox_webhook_endpoints"), 10);
+        rig.finish();
+    }
+    Rig later(url_, with_a_long_lease());
+    later.clock.advance_ms(10 * 24 * kHourMs);
+    later.receivers.answer = answer;
+    ASSERT_TRUE(later.turn_until(
+        "it is tried", [&] { return later.receivers.attempts("one") > 2; }, 60'000));
+    later.turns(30, 1'000);
+    EXPECT_EQ(state("one"), "enabled");
+}
+
+TEST_P(DispatcherTest, ASecondRelayStandsByAndTakesOverAtOnceFromOneThatIsKilled) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    // Who had to wait for the end of its lease would wait for a month.
+    Rig first(url_, with_a_long_lease());
+    first.receivers.answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        if (delivery.event_id == "e5") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    Rig second(url_);
+    ASSERT_EQ(first.write(keyed(0, 40, 4)), "");
+    ASSERT_TRUE(first.turn_until("some came", [&] { return left() < 35; }));
+    second.turns(100, 100);
+    EXPECT_TRUE(second.said("webhooks_standby"));
+    EXPECT_TRUE(second.receivers.requests.empty());
+    first.kill();
+    ASSERT_TRUE(second.turn_until("the rest come", [&] { return left() == 0; }));
+    std::set<std::string> all;
+    for (const auto& event : first.receivers.taken("one")) all.insert(event);
+    for (const auto& event : second.receivers.taken("one")) all.insert(event);
+    EXPECT_EQ(all.size(), 40U);
+    EXPECT_TRUE(in_order(second.receivers, "one"));
+}
+
+TEST_P(DispatcherTest, AZombieRecordsNothing) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_TRUE(rig.turn_until("it leads", [&] { return left() == 0; }));
+    ASSERT_EQ(rig.write(keyed(1, 2, 1)), "");
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        db_->exec("UPDATE outbox_webhook_lease SET epoch = epoch + 1, owner = 'another'");
+        return ScriptedReceivers::done();
+    };
+    ASSERT_TRUE(rig.turn_until(
+        "it was sent",
+        [&] { return !rig.receivers.taken("one").empty() && rig.said("webhooks_lease_lost"); }, 5));
+    EXPECT_EQ(left(), 1) << "the row is the new owner's";
+}
+
+TEST_P(DispatcherTest, ATableThatBeginsAnewLosesNothingOfWhatIsWrittenThen) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        if (delivery.event_id.starts_with("old")) return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write({{.id = "old0"}, {.id = "old1"}}), "");
+    ASSERT_TRUE(rig.turn_until("one is under way", [&] { return !rig.receivers.hanging.empty(); }));
+    db_->exec(GetParam() == Backend::kPostgres
+                  ? "TRUNCATE outbox_webhook_deliveries RESTART IDENTITY"
+                  : "DELETE FROM outbox_webhook_deliveries; DELETE FROM sqlite_sequence WHERE "
+                    "name = 'outbox_webhook_deliveries'");
+    ASSERT_EQ(rig.write({{.id = "new0", .key = "a"}, {.id = "new1", .key = "a"}, {.id = "new2"}}),
+              "");
+    rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::done(); };
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until(
+        "the new ones come",
+        [&] {
+            const auto taken = rig.receivers.taken("one");
+            return std::count(taken.begin(), taken.end(), "new0") > 0 &&
+                   std::count(taken.begin(), taken.end(), "new1") > 0 &&
+                   std::count(taken.begin(), taken.end(), "new2") > 0 && left() == 0;
+        },
+        200));
+}
+
+TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsBrokenOffAndLeavesNothing) {
+    ASSERT_EQ(add_endpoint(url_, "gone"), "");
+    ASSERT_EQ(add_endpoint(url_, "stays"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (endpoint.id == "gone") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 50, 3)), "");
+    ASSERT_TRUE(rig.turn_until("the other gets all", [&] { return left("stays") == 0; }));
+    ASSERT_EQ(rig.receivers.hanging.size(), 1U);
+    const auto removed = open_registry(url_)->remove("gone").value_or_throw();
+    EXPECT_EQ(removed, std::optional<std::int64_t>(50));
+    ASSERT_TRUE(
+        rig.turn_until("it is broken off", [&] { return rig.receivers.hanging.empty(); }, 100));
+    EXPECT_EQ(left(), 0);
+    // A hand that knows only the one table leaves deliveries behind.
+    ASSERT_EQ(rig.write(keyed(50, 60, 3)), "");
+    ASSERT_EQ(add_endpoint(url_, "by_hand"), "");
+    rig.turns(200);
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write(keyed(60, 70, 3)), "");
+    db_->exec("DELETE FROM outbox_webhook_endpoints WHERE endpoint_id = 'by_hand'");
+    ASSERT_TRUE(rig.turn_until("they are swept", [&] { return left("by_hand") == 0; }, 100));
+}
+
+TEST_P(DispatcherTest, AChangedSecretAndAnAddedEndpointAreSeenWithinASecondOrSo) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    std::vector<std::string> secrets;
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        secrets.push_back(endpoint.secrets);
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_TRUE(rig.turn_until("it came", [&] { return left() == 0; }));
+    const auto registry = open_registry(url_);
+    ASSERT_EQ(Rig::text(registry->set_secrets("one", 1, "other")), "");
+    EXPECT_EQ(registry->set_secrets("one", 1, "third").error().code, ErrorCode::kConflict);
+    ASSERT_EQ(add_endpoint(url_, "two"), "");
+    rig.turns(13, 100);
+    ASSERT_EQ(rig.write(keyed(1, 2, 1)), "");
+    ASSERT_TRUE(rig.turn_until("both came", [&] { return left() == 0; }));
+    EXPECT_EQ(secrets, (std::vector<std::string>{"sealed", "other", "sealed"}));
+    EXPECT_EQ(rig.receivers.taken("two"), (std::vector<std::string>{"e1"}));
+}
+
+// An operator enables an endpoint between the attempt that has it disabled and its record.
+TEST_P(DispatcherTest, WhatAnOperatorChangedMeanwhileStays) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        if (rig.receivers.requests.empty()) {
+            EXPECT_TRUE(open_registry(url_)->enable("one").value_or_throw());
+            return ScriptedReceivers::gone();
+        }
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 3, 1)), "");
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 100));
+    EXPECT_EQ(state("one"), "enabled");
+}
+
+TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
+    ASSERT_EQ(add_endpoint(url_, "full"), "");
+    ASSERT_EQ(add_endpoint(url_, "other"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    rig.turns(20);
+    rig.queues.count({{"full", webhook::kMaxQueuePerEndpoint, 0}});
+    ASSERT_EQ(rig.write(keyed(1, 11, 1)), "");
+    EXPECT_EQ(left("full"), 1);
+    EXPECT_EQ(left("other"), 11);
+    ASSERT_TRUE(rig.turn_until(
+        "it is told",
+        [&] {
+            return db_->value(
+                       "SELECT missed_total FROM outbox_webhook_endpoints WHERE endpoint_id = "
+                       "'full'") == "10";
+        },
+        100));
+    EXPECT_TRUE(rig.said("webhook_queue_full"));
+    EXPECT_EQ(rig.figures().missed_total, 10);
+}
+
+// Relays of two outboxes write into one table, and one of them delivers.
+TEST_P(DispatcherTest, AQueueThatAnotherRelayEmptiesIsNotTakenForFull) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig first(url_);
+    ASSERT_EQ(first.write(keyed(0, 3, 1)), "");
+    ASSERT_TRUE(first.turn_until("it delivers", [&] { return left() == 0; }));
+    Rig second(url_);
+    ASSERT_EQ(second.write(keyed(3, 6, 1)), "");
+    second.turns(50);
+    ASSERT_TRUE(second.said("webhooks_standby"));
+    // As many as it may have written since.
+    second.queues.count({{"one", webhook::kMaxQueuePerEndpoint, 0}});
+    ASSERT_TRUE(first.turn_until("they come", [&] { return left() == 0; }));
+    second.turns(40, 100);
+    ASSERT_EQ(second.write(keyed(6, 9, 1)), "");
+    EXPECT_EQ(left(), 3);
+}
+
+// Endpoints that were given up leave full queues behind.
+TEST_P(DispatcherTest, ACountThatTakesLongOrFailsDelaysNobody) {
+    ASSERT_EQ(add_endpoint(url_, "abandoned"), "");
+    ASSERT_EQ(add_endpoint(url_, "healthy"), "");
+    ASSERT_TRUE(open_registry(url_)->disable("abandoned", "no more").value_or_throw());
+    db_->exec(
+        "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 12000) INSERT "
+        "INTO outbox_webhook_deliveries (endpoint_id, event_id) SELECT 'abandoned', 'x' || i "
+        "FROM s");
+    Rig rig(url_);
+    bool fails = false;
+    rig.outlet().counts = [&](std::size_t rows) -> Status {
+        rig.clock.advance_ms(static_cast<std::int64_t>(rows));  // 10 s for 10,000
+        if (!fails) return {};
+        return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {}, "statement timeout"};
+    };
+    int written = 0;
+    std::int64_t longest_us = 0;
+    const auto deliver = [&] {
+        rig.queues.count({{"abandoned", webhook::kMaxQueuePerEndpoint, 0}});
+        ASSERT_EQ(rig.write(keyed(written, written + 1, 1)), "");
+        ++written;
+        const std::int64_t since_us = rig.clock.boot_us();
+        ASSERT_TRUE(rig.turn_until("it comes", [&] { return left("healthy") == 0; }));
+        longest_us = std::max(longest_us, rig.clock.boot_us() - since_us);
+        rig.turns(20, 25);
+    };
+    while (rig.figures().waiting < 12'000) deliver();
+    EXPECT_LT(longest_us, 2'000'000);
+    fails = true;
+    for (int i = 0; i < 60; ++i) deliver();
+    EXPECT_LT(longest_us, 2'000'000);
+    EXPECT_TRUE(rig.said("webhooks_not_counted"));
+    EXPECT_FALSE(rig.said("webhooks_database_away"));
+    EXPECT_FALSE(rig.said("webhooks_lease_lost"));
+    EXPECT_EQ(db_->number("SELECT max(epoch) FROM outbox_webhook_lease"), 1);
+}
+
+// 200 KB a second, and an event of as much for each of 80 endpoints.
+TEST_P(DispatcherTest, ReadsAreAsSmallAsASlowDatabaseNeeds) {
+    constexpr int kEndpoints = 80;
+    constexpr std::size_t kBytes = 200'000;
+    for (int i = 0; i < kEndpoints; ++i) {
+        ASSERT_EQ(add_endpoint(url_, "p" + std::to_string(i)), "");
+    }
+    Rig rig(url_);
+    std::vector<std::size_t> reads;
+    rig.outlet().has_read = [&](const auto& deliveries) {
+        std::size_t bytes = 0;
+        for (const webhook::Delivery& delivery : deliveries) bytes += delivery.payload.size();
+        if (bytes > 0) reads.push_back(bytes);
+        rig.clock.advance_ms(static_cast<std::int64_t>(bytes * 1'000 / kBytes));
+    };
+    ASSERT_EQ(rig.write({{.id = "e0", .payload = std::string(kBytes, 'x')}}), "");
+    const std::int64_t since_us = rig.clock.boot_us();
+    ASSERT_TRUE(rig.turn_until("all get it", [&] { return left() == 0; }));
+    EXPECT_LT(rig.clock.boot_us() - since_us, (kEndpoints + 10) * 1'000'000) << "each read once";
+    EXPECT_LE(reads.front(), (std::size_t{1} << 20) + kBytes);
+    EXPECT_EQ(*std::max_element(reads.begin() + 1, reads.end()), kBytes);
+    EXPECT_EQ(db_->number("SELECT max(epoch) FROM outbox_webhook_lease"), 1);
+}
+
+TEST_P(DispatcherTest, AReadLongerThanTheLeaseIsKeptIfNobodyTookTheLease) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.outlet().has_read = [&](const auto& deliveries) {
+        if (!deliveries.empty()) rig.clock.advance_ms(6'000);
+    };
+    ASSERT_EQ(rig.write(keyed(0, 3, 1)), "");
+    rig.turns(400);
+    EXPECT_EQ(rig.receivers.requests.size(), 3U) << rig.remarks();
+    // Another takes it meanwhile: what was read is its to send.
+    rig.outlet().has_read = [&](const auto& deliveries) {
+        if (deliveries.empty()) return;
+        rig.clock.advance_ms(6'000);
+        db_->exec("UPDATE outbox_webhook_lease SET epoch = epoch + 1, owner = 'another'");
+    };
+    ASSERT_EQ(rig.write(keyed(3, 6, 1)), "");
+    rig.turns(10);
+    EXPECT_EQ(rig.receivers.requests.size(), 3U);
+}
+
+// 70 that hang, with an event for each that is a hundredth of the memory.
+TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheMemory) {
+    constexpr std::size_t kBytes = 10'000;
+    constexpr std::int64_t kTimeoutUs = 20'000'000;
+    webhook::DispatchOptions options;
+    options.max_bytes = 64 * kBytes;
+    ASSERT_EQ(add_endpoint(url_, "well"), "");
+    Rig rig(url_, options);
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_TRUE(rig.turn_until("it is known", [&] { return left() == 0; }));
+    for (int i = 0; i < 70; ++i) {
+        ASSERT_EQ(add_endpoint(url_, "hang" + std::to_string(i)), "");
+    }
+    rig.turns(120);
+    Events events;
+    for (int i = 1; i < 5; ++i) {
+        events.push_back({.id = "e" + std::to_string(i), .payload = std::string(kBytes, 'x')});
+    }
+    ASSERT_EQ(rig.write(events), "");
+    std::int64_t timeout_us = rig.clock.boot_us() + kTimeoutUs;
+    for (int i = 5; i < 60; ++i) {
+        rig.turns(20, 50);
+        EXPECT_LE(rig.receivers.hanging.size(), 33U) << "half of the memory";
+        if (i == 5) EXPECT_GE(rig.receivers.hanging.size(), 30U);
+        if (rig.clock.boot_us() > timeout_us) {
+            rig.receivers.end_hanging();
+            timeout_us += kTimeoutUs;
+        }
+        ASSERT_EQ(left("well"), 0) << "e" << i - 1 << " was a second ago";
+        ASSERT_EQ(rig.write(keyed(i, i + 1, 1)), "");
+    }
+}
+
+TEST_P(DispatcherTest, WhatAReceiverSaysCannotStopTheRecord) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return delivery.event_id == "e0" ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+    };
+    rig.receivers.text = std::string("\xff\0\xc3", 3) + std::string(499, 'x') + "\xc3\xa9";
+    ASSERT_EQ(rig.write(keyed(0, 4, 4)), "");
+    ASSERT_TRUE(rig.turn_until("the others come", [&] { return left() == 1; }));
+    EXPECT_FALSE(rig.said("webhooks_database_away"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, DispatcherTest,
+                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         [](const auto& info) { return backend_name(info.param); });
+
+TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    Pg owner(database.url());
+    owner.exec(
+        "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN "
+        "PASSWORD 'test'");
+    std::vector<std::pair<std::string, std::string>> rights;
+    for (const SchemaObject& object : schema_objects()) {
+        if (!object.name.starts_with("outbox_webhook") || object.relay.empty()) continue;
+        owner.exec("GRANT " + std::string(object.relay) + " ON " + std::string(object.name) +
+                   " TO webhook_relay");
+        std::string_view rest = object.relay;
+        while (!rest.empty()) {
+            const auto end = std::min(rest.find(", "), rest.size());
+            rights.emplace_back(rest.substr(0, end), object.name);
+            rest.remove_prefix(std::min(end + 2, rest.size()));
+        }
+    }
+    std::string url = database.url();
+    const auto at = url.find("//") + 2;
+    const auto host = url.find('@');
+    url = url.substr(0, at) + "webhook_relay:test@" +
+          url.substr(host == std::string::npos ? at : host + 1);
+    {
+        Rig rig(url);
+        int failures = 1;
+        rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+            return failures-- > 0 ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+        };
+        ASSERT_EQ(rig.write({{.id = "e1"}, {.id = "e2"}}), "");
+        ASSERT_TRUE(rig.turn_until(
+            "all is delivered",
+            [&] { return owner.number("SELECT count(*) FROM outbox_webhook_deliveries") == 0; },
+            500));
+        rig.finish();
+    }
+    for (const auto& [right, table] : rights) {
+        owner.exec("REVOKE " + right + " ON " + table + " FROM webhook_relay");
+        const auto status = open_inlet(url)->prepare();
+        ASSERT_FALSE(status.ok()) << right << " on " << table;
+        EXPECT_NE(status.error().message.find(right + " ON "), std::string::npos)
+            << status.error().message;
+        EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        owner.exec("GRANT " + right + " ON " + table + " TO webhook_relay");
+    }
+    owner.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
+}
+
+}  // namespace
+}  // namespace outbox::test

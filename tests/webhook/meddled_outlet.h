@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "webhook/store.h"
+
+namespace outbox::test {
+
+// A database in which a test has things take time, or fail.
+class MeddledOutlet final : public webhook::Outlet {
+  public:
+    explicit MeddledOutlet(std::unique_ptr<webhook::Outlet> outlet) : outlet_(std::move(outlet)) {}
+
+    // For so many rows, before they are counted.
+    std::function<Status(std::size_t)> counts = [](std::size_t) { return Status(); };
+    // After a read, what it gave.
+    std::function<void(const std::vector<webhook::Delivery>&)> has_read = [](const auto&) {};
+
+    Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
+                                                 std::chrono::milliseconds ttl) override {
+        return outlet_->acquire(owner, ttl);
+    }
+    Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
+        return outlet_->renew(epoch, ttl);
+    }
+    Status release(std::uint64_t epoch) override { return outlet_->release(epoch); }
+    Result<std::vector<webhook::Endpoint>> endpoints() override { return outlet_->endpoints(); }
+    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> ids) override {
+        return outlet_->backlog(ids);
+    }
+    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
+        Status status = outlet_->fetch(slices, now_us, max, out);
+        has_read(out);
+        return status;
+    }
+    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+                  std::span<const webhook::EndpointChange> changes) override {
+        return outlet_->record(epoch, outcomes, changes);
+    }
+    Result<std::vector<webhook::Count>> count(const std::string& endpoint, std::int64_t after,
+                                              std::size_t max_rows) override {
+        if (Status status = counts(max_rows); !status.ok()) return status;
+        return outlet_->count(endpoint, after, max_rows);
+    }
+    Result<std::int64_t> sweep(const std::string& endpoint) override {
+        return outlet_->sweep(endpoint);
+    }
+
+  private:
+    std::unique_ptr<webhook::Outlet> outlet_;
+};
+
+}  // namespace outbox::test

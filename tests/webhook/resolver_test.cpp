@@ -1,0 +1,154 @@
+#include "webhook/resolver.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <poll.h>
+#include <set>
+
+#include "tests/support/eventually.h"
+
+namespace outbox::webhook {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+
+// A name server of which some hosts are never answered until the test lets them.
+struct NameServer {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::set<std::string> silent;
+    int asked = 0;
+
+    std::vector<Address> look_up(const std::string& host, std::string& why) {
+        std::unique_lock lock(mutex);
+        ++asked;
+        changed.notify_all();
+        changed.wait(lock, [&] { return silent.count(host) == 0; });
+        if (host.starts_with("nowhere")) {
+            why = "no such host";
+            return {};
+        }
+        return {parse_address("192.0.2.1").value()};
+    }
+    void answer_all() {
+        const std::lock_guard lock(mutex);
+        silent.clear();
+        changed.notify_all();
+    }
+    int times_asked() {
+        const std::lock_guard lock(mutex);
+        return asked;
+    }
+};
+
+// The lookups may outlive the test's resolver, so they share the server.
+Lookup lookup_of(const std::shared_ptr<NameServer>& server) {
+    return
+        [server](const std::string& host, std::string& why) { return server->look_up(host, why); };
+}
+
+std::vector<Resolved> take_until(Resolver& resolver, std::size_t count) {
+    std::vector<Resolved> out;
+    EXPECT_TRUE(eventually(30s, "hosts are resolved", [&] {
+        resolver.take(out);
+        return out.size() >= count;
+    }));
+    return out;
+}
+
+TEST(WebhookResolver, SaysWhatAHostResolvesTo) {
+    const auto server = std::make_shared<NameServer>();
+    Resolver resolver({}, lookup_of(server));
+    resolver.start(1, "a.example");
+    const auto first = take_until(resolver, 1);
+    EXPECT_EQ(first[0].token, 1U);
+    EXPECT_EQ(to_text(first[0].addresses.at(0)), "192.0.2.1");
+    resolver.start(2, "nowhere.example");
+    const auto second = take_until(resolver, 1);
+    EXPECT_EQ(second[0].token, 2U);
+    EXPECT_EQ(second[0].why, "no such host");
+    EXPECT_TRUE(second[0].addresses.empty());
+}
+
+TEST(WebhookResolver, AnAnswerWakesWhoWaits) {
+    Resolver resolver({}, lookup_of(std::make_shared<NameServer>()));
+    pollfd wake{resolver.wake_fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&wake, 1, 0), 0);
+    resolver.start(1, "a.example");
+    EXPECT_EQ(::poll(&wake, 1, 30'000), 1);
+    EXPECT_EQ(take_until(resolver, 1).size(), 1U);
+    EXPECT_EQ(::poll(&wake, 1, 0), 0);
+}
+
+TEST(WebhookResolver, AHostThatIsNotAnsweredDelaysNoOtherAndIsGivenUp) {
+    const auto server = std::make_shared<NameServer>();
+    server->silent = {"silent.example"};
+    Resolver resolver({.max_threads = 2, .timeout = 50ms}, lookup_of(server));
+    for (std::uint64_t token = 1; token <= 20; ++token) resolver.start(token, "silent.example");
+    const auto given_up = take_until(resolver, 20);
+    EXPECT_THAT(given_up[19].why, testing::HasSubstr("silent.example"));
+    // All of them share one lookup, also those that come while it hangs.
+    EXPECT_LE(server->times_asked(), 1);
+    std::vector<Resolved> out;
+    EXPECT_TRUE(eventually(30s, "another host is resolved", [&] {
+        out.clear();
+        resolver.start(30, "a.example");
+        resolver.take(out);
+        return !out.empty() && !out[0].addresses.empty();
+    }));
+    server->answer_all();
+}
+
+TEST(WebhookResolver, MoreHostsThanThreadsAllGetAnAnswer) {
+    const auto server = std::make_shared<NameServer>();
+    Resolver resolver({.max_threads = 3, .timeout = 30s}, lookup_of(server));
+    for (std::uint64_t token = 1; token <= 100; ++token) {
+        resolver.start(token, "host" + std::to_string(token) + ".example");
+    }
+    std::set<std::uint64_t> tokens;
+    for (const Resolved& one : take_until(resolver, 100)) tokens.insert(one.token);
+    EXPECT_EQ(tokens.size(), 100U);
+}
+
+TEST(WebhookResolver, EachStartAsksAnew) {
+    const auto server = std::make_shared<NameServer>();
+    Resolver resolver({}, lookup_of(server));
+    for (int i = 1; i <= 3; ++i) {
+        resolver.start(1, "a.example");
+        take_until(resolver, 1);
+        EXPECT_EQ(server->times_asked(), i);
+    }
+}
+
+TEST(WebhookResolver, WhatIsCancelledHasNoAnswerAndAnEndWaitsForNobody) {
+    const auto server = std::make_shared<NameServer>();
+    server->silent = {"silent.example"};
+    {
+        Resolver resolver({.max_threads = 1, .timeout = 30s}, lookup_of(server));
+        resolver.start(1, "silent.example");
+        resolver.start(2, "waits.example");
+        EXPECT_NE(resolver.next_end(), std::chrono::steady_clock::time_point::max());
+        resolver.cancel(1);
+        resolver.cancel(2);
+        EXPECT_EQ(resolver.next_end(), std::chrono::steady_clock::time_point::max());
+        std::vector<Resolved> out;
+        resolver.take(out);
+        EXPECT_TRUE(out.empty());
+    }
+    server->answer_all();
+}
+
+TEST(WebhookResolver, AsksTheSystem) {
+    std::string why;
+    EXPECT_FALSE(system_lookup("localhost", why).empty());
+    EXPECT_EQ(why, "");
+    EXPECT_TRUE(system_lookup("nobody.invalid", why).empty());
+    EXPECT_THAT(why, testing::HasSubstr("nobody.invalid has no address"));
+}
+
+}  // namespace
+}  // namespace outbox::webhook

@@ -40,7 +40,7 @@ bool contains(std::string_view text, std::string_view part) {
 }  // namespace
 
 Refusal explain(std::string_view name, std::string_view text, int certificate_error, int version) {
-    if (certificate_error != 0 && (name == "_SSL" || contains(text, "certificate verify failed"))) {
+    if (certificate_error != 0 && contains(text, "certificate verify failed")) {
         return certificate_refused(certificate_error);
     }
     if (contains(text, "SSL alert number")) {

@@ -447,10 +447,11 @@ void Client::on_error(rd_kafka_s* /*handle*/, int error, const char* reason, voi
          "Kafka: " + redact(refusal.text) + (refusal.remedy.empty() ? "" : "; " + refusal.remedy)});
 }
 
-// Changes nothing: what OpenSSL refuses stays refused.
+// As the sink's client does (brokers/kafka/client.cpp).
 int Client::on_certificate(int error, void* client) {
+    if (error == 0) return 1;
     static_cast<Client*>(client)->certificate_error_.store(error);
-    return error == 0 ? 1 : 0;
+    return 0;
 }
 
 }  // namespace outbox::consumer::kafka

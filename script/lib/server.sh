@@ -111,6 +111,21 @@ wipe() {
 
 install() { :; }
 
+# Java loads the classes of a server a third faster from an archive, which a first start writes at
+# its end. In `install`, once everything else is there: the server must run with class_archive.
+CLASSES=classes.jsa
+archive_classes() {
+    local dir
+    dir=$(mktemp -d)
+    JDK_JAVA_OPTIONS=-XX:ArchiveClassesAtExit=$HOME_DIR/$CLASSES.new "$0" start --dir "$dir" >/dev/null
+    "$0" wipe --dir "$dir" >/dev/null
+    mv "$HOME_DIR/$CLASSES.new" "$HOME_DIR/$CLASSES"
+}
+# Java takes two such options for a fault.
+class_archive() {
+    [ ! -e "$HOME_DIR/$CLASSES" ] || echo "-XX:SharedArchiveFile=$HOME_DIR/$CLASSES"
+}
+
 serve() {
     case $1 in
         install | start | run | stop | status | wipe) "$1" ;;

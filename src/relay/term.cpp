@@ -130,7 +130,10 @@ void Term::finish(std::int64_t grace_ms) {
     if (remover_thread_.joinable()) remover_thread_.join();
     if (housekeeper_thread_.joinable()) housekeeper_thread_.join();
     // What is not told is missing in the totals. A database that is away is not waited for.
-    if (housekept_ && error().ok() && !late()) static_cast<void>(housekeeper_->tell_last());
+    if (housekept_ && error().ok() && !late()) {
+        Status told = housekeeper_->tell_last();
+        if (!told.ok() && told.error().code == ErrorCode::kServerChanged) end(told);
+    }
 }
 
 spi::Recorder::Stats Term::database_stats() const {
@@ -149,7 +152,9 @@ Status Term::error() const {
 void Term::end(const Status& why) {
     {
         const core::Lock lock(mutex_);
-        if (error_.ok()) error_ = why;
+        // A source says once that its server has changed, and a restored one forgets the lease too.
+        const bool changed = why.error().code == ErrorCode::kServerChanged;
+        if (error_.ok() || (changed && error_.error().code == ErrorCode::kLeaseLost)) error_ = why;
     }
     over_.store(true, std::memory_order_release);
 }

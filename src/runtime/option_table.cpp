@@ -422,7 +422,8 @@ constexpr std::array kOptions{
                .commands = kRelay,
                .group = kRouteGroup,
                .help = "topic of events that name none; fields: aggregate_type, event_type, "
-                       "tenant_id, routing_key, key, each also with |lower"},
+                       "tenant_id, routing_key, key, each also with |lower; an event without a "
+                       "value for one of them goes to the table's name"},
     OptionSpec{.name = "allowed-topic",
                .type = OptionType::kText,
                .file_key = "allowed_topics",

@@ -12,6 +12,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/servers.h"
 
 namespace outbox::test {
@@ -251,14 +252,6 @@ TEST_F(ClaimRelay, RefusesAStoreThatIsNoneAtTheStart) {
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Of kibibytes.
 long high_water_mark(pid_t pid) {
     std::ifstream status("/proc/" + std::to_string(pid) + "/status");
@@ -272,7 +265,7 @@ TEST_F(ClaimRelay, AnEventOf50MegabytesNeedsNoMoreMemoryThanFourTimesItsSizeAbov
     constexpr long kEvent = 50'000'000;
     constexpr long kLimit = 16L << 20;  // max_in_flight_bytes
     // AddressSanitizer has a byte of its own for each eight.
-    constexpr long kMost = (kLimit + 4 * kEvent) / 8 * (kSanitized ? 9 : 8);
+    constexpr long kMost = (kLimit + 4 * kEvent) / 8 * (OUTBOX_ADDRESS_SANITIZER != 0 ? 9 : 8);
     ASSERT_EQ(
         outbox_.run({"migrate", "--db", url_, "--max-payload", std::to_string(kEvent)}).status.code,
         0);

@@ -1,11 +1,15 @@
 #include "tests/conformance/courier.h"
 
+#include <thread>
+#include <utility>
+
 namespace outbox::test {
 
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::size_t kHeldPolls = 20;
+constexpr std::chrono::milliseconds kRest{20};
 
 std::string_view view_of(const std::optional<std::string>& text) {
     return text ? std::string_view(*text) : std::string_view();
@@ -48,6 +52,7 @@ void Courier::publish(const std::vector<Letter>& letters) {
     if (settling_) {
         if (!under_way_.empty()) return;
         settling_ = false;
+        if (std::exchange(away_, false)) std::this_thread::sleep_for(kRest);
     }
     // However late the outcomes come, something is left to publish when some have.
     const std::size_t most_under_way = 10 * max_publish_per_poll;
@@ -137,6 +142,7 @@ void Courier::take_failure(std::size_t index, const spi::FailedRecord& failed) {
     }
     if (failed.part.empty() && failed.error.advice == Advice::kRetryDestination) {
         ++destination_failures_;
+        away_ = true;
     }
     waiting_.insert(index);
 }

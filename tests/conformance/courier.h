@@ -28,9 +28,10 @@ struct Letter {
 };
 
 /// Delivers letters through a sink by the relay's rules, as plainly as possible: after a failure
-/// it waits for all outcomes and starts again from the oldest unfinished letter; a suspect goes
-/// alone; a key that finds a part of the destination down waits a little; a sink without fail-stop
-/// order gets one letter per key at a time. It also checks that each token completes exactly once.
+/// it waits for all outcomes and starts again from the oldest unfinished letter, after a rest where
+/// the destination is down; a suspect goes alone; a key that finds a part of the destination down
+/// waits a little; a sink without fail-stop order gets one letter per key at a time. It also checks
+/// that each token completes exactly once.
 class Courier {
   public:
     explicit Courier(spi::Sink& sink) : sink_(sink) {}
@@ -78,6 +79,7 @@ class Courier {
     std::set<std::string> busy_keys_;
     std::optional<std::size_t> suspect_;
     bool settling_ = false;                         // a letter failed: wait for all outcomes
+    bool away_ = false;                             // the destination was: rest before the next
     std::map<std::string, std::size_t> held_keys_;  // wait for a part, for so many polls
     std::map<std::size_t, std::size_t> attempts_;
     std::map<std::size_t, std::size_t> part_failures_;

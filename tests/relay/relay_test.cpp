@@ -217,6 +217,22 @@ TEST_F(RelayTest, TakesNothingForLostThatAnotherRelayMayHavePublishedAndRemoved)
     EXPECT_TRUE(running.said("ghosts").empty());
 }
 
+// Whichever of its threads meets the restored server first.
+TEST_F(RelayTest, SaysThatTheServerChangedWhereTheLeaseWasLostFirst) {
+    Running running(table_, {destination_}, "a");
+    insert(100);
+    ASSERT_TRUE(
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
+    table_.replace_server();
+    EXPECT_TRUE(eventually(kDeadline, "it says so",
+                           [&] { return !running.said("server_changed").empty(); }));
+    insert(100);
+    EXPECT_TRUE(
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
+    EXPECT_TRUE(running.stop().ok());
+    expect_complete_and_ordered(*destination_);
+}
+
 TEST_F(RelayTest, SurvivesTheLossOfTheDatabase) {
     Running running(table_, {destination_}, "a");
     insert(100);

@@ -14,6 +14,15 @@ Status Table::reach() const {
     return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the table is away"};
 }
 
+Status Table::reach_reading() {
+    while (replaced_ && !lease_forgotten_)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (replaced_.exchange(false)) {
+        return {ErrorCode::kServerChanged, Advice::kStop, "another timeline"};
+    }
+    return reach();
+}
+
 void Table::insert(const std::string& id, const std::string& key, const std::string& topic) {
     const std::scoped_lock lock(mutex_);
     rows_[++last_position_] = {id, key, topic, 0, 0};
@@ -67,7 +76,7 @@ class TableReader final : public spi::Reader {
         : table_(table), finished_(std::move(finished)) {}
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
-        if (Status reached = table_.reach(); !reached.ok()) return reached;
+        if (Status reached = table_.reach_reading(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
         auto row = table_.rows_.upper_bound(mark_);
         for (; row != table_.rows_.end() && out.size() < limits.max_events; ++row) {
@@ -183,7 +192,9 @@ class TableRecorder final : public spi::Recorder {
         return std::vector<std::string>{};
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override {
-        return table_.reach();
+        if (!table_.replaced_) return table_.reach();
+        table_.lease_forgotten_ = true;
+        return lease_lost();
     }
     Result<Stats> stats() override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;

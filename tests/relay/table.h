@@ -41,6 +41,8 @@ class Table {
     void drop_lease();
     /// The same, and another relay had a term since.
     void let_another_lead();
+    /// A backup was restored: the lease is lost first, then a read says that the server changed.
+    void replace_server() { replaced_ = true; }
     /// What the database is found to have lost from now on.
     void set_ghosts(std::vector<spi::Ghost> ghosts);
 
@@ -60,11 +62,14 @@ class Table {
         std::int64_t available_at_us = 0;
     };
     [[nodiscard]] Status reach() const;
+    [[nodiscard]] Status reach_reading();
 
     mutable std::mutex mutex_;
     std::atomic<bool> away_{false};
     std::atomic<bool> lease_only_{false};
     std::atomic<bool> slow_start_{false};
+    std::atomic<bool> replaced_{false};
+    std::atomic<bool> lease_forgotten_{false};
     std::atomic<int> renewals_{0};
     spi::Position last_position_ = 0;
     std::map<spi::Position, Row> rows_;

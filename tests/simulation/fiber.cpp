@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__)
+#include "tests/support/sanitizer.h"
+
+#if OUTBOX_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -15,14 +17,14 @@ constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
 void leave_stack([[maybe_unused]] void** fake, [[maybe_unused]] const void* to,
                  [[maybe_unused]] std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if OUTBOX_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(fake, to, bytes);
 #endif
 }
 
 void arrive([[maybe_unused]] void* fake, [[maybe_unused]] const void** from,
             [[maybe_unused]] std::size_t* bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if OUTBOX_ADDRESS_SANITIZER
     __sanitizer_finish_switch_fiber(fake, from, bytes);
 #endif
 }

@@ -9,6 +9,7 @@
 
 #include "tests/stream/stream_relay.h"
 #include "tests/support/eventually.h"
+#include "tests/support/sanitizer.h"
 
 namespace outbox::test {
 namespace {
@@ -19,11 +20,7 @@ using testing::HasSubstr;
 constexpr auto kLongDeadline = 250s;
 
 // What the relay may take while it drains. AddressSanitizer has its own share of each allocation.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr long long kMaxMegabytes = 160;
-#else
-constexpr long long kMaxMegabytes = 64;
-#endif
+constexpr long long kMaxMegabytes = OUTBOX_ADDRESS_SANITIZER != 0 ? 160 : 64;
 
 long long peak_megabytes(const Process& process) {
     const std::string status = read_file("/proc/" + std::to_string(process.pid()) + "/status");

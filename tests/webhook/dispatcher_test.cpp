@@ -966,7 +966,7 @@ TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
 TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
     ASSERT_EQ(add_endpoint(url_, "full"), "");
     ASSERT_EQ(add_endpoint(url_, "other"), "");
-    Rig leads(url_);
+    Rig leads(url_, with_a_long_lease());
     ASSERT_EQ(leads.write({{.id = "x"}}), "");
     ASSERT_TRUE(leads.turn_until("it delivers", [&] { return left() == 0; }));
     Rig rig(url_);
@@ -1005,7 +1005,7 @@ TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
 // Relays of two outboxes write into one table, and one of them delivers.
 TEST_P(DispatcherTest, AQueueThatAnotherRelayEmptiesIsNotTakenForFull) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
-    Rig first(url_);
+    Rig first(url_, with_a_long_lease());
     ASSERT_EQ(first.write(keyed(0, 3, 1)), "");
     ASSERT_TRUE(first.turn_until("it delivers", [&] { return left() == 0; }));
     Rig second(url_);

@@ -11,6 +11,7 @@
 #include "registry.h"
 #include "runtime/exit_codes.h"
 #include "saga/operate.h"
+#include "webhook/registry.h"
 
 namespace outbox::app {
 namespace {
@@ -31,6 +32,9 @@ struct Report {
     std::vector<ConsumerInfo> consumers;
     std::vector<MailboxInfo> mailboxes;
     std::vector<SagaCount> sagas;
+    bool has_webhooks = false;
+    webhook::Delivering delivering;
+    std::vector<webhook::EndpointReport> endpoints;
 };
 
 // Whether the database has a consumer's tables.
@@ -59,6 +63,24 @@ Status read_sagas(const SourceConfig& config, Report& report) {
     auto counts = operations.counts();
     if (!counts.ok()) return counts.status();
     report.sagas = std::move(*counts);
+    return {};
+}
+
+// Nothing where the database has no tables of webhooks.
+Status read_webhooks(const SourceConfig& config, Report& report) {
+    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
+                                 {config.owners});
+    if (!sql.ok()) return sql.status();
+    const auto registry = webhook::Registry::make(std::move(*sql), {});
+    const auto there = registry->has_tables();
+    if (!there.ok() || !*there) return there.status();
+    auto delivering = registry->delivering();
+    if (!delivering.ok()) return delivering.status();
+    auto endpoints = registry->list(true);
+    if (!endpoints.ok()) return endpoints.status();
+    report.has_webhooks = true;
+    report.delivering = std::move(*delivering);
+    report.endpoints = std::move(*endpoints);
     return {};
 }
 
@@ -103,8 +125,11 @@ Result<Report> read_report(const SourceConfig& config, bool table_named) {
     const Result<bool> consumes = read_consumers(config, report);
     const bool has_consumers = consumes.ok() && *consumes;
     const Status sagas = has_consumers ? read_sagas(config, report) : Status();
-    if (!source.ok() && !has_consumers) return consumes.ok() ? source : consumes.status();
-    for (const Status& part : {consumes.ok() ? Status() : consumes.status(), sagas}) {
+    const Status webhooks = read_webhooks(config, report);
+    if (!source.ok() && !has_consumers && !report.has_webhooks) {
+        return consumes.ok() ? source : consumes.status();
+    }
+    for (const Status& part : {consumes.ok() ? Status() : consumes.status(), sagas, webhooks}) {
         if (part.ok()) continue;
         if (!lacks_rights(part.error())) return part;
         report.not_shown.push_back(describe(part.error()));
@@ -113,6 +138,21 @@ Result<Report> read_report(const SourceConfig& config, bool table_named) {
         report.not_shown.push_back(describe(source.error()));
     }
     return report;
+}
+
+std::int64_t waiting_of(const Report& report) {
+    std::int64_t waiting = 0;
+    for (const webhook::EndpointReport& one : report.endpoints) waiting += one.waiting;
+    return waiting;
+}
+
+// What waits where no relay has a route to these endpoints, or none runs.
+std::string webhook_remark(const Report& report) {
+    const std::int64_t waiting = waiting_of(report);
+    if (report.delivering.held || waiting == 0) return {};
+    return "no relay delivers webhooks, and " + with_commas(waiting) +
+           " wait; they stay until one has a route webhook+... to this database again, or their "
+           "endpoints are deleted: outbox webhook delete ID --yes";
 }
 
 // Of a relay that would lead with others than the table has now.
@@ -181,6 +221,30 @@ nlohmann::ordered_json json_of(const Report& report) {
                          {"count", count.count},
                          {"idle_s", count.oldest_s}});
     }
+    nlohmann::ordered_json webhooks;
+    if (report.has_webhooks) {
+        nlohmann::ordered_json endpoints = nlohmann::ordered_json::array();
+        for (const webhook::EndpointReport& one : report.endpoints) {
+            const webhook::Endpoint& endpoint = one.endpoint;
+            endpoints.push_back(
+                {{"id", endpoint.id},
+                 {"state", endpoint.enabled() ? "enabled" : "disabled"},
+                 {"waiting", one.waiting},
+                 {"failing", one.failing},
+                 {"dead", one.dead},
+                 {"missed_total", endpoint.missed_total},
+                 {"oldest_waiting_at", text_or_null(time_text(one.oldest_at_us))},
+                 {"failing_since", text_or_null(time_text(endpoint.failing_since_us))},
+                 {"next_attempt_at", text_or_null(time_text(one.next_attempt_at_us()))},
+                 {"last_error", text_or_null(redact(endpoint.last_error))}});
+        }
+        webhooks = {{"delivered_by", report.delivering.held
+                                         ? nlohmann::ordered_json(report.delivering.owner)
+                                         : nlohmann::ordered_json()},
+                    {"waiting", waiting_of(report)},
+                    {"remark", text_or_null(webhook_remark(report))},
+                    {"endpoints", endpoints}};
+    }
     nlohmann::ordered_json not_shown = nlohmann::ordered_json::array();
     for (const std::string& what : report.not_shown) not_shown.push_back(redact(what));
     return {{"source", report.source},
@@ -201,6 +265,7 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"consumers", consumers},
             {"mailboxes", mailboxes},
             {"sagas", sagas},
+            {"webhooks", webhooks},
             {"not_shown", not_shown}};
 }
 
@@ -344,6 +409,51 @@ void print_sagas(const Report& report) {
     columns.print(std::cout);
 }
 
+// Those of which there is something to say.
+void print_webhooks(const Report& report) {
+    constexpr std::size_t kMaxRows = 50;
+    constexpr std::size_t kErrorColumns = 60;
+    using Align = TextColumns::Align;
+    if (report.endpoints.empty()) return;
+    TextColumns columns({{"WEBHOOK", Align::kLeft},
+                         {"STATE", Align::kLeft},
+                         {"WAITING", Align::kRight},
+                         {"DEAD", Align::kRight},
+                         {"OLDEST", Align::kLeft},
+                         {"FAILING SINCE", Align::kLeft},
+                         {"NEXT ATTEMPT", Align::kLeft},
+                         {"LAST ERROR", Align::kLeft}});
+    const auto time = [](std::int64_t at_us) {
+        return at_us == 0 ? std::string("-") : time_text(at_us).substr(0, 19) + "Z";
+    };
+    std::size_t rows = 0;
+    std::size_t well = 0;
+    for (const webhook::EndpointReport& one : report.endpoints) {
+        const webhook::Endpoint& endpoint = one.endpoint;
+        const std::string& error = endpoint.enabled() ? endpoint.last_error : endpoint.reason;
+        const bool quiet = endpoint.enabled() && error.empty() && one.waiting + one.dead == 0;
+        well += quiet ? 1 : 0;
+        if (quiet || ++rows > kMaxRows) continue;
+        columns.add({endpoint.id, endpoint.enabled() ? "enabled" : "disabled",
+                     with_commas(one.waiting), with_commas(one.dead), time(one.oldest_at_us),
+                     time(endpoint.failing_since_us), time(one.next_attempt_at_us()),
+                     shortened(redact(error), kErrorColumns)});
+    }
+    std::cout << "\n";
+    if (rows > 0) columns.print(std::cout);
+    if (rows > kMaxRows) {
+        std::cout << with_commas(static_cast<std::int64_t>(rows - kMaxRows))
+                  << " more: outbox webhook list\n";
+    }
+    if (well > 0) {
+        std::cout << with_commas(static_cast<std::int64_t>(well))
+                  << " webhook endpoints have nothing waiting\n";
+    }
+    if (const std::string remark = webhook_remark(report); !remark.empty()) {
+        std::cout << coloured(Colour::kYellow, remark) << "\n";
+    }
+}
+
 }  // namespace
 
 int run_status(const runtime::Invocation& invocation) {
@@ -362,6 +472,7 @@ int run_status(const runtime::Invocation& invocation) {
         }
         print_consumers(*status);
         print_sagas(*status);
+        print_webhooks(*status);
         for (const std::string& what : status->not_shown) {
             std::cout << "\nnot shown: " << to_printable(redact(what)) << "\n";
         }

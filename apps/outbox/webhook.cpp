@@ -125,7 +125,7 @@ void warn_of_name(const webhook::AddressGuard& guard, const std::string& host,
     std::vector<webhook::Resolved> answers;
     resolver.take(answers);
     if (answers.empty()) return warn(host + " is not known to the resolver in time");
-    std::string why = answers[0].why;
+    std::string why = answers[0].no.why;
     if (why.empty() && guard.choose(host, answers[0].addresses, 0, why)) return;
     warn(why);
 }

@@ -4,9 +4,12 @@
 #include <arpa/inet.h>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <curl/curl.h>
 #include <iterator>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -22,6 +25,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 10;  // of an answer
 constexpr std::size_t kMaxIdle = 32;                            // handles kept for later requests
+constexpr int kFirstFinal = 200;                                // status; those below are interim
 
 struct CloseEasy {
     void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
@@ -103,6 +107,9 @@ Kind kind_of(CURLcode code) {
         case CURLE_SSL_CACERT_BADFILE:
         case CURLE_SSL_CRL_BADFILE:
             return Kind::kSetting;
+        case CURLE_OUT_OF_MEMORY:
+        case CURLE_FAILED_INIT:
+            return Kind::kLocal;
         case CURLE_UNSUPPORTED_PROTOCOL:  // HTTP/0.9, as other schemes do not come so far
         case CURLE_WEIRD_SERVER_REPLY:
         case CURLE_HTTP2:
@@ -121,6 +128,8 @@ struct Transfer {
     std::size_t max_body = 0;
     std::size_t header_bytes = 0;
     bool too_large = false;
+    bool connected = false;  // or tried to
+    int no_socket = 0;       // why there was none
     List headers;
     List connect_to;
     std::array<char, CURL_ERROR_SIZE> error{};
@@ -156,6 +165,20 @@ extern "C" std::size_t outbox_http_take_header(char* bytes, std::size_t, std::si
     return count;
 }
 
+extern "C" curl_socket_t outbox_http_open_socket(void* user, curlsocktype, curl_sockaddr* address) {
+    auto& transfer = *static_cast<Transfer*>(user);
+    transfer.connected = true;
+    const int opened =
+        ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (opened < 0) transfer.no_socket = errno;
+    return opened < 0 ? CURL_SOCKET_BAD : opened;
+}
+
+extern "C" int outbox_http_has_connection(void* user, char*, char*, int, int) {
+    static_cast<Transfer*>(user)->connected = true;
+    return CURL_PREREQFUNC_OK;
+}
+
 }  // namespace
 
 std::string_view word_of(HttpFault::Kind kind) {
@@ -170,6 +193,10 @@ std::string_view word_of(HttpFault::Kind kind) {
             return "TLS";
         case Kind::kSetting:
             return "SETTING";
+        case Kind::kLocal:
+            return "LOCAL";
+        case Kind::kNoConnection:
+            return "NO CONNECTION";
         case Kind::kTimeout:
             return "TIMEOUT";
         case Kind::kTooLarge:
@@ -271,6 +298,10 @@ void HttpClient::Impl::set_up(Transfer& transfer) {
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, outbox_http_take_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, outbox_http_open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, &transfer);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, outbox_http_has_connection);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, &transfer);
 
     curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -400,6 +431,9 @@ void HttpClient::Impl::judge(Transfer& done, CURLcode code) const {
     } else if (done.too_large) {
         fault = HttpFault{Kind::kTooLarge,
                           "its body has more than " + std::to_string(done.max_body) + " bytes"};
+    } else if (done.no_socket != 0 && code == CURLE_COULDNT_CONNECT) {
+        fault = HttpFault{Kind::kLocal,
+                          "no socket: " + std::generic_category().message(done.no_socket)};
     } else if (code == CURLE_OPERATION_TIMEDOUT) {  // the only limit that curl was given
         fault = HttpFault{
             Kind::kConnect,
@@ -420,9 +454,12 @@ void HttpClient::Impl::end_late(std::vector<HttpOutcome>& out) {
             ++one;
             continue;
         }
+        const std::string within =
+            " within " + std::to_string(transfer.request.timeout.count()) + " ms";
         transfer.outcome.fault =
-            HttpFault{Kind::kTimeout, "no answer within " +
-                                          std::to_string(transfer.request.timeout.count()) + " ms"};
+            transfer.connected
+                ? HttpFault{Kind::kTimeout, "no answer" + within}
+                : HttpFault{Kind::kNoConnection, "no connection was free for it" + within};
         const auto late = one++;
         out.push_back(take(late));
     }
@@ -433,6 +470,14 @@ HttpOutcome HttpClient::Impl::take(Transfers::iterator place) {
     long status = 0;
     curl_easy_getinfo(transfer.easy.get(), CURLINFO_RESPONSE_CODE, &status);
     transfer.outcome.status = static_cast<int>(status);
+    if (status != 0 && status < kFirstFinal) {
+        transfer.outcome.status = 0;
+        transfer.outcome.headers.clear();
+        if (!transfer.outcome.fault) {
+            transfer.outcome.fault =
+                HttpFault{Kind::kProtocol, "status " + std::to_string(status) + " and no answer"};
+        }
+    }
     const char* peer = nullptr;
     curl_easy_getinfo(transfer.easy.get(), CURLINFO_PRIMARY_IP, &peer);
     if (peer != nullptr) transfer.outcome.peer = peer;

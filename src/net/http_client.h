@@ -28,7 +28,8 @@ struct HttpRequest {
     std::chrono::milliseconds connect_timeout{5'000};  ///< With the resolver and TLS.
 };
 
-/// Why a request has no answer. Whether the server has acted on it is not known.
+/// Why a request has no answer. Whether the server has acted on it is not known, but for those that
+/// say nothing of it: kRequest, kSetting, kLocal and kNoConnection.
 struct HttpFault {
     enum class Kind : std::uint8_t {
         kRequest,  ///< It cannot be sent: the URL, a header or the pinned address is malformed.
@@ -36,23 +37,26 @@ struct HttpFault {
         kConnect,  ///< Nobody listens there, or does not answer in time.
         kTls,      ///< The certificate is not the one that was expected, or the port speaks no TLS.
         kSetting,  ///< A file of certificates cannot be used.
-        kTimeout,  ///< The request's time is over.
-        kTooLarge,  ///< The answer, or its headers.
-        kProtocol,  ///< What came is no HTTP.
-        kEnded      ///< The server closed the connection, or it broke.
+        kLocal,    ///< This process has no memory or no descriptor left for it.
+        kNoConnection,  ///< It waited all its time for a connection that others had.
+        kTimeout,       ///< The request's time is over.
+        kTooLarge,      ///< The answer, or its headers.
+        kProtocol,      ///< What came is no HTTP.
+        kEnded          ///< The server closed the connection, or it broke.
     };
     Kind kind = Kind::kEnded;
     std::string text;  ///< Printable; without headers, path and query of the request.
 };
 
-/// The word by which tables of errors know it: "RESOLVE", "CONNECT", "TLS", "SETTING", "TIMEOUT",
-/// "TOO LARGE", "PROTOCOL", "ENDED", "REQUEST".
+/// The word by which tables of errors know it: "RESOLVE", "CONNECT", "TLS", "SETTING", "LOCAL",
+/// "NO CONNECTION", "TIMEOUT", "TOO LARGE", "PROTOCOL", "ENDED", "REQUEST".
 [[nodiscard]] std::string_view word_of(HttpFault::Kind kind);
 
 struct HttpOutcome {
     std::uint64_t token = 0;
     std::optional<HttpFault> fault = {};
-    int status = 0;            ///< What came before a fault stays here, as does the rest.
+    /// What came before a fault stays here, as does the rest; of an interim answer (1xx) nothing.
+    int status = 0;
     HttpHeaders headers = {};  ///< Names in lower case.
     std::string body = {};
     bool cut = false;       ///< The body was longer (`HttpOptions::cut_responses`).

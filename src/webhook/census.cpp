@@ -8,7 +8,6 @@
 namespace outbox::webhook {
 namespace {
 
-constexpr std::int64_t kEveryUs = 60 * kSecondUs;
 constexpr std::int64_t kAfterErrorUs = 10 * kSecondUs;
 // Of each second it takes about so much, in a few steps.
 constexpr std::int64_t kMomentUs = 50'000;
@@ -87,7 +86,7 @@ void Census::end(std::int64_t now_us) {
     looking_ = false;
     found_ = std::exchange(counts_, {});
     tell_found_ = true;
-    next_us_ = now_us + kEveryUs;
+    next_us_ = now_us + std::exchange(again_us_, kEveryUs);
     earliest_us_ = now_us + kSecondUs;
 }
 

@@ -20,6 +20,8 @@ class Census {
   public:
     Census(Outlet& outlet, Queues& queues, const core::Clock& clock);
 
+    /// What it found holds no more: a look begins as soon as may be.
+    void hurry() { (looking_ ? again_us_ : next_us_) = 0; }
     /// Goes on for a moment, if it is time. After an error it goes on later.
     Status go_on();
     /// That was for the first time in a row in vain.
@@ -28,6 +30,8 @@ class Census {
     [[nodiscard]] const std::vector<Count>* take_found();
 
   private:
+    static constexpr std::int64_t kEveryUs = 60'000'000;
+
     [[nodiscard]] bool due(std::int64_t now_us) const;
     Result<bool> step();
     void end(std::int64_t now_us);
@@ -36,10 +40,11 @@ class Census {
     Queues& queues_;
     const core::Clock& clock_;
     bool looking_ = false;
-    std::int64_t next_us_ = 0;      // a step, or a look
-    std::int64_t earliest_us_ = 0;  // for the next look, while a queue is nearly full
-    std::size_t rows_;              // of a step
-    std::vector<Count> counts_;     // the last one's endpoint may have more
+    std::int64_t next_us_ = 0;          // a step, or a look
+    std::int64_t again_us_ = kEveryUs;  // after the end of a look
+    std::int64_t earliest_us_ = 0;      // for the next look, while a queue is nearly full
+    std::size_t rows_;                  // of a step
+    std::vector<Count> counts_;         // the last one's endpoint may have more
     std::vector<Count> found_;
     bool tell_found_ = false;
     bool failing_ = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,6 +17,10 @@ struct DispatchOptions {
     /// Of one endpoint. While many have something to deliver each has its share of
     /// `max_connections`, and one whose last attempt did not succeed has one.
     std::size_t max_per_endpoint = 8;
+    /// Of all endpoints of one host, which may hang together.
+    [[nodiscard]] std::size_t max_per_host() const {
+        return std::max(max_per_endpoint, max_connections / 4);
+    }
     /// Of deliveries in memory, about; half of it for endpoints whose last attempt did not succeed.
     std::size_t max_bytes = std::size_t{64} << 20;
     std::size_t slice_rows = 32;  ///< Read at a time for one endpoint.
@@ -24,6 +29,7 @@ struct DispatchOptions {
 
     core::RetryPolicy event_retry{5'000, 3'600'000, 0};
     core::RetryPolicy outage_retry{1'000, 600'000, 0};
+    core::RetryPolicy own_retry{5'000, 60'000, 0};  ///< After a fault of our own.
     /// Failed answers in a row after which an endpoint counts as down.
     std::int64_t open_after = 5;
     /// For so long an endpoint, or an event, may fail ...

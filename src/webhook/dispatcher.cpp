@@ -7,8 +7,10 @@ namespace outbox::webhook {
 namespace {
 
 constexpr std::int64_t kLookEveryUs = kSecondUs;
+// A writer commits at most 8 s after it took a position, or not at all.
+constexpr std::int64_t kLookBackEveryUs = 10 * kSecondUs;
 // The net under what is remembered of positions.
-constexpr std::int64_t kLookEverywhereEveryUs = 10 * kSecondUs;
+constexpr std::int64_t kLookEverywhereEveryUs = 600 * kSecondUs;
 // A read is as large as about that time allows.
 constexpr std::int64_t kReadUs = 300'000;
 constexpr std::size_t kFirstReadBytes = std::size_t{1} << 20;
@@ -18,6 +20,7 @@ constexpr std::int64_t kFlushAfterUs = 20'000;
 constexpr std::int64_t kRetryUs = 200'000;
 constexpr std::size_t kMaxOutcomes = 1'000;
 constexpr std::size_t kMaxRemarks = 1'000;
+constexpr std::size_t kMaxOwnFaults = 16;  // that are told apart
 // What is under way at the end has about two seconds: what is broken off comes again.
 constexpr int kLastLooks = 40;
 constexpr std::chrono::milliseconds kLastLook{50};
@@ -55,7 +58,7 @@ void Dispatcher::finish() {
     }
     if (epoch_ == 0) return;
     const std::uint64_t epoch = epoch_;
-    const bool told = flush(true);
+    const bool told = flush(true, true);
     lose_lease();
     if (told) std::ignore = deps_.outlet.release(epoch);
     publish_figures();
@@ -107,22 +110,29 @@ bool Dispatcher::take_lease(std::int64_t started_us) {
     epoch_ = **epoch;
     valid_until_us_ = started_us + (options_.lease_ttl_ms - options_.lease_margin_ms) * 1'000;
     renew_at_us_ = started_us + options_.lease_renew_ms * 1'000;
-    look_at_us_ = look_everywhere_at_us_ = 0;
+    look_at_us_ = 0;
     remark(Remark::Level::kInfo, "webhooks_dispatching", {{"epoch", std::to_string(epoch_)}});
     return true;
 }
 
 // What is under way may arrive; who has the lease now sends it again.
 void Dispatcher::lose_lease() {
-    for (const auto& [token, attempt] : under_way_) deps_.sender.cancel(token);
-    under_way_.clear();
-    unproven_ = 0;
-    circle_.clear();
-    queues_.clear();
+    forget_all();
     outcomes_.clear();
+    life_.reset();
     gone_.clear();
     epoch_ = 0;
     renew_at_us_ = 0;
+}
+
+void Dispatcher::forget_all() {
+    for (const auto& [token, attempt] : under_way_) deps_.sender.cancel(token);
+    under_way_.clear();
+    of_host_.clear();
+    unproven_ = 0;
+    circle_.clear();
+    queues_.clear();
+    look_at_us_ = look_back_at_us_ = look_everywhere_at_us_ = 0;
 }
 
 // True: what is known of the endpoints is of now, or nearly.
@@ -146,10 +156,12 @@ Status Dispatcher::read_endpoints() {
     for (Endpoint& endpoint : *endpoints) {
         there.emplace(endpoint.id, true);
         const auto known = queues_.find(endpoint.id);
-        if (known != queues_.end()) {
+        if (known != queues_.end() &&
+            known->second->endpoint().created_at_us == endpoint.created_at_us) {
             known->second->update(std::move(endpoint));
             continue;
         }
+        if (known != queues_.end()) drop(endpoint.id);
         std::string id = endpoint.id;
         auto queue = std::make_unique<EndpointQueue>(std::move(endpoint), options_);
         circle_.push_back(queue.get());
@@ -159,7 +171,11 @@ Status Dispatcher::read_endpoints() {
     for (const auto& [id, queue] : queues_) {
         if (!there.contains(id)) gone.push_back(id);
     }
-    for (const std::string& id : gone) drop(id);
+    for (const std::string& id : gone) {
+        drop(id);
+        gone_.push_back(id);
+    }
+    if (!gone.empty()) census_.hurry();
     // Deliveries that a hand left behind, or a relay that wrote meanwhile.
     while (!gone_.empty()) {
         const auto swept = deps_.outlet.sweep(gone_.back());
@@ -168,6 +184,17 @@ Status Dispatcher::read_endpoints() {
         gone_.pop_back();
     }
     return {};
+}
+
+void Dispatcher::ended(const Attempt& attempt) {
+    if (attempt.unproven) --unproven_;
+    const auto host = of_host_.find(attempt.host);
+    if (--host->second == 0) of_host_.erase(host);
+}
+
+bool Dispatcher::host_is_full(const EndpointQueue& queue) const {
+    const auto host = of_host_.find(queue.host());
+    return host != of_host_.end() && host->second >= options_.max_per_host();
 }
 
 void Dispatcher::drop(const std::string& endpoint) {
@@ -179,29 +206,33 @@ void Dispatcher::drop(const std::string& endpoint) {
             continue;
         }
         deps_.sender.cancel(attempt->first);
-        if (attempt->second.unproven) --unproven_;
+        ended(attempt->second);
         attempt = under_way_.erase(attempt);
     }
     std::erase(circle_, queue);
     queues_.erase(found);
-    gone_.push_back(endpoint);
 }
 
 Status Dispatcher::read_backlog() {
-    std::vector<std::string> ids;
-    for (const EndpointQueue* queue : circle_) {
-        if (queue->endpoint().enabled()) ids.push_back(queue->endpoint().id);
-    }
-    auto backlog = deps_.outlet.backlog(ids);
-    if (!backlog.ok()) return backlog.status();
     const std::int64_t now_us = deps_.clock.boot_us();
+    const bool back = now_us >= look_back_at_us_;
     const bool everywhere = now_us >= look_everywhere_at_us_;
+    std::vector<BacklogOf> of;
+    for (EndpointQueue* queue : circle_) {
+        if (!queue->endpoint().enabled()) continue;
+        if (everywhere) queue->expect_more(true);
+        if (back) queue->look_back();
+        of.push_back({queue->endpoint().id, queue->looks_from()});
+    }
+    auto backlog = deps_.outlet.backlog(of);
+    if (!backlog.ok()) return backlog.status();
+    if (back) look_back_at_us_ = now_us + kLookBackEveryUs;
     if (everywhere) look_everywhere_at_us_ = now_us + kLookEverywhereEveryUs;
     for (const Backlog& one : *backlog) {
         const auto queue = queues_.find(one.endpoint_id);
         if (queue == queues_.end()) continue;
         queue->second->expect_due(one.next_due_at_us);
-        if (one.fresh) queue->second->expect_more(everywhere);
+        if (one.fresh) queue->second->expect_more();
     }
     return {};
 }
@@ -225,18 +256,12 @@ void Dispatcher::count_on() {
 }
 
 void Dispatcher::take_news() {
-    const Queues::News news = deps_.queues.take();
-    for (const std::string& endpoint : news.endpoints) {
+    for (const std::string& endpoint : deps_.queues.take_news()) {
         const auto queue = queues_.find(endpoint);
-        if (queue != queues_.end()) queue->second->expect_more();
-    }
-    for (const auto& [endpoint, events] : news.missed) {
-        mine_.missed_total += events;
-        const auto queue = queues_.find(endpoint);
-        if (queue == queues_.end()) continue;
-        if (queue->second->missed(events)) {
-            remark(Remark::Level::kError, "webhook_queue_full",
-                   {{"endpoint", endpoint}, {"limit", std::to_string(kMaxQueuePerEndpoint)}});
+        if (queue != queues_.end()) {
+            queue->second->expect_more();
+        } else {
+            look_at_us_ = 0;  // it was added just now
         }
     }
 }
@@ -272,7 +297,8 @@ void Dispatcher::add_hungry(bool proven, std::size_t most, const Now& at,
                             std::vector<EndpointQueue*>& out) {
     for (std::size_t i = 0; i < circle_.size() && out.size() < most; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
-        if (queue->proven() == proven && queue->wants_slice(share_, at)) out.push_back(queue);
+        if (queue->proven() != proven || host_is_full(*queue)) continue;
+        if (queue->wants_slice(share_, at)) out.push_back(queue);
     }
 }
 
@@ -287,9 +313,17 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
     }
     std::vector<Delivery> deliveries;
     const std::int64_t started_us = deps_.clock.boot_us();
-    const Status read = deps_.outlet.fetch(slices, deps_.clock.wall_us(),
-                                           {options_.slice_bytes, max_bytes}, deliveries);
-    if (failed(read)) return false;
+    const auto read = deps_.outlet.fetch(slices, deps_.clock.wall_us(),
+                                         {options_.slice_bytes, max_bytes}, deliveries);
+    if (failed(read.status())) return false;
+    if (life_.value_or(read->life) != read->life) {
+        remark(Remark::Level::kWarning, "webhooks_table_anew", {});
+        life_ = read->life;
+        flush(true, true);
+        forget_all();
+        return true;
+    }
+    life_ = read->life;
     std::vector<std::vector<Delivery>> parts(slices.size());
     std::size_t bytes = 0;
     std::size_t last = 0;  // that something was read for
@@ -305,7 +339,7 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
     // Those behind it get their turn in a later read.
     const std::size_t end = cut ? last + 1 : slices.size();
     for (std::size_t i = 0; i < end; ++i) {
-        hungry[i]->admit(std::move(parts[i]), slices[i], cut && i == last);
+        hungry[i]->admit(std::move(parts[i]), slices[i], read->looked[i], cut && i == last);
     }
     return !deliveries.empty();
 }
@@ -332,6 +366,7 @@ bool Dispatcher::send() {
         ++idle;
         // Those that hang may not take the places of those that do not.
         if (!queue.proven() && unproven_ >= options_.max_connections / 2) continue;
+        if (host_is_full(queue)) continue;
         const bool unproven = !queue.proven();
         const Delivery* delivery = queue.take(share_, at);
         if (delivery == nullptr) continue;
@@ -339,7 +374,8 @@ bool Dispatcher::send() {
         sent = true;
         unproven_ += unproven ? 1 : 0;
         const std::uint64_t token = ++last_token_;
-        under_way_.emplace(token, Attempt{&queue, delivery->position, unproven});
+        under_way_.emplace(token, Attempt{&queue, delivery->position, unproven, queue.host()});
+        ++of_host_[queue.host()];
         deps_.sender.start(token, queue.endpoint(), *delivery);
     }
     return sent;
@@ -352,40 +388,26 @@ void Dispatcher::judge(const std::vector<Attempted>& attempts) {
         if (found == under_way_.end()) continue;
         const Attempt attempt = found->second;
         under_way_.erase(found);
-        if (attempt.unproven) --unproven_;
-        const bool was_failing = attempt.queue->endpoint().failing_since_us != 0;
+        ended(attempt);
         auto judged = attempt.queue->judge(attempt.position, attempted, at, random_());
         const Endpoint& endpoint = attempt.queue->endpoint();
         if (attempted.verdict.kind == Verdict::Kind::kDone) {
             ++mine_.delivered_total;
-        } else {
+        } else if (attempted.verdict.kind != Verdict::Kind::kOwnFault) {
             ++mine_.failed_total;
-            if (!was_failing && !judged.disabled) {
-                remark(Remark::Level::kWarning, "webhook_failing",
-                       {{"endpoint", endpoint.id}, {"error", endpoint.last_error}});
-            }
-        }
-        if (was_failing && endpoint.failing_since_us == 0) {
-            remark(Remark::Level::kInfo, "webhook_recovered", {{"endpoint", endpoint.id}});
         }
         if (judged.disabled) {
             remark(Remark::Level::kError, "webhook_disabled",
                    {{"endpoint", endpoint.id}, {"reason", endpoint.reason}});
         }
         if (!judged.outcome) continue;
-        if (judged.outcome->kind == Outcome::Kind::kDead) {
-            remark(Remark::Level::kError, "webhook_dead",
-                   {{"endpoint", endpoint.id},
-                    {"id", judged.outcome->event_id},
-                    {"error", judged.outcome->last_error}});
-        }
         if (outcomes_.empty()) oldest_outcome_us_ = at.boot_us;
         outcomes_.push_back(*std::move(judged.outcome));
     }
 }
 
 // Whether nothing is left to be recorded.
-bool Dispatcher::flush(bool all) {
+bool Dispatcher::flush(bool all, bool last) {
     const Now at = now();
     if (at.boot_us < retry_at_us_) return false;
     const bool due = all || outcomes_.size() >= kMaxOutcomes ||
@@ -393,7 +415,7 @@ bool Dispatcher::flush(bool all) {
     std::vector<EndpointChange> changes;
     std::vector<EndpointQueue*> changed;
     for (EndpointQueue* queue : circle_) {
-        if (auto change = queue->change(at)) {
+        if (auto change = queue->change(at, last)) {
             changes.push_back(*std::move(change));
             changed.push_back(queue);
         }
@@ -445,14 +467,35 @@ void Dispatcher::publish_figures() {
     mine_.dispatching = epoch_ != 0;
     mine_.enabled = mine_.disabled = mine_.paused = 0;
     const Now at = now();
-    for (const EndpointQueue* queue : circle_) {
+    for (EndpointQueue* queue : circle_) {
+        if (auto news = queue->news(at)) {
+            remark(news->level, std::move(news->what), std::move(news->fields));
+        }
         const bool enabled = queue->endpoint().enabled();
         ++(enabled ? mine_.enabled : mine_.disabled);
         if (enabled && queue->paused(at)) ++mine_.paused;
     }
+    tell_own_faults();
     mine_.under_way = static_cast<std::int64_t>(under_way_.size());
     const core::Lock lock(mutex_);
     figures_ = mine_;
+}
+
+// Each once, until there is none any more.
+void Dispatcher::tell_own_faults() {
+    bool any = false;
+    for (const EndpointQueue* queue : circle_) {
+        if (!queue->own_fault()) continue;
+        any = true;
+        const Endpoint& endpoint = queue->endpoint();
+        if (own_faults_.size() < kMaxOwnFaults && own_faults_.insert(endpoint.last_error).second) {
+            remark(Remark::Level::kError, "webhooks_own_fault",
+                   {{"endpoint", endpoint.id}, {"error", endpoint.last_error}});
+        }
+    }
+    if (any || own_faults_.empty() || circle_.empty()) return;
+    own_faults_.clear();
+    remark(Remark::Level::kInfo, "webhooks_own_fault_over", {});
 }
 
 Figures Dispatcher::figures() const {

@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -15,18 +17,11 @@
 #include "webhook/dispatch_options.h"
 #include "webhook/endpoint_queue.h"
 #include "webhook/queues.h"
+#include "webhook/remark.h"
 #include "webhook/sender.h"
 #include "webhook/store.h"
 
 namespace outbox::webhook {
-
-/// Something worth a log line; `what` as in docs/reference/logs.md.
-struct Remark {
-    enum class Level : std::uint8_t { kInfo, kWarning, kError };
-    Level level = Level::kInfo;
-    std::string what;
-    std::vector<std::pair<std::string, std::string>> fields;
-};
 
 /// What the metrics show of a dispatcher.
 struct Figures {
@@ -39,7 +34,6 @@ struct Figures {
     std::int64_t under_way = 0;
     std::int64_t delivered_total = 0;  ///< By this process, as are the others.
     std::int64_t failed_total = 0;     ///< Attempts.
-    std::int64_t missed_total = 0;     ///< Events that found a queue full.
 };
 
 /// Delivers what the table holds, as long as it has the table's lease: each endpoint by a queue of
@@ -71,6 +65,7 @@ class Dispatcher {
         EndpointQueue* queue = nullptr;
         std::int64_t position = 0;
         bool unproven = false;
+        std::string host = {};
     };
 
     [[nodiscard]] Now now() const { return {deps_.clock.boot_us(), deps_.clock.wall_us()}; }
@@ -82,7 +77,11 @@ class Dispatcher {
     Status read_backlog();
     void count_on();
     void take_news();
+    void ended(const Attempt& attempt);
+    [[nodiscard]] bool host_is_full(const EndpointQueue& queue) const;
     void drop(const std::string& endpoint);
+    void tell_own_faults();
+    void forget_all();
     bool fill();
     void add_hungry(bool proven, std::size_t most, const Now& at, std::vector<EndpointQueue*>& out);
     bool read_for(const std::vector<EndpointQueue*>& hungry, std::size_t max_bytes);
@@ -90,7 +89,7 @@ class Dispatcher {
     bool lease_holds() const { return epoch_ != 0 && deps_.clock.boot_us() < valid_until_us_; }
     bool send();
     void judge(const std::vector<Attempted>& attempts);
-    bool flush(bool all);
+    bool flush(bool all, bool last = false);
     bool failed(const Status& status);
     void worked();
     void remark(Remark::Level level, std::string what,
@@ -113,6 +112,7 @@ class Dispatcher {
     std::vector<EndpointQueue*> circle_;  // of the same
     std::size_t next_ = 0;                // in the circle
     std::unordered_map<std::uint64_t, Attempt> under_way_;
+    std::unordered_map<std::string, std::size_t> of_host_;  // of these
     std::uint64_t last_token_ = 0;
     std::size_t share_ = 1;
     std::size_t read_bytes_;         // in one statement
@@ -120,9 +120,12 @@ class Dispatcher {
     std::vector<Outcome> outcomes_;  // to be recorded
     std::int64_t oldest_outcome_us_ = 0;
     std::int64_t look_at_us_ = 0;
+    std::int64_t look_back_at_us_ = 0;
     std::int64_t look_everywhere_at_us_ = 0;
-    std::vector<std::string> gone_;  // endpoints whose deliveries are to be removed
+    std::optional<std::int64_t> life_;  // of the table's positions
+    std::vector<std::string> gone_;     // endpoints whose deliveries are to be removed
     std::vector<Attempted> attempted_;
+    std::set<std::string> own_faults_;  // that were said
 
     Figures mine_;
     mutable core::Mutex mutex_;

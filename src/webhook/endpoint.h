@@ -16,10 +16,10 @@ struct Endpoint {
     std::string events = "*";           ///< As `EventFilter` takes it.
     std::optional<std::string> tenant;  ///< Only events of this tenant; none: of all.
     State state = State::kEnabled;
-    std::string reason;         ///< Why it is disabled.
-    std::string secrets;        ///< Sealed, as text.
-    std::int64_t revision = 1;  ///< Rises with each change of what an operator says.
-    std::int64_t created_at_us = 0;
+    std::string reason;              ///< Why it is disabled.
+    std::string secrets;             ///< Sealed, as text.
+    std::int64_t revision = 1;       ///< Rises with each change of what an operator says.
+    std::int64_t created_at_us = 0;  ///< Tells it from one that had its id before.
     std::int64_t updated_at_us = 0;
 
     // What the dispatcher last said of it.

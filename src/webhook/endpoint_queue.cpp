@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "webhook/endpoint_url.h"
 
 namespace outbox::webhook {
 namespace {
@@ -22,6 +23,11 @@ struct Limit {
     [[nodiscard]] bool reached() const { return rows == 0 || bytes == 0; }
 };
 
+std::string host_of(const Endpoint& endpoint) {
+    const auto url = parse_endpoint_url(endpoint.url, {.allow_http = true});
+    return url.ok() ? url->host : endpoint.url;
+}
+
 bool same_order(const Endpoint& one, const Endpoint& other) {
     return one.revision == other.revision && one.url == other.url && one.events == other.events &&
            one.tenant == other.tenant && one.secrets == other.secrets;
@@ -30,19 +36,28 @@ bool same_order(const Endpoint& one, const Endpoint& other) {
 }  // namespace
 
 EndpointQueue::EndpointQueue(Endpoint endpoint, const DispatchOptions& options)
-    : options_(options), endpoint_(std::move(endpoint)), circuit_(options.outage_retry) {}
+    : options_(options),
+      endpoint_(std::move(endpoint)),
+      host_(host_of(endpoint_)),
+      circuit_(options.outage_retry),
+      told_failing_(endpoint_.failing_since_us != 0) {}
 
 void EndpointQueue::update(Endpoint endpoint) {
     const bool mine = endpoint.state == endpoint_.state || disabled_revision_ == endpoint.revision;
     if (mine && same_order(endpoint, endpoint_)) return;
     endpoint_ = std::move(endpoint);
+    host_ = host_of(endpoint_);
     begin_afresh();
 }
 
 void EndpointQueue::begin_afresh() {
+    ++generation_;
     drop_waiting();
     circuit_ = core::Circuit(options_.outage_retry);
+    probe_ = 0;
     proven_ = false;
+    own_faults_ = 0;
+    rests_until_us_ = 0;
     refused_in_row_ = 0;
     disabled_because_.reset();
     due_at_us_ = 0;
@@ -52,17 +67,27 @@ void EndpointQueue::begin_afresh() {
 void EndpointQueue::expect_more(bool everywhere) {
     more_ = true;
     if (stuck_ == Stuck::kAlone) stuck_ = Stuck::kNo;
-    if (everywhere) after_ = 0;
+    if (everywhere) after_ = around_ = settled_ = 0;
+}
+
+void EndpointQueue::look_back() {
+    const std::int64_t furthest = std::max(after_, around_);
+    after_ = std::min(after_, settled_);
+    around_ = std::min(around_, settled_);
+    settled_ = furthest;
 }
 
 bool EndpointQueue::paused(const Now& now) const {
-    return now.wall_us < endpoint_.paused_until_us ||
+    return now.wall_us < endpoint_.paused_until_us || now.boot_us < rests_until_us_ ||
            (circuit_.state() == core::Circuit::State::kOpen &&
             now.boot_us < circuit_.opens_until_us());
 }
 
 bool EndpointQueue::may_send(std::size_t share, const Now& now) {
-    if (!endpoint_.enabled() || now.wall_us < endpoint_.paused_until_us) return false;
+    if (!endpoint_.enabled() || now.wall_us < endpoint_.paused_until_us ||
+        now.boot_us < rests_until_us_) {
+        return false;
+    }
     circuit_.tick(now.boot_us);
     if (circuit_.state() == core::Circuit::State::kOpen) return false;
     if (circuit_.state() == core::Circuit::State::kHalfOpen) return probe_ == 0;
@@ -83,20 +108,19 @@ bool EndpointQueue::wants_slice(std::size_t share, const Now& now) {
 Slice EndpointQueue::slice() const {
     Slice slice;
     slice.endpoint_id = endpoint_.id;
-    slice.after = after_;
+    slice.around = stuck_ == Stuck::kAsks;
+    slice.after = slice.around ? std::max(after_, around_) : after_;
     // As many as may be under way: what hangs must not fill the memory.
     slice.max_rows = proven_ ? options_.slice_rows : 1;
     for (const Held& held : held_) {
-        slice.held.push_back(held.delivery.position);
-        if (stuck_ == Stuck::kAsks && held.delivery.key) {
-            slice.without_keys.push_back(*held.delivery.key);
-        }
+        slice.held.push_back({held.delivery.position, held.delivery.event_id});
+        if (slice.around && held.delivery.key) slice.without_keys.push_back(*held.delivery.key);
     }
-    slice.around = stuck_ == Stuck::kAsks;
     return slice;
 }
 
-void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice, bool cut) {
+void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
+                          const Looked& looked, bool cut) {
     std::int64_t last = 0;
     Limit due{slice.max_rows, options_.slice_bytes};
     Limit fresh = due;
@@ -111,13 +135,19 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice, 
         held_.insert(place, {std::move(delivery)});
     }
     due_at_us_ = cut || due.reached() ? 0 : kNever;
+    const bool to_the_limits = cut || fresh.reached();
+    if (!to_the_limits) last = std::max(last, looked.position);
     if (slice.around) {
-        stuck_ = deliveries.empty() ? Stuck::kAlone : Stuck::kNo;
+        around_ = std::max(around_, last);
+        if (!deliveries.empty()) {
+            stuck_ = Stuck::kNo;
+        } else if (!to_the_limits && !looked.more) {
+            stuck_ = Stuck::kAlone;
+        }
         return;
     }
     after_ = std::max(after_, last);
-    more_ = cut || fresh.reached();
-    if (!more_) misses_ = false;
+    more_ = to_the_limits || looked.more;
 }
 
 EndpointQueue::Place EndpointQueue::startable(bool culprits) {
@@ -143,6 +173,7 @@ const Delivery* EndpointQueue::take(std::size_t share, const Now& now) {
     }
     const Delivery& delivery = place->delivery;
     place->under_way = true;
+    place->generation = generation_;
     under_way_.push_back(delivery.position);
     if (delivery.key) busy_keys_.insert(*delivery.key);
     if (probes) {
@@ -186,6 +217,7 @@ void EndpointQueue::drop_waiting() {
 
 void EndpointQueue::read_again_from(std::int64_t position) {
     after_ = std::min(after_, position - 1);
+    around_ = std::min(around_, position - 1);
     more_ = true;
 }
 
@@ -195,6 +227,7 @@ void EndpointQueue::end_attempt(Held& held) {
     if (held.delivery.key) busy_keys_.erase(*held.delivery.key);
     if (probe_ == held.delivery.position) probe_ = 0;
     stuck_ = Stuck::kNo;
+    around_ = std::min(around_, held.delivery.position);  // behind it are others of its key
 }
 
 void EndpointQueue::forget(std::int64_t position) {
@@ -207,24 +240,19 @@ EndpointQueue::Judged EndpointQueue::judge(std::int64_t position, const Attempte
     const auto place = find(position);
     if (place == held_.end() || !place->under_way) return {};
     end_attempt(*place);
+    if (place->generation != generation_) return late(place, attempted);
     changed_ = true;
+    if (attempted.verdict.kind == Verdict::Kind::kOwnFault) {
+        return own_fault(attempted, now, random);
+    }
+    own_faults_ = 0;
     if (attempted.verdict.kind == Verdict::Kind::kDone) {
         circuit_.answered(position, true);
         succeeded(attempted);
         endpoint_.last_attempt_at_us = now.wall_us;
-        Outcome done;
-        done.endpoint_id = endpoint_.id;
-        done.event_id = place->delivery.event_id;
-        // Others of its key were left out while it failed.
-        if (place->delivery.attempts > 0) read_again_from(position);
-        erase(place);
-        return {.outcome = std::move(done)};
+        return done(place);
     }
     failed(attempted, now);
-    if (!endpoint_.enabled()) {
-        drop_waiting();
-        return {};
-    }
     if (attempted.verdict.kind == Verdict::Kind::kGone) return disable(attempted.verdict.text);
     if (now.wall_us - endpoint_.failing_since_us >= options_.give_up_after_us &&
         endpoint_.failures >= options_.least_failures) {
@@ -244,6 +272,29 @@ EndpointQueue::Judged EndpointQueue::judge(std::int64_t position, const Attempte
     return judged;
 }
 
+EndpointQueue::Judged EndpointQueue::done(Place place) {
+    const Delivery& delivery = place->delivery;
+    Outcome outcome;
+    outcome.endpoint_id = endpoint_.id;
+    outcome.event_id = delivery.event_id;
+    outcome.position = delivery.position;
+    // Others of its key were left out while it failed.
+    if (delivery.attempts > 0) read_again_from(delivery.position);
+    erase(place);
+    ++delivered_;
+    return {.outcome = std::move(outcome)};
+}
+
+// Of the endpoint as it was: whether it may be sent to now, and how it fares, the answer does not
+// say.
+EndpointQueue::Judged EndpointQueue::late(Place place, const Attempted& attempted) {
+    if (attempted.verdict.kind == Verdict::Kind::kDone) return done(place);
+    due_at_us_ = 0;
+    read_again_from(place->delivery.position);
+    erase(place);
+    return {};
+}
+
 void EndpointQueue::succeeded(const Attempted& attempted) {
     proven_ = true;
     refused_in_row_ = 0;
@@ -251,7 +302,6 @@ void EndpointQueue::succeeded(const Attempted& attempted) {
     endpoint_.failures = 0;
     endpoint_.last_status = attempted.status;
     endpoint_.last_error.clear();
-    ++delivered_;
 }
 
 // Time in which nobody tried, as no relay ran, is no failing.
@@ -266,10 +316,20 @@ void EndpointQueue::failed(const Attempted& attempted, const Now& now) {
         endpoint_.failing_since_us += now.wall_us - tried_until_us;
     }
     ++endpoint_.failures;
+    ++untold_failures_;
     endpoint_.last_attempt_at_us = now.wall_us;
     endpoint_.last_status = attempted.status;
     endpoint_.last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes);
     proven_ = false;
+}
+
+// It says nothing of the endpoint, and is tried again when the fault may be over.
+EndpointQueue::Judged EndpointQueue::own_fault(const Attempted& attempted, const Now& now,
+                                               std::uint64_t random) {
+    rests_until_us_ = now.boot_us + options_.own_retry.delay_us(++own_faults_, random);
+    endpoint_.last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes);
+    drop_waiting();
+    return {};
 }
 
 // No attempt is counted, unless this event alone is what the endpoint fails on.
@@ -299,6 +359,7 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
     Outcome outcome{.kind = Outcome::Kind::kFailed,
                     .endpoint_id = endpoint_.id,
                     .event_id = delivery.event_id,
+                    .position = delivery.position,
                     .attempts = delivery.attempts + 1,
                     .first_failed_at_us = delivery.first_failed_at_us == 0
                                               ? now.wall_us
@@ -312,6 +373,9 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
         outcome.attempts >= options_.least_failures) {
         outcome.kind = Outcome::Kind::kDead;
         read_again_from(delivery.position);
+        ++untold_dead_;
+        last_dead_ = outcome.event_id;
+        last_dead_error_ = outcome.last_error;
     } else {
         due_at_us_ = std::min(due_at_us_, outcome.next_attempt_at_us);
     }
@@ -326,14 +390,42 @@ EndpointQueue::Judged EndpointQueue::disable(std::string_view reason) {
     endpoint_.reason = to_storable_text(reason, kMaxErrorBytes);
     disabled_because_ = endpoint_.reason;
     disabled_revision_ = endpoint_.revision;
+    ++generation_;
     drop_waiting();
     return {.outcome = {}, .disabled = true};
 }
 
-std::optional<EndpointChange> EndpointQueue::change(const Now& now) {
-    const bool due = disabled_because_ || now.boot_us - told_us_ >= kSecondUs;
-    if (!due || (!changed_ && delivered_ == 0 && missed_ == 0)) return {};
+std::optional<Remark> EndpointQueue::news(const Now& now) {
+    using Level = Remark::Level;
+    const bool failing = endpoint_.failing_since_us != 0;
+    if (told_failing_ && !failing && endpoint_.enabled()) {
+        told_failing_ = false;
+        return Remark{Level::kInfo, "webhook_recovered", {{"endpoint", endpoint_.id}}};
+    }
+    const bool fails = failing && !told_failing_ && untold_failures_ > 0;
+    if ((untold_dead_ == 0 && !fails) || now.boot_us < quiet_until_us_) return {};
+    quiet_until_us_ = now.boot_us + kQuietUs;
+    if (untold_dead_ > 0) {
+        return Remark{Level::kError,
+                      "webhook_dead",
+                      {{"endpoint", endpoint_.id},
+                       {"id", last_dead_},
+                       {"deliveries", std::to_string(std::exchange(untold_dead_, 0))},
+                       {"error", last_dead_error_}}};
+    }
+    told_failing_ = true;
+    return Remark{Level::kWarning,
+                  "webhook_failing",
+                  {{"endpoint", endpoint_.id},
+                   {"failures", std::to_string(std::exchange(untold_failures_, 0))},
+                   {"error", endpoint_.last_error}}};
+}
+
+std::optional<EndpointChange> EndpointQueue::change(const Now& now, bool last) {
+    const bool due = last || disabled_because_ || now.boot_us - told_us_ >= kSecondUs;
+    if (!due || (!changed_ && delivered_ == 0)) return {};
     EndpointChange change{.endpoint_id = endpoint_.id,
+                          .created_at_us = endpoint_.created_at_us,
                           .failing_since_us = endpoint_.failing_since_us,
                           .failures = endpoint_.failures,
                           .last_attempt_at_us = endpoint_.last_attempt_at_us,
@@ -341,7 +433,6 @@ std::optional<EndpointChange> EndpointQueue::change(const Now& now) {
                           .last_status = endpoint_.last_status,
                           .last_error = endpoint_.last_error,
                           .delivered = std::exchange(delivered_, 0),
-                          .missed = std::exchange(missed_, 0),
                           .disabled_because = std::exchange(disabled_because_, {}),
                           .revision = endpoint_.revision};
     changed_ = false;
@@ -352,15 +443,9 @@ std::optional<EndpointChange> EndpointQueue::change(const Now& now) {
 void EndpointQueue::untold(const EndpointChange& change) {
     changed_ = true;
     delivered_ += change.delivered;
-    missed_ += change.missed;
     if (!disabled_because_ && change.revision == endpoint_.revision) {
         disabled_because_ = change.disabled_because;
     }
-}
-
-bool EndpointQueue::missed(std::int64_t events) {
-    missed_ += events;
-    return !std::exchange(misses_, true);
 }
 
 }  // namespace outbox::webhook

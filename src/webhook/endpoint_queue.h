@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "core/circuit.h"
 #include "webhook/dispatch_options.h"
+#include "webhook/remark.h"
 #include "webhook/sender.h"
 #include "webhook/store.h"
 
@@ -32,11 +34,17 @@ class EndpointQueue {
     EndpointQueue(Endpoint endpoint, const DispatchOptions& options);
 
     [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
-    /// What the table says now. Whatever an operator changed has it begin afresh.
+    /// What the table says now of the same endpoint (`created_at_us`). Whatever an operator changed
+    /// has it begin afresh.
     void update(Endpoint endpoint);
 
     /// Something may wait in the table behind what was read. `everywhere`: or before.
     void expect_more(bool everywhere = false);
+    /// A writer may have committed behind what was read since this was called last: a position is
+    /// taken before it can be seen.
+    void look_back();
+    /// Fresh ones before it are known, in as far as no writer commits late.
+    [[nodiscard]] std::int64_t looks_from() const { return std::min(after_, settled_); }
     /// The first that failed is due then; 0: none is.
     void expect_due(std::int64_t at_us) { due_at_us_ = at_us == 0 ? kNever : at_us; }
 
@@ -45,7 +53,8 @@ class EndpointQueue {
     [[nodiscard]] bool wants_slice(std::size_t share, const Now& now);
     [[nodiscard]] Slice slice() const;
     /// What was read for that slice. `cut`: the read ended before the slice's own limits.
-    void admit(std::vector<Delivery> deliveries, const Slice& slice, bool cut);
+    void admit(std::vector<Delivery> deliveries, const Slice& slice, const Looked& looked,
+               bool cut);
 
     /// The next delivery that may go, which then is under way; null: none may.
     const Delivery* take(std::size_t share, const Now& now);
@@ -54,6 +63,8 @@ class EndpointQueue {
         std::optional<Outcome> outcome;  ///< To be recorded before anything is read again.
         bool disabled = false;           ///< The endpoint is, from now on.
     };
+    /// An answer to what was sent before the endpoint was changed or disabled says only whether
+    /// that event was taken.
     Judged judge(std::int64_t position, const Attempted& attempted, const Now& now,
                  std::uint64_t random);
     /// The attempt was broken off: nothing is known of it.
@@ -69,13 +80,17 @@ class EndpointQueue {
     /// Has something to deliver, or may have.
     [[nodiscard]] bool busy() const;
     [[nodiscard]] bool paused(const Now& now) const;
+    /// Nothing could be sent to it, for a reason that is ours (`Endpoint::last_error`).
+    [[nodiscard]] bool own_fault() const { return own_faults_ > 0; }
+    [[nodiscard]] const std::string& host() const { return host_; }
+    /// That it began or ceased to fail, or what was given up on; at most one line in `kQuietUs`,
+    /// and one more where it recovers.
+    std::optional<Remark> news(const Now& now);
     /// What is to be told of the endpoint, if anything changed and the last time is a second ago;
-    /// at once that it is disabled.
-    std::optional<EndpointChange> change(const Now& now);
+    /// at once that it is disabled, and what is the `last`.
+    std::optional<EndpointChange> change(const Now& now, bool last = false);
     /// That could not be told.
     void untold(const EndpointChange& change);
-    /// True: they are the first since its queue was read to the end.
-    bool missed(std::int64_t events);
 
   private:
     static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
@@ -83,6 +98,7 @@ class EndpointQueue {
     struct Held {
         Delivery delivery;
         bool under_way = false;
+        std::int64_t generation = 0;  // in which it was sent
     };
     using Place = std::list<Held>::iterator;
 
@@ -96,34 +112,48 @@ class EndpointQueue {
     void end_attempt(Held& held);
     void succeeded(const Attempted& attempted);
     void failed(const Attempted& attempted, const Now& now);
+    Judged own_fault(const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged refused(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged disable(std::string_view reason);
+    Judged done(Place place);
+    Judged late(Place place, const Attempted& attempted);
     void begin_afresh();
 
     const DispatchOptions& options_;
     Endpoint endpoint_;
+    std::string host_;
+    std::int64_t generation_ = 0;  // rises as it begins afresh
     core::Circuit circuit_;
     std::int64_t probe_ = 0;  // under way for a half-open circuit
     bool proven_ = false;
+    std::uint32_t own_faults_ = 0;  // in a row
+    std::int64_t rests_until_us_ = 0;
     std::int64_t refused_in_row_ = 0;
 
     std::list<Held> held_;  // by position
     std::vector<std::int64_t> under_way_;
     std::unordered_set<std::string> busy_keys_;  // of these
     std::size_t bytes_ = 0;
-    std::int64_t after_ = 0;  // up to here all is held, gone, or waits for its key
-    bool more_ = true;        // behind it
+    std::int64_t after_ = 0;    // up to here all is held, gone, or waits for its key
+    std::int64_t around_ = 0;   // up to here likewise, or its key is held
+    std::int64_t settled_ = 0;  // the further of both as of the last look back
+    bool more_ = true;          // behind it
     std::int64_t due_at_us_ = 0;
     // What is held waits for what is under way, or has failed: others may go meanwhile.
     enum class Stuck : std::uint8_t { kNo, kAsks, kAlone };
     Stuck stuck_ = Stuck::kNo;
 
+    bool told_failing_ = false;
+    std::int64_t untold_failures_ = 0;
+    std::int64_t untold_dead_ = 0;
+    std::string last_dead_;  // event
+    std::string last_dead_error_;
+    std::int64_t quiet_until_us_ = 0;
+
     bool changed_ = false;
     std::int64_t told_us_ = 0;
     std::int64_t delivered_ = 0;
-    std::int64_t missed_ = 0;
-    bool misses_ = false;  // which was said
     std::optional<std::string> disabled_because_;
     std::int64_t disabled_revision_ = 0;
 };

@@ -1,10 +1,12 @@
 #include "webhook/fan_out.h"
 
+#include <unordered_set>
 #include <utility>
 
 namespace outbox::webhook {
 namespace {
 
+// What was changed by hand, without a new revision, is seen after so long.
 constexpr std::int64_t kRefreshUs = 1'000'000;
 // Of one transaction.
 constexpr std::size_t kMaxTargets = 10'000;
@@ -22,12 +24,19 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
     for (std::size_t i = 0; i < all.size() && status.ok(); ++i) {
         bytes += events_[all[i].event].payload.size();
         const bool last = i + 1 == all.size();
-        if (!last && i + 1 - begin < kMaxTargets && bytes < kMaxBytes) continue;
-        status = write(all.subspan(begin, i + 1 - begin));
+        if (last || (i + 1 - begin < kMaxTargets && bytes < kMaxBytes)) continue;
+        status = write(all.subspan(begin, i + 1 - begin), {});
         begin = i + 1;
         bytes = 0;
     }
-    if (!status.ok()) {
+    // What is missed goes with the last: before it the events may come again.
+    if (status.ok() && (begin < all.size() || !missed_.empty())) {
+        status = write(all.subspan(begin), missed_);
+        begin = all.size();
+    }
+    if (status.ok()) {
+        count_missed();
+    } else {
         for (const Target& target : all.subspan(begin)) {
             queues_.take_back(endpoints_[target.endpoint], 1);
         }
@@ -38,9 +47,16 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
     return status;
 }
 
+// Who reads an event after an endpoint was added finds the endpoint: the version is asked first.
+// That costs each batch some 50 us with ten endpoints, and 2,600 us with the 10,000 that there may
+// be (PostgreSQL; 4 and 1,400 us with SQLite).
 Status FanOut::refresh() {
     const std::int64_t now_us = clock_.boot_us();
-    if (refreshed_us_ != 0 && now_us - refreshed_us_ < kRefreshUs) return {};
+    auto version = inlet_->version();
+    if (!version.ok()) return version.status();
+    if (refreshed_us_ != 0 && *version == version_ && now_us - refreshed_us_ < kRefreshUs) {
+        return {};
+    }
     auto endpoints = inlet_->endpoints();
     if (!endpoints.ok()) return endpoints.status();
     subscribers_.clear();
@@ -53,6 +69,9 @@ Status FanOut::refresh() {
     }
     endpoints_.clear();
     for (const Subscriber& subscriber : subscribers_) endpoints_.push_back(subscriber.id);
+    const std::unordered_set<std::string_view> there(endpoints_.begin(), endpoints_.end());
+    std::erase_if(full_, [&](const auto& one) { return !there.contains(one.first); });
+    version_ = *std::move(version);
     refreshed_us_ = now_us;
     return {};
 }
@@ -60,6 +79,8 @@ Status FanOut::refresh() {
 void FanOut::choose(std::span<const mailbox::Row> rows) {
     events_.clear();
     targets_.clear();
+    missed_.clear();
+    std::vector<std::int64_t> missed(subscribers_.size());
     for (const mailbox::Row& row : rows) {
         const auto event = static_cast<std::uint32_t>(events_.size());
         events_.push_back(
@@ -67,14 +88,21 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
         for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
             const Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
-            if (!one.filter.wants(row.event_type) || !queues_.admit(one.id, 1)) continue;
-            targets_.push_back({event, i});
+            if (!one.filter.wants(row.event_type)) continue;
+            if (queues_.admit(one.id, 1)) {
+                targets_.push_back({event, i});
+            } else {
+                ++missed[i];
+            }
         }
+    }
+    for (std::uint32_t i = 0; i < missed.size(); ++i) {
+        if (missed[i] > 0) missed_.push_back({i, missed[i]});
     }
 }
 
-Status FanOut::write(std::span<const Target> targets) {
-    Status status = inlet_->insert(events_, endpoints_, targets);
+Status FanOut::write(std::span<const Target> targets, std::span<const Missed> missed) {
+    Status status = inlet_->insert(events_, endpoints_, targets, missed);
     for (const Target& target : targets) {
         if (status.ok()) {
             queues_.written(endpoints_[target.endpoint]);
@@ -83,6 +111,35 @@ Status FanOut::write(std::span<const Target> targets) {
         }
     }
     return status;
+}
+
+void FanOut::count_missed() {
+    for (const Missed& one : missed_) {
+        missed_total_ += one.events;
+        full_[std::string(endpoints_[one.endpoint])].untold += one.events;
+    }
+}
+
+std::vector<Remark> FanOut::take_remarks() {
+    std::vector<Remark> remarks;
+    const std::int64_t now_us = clock_.boot_us();
+    for (auto one = full_.begin(); one != full_.end();) {
+        Full& full = one->second;
+        if (now_us < full.quiet_until_us) {
+            ++one;
+        } else if (full.untold == 0) {
+            one = full_.erase(one);
+        } else {
+            full.quiet_until_us = now_us + kQuietUs;
+            remarks.push_back({Remark::Level::kError,
+                               "webhook_queue_full",
+                               {{"endpoint", one->first},
+                                {"missed", std::to_string(std::exchange(full.untold, 0))},
+                                {"limit", std::to_string(kMaxQueuePerEndpoint)}}});
+            ++one;
+        }
+    }
+    return remarks;
 }
 
 }  // namespace outbox::webhook

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "mailbox/writer.h"
 #include "webhook/event_filter.h"
 #include "webhook/queues.h"
+#include "webhook/remark.h"
 #include "webhook/store.h"
 
 namespace outbox::webhook {
@@ -25,11 +27,16 @@ class FanOut final : public mailbox::Client {
         : inlet_(std::move(inlet)), queues_(queues), clock_(clock) {}
 
     Status prepare() override { return inlet_->prepare(); }
-    Status look() override { return inlet_->look(); }
+    Status look() override { return inlet_->look().status(); }
     Result<std::string> destination() override { return inlet_->destination(); }
     /// In several transactions where there are very many deliveries. What the first of them wrote
     /// is left out when the rows come again.
     Status insert(std::span<const mailbox::Row> rows) override;
+
+    /// Events that an endpoint will not get, by this process.
+    [[nodiscard]] std::int64_t missed_total() const { return missed_total_; }
+    /// Whose queue is full, and how many it missed since the last line of it.
+    [[nodiscard]] std::vector<Remark> take_remarks();
 
   private:
     struct Subscriber {
@@ -38,20 +45,29 @@ class FanOut final : public mailbox::Client {
         bool all_tenants = true;
         std::string tenant;
     };
-    struct Chunk;
+    // What is said of an endpoint whose queue is full.
+    struct Full {
+        std::int64_t quiet_until_us = 0;
+        std::int64_t untold = 0;  // events
+    };
 
     Status refresh();
     void choose(std::span<const mailbox::Row> rows);
-    Status write(std::span<const Target> targets);
+    Status write(std::span<const Target> targets, std::span<const Missed> missed);
+    void count_missed();
 
     std::unique_ptr<Inlet> inlet_;
     Queues& queues_;
     const core::Clock& clock_;
     std::vector<Subscriber> subscribers_;
+    std::string version_;            // of these
     std::int64_t refreshed_us_ = 0;  // 0: not yet
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;
+    std::vector<Missed> missed_;
+    std::map<std::string, Full, std::less<>> full_;
+    std::int64_t missed_total_ = 0;
 };
 
 }  // namespace outbox::webhook

@@ -12,6 +12,7 @@
 #include "core/system_clock.h"
 #include "net/http_client.h"
 #include "webhook/address_guard.h"
+#include "webhook/ca_file.h"
 #include "webhook/endpoint_url.h"
 #include "webhook/request.h"
 #include "webhook/sealed_secrets.h"
@@ -25,6 +26,9 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxAnswerBytes = std::size_t{16} << 10;  // the rest is cut
 constexpr std::int64_t kUsPerSecond = 1'000'000;
+// A name server that did not answer for one host and answered for another so lately is not at
+// fault.
+constexpr std::chrono::seconds kNameServerWorks{60};
 
 std::int64_t now_s() {
     return core::SystemClock().wall_us() / kUsPerSecond;
@@ -103,10 +107,15 @@ class HttpSender final : public Sender {
         return {.ca_file = config.ca_file,
                 .http2 = true,
                 .max_response_bytes = kMaxAnswerBytes,
-                .cut_responses = true};
+                .cut_responses = true,
+                // Of a "host" that is an address, behind which may be many: the limits of an
+                // endpoint and of a host are the dispatcher's.
+                .max_connections_per_host = config.max_connections,
+                .max_connections = config.max_connections};
     }
     Result<std::shared_ptr<Opened>> open(const Endpoint& endpoint);
-    void give_up(std::uint64_t token, std::string why);
+    void give_up(std::uint64_t token, Verdict verdict);
+    void no_address(std::uint64_t token, NoAddress no);
     void send(std::uint64_t token, const Waiting& what, const Address& address);
     void send_resolved();
     Attempted judge(const net::HttpOutcome& outcome);
@@ -123,12 +132,12 @@ class HttpSender final : public Sender {
     std::vector<Resolved> resolved_;
     std::vector<net::HttpOutcome> outcomes_;
     std::vector<Attempted> ready_;  // without a request
+    Clock::time_point name_server_worked_ = Clock::time_point::min();
 };
 
-Result<std::shared_ptr<Opened>> HttpSender::open(const Endpoint& endpoint) {
-    const auto known = opened_.find(endpoint.id);
-    if (known != opened_.end() && known->second->sealed == endpoint.secrets) return known->second;
-    const auto secrets = keys_.open(endpoint.id, endpoint.secrets);
+// The signers of what is stored.
+Result<std::shared_ptr<Opened>> make_opened(const KeyRing& keys, const Endpoint& endpoint) {
+    const auto secrets = keys.open(endpoint.id, endpoint.secrets);
     if (!secrets.ok()) return secrets.status();
     auto opened = std::make_shared<Opened>();
     opened->sealed = endpoint.secrets;
@@ -137,20 +146,37 @@ Result<std::shared_ptr<Opened>> HttpSender::open(const Endpoint& endpoint) {
         if (!signer.ok()) return signer.status();
         opened->signers.push_back({std::move(*signer), secret.until_s});
     }
-    if (opened_.size() >= kMaxEndpoints) opened_.clear();  // of those that are gone, too
-    opened_.insert_or_assign(endpoint.id, opened);
-    return std::shared_ptr<Opened>(std::move(opened));
+    return opened;
 }
 
-void HttpSender::give_up(std::uint64_t token, std::string why) {
-    ready_.push_back({token, 0, not_sent(std::move(why))});
+Result<std::shared_ptr<Opened>> HttpSender::open(const Endpoint& endpoint) {
+    const auto known = opened_.find(endpoint.id);
+    if (known != opened_.end() && known->second->sealed == endpoint.secrets) return known->second;
+    auto opened = make_opened(keys_, endpoint);
+    if (!opened.ok()) return opened;
+    if (opened_.size() >= kMaxEndpoints) opened_.clear();  // of those that are gone, too
+    opened_.insert_or_assign(endpoint.id, *opened);
+    return opened;
+}
+
+void HttpSender::give_up(std::uint64_t token, Verdict verdict) {
+    ready_.push_back({token, 0, std::move(verdict)});
+}
+
+// Where no name server answers for anybody that is no endpoint's fault.
+void HttpSender::no_address(std::uint64_t token, NoAddress no) {
+    using Whose = NoAddress::Whose;
+    const bool ours =
+        no.whose == Whose::kOurs ||
+        (no.whose == Whose::kNobody && Clock::now() >= name_server_worked_ + kNameServerWorks);
+    give_up(token, ours ? own_fault(std::move(no.why)) : not_sent(std::move(no.why)));
 }
 
 void HttpSender::start(std::uint64_t token, const Endpoint& endpoint, const Delivery& delivery) {
     auto url = parse_endpoint_url(endpoint.url, {.allow_http = config_.allow_http});
-    if (!url.ok()) return give_up(token, url.error().message);
+    if (!url.ok()) return give_up(token, not_sent(url.error().message));
     auto opened = open(endpoint);
-    if (!opened.ok()) return give_up(token, opened.error().message);
+    if (!opened.ok()) return give_up(token, own_fault(opened.error().message));
     Waiting what{std::move(*url),
                  std::move(*opened),
                  webhook_id(delivery.event_id),
@@ -161,7 +187,7 @@ void HttpSender::start(std::uint64_t token, const Endpoint& endpoint, const Deli
     what.headers.emplace_back("user-agent", config_.user_agent);
     if (what.url.address) {
         if (auto why = guard_.refusal(what.url.host, *what.url.address)) {
-            return give_up(token, std::move(*why));
+            return give_up(token, not_sent(std::move(*why)));
         }
         return send(token, what, *what.url.address);
     }
@@ -175,7 +201,9 @@ void HttpSender::send(std::uint64_t token, const Waiting& what, const Address& a
     for (const auto& [signer, until_s] : what.opened->signers) {
         if (until_s == 0 || until_s > now) signers.push_back(&signer);
     }
-    if (signers.empty()) return give_up(token, "the endpoint has no secret that is in force");
+    if (signers.empty()) {
+        return give_up(token, own_fault("the endpoint has no secret that is in force"));
+    }
     net::HttpRequest request{.method = "POST", .url = what.url.text, .headers = what.headers};
     request.headers.emplace_back("webhook-id", what.id);
     request.headers.emplace_back("webhook-timestamp", std::to_string(now));
@@ -196,16 +224,20 @@ void HttpSender::send_resolved() {
     for (const Resolved& one : resolved_) {
         auto what = waiting_.extract(one.token);
         if (what.empty()) continue;
-        std::string why = one.why;
-        std::optional<Address> address;
-        if (!one.addresses.empty()) {
-            address = guard_.choose(what.mapped().url.host, one.addresses,
-                                    what.mapped().opened->turn, why);
+        if (!one.addresses.empty() || one.no.whose == NoAddress::Whose::kHost) {
+            name_server_worked_ = Clock::now();
         }
+        if (one.addresses.empty()) {
+            no_address(one.token, one.no);
+            continue;
+        }
+        std::string why;
+        const auto address =
+            guard_.choose(what.mapped().url.host, one.addresses, what.mapped().opened->turn, why);
         if (address) {
             send(one.token, what.mapped(), *address);
         } else {
-            give_up(one.token, std::move(why));
+            give_up(one.token, not_sent(std::move(why)));
         }
     }
 }
@@ -219,7 +251,13 @@ Attempted HttpSender::judge(const net::HttpOutcome& outcome) {
                 judge_answer(outcome.status, outcome.header("retry-after"), now_s())};
     }
     const net::HttpFault fault = outcome.fault.value_or(net::HttpFault{});
-    return {outcome.token, 0, judge_fault(net::word_of(fault.kind), fault.text)};
+    Verdict verdict = judge_fault(net::word_of(fault.kind), fault.text);
+    using Fault = net::HttpFault::Kind;
+    if (fault.kind == Fault::kSetting || fault.kind == Fault::kLocal ||
+        fault.kind == Fault::kNoConnection) {
+        verdict = own_fault(std::move(verdict.text));
+    }
+    return {outcome.token, 0, std::move(verdict)};
 }
 
 void HttpSender::poll(milliseconds max_wait, int wake_fd, std::vector<Attempted>& out) {
@@ -255,8 +293,29 @@ Result<std::unique_ptr<Sender>> make_http_sender(SenderConfig config) {
     if (!keys.ok()) return keys.status();
     auto guard = AddressGuard::make(config.allow);
     if (!guard.ok()) return guard.status();
+    if (Status usable = check_ca_file(config.ca_file); !usable.ok()) return usable;
     return std::unique_ptr<Sender>(
         new HttpSender(std::move(config), std::move(*keys), std::move(*guard)));
+}
+
+Status check_sender(const SenderConfig& config, std::span<const Endpoint> endpoints) {
+    if (Status made = make_http_sender(config).status(); !made.ok()) return made;
+    const auto keys = KeyRing::read(config.key_file);
+    if (!keys.ok()) return keys.status();
+    std::size_t failed = 0;
+    ErrorInfo first;
+    for (const Endpoint& endpoint : endpoints) {
+        if (!endpoint.enabled()) continue;
+        Status opened = make_opened(*keys, endpoint).status();
+        if (opened.ok()) continue;
+        if (failed++ == 0) {
+            first = opened.error();
+            first.message = "endpoint " + endpoint.id + " cannot be signed for: " + first.message;
+        }
+    }
+    if (failed == 0) return {};
+    if (failed > 1) first.message += " (and " + std::to_string(failed - 1) + " more endpoints)";
+    return first;
 }
 
 }  // namespace outbox::webhook

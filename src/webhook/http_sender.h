@@ -3,11 +3,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <outbox/result.h>
 
+#include "webhook/dispatch_options.h"
 #include "webhook/resolver.h"
 #include "webhook/sender.h"
 
@@ -24,6 +26,8 @@ struct SenderConfig {
     std::string ca_file = {};                          ///< PEM; empty: the system's.
     std::chrono::milliseconds timeout{20'000};         ///< Of an attempt, all in all.
     std::chrono::milliseconds connect_timeout{5'000};  ///< Name, connection and TLS.
+    /// As many attempts at once have a connection of their own; who begins no more waits for none.
+    std::size_t max_connections = DispatchOptions().max_connections;
     std::string user_agent = "outbox";
     Lookup lookup = system_lookup;
     /// Is told of each answer, or of what there was instead of one. For those who look.
@@ -34,7 +38,9 @@ struct SenderConfig {
 /// receiver has it. For each attempt the host is resolved once, each of its addresses is judged by
 /// the guard, and the connection goes to one that was; no redirect is followed. Nobody waits for
 /// the name server or the receiver of another endpoint. Errors: kAuthFailed or kConfigInvalid for
-/// the key file, kConfigInvalid for `allow`.
+/// the key file, kConfigInvalid for `allow` and for a `ca_file` that cannot be used.
 Result<std::unique_ptr<Sender>> make_http_sender(SenderConfig config);
+/// Whether one could be made, and sign for each of the endpoints that are enabled.
+Status check_sender(const SenderConfig& config, std::span<const Endpoint> endpoints);
 
 }  // namespace outbox::webhook

@@ -33,17 +33,14 @@ void Queues::add(std::string_view endpoint, std::int64_t rows) {
 
 bool Queues::admit(std::string_view endpoint, std::int64_t rows) {
     const core::Lock lock(mutex_);
-    if (of(endpoint).rows >= kMaxQueuePerEndpoint) {
-        news_.missed[std::string(endpoint)] += rows;
-        return false;
-    }
+    if (of(endpoint).rows >= kMaxQueuePerEndpoint) return false;
     add(endpoint, rows);
     return true;
 }
 
 void Queues::written(std::string_view endpoint) {
     const core::Lock lock(mutex_);
-    news_.endpoints.emplace(endpoint);
+    news_.emplace(endpoint);
 }
 
 void Queues::take_back(std::string_view endpoint, std::int64_t rows) {
@@ -80,7 +77,7 @@ void Queues::end_count() {
     std::erase_if(lengths_, [](const auto& one) { return one.second.rows == 0; });
 }
 
-Queues::News Queues::take() {
+std::unordered_set<std::string> Queues::take_news() {
     std::uint64_t count = 0;
     std::ignore = read(wake_fd_, &count, sizeof count);
     const core::Lock lock(mutex_);

@@ -25,7 +25,7 @@ class Queues {
     [[nodiscard]] int wake_fd() const { return wake_fd_; }
     void wake() const;
 
-    /// For `rows` more deliveries of an endpoint. False, and counted as missed: its queue is full.
+    /// For `rows` more deliveries of an endpoint. False: its queue is full.
     [[nodiscard]] bool admit(std::string_view endpoint, std::int64_t rows);
     /// Those are written.
     void written(std::string_view endpoint);
@@ -38,12 +38,8 @@ class Queues {
     void count(const std::vector<Count>& counts);
     void end_count();
 
-    /// Endpoints with something new since the last call, and events that were missed since.
-    struct News {
-        std::unordered_set<std::string> endpoints;
-        std::unordered_map<std::string, std::int64_t> missed;
-    };
-    [[nodiscard]] News take();
+    /// Endpoints with something new since the last call.
+    [[nodiscard]] std::unordered_set<std::string> take_news();
     /// Some queue is full, or half full: it is time to count.
     [[nodiscard]] bool nearly_full() const;
 
@@ -66,7 +62,7 @@ class Queues {
     mutable core::Mutex mutex_;
     std::unordered_map<std::string, Length, Hash, std::equal_to<>> lengths_
         OUTBOX_GUARDED_BY(mutex_);
-    News news_ OUTBOX_GUARDED_BY(mutex_);
+    std::unordered_set<std::string> news_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 }  // namespace outbox::webhook

@@ -19,6 +19,21 @@ class SqlRegistry final : public Registry {
     SqlRegistry(std::unique_ptr<consumer::Sql> sql, std::string os_user)
         : sql_(std::move(sql)), os_user_(std::move(os_user)) {}
 
+    Result<bool> has_tables() override {
+        const auto rows = sql_->run(sql_->table_count("outbox_webhook_lease"), {});
+        if (!rows.ok()) return rows.status();
+        return number((*rows)[0][0]) > 0;
+    }
+
+    Result<Delivering> delivering() override {
+        const auto rows = sql_->run("SELECT owner, CASE WHEN expires_at > " + sql_->now() +
+                                        " THEN 1 ELSE 0 END FROM outbox_webhook_lease",
+                                    {});
+        if (!rows.ok()) return rows.status();
+        if (rows->empty()) return Delivering();
+        return Delivering{number((*rows)[0][1]) != 0, (*rows)[0][0].value_or("")};
+    }
+
     Status add(const Endpoint& endpoint) override {
         return in_transaction([&]() -> Status {
             std::int64_t added = 0;
@@ -156,13 +171,15 @@ class SqlRegistry final : public Registry {
                                              bool count) {
         const auto time = [this](const std::string& column) { return sql_->microseconds(column); };
         const std::string figures =
-            count ? ", d.waiting, d.failing, d.dead, " + time("d.oldest") : ", 0, 0, 0, 0";
+            count ? ", d.waiting, d.failing, d.dead, " + time("d.oldest") + ", " + time("d.next")
+                  : ", 0, 0, 0, 0, 0";
         const std::string join =
             count ? " LEFT JOIN (SELECT endpoint_id, "
                     "sum(CASE WHEN dead THEN 0 ELSE 1 END) AS waiting, "
                     "sum(CASE WHEN attempts > 0 AND NOT dead THEN 1 ELSE 0 END) AS failing, "
                     "sum(CASE WHEN dead THEN 1 ELSE 0 END) AS dead, "
-                    "min(CASE WHEN dead THEN NULL ELSE created_at END) AS oldest "
+                    "min(CASE WHEN dead THEN NULL ELSE created_at END) AS oldest, "
+                    "min(CASE WHEN dead THEN NULL ELSE next_attempt_at END) AS next "
                     "FROM outbox_webhook_deliveries" +
                         std::string(parameters.empty() ? "" : " WHERE endpoint_id = $1") +
                         " GROUP BY endpoint_id) d ON d.endpoint_id = e.endpoint_id"
@@ -212,6 +229,7 @@ class SqlRegistry final : public Registry {
         out.failing = value();
         out.dead = value();
         out.oldest_at_us = value();
+        out.next_due_at_us = value();
         return out;
     }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,20 @@ struct EndpointReport {
     std::int64_t failing = 0;       ///< Of these, that failed and go again.
     std::int64_t dead = 0;          ///< Given up on.
     std::int64_t oldest_at_us = 0;  ///< When the oldest that waits was written.
+    std::int64_t next_due_at_us = 0;  ///< When the first of those that failed goes again.
+
+    /// When it is sent to next; 0: never, as nothing waits or it is disabled. In the past: now.
+    [[nodiscard]] std::int64_t next_attempt_at_us() const {
+        if (!endpoint.enabled() || waiting == 0) return 0;
+        return std::max(endpoint.paused_until_us,
+                        waiting > failing ? oldest_at_us : next_due_at_us);
+    }
+};
+
+/// Which relay delivers.
+struct Delivering {
+    bool held = false;
+    std::string owner;  ///< The last one where none does.
 };
 
 /// What operators, and services for their customers, do with endpoints. Each change is written into
@@ -35,6 +50,8 @@ class Registry {
     static std::unique_ptr<Registry> make(std::unique_ptr<consumer::Sql> sql, std::string os_user);
     virtual ~Registry() = default;
 
+    virtual Result<bool> has_tables() = 0;
+    virtual Result<Delivering> delivering() = 0;
     /// `id`, `url`, `events`, `tenant` and `secrets` are taken. kConflict: the id is in use, or
     /// there are `kMaxEndpoints`.
     virtual Status add(const Endpoint& endpoint) = 0;

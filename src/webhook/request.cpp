@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/url.h"
 #include "net/header_line.h"
@@ -64,13 +65,15 @@ Headers event_headers(std::string_view json) {
     if (json.empty()) return headers;
     const auto object = nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, false);
     if (!object.is_object()) return headers;
+    std::set<std::string> seen;
     for (const auto& [key, value] : object.items()) {
         const std::string name = lower_case(key);
         if (!is_token(name) || is_reserved(name) || !value.is_string()) continue;
         const auto& text = value.get_ref<const std::string&>();
         std::pair<std::string, std::string> header(name, text);
         net::encode_header(name, text, header);
-        headers.push_back(std::move(header));
+        // "Type" and "type" are one; which of two a receiver believes nobody knows.
+        if (seen.insert(header.first).second) headers.push_back(std::move(header));
     }
     return headers;
 }

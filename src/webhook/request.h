@@ -15,9 +15,10 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string webhook_id(std::string_view event_id);
 
 /// The headers of an event (a JSON object of strings, or empty) as a request carries them, names in
-/// lower case. Left out: `webhook-*` and whatever says how the request itself is sent (`host`,
-/// `content-length`, `connection`, ...), names that HTTP does not allow, and what is no string.
-/// Values that no line can hold are written as RFC 8187 does (`net/header_line.h`).
+/// lower case, of those that differ in that alone the first. Left out: `webhook-*` and whatever
+/// says how the request itself is sent (`host`, `content-length`, `connection`, ...), names that
+/// HTTP does not allow, and what is no string. Values that no line can hold are written as RFC 8187
+/// does (`net/header_line.h`).
 [[nodiscard]] Headers event_headers(std::string_view json);
 
 /// Adds `content-type` where the event has none of its own: "application/json" where the payload is

@@ -36,16 +36,30 @@ Address address_of(const sockaddr* from) {
     return address;
 }
 
+NoAddress::Whose whose(int error) {
+    switch (error) {
+        case EAI_MEMORY:
+        case EAI_SYSTEM:
+        case EAI_BADFLAGS:
+        case EAI_SOCKTYPE:
+            return NoAddress::Whose::kOurs;
+        case EAI_AGAIN:
+            return NoAddress::Whose::kNobody;
+        default:
+            return NoAddress::Whose::kHost;
+    }
+}
+
 }  // namespace
 
-std::vector<Address> system_lookup(const std::string& host, std::string& why) {
+std::vector<Address> system_lookup(const std::string& host, NoAddress& no) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_ADDRCONFIG;
     addrinfo* found = nullptr;
     const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
     if (error != 0) {
-        why = host + " has no address: " + ::gai_strerror(error);
+        no = {whose(error), host + " has no address: " + ::gai_strerror(error)};
         return {};
     }
     const std::unique_ptr<addrinfo, FreeAddresses> list(found);
@@ -68,7 +82,7 @@ struct Resolver::Shared {
     struct Answer {
         std::string host;
         std::vector<Address> addresses;
-        std::string why;
+        NoAddress no;
     };
 
     explicit Shared(Lookup what)
@@ -98,7 +112,7 @@ void Resolver::Shared::run() {
         waiting.pop_front();
         busy.push_back(answer.host);
         lock.unlock();
-        answer.addresses = lookup(answer.host, answer.why);
+        answer.addresses = lookup(answer.host, answer.no);
         lock.lock();
         busy.erase(std::find(busy.begin(), busy.end(), answer.host));
         answers.push_back(std::move(answer));
@@ -154,9 +168,12 @@ void Resolver::take(std::vector<Resolved>& out) {
         const auto answer = std::find_if(answers.begin(), answers.end(),
                                          [&](const auto& known) { return known.host == one.host; });
         if (answer != answers.end()) {
-            out.push_back({one.token, answer->addresses, answer->why});
+            out.push_back({one.token, answer->addresses, answer->no});
         } else if (now >= one.end) {
-            out.push_back({one.token, {}, "no name server says in time where " + one.host + " is"});
+            out.push_back({one.token,
+                           {},
+                           {NoAddress::Whose::kNobody,
+                            "no name server says in time where " + one.host + " is"}});
         } else {
             return false;
         }

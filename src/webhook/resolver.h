@@ -12,11 +12,22 @@
 
 namespace outbox::webhook {
 
-/// The addresses of a host, in the order in which they are to be tried; may block. None: `why`
+/// Why a host has no address.
+struct NoAddress {
+    enum class Whose : std::uint8_t {
+        kHost,    ///< The name servers say that it has none.
+        kNobody,  ///< None of them answers: its own or ours.
+        kOurs     ///< The resolver of this machine fails by itself.
+    };
+    Whose whose = Whose::kHost;
+    std::string why;
+};
+
+/// The addresses of a host, in the order in which they are to be tried; may block. None: `no`
 /// says it.
-using Lookup = std::function<std::vector<Address>(const std::string& host, std::string& why)>;
+using Lookup = std::function<std::vector<Address>(const std::string& host, NoAddress& no)>;
 /// By the system's resolver: /etc/hosts, DNS.
-[[nodiscard]] std::vector<Address> system_lookup(const std::string& host, std::string& why);
+[[nodiscard]] std::vector<Address> system_lookup(const std::string& host, NoAddress& no);
 
 struct ResolverOptions {
     std::size_t max_threads = 16;              ///< Lookups at once.
@@ -26,7 +37,7 @@ struct ResolverOptions {
 struct Resolved {
     std::uint64_t token = 0;
     std::vector<Address> addresses;
-    std::string why;  ///< Where there are none.
+    NoAddress no;  ///< Where there are none.
 };
 
 /// Looks hosts up beside the thread that asks, so that a name server that does not answer keeps

@@ -41,6 +41,12 @@ struct Target {
     std::uint32_t endpoint = 0;
 };
 
+/// How many of the events an endpoint will not get, as its queue is full.
+struct Missed {
+    std::uint32_t endpoint = 0;
+    std::int64_t events = 0;
+};
+
 /// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
 /// the time limit of a statement. Errors as those of `mailbox::Client`: retry_event and dead_letter
 /// blame an event, anything else the database.
@@ -50,17 +56,19 @@ class Inlet {
 
     /// Connects if it must, and makes the tables if they are missing and may be made.
     virtual Status prepare() = 0;
-    /// Whether `prepare` would succeed. Changes nothing.
-    virtual Status look() = 0;
+    /// Whether `prepare` would succeed, and which endpoints there are. Changes nothing.
+    virtual Result<std::vector<Endpoint>> look() = 0;
     /// What the database calls itself.
     virtual Result<std::string> destination() = 0;
-    /// All of them, without their secrets.
+    /// Another text once an endpoint was added, deleted, or changed by an operator.
+    virtual Result<std::string> version() = 0;
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
-    /// Adds a delivery for each target, in their order, in one transaction that is durable on
-    /// return. Left out are those that are there already and those of endpoints that are gone.
+    /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
+    /// totals, in one transaction that is durable on return. Left out are those that are there
+    /// already and those of endpoints that are gone.
     virtual Status insert(std::span<const Event> events,
                           std::span<const std::string_view> endpoints,
-                          std::span<const Target> targets) = 0;
+                          std::span<const Target> targets, std::span<const Missed> missed) = 0;
 
   protected:
     Inlet() = default;
@@ -71,9 +79,13 @@ class Inlet {
 /// Which deliveries of an endpoint are wanted.
 struct Slice {
     std::string endpoint_id;
-    std::int64_t after = 0;          ///< Fresh ones: only behind this position.
-    std::size_t max_rows = 0;        ///< Of fresh ones, and of those that are due.
-    std::vector<std::int64_t> held;  ///< Positions that are in memory already.
+    std::int64_t after = 0;    ///< Fresh ones: only behind this position.
+    std::size_t max_rows = 0;  ///< Of fresh ones, and of those that are due.
+    struct Held {
+        std::int64_t position = 0;
+        std::string event_id;
+    };
+    std::vector<Held> held;  ///< In memory already.
     /// Asks for what goes around the keys that wait for something in memory.
     bool around = false;
     std::vector<std::string> without_keys;
@@ -82,6 +94,22 @@ struct Slice {
 struct MaxBytes {
     std::size_t of_endpoint = 0;  ///< Of those that are due, and of fresh ones.
     std::size_t of_all = 0;
+};
+
+/// Of one slice, while keys of it wait for something: fresh deliveries are looked at up to here,
+/// and `more` lie behind. 0: all of them were, or as many as were wanted found.
+struct Looked {
+    std::int64_t position = 0;
+    bool more = false;
+};
+/// Fresh deliveries that one read looks at for one slice, while keys of it wait.
+inline constexpr std::size_t kMaxLookedAt = 2'000;
+
+struct Read {
+    /// Another number once positions began anew: what was remembered of them holds no more, and
+    /// what was read now may be out of order.
+    std::int64_t life = 0;
+    std::vector<Looked> looked;  ///< By slice.
 };
 
 /// What became of a delivery, to be recorded.
@@ -94,6 +122,8 @@ struct Outcome {
     Kind kind = Kind::kDone;
     std::string endpoint_id;
     std::string event_id;
+    /// With the event's id it names the row: an endpoint or a table that was made anew has others.
+    std::int64_t position = 0;
     std::int64_t attempts = 0;
     std::int64_t first_failed_at_us = 0;
     std::int64_t next_attempt_at_us = 0;
@@ -104,6 +134,7 @@ struct Outcome {
 /// What the dispatcher says of an endpoint.
 struct EndpointChange {
     std::string endpoint_id;
+    std::int64_t created_at_us = 0;  ///< One that was made anew under its id is another endpoint.
     std::int64_t failing_since_us = 0;
     std::int64_t failures = 0;
     std::int64_t last_attempt_at_us = 0;
@@ -111,13 +142,16 @@ struct EndpointChange {
     int last_status = 0;
     std::string last_error;
     std::int64_t delivered = 0;  ///< Added to the total.
-    std::int64_t missed = 0;     ///< Likewise.
-    /// Set: it is disabled, unless an operator changed it since it had `revision`.
     std::optional<std::string> disabled_because;
+    /// All but the total holds only while no operator has changed it since it had this one.
     std::int64_t revision = 0;
 };
 
-/// What waits for one endpoint.
+/// Asks for what waits for an endpoint.
+struct BacklogOf {
+    std::string endpoint_id;
+    std::int64_t after = 0;  ///< Fresh ones: only behind this position.
+};
 struct Backlog {
     std::string endpoint_id;
     bool fresh = false;               ///< Some was never tried.
@@ -146,14 +180,14 @@ class Outlet {
     virtual Status release(std::uint64_t epoch) = 0;
 
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
-    /// Of these endpoints.
-    virtual Result<std::vector<Backlog>> backlog(std::span<const std::string> endpoints) = 0;
+    virtual Result<std::vector<Backlog>> backlog(std::span<const BacklogOf> endpoints) = 0;
     /// Appends deliveries in position order for each endpoint: first those that failed and are due
     /// at `now_us`, then fresh ones whose key does not wait for one that failed. Stops within an
     /// endpoint, and altogether, behind the delivery that reaches those bytes of payloads.
-    virtual Status fetch(std::span<const Slice> slices, std::int64_t now_us, const MaxBytes& max,
-                         std::vector<Delivery>& out) = 0;
-    /// In one transaction, committed only while the lease has this epoch (else kLeaseLost).
+    virtual Result<Read> fetch(std::span<const Slice> slices, std::int64_t now_us,
+                               const MaxBytes& max, std::vector<Delivery>& out) = 0;
+    /// In one transaction, committed only while the lease has this epoch (else kLeaseLost). What is
+    /// not there any more is passed over.
     virtual Status record(std::uint64_t epoch, std::span<const Outcome> outcomes,
                           std::span<const EndpointChange> changes) = 0;
     /// Counts the next `max_rows` deliveries behind this endpoint's position, in the order of the

@@ -96,4 +96,8 @@ Verdict not_sent(std::string why) {
     return {Kind::kDown, {}, std::move(why)};
 }
 
+Verdict own_fault(std::string why) {
+    return {Kind::kOwnFault, {}, std::move(why)};
+}
+
 }  // namespace outbox::webhook

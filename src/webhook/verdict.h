@@ -16,8 +16,9 @@ struct Verdict {
         kGone,     ///< 410: the receiver wants no more events.
         kBusy,     ///< 429, 503: the receiver asks for a pause.
         kRefused,  ///< Any other answer; another event may fare better.
-        kDown  ///< None (address, connection, TLS, time, a proxy's 502 or 504), or our guard let
-               ///< nothing be sent.
+        kDown,     ///< None (address, connection, TLS, time, a proxy's 502 or 504), or our guard
+                   ///< let nothing be sent.
+        kOwnFault  ///< Nothing was sent, and that is not the endpoint's doing.
     };
     Kind kind = Kind::kDown;
     std::optional<std::chrono::seconds> wait = {};  ///< `Retry-After` of kBusy, bounded.
@@ -30,5 +31,7 @@ struct Verdict {
 [[nodiscard]] Verdict judge_fault(std::string_view word, std::string_view text);
 /// Where nothing was sent: what the guard, or the endpoint's own settings, say.
 [[nodiscard]] Verdict not_sent(std::string why);
+/// Where that is through our key, our files, our resolver or our limits.
+[[nodiscard]] Verdict own_fault(std::string why);
 
 }  // namespace outbox::webhook

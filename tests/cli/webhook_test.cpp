@@ -94,6 +94,54 @@ class WebhookCommands : public testing::TestWithParam<const char*> {
     std::string key_file_;
 };
 
+TEST_P(WebhookCommands, StatusShowsWhatWaitsAndThatNobodyDelivers) {
+    add(kUrl, "quiet");
+    add(kUrl, "busy");
+    add(kUrl, "off");
+    ASSERT_EQ(webhook({"disable", "off"}).status.code, 0);
+    const auto status = [&](bool as_json) {
+        std::vector<std::string> arguments{"status", "--db", url_};
+        if (as_json) arguments.emplace_back("--json");
+        return outbox_.run(std::move(arguments));
+    };
+    json one = result(status(true))["webhooks"];
+    EXPECT_EQ(one["waiting"], 0);
+    EXPECT_TRUE(one["remark"].is_null());
+    let_one_wait("busy", "e1", false);
+    let_one_wait("busy", "e2", true);
+    sql("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('busy', 'e3')");
+    const std::string when = on_sqlite() ? "4102444800000000" : "'2100-01-01 00:00:00+00'";
+    sql("UPDATE outbox_webhook_endpoints SET failing_since = " + when + ", paused_until = " + when +
+        ", last_error = 'HTTP 503' WHERE endpoint_id = 'busy'");
+    one = result(status(true))["webhooks"];
+    EXPECT_TRUE(one["delivered_by"].is_null());
+    EXPECT_EQ(one["waiting"], 2);
+    ASSERT_EQ(one["endpoints"].size(), 3U);
+    json busy;
+    for (const json& each : one["endpoints"]) {
+        if (each["id"] == "busy") busy = each;
+    }
+    EXPECT_EQ(busy["waiting"], 2);
+    EXPECT_EQ(busy["failing"], 1);
+    EXPECT_EQ(busy["dead"], 1);
+    EXPECT_THAT(busy["failing_since"].get<std::string>(), StartsWith("2100-01-01"));
+    EXPECT_THAT(busy["next_attempt_at"].get<std::string>(), StartsWith("2100-01-01"));
+    EXPECT_FALSE(busy["oldest_waiting_at"].is_null());
+    EXPECT_THAT(status(false).out,
+                AllOf(HasSubstr("busy"), HasSubstr("HTTP 503"), HasSubstr("2100-01-01T00:00:00Z"),
+                      HasSubstr("off"), Not(HasSubstr("quiet")),
+                      HasSubstr("1 webhook endpoints have nothing waiting"),
+                      HasSubstr("no relay delivers webhooks, and 2 wait"),
+                      HasSubstr("outbox webhook delete ID --yes")));
+    // A relay that delivers.
+    sql("INSERT INTO outbox_webhook_lease (source, owner, epoch, expires_at) VALUES "
+        "('outbox_webhook_deliveries', 'here:1', 1, " +
+        when + ")");
+    one = result(status(true))["webhooks"];
+    EXPECT_EQ(one["delivered_by"], "here:1");
+    EXPECT_TRUE(one["remark"].is_null());
+}
+
 TEST_P(WebhookCommands, AnEndpointIsAddedAndItsSecretShownOnce) {
     const json added = add(kUrl, "shop-7", {"--events", "order.*, invoice.paid"});
     EXPECT_EQ(added["id"], "shop-7");

@@ -1,10 +1,15 @@
 #include "webhook/dispatcher.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include <outbox/producer/migrate.h>
 
 #include "core/schema_objects.h"
+#include "tests/support/eventually.h"
 #include "tests/webhook/rig.h"
 
 // The dispatcher over both databases, with receivers and clocks that the test moves.
@@ -480,6 +485,280 @@ TEST_P(DispatcherTest, ATableThatBeginsAnewLosesNothingOfWhatIsWrittenThen) {
         200));
 }
 
+// Of a key, also while positions that were read or are under way are given again.
+TEST_P(DispatcherTest, ATableThatBeginsAnewKeepsTheOrderOfItsNewEvents) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    bool hangs = false;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        if (hangs) return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 60, 1)), "");
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+    for (const int held : {0, 40}) {  // in memory when the table begins anew
+        if (held > 0) {
+            hangs = true;
+            Events old;
+            for (int i = 0; i < held; ++i) {
+                old.push_back({.id = "o" + std::to_string(i), .key = "old"});
+            }
+            ASSERT_EQ(rig.write(old), "");
+            ASSERT_TRUE(rig.turn_until("some are under way",
+                                       [&] { return !rig.receivers.hanging.empty(); }));
+            rig.receivers.requests.clear();
+            hangs = false;
+        }
+        // With one that is in memory, where some are.
+        const auto first = std::max<long long>(
+            1, db_->number("SELECT coalesce(min(position), 0) FROM outbox_webhook_deliveries"));
+        db_->exec(GetParam() == Backend::kPostgres
+                      ? "TRUNCATE outbox_webhook_deliveries; ALTER TABLE outbox_webhook_deliveries "
+                        "ALTER COLUMN position RESTART WITH " +
+                            std::to_string(first)
+                      : "DELETE FROM outbox_webhook_deliveries; UPDATE sqlite_sequence SET seq = " +
+                            std::to_string(first - 1) +
+                            " WHERE name = 'outbox_webhook_deliveries'");
+        // More than there were, so that some lie behind what was read.
+        const int from = 1'000 * (held + 1);
+        ASSERT_EQ(rig.write(keyed(from, from + 150, 1)), "");
+        ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+        ASSERT_TRUE(in_order(rig.receivers, "one")) << held;
+    }
+}
+
+// 5,000 of a key that waits, and others that come meanwhile.
+TEST_P(DispatcherTest, WhatWaitsForAFailedEventIsNotReadAgainAndAgain) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return delivery.event_id == "e0" ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+    };
+    Events events;
+    for (int i = 0; i < 5'000; ++i) events.push_back({.id = "e" + std::to_string(i), .key = "hot"});
+    events.push_back({.id = "e5000", .key = "other"});
+    ASSERT_EQ(rig.write(events), "");
+    ASSERT_TRUE(rig.turn_until("the other comes", [&] { return left() == 5'000; }));
+    rig.turns(30, 1'000);  // until it is looked back behind all of them
+    const auto first = db_->number("SELECT min(position) FROM outbox_webhook_deliveries");
+    rig.outlet().asked.clear();
+    for (int i = 5'001; i < 5'100; ++i) {
+        ASSERT_EQ(rig.write({{.id = "e" + std::to_string(i), .key = "other"}}), "");
+        rig.turns(10, 100);
+    }
+    EXPECT_EQ(left(), 5'000);
+    ASSERT_FALSE(rig.outlet().asked.empty());
+    EXPECT_GE(*std::min_element(rig.outlet().asked.begin(), rig.outlet().asked.end()),
+              first + 4'990);
+}
+
+TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    db_->exec(
+        "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 6000) INSERT "
+        "INTO outbox_webhook_deliveries (endpoint_id, event_id, key, attempts, next_attempt_at) "
+        "SELECT 'one', 'e' || i, CASE WHEN i < 6000 THEN 'hot' END, CASE WHEN i = 1 THEN 1 ELSE 0 "
+        "END, NULL FROM s ORDER BY i");
+    const auto outlet = open_outlet(url_);
+    webhook::Slice slice;
+    slice.endpoint_id = "one";
+    slice.max_rows = 32;
+    std::vector<webhook::Delivery> found;
+    int reads = 0;
+    while (found.empty()) {
+        ASSERT_LT(++reads, 10);
+        const auto read = outlet->fetch({&slice, 1}, 0, {1'000'000, 1'000'000}, found);
+        ASSERT_TRUE(read.ok()) << Rig::text(read.status());
+        const auto looked = read->looked.at(0);
+        const auto rows = db_->number(
+            "SELECT count(*) FROM outbox_webhook_deliveries WHERE attempts = 0 AND position > " +
+            std::to_string(slice.after) + " AND position <= " + std::to_string(looked.position));
+        EXPECT_LE(rows, static_cast<long long>(webhook::kMaxLookedAt));
+        EXPECT_GE(rows, found.empty() ? static_cast<long long>(webhook::kMaxLookedAt) - 1 : 1);
+        EXPECT_TRUE(looked.more || !found.empty());
+        slice.after = looked.position;
+    }
+    EXPECT_EQ(found.at(0).event_id, "e6000");
+    EXPECT_EQ(reads, 3);
+}
+
+TEST_P(DispatcherTest, WhatIsCommittedLateBehindWhatWasReadComes) {
+    if (GetParam() == Backend::kSqlite) return;  // one writer at a time
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    ASSERT_TRUE(rig.turn_until("it comes", [&] { return left() == 0; }));
+    const auto late = database_->connect();
+    late->exec("BEGIN");
+    late->exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'late')");
+    ASSERT_EQ(rig.write(keyed(1, 20, 1)), "");
+    ASSERT_TRUE(rig.turn_until("the others come", [&] { return left() == 0; }));
+    rig.turns(7, 1'000);
+    late->exec("COMMIT");
+    rig.turns(220, 100);  // two looks back
+    EXPECT_EQ(left(), 0);
+    EXPECT_EQ(rig.receivers.attempts("one", "late"), 1U);
+}
+
+TEST_P(DispatcherTest, AFaultOfOursCountsForNobodyAndIsSaidOnce) {
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(add_endpoint(url_, "p" + std::to_string(i)), "");
+    Rig rig(url_, with_a_long_lease());
+    bool ours = true;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return ours ? ScriptedReceivers::own_fault() : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 20, 4)), "");
+    rig.turns(5 * 24 * 6, 600'000);  // five days
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_webhook_endpoints WHERE failures = 0 AND "
+                          "failing_since IS NULL AND state = 'enabled'"),
+              5);
+    EXPECT_EQ(db_->number("SELECT max(attempts) FROM outbox_webhook_deliveries"), 0);
+    EXPECT_EQ(rig.figures().failed_total, 0);
+    EXPECT_EQ(rig.times_said("webhooks_own_fault"), 1U) << rig.remarks();
+    EXPECT_EQ(
+        db_->value("SELECT last_error FROM outbox_webhook_endpoints WHERE endpoint_id = 'p0'"),
+        "as scripted");
+    ours = false;
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }, 1'000));
+    EXPECT_EQ(rig.times_said("webhooks_own_fault_over"), 1U);
+    EXPECT_FALSE(rig.said("webhook_failing"));
+    EXPECT_TRUE(in_order(rig.receivers, "p0"));
+}
+
+TEST_P(DispatcherTest, EndpointsOfOneHostThatHangLeavePlacesForOthers) {
+    webhook::DispatchOptions options;
+    options.max_connections = 40;
+    static_cast<void>(open_inlet(url_)->prepare());
+    for (int i = 0; i < 30; ++i) {
+        db_->exec("INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ('hang" +
+                  std::to_string(i) + "', 'https://one.example/" + std::to_string(i) +
+                  "', 'sealed')");
+    }
+    ASSERT_EQ(add_endpoint(url_, "well"), "");
+    Rig rig(url_, options);
+    bool hangs = false;
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (hangs && endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 8, 8)), "");
+    ASSERT_TRUE(rig.turn_until("all are known", [&] { return left() == 0; }));
+    hangs = true;
+    ASSERT_EQ(rig.write(keyed(8, 100, 8)), "");
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left("well") == 0; }));
+    EXPECT_EQ(rig.receivers.hanging.size(), options.max_per_host());
+    hangs = false;
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }, 1'000));
+}
+
+TEST_P(DispatcherTest, AnEndpointThatFailsAgainAndAgainHasALineAMinute) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    int attempts = 0;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return ++attempts % 2 == 0 ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+    };
+    const std::int64_t since_us = rig.clock.boot_us();
+    for (int i = 0; i < 120; ++i) {
+        ASSERT_EQ(rig.write(keyed(2 * i, 2 * i + 2, 1'000)), "");
+        rig.turns(10, 200);
+    }
+    const auto minutes =
+        static_cast<std::size_t>((rig.clock.boot_us() - since_us) / webhook::kQuietUs);
+    ASSERT_GT(attempts, 200);
+    EXPECT_GE(rig.times_said("webhook_failing"), 2U);
+    EXPECT_LE(rig.times_said("webhook_failing"), minutes + 1);
+    EXPECT_LE(rig.times_said("webhook_recovered"), rig.times_said("webhook_failing"));
+    EXPECT_GT(rig.sum_said("webhook_failing", "failures"), 20);
+}
+
+TEST_P(DispatcherTest, WhatIsCountedOfAnEndpointGoesWithIt) {
+    ASSERT_EQ(add_endpoint(url_, "gone"), "");
+    Rig rig(url_, with_a_long_lease());
+    rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::down(); };
+    ASSERT_EQ(rig.write(keyed(0, 30, 3)), "");
+    ASSERT_TRUE(rig.turn_until("they are counted", [&] { return rig.figures().waiting == 30; }));
+    ASSERT_TRUE(open_registry(url_)->remove("gone").value_or_throw().has_value());
+    rig.turns(5, 1'000);
+    EXPECT_EQ(rig.figures().waiting, 0);
+    EXPECT_EQ(rig.figures().paused, 0);
+    EXPECT_EQ(rig.figures().enabled, 0);
+}
+
+// Endpoints come and go while a relay writes and one delivers, in which each meets the others'
+// rows.
+TEST_P(DispatcherTest, WhoAddsRemovesWritesAndDeliversAtOnceDoesNotBlockTheOthers) {
+    constexpr int kRounds = 150;
+    for (int i = 0; i < 8; ++i) ASSERT_EQ(add_endpoint(url_, "p" + std::to_string(i)), "");
+    std::vector<std::string> faults;
+    std::mutex mutex;
+    const auto fault = [&](const std::string& text) {
+        const std::lock_guard lock(mutex);
+        if (!text.empty()) faults.push_back(text);
+    };
+    std::atomic<int> busy{0};
+    std::vector<std::thread> threads;
+    for (int operators = 0; operators < 2; ++operators) {
+        ++busy;
+        threads.emplace_back([&, operators] {
+            const auto registry = open_registry(url_);
+            for (int i = 0; i < kRounds; ++i) {
+                const std::string id = "p" + std::to_string((i * 5 + operators) % 8);
+                if (i % 3 == 0) {
+                    fault(Rig::text(registry->remove(id).status()));
+                    webhook::Endpoint endpoint;
+                    endpoint.id = id;
+                    endpoint.url = "https://" + id + ".example/";
+                    endpoint.secrets = "sealed";
+                    const Status added = registry->add(endpoint);
+                    if (!added.ok() && added.error().code != ErrorCode::kConflict) {
+                        fault(Rig::text(added));
+                    }
+                } else {
+                    fault(Rig::text(registry->enable(id).status()));
+                }
+            }
+            --busy;
+        });
+    }
+    for (int writers = 0; writers < 2; ++writers) {
+        ++busy;
+        threads.emplace_back([&, writers] {
+            Rig writer(url_);
+            for (int i = 0; i < kRounds; ++i) {
+                Events events;
+                for (int n = 0; n < 10; ++n) {
+                    events.push_back(
+                        {.id = "w" + std::to_string(writers) + "-" + std::to_string(i * 10 + n),
+                         .key = std::to_string(n % 3)});
+                }
+                writer.queues.count({{"p3", webhook::kMaxQueuePerEndpoint, 0}});
+                fault(writer.write(events));
+            }
+            --busy;
+        });
+    }
+    Rig rig(url_);
+    int attempts = 0;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        return ++attempts % 3 == 0 ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+    };
+    while (busy > 0) rig.turn(100);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(faults, std::vector<std::string>());
+    // SQLite's writers are not served in turn: one may wait longer than a renewal does.
+    if (GetParam() == Backend::kPostgres) {
+        EXPECT_FALSE(rig.said("webhooks_database_away")) << rig.remarks();
+        EXPECT_EQ(db_->number("SELECT pg_stat_get_db_deadlocks(oid) FROM pg_database WHERE datname "
+                              "= current_database()"),
+                  0);
+    }
+    rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::done(); };
+    ASSERT_TRUE(rig.turn_until("the rest comes", [&] { return left() == 0; }, 1'000));
+}
+
 TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsBrokenOffAndLeavesNothing) {
     ASSERT_EQ(add_endpoint(url_, "gone"), "");
     ASSERT_EQ(add_endpoint(url_, "stays"), "");
@@ -527,6 +806,122 @@ TEST_P(DispatcherTest, AChangedSecretAndAnAddedEndpointAreSeenWithinASecondOrSo)
     EXPECT_EQ(rig.receivers.taken("two"), (std::vector<std::string>{"e1"}));
 }
 
+TEST_P(DispatcherTest, AnEventWrittenRightBehindAnAddedEndpointIsItsToo) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_EQ(add_endpoint(url_, "two"), "");
+    ASSERT_EQ(rig.write(keyed(1, 2, 1)), "");
+    EXPECT_EQ(left("two"), 1);
+    const auto registry = open_registry(url_);
+    // As many as before, and none has another revision.
+    ASSERT_TRUE(registry->remove("one").value_or_throw().has_value());
+    ASSERT_EQ(add_endpoint(url_, "three"), "");
+    ASSERT_EQ(rig.write(keyed(2, 3, 1)), "");
+    EXPECT_EQ(left("three"), 1);
+    ASSERT_TRUE(registry->disable("two", "for now").value_or_throw());
+    ASSERT_TRUE(registry->enable("two").value_or_throw());
+    ASSERT_EQ(rig.write(keyed(3, 4, 1)), "");
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+    EXPECT_EQ(rig.receivers.taken("two"), (std::vector<std::string>{"e1", "e2", "e3"}));
+    EXPECT_EQ(rig.receivers.taken("three"), (std::vector<std::string>{"e2", "e3"}));
+}
+
+// A slow receiver answers after its endpoint was changed.
+TEST_P(DispatcherTest, ALateAnswerSaysNothingOfTheEndpointAsItIsNow) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write(keyed(0, 2, 1)), "");
+    const auto begin = [&] {
+        ASSERT_TRUE(
+            rig.turn_until("it is under way", [&] { return !rig.receivers.hanging.empty(); }));
+    };
+    const auto seen = [&] { rig.turns(12, 100); };
+    const auto number = [&](const std::string& column) {
+        return db_->number("SELECT coalesce(" + column +
+                           ", 0) FROM outbox_webhook_endpoints WHERE endpoint_id = 'one'");
+    };
+    const auto registry = open_registry(url_);
+    for (const Answer& late :
+         {ScriptedReceivers::gone(), ScriptedReceivers::down(), ScriptedReceivers::refused(),
+          ScriptedReceivers::busy(std::chrono::seconds(600))}) {
+        begin();
+        ASSERT_TRUE(registry->enable("one").value_or_throw());
+        seen();
+        rig.receivers.end_hanging(late);
+        seen();
+        EXPECT_EQ(state("one"), "enabled") << late.status;
+        EXPECT_EQ(number("failures"), 0) << late.status;
+        EXPECT_EQ(rig.figures().paused, 0) << late.status;
+        EXPECT_EQ(db_->number("SELECT max(attempts) FROM outbox_webhook_deliveries"), 0);
+    }
+    // One that comes while it is disabled has the row go, and nothing more be sent.
+    begin();
+    ASSERT_TRUE(registry->disable("one", "no more").value_or_throw());
+    seen();
+    const auto sent = rig.receivers.requests.size();
+    rig.receivers.end_hanging(ScriptedReceivers::done());
+    seen();
+    EXPECT_EQ(left(), 1);
+    EXPECT_EQ(number("delivered_total"), 1);
+    EXPECT_EQ(state("one"), "disabled");
+    EXPECT_EQ(rig.receivers.requests.size(), sent);
+}
+
+TEST_P(DispatcherTest, AnAnswerToAnEndpointThatWasMadeAnewIsNotTheNewOnes) {
+    const auto registry = open_registry(url_);
+    const auto make_anew = [&](const std::string& event) {
+        ASSERT_TRUE(registry->remove("one").value_or_throw().has_value());
+        ASSERT_EQ(add_endpoint(url_, "one"), "");
+        // A time of SQLite has milliseconds.
+        if (GetParam() == Backend::kSqlite) {
+            db_->exec("UPDATE outbox_webhook_endpoints SET created_at = created_at + 1000");
+        }
+        db_->exec("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', '" +
+                  event + "')");
+    };
+    const auto number = [&](const std::string& column) {
+        return db_->number("SELECT coalesce(" + column +
+                           ", 0) FROM outbox_webhook_endpoints WHERE endpoint_id = 'one'");
+    };
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write({{.id = "e1"}}), "");
+    ASSERT_TRUE(rig.turn_until("it is under way", [&] { return !rig.receivers.hanging.empty(); }));
+    // Between the answer and its record.
+    bool once = true;
+    rig.outlet().records = [&] {
+        if (std::exchange(once, false)) make_anew("e1");
+    };
+    rig.receivers.end_hanging(ScriptedReceivers::done());
+    ASSERT_TRUE(rig.turn_until("it is recorded", [&] { return !once; }));
+    EXPECT_EQ(left(), 1) << "the row is another's";
+    EXPECT_EQ(number("delivered_total"), 0);
+    for (const Answer& answer : {ScriptedReceivers::gone(), ScriptedReceivers::down()}) {
+        once = false;
+        ASSERT_TRUE(
+            rig.turn_until("it is asked", [&] { return !rig.receivers.hanging.empty(); }, 100));
+        once = true;
+        rig.receivers.end_hanging(answer);
+        ASSERT_TRUE(rig.turn_until("it is recorded", [&] { return !once; }, 100));
+        EXPECT_EQ(state("one"), "enabled");
+        EXPECT_EQ(number("failures"), 0);
+        EXPECT_EQ(db_->number("SELECT count(paused_until) FROM outbox_webhook_endpoints"), 0);
+        EXPECT_EQ(left(), 1);
+    }
+    // What is under way when that is seen is broken off.
+    once = false;
+    ASSERT_TRUE(rig.turn_until("it is asked", [&] { return !rig.receivers.hanging.empty(); }, 100));
+    const auto asked = rig.receivers.requests.size();
+    make_anew("e1");
+    rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::done(); };
+    ASSERT_TRUE(rig.turn_until("the new one gets it", [&] { return left() == 0; }, 100));
+    EXPECT_EQ(rig.receivers.requests.size(), asked + 1);
+    EXPECT_TRUE(rig.receivers.hanging.empty());
+}
+
 // An operator enables an endpoint between the attempt that has it disabled and its record.
 TEST_P(DispatcherTest, WhatAnOperatorChangedMeanwhileStays) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
@@ -562,14 +957,55 @@ TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
                        "'full'") == "10";
         },
         100));
+    rig.turn();
     EXPECT_TRUE(rig.said("webhook_queue_full"));
-    EXPECT_EQ(rig.figures().missed_total, 10);
+    EXPECT_EQ(rig.fan_out().missed_total(), 10);
+}
+
+// Whoever writes counts, whether it delivers or not, and what comes again after an error once.
+TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
+    ASSERT_EQ(add_endpoint(url_, "full"), "");
+    ASSERT_EQ(add_endpoint(url_, "other"), "");
+    Rig leads(url_, with_a_long_lease());
+    ASSERT_EQ(leads.write({{.id = "x"}}), "");
+    ASSERT_TRUE(leads.turn_until("it delivers", [&] { return left() == 0; }));
+    Rig rig(url_);
+    rig.turns(5);
+    ASSERT_TRUE(rig.said("webhooks_standby"));
+    rig.queues.count({{"full", webhook::kMaxQueuePerEndpoint, 0}});
+    // An event that the database does not take.
+    Events events = keyed(0, 10, 1);
+    events.push_back({.id = std::string(300, 'x')});
+    EXPECT_NE(rig.write(events), "");
+    events.pop_back();
+    ASSERT_EQ(rig.write(events), "");
+    const auto missed = [&](const std::string& endpoint) {
+        return db_->number(
+            "SELECT missed_total FROM outbox_webhook_endpoints WHERE endpoint_id = '" + endpoint +
+            "'");
+    };
+    EXPECT_EQ(missed("full"), 10);
+    EXPECT_EQ(missed("other"), 0);
+    EXPECT_EQ(rig.fan_out().missed_total(), 10);
+    rig.turns(10, 100);
+    EXPECT_EQ(rig.times_said("webhook_queue_full"), 1U);
+    // While it goes on there is a line a minute, which says how many.
+    for (int i = 10; i < 130; ++i) {
+        rig.queues.count({{"full", webhook::kMaxQueuePerEndpoint, 0}});
+        ASSERT_EQ(rig.write(keyed(i, i + 1, 1)), "");
+        rig.turn(1'000);
+    }
+    rig.turns(2, 70'000);
+    EXPECT_EQ(missed("full"), 130);
+    EXPECT_EQ(rig.sum_said("webhook_queue_full", "missed"), 130);
+    EXPECT_LE(rig.times_said("webhook_queue_full"), 4U);
+    EXPECT_EQ(leads.times_said("webhook_queue_full"), 0U);
 }
 
 // Relays of two outboxes write into one table, and one of them delivers.
 TEST_P(DispatcherTest, AQueueThatAnotherRelayEmptiesIsNotTakenForFull) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
-    Rig first(url_);
+    Rig first(url_, with_a_long_lease());
     ASSERT_EQ(first.write(keyed(0, 3, 1)), "");
     ASSERT_TRUE(first.turn_until("it delivers", [&] { return left() == 0; }));
     Rig second(url_);
@@ -718,6 +1154,57 @@ TEST_P(DispatcherTest, WhatAReceiverSaysCannotStopTheRecord) {
 INSTANTIATE_TEST_SUITE_P(Both, DispatcherTest,
                          testing::Values(Backend::kPostgres, Backend::kSqlite),
                          [](const auto& info) { return backend_name(info.param); });
+
+// One holds the second delivery, so that the record is in the midst of its own when somebody
+// deletes the endpoint.
+TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    Pg holder(database.url());
+    holder.exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e1'), "
+        "('one', 'e2')");
+    const auto outlet = open_outlet(database.url());
+    const auto epoch = outlet->acquire("tester", std::chrono::hours(1)).value_or_throw();
+    ASSERT_TRUE(epoch.has_value());
+    const auto endpoints = outlet->endpoints().value_or_throw();
+    webhook::EndpointChange change;
+    change.endpoint_id = "one";
+    change.created_at_us = endpoints.at(0).created_at_us;
+    change.revision = 1;
+    change.delivered = 2;
+    std::vector<webhook::Outcome> outcomes(2);
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+        outcomes[i].endpoint_id = "one";
+        outcomes[i].event_id = "e" + std::to_string(i + 1);
+        outcomes[i].position = static_cast<std::int64_t>(i + 1);
+    }
+    Pg watcher(database.url());
+    const auto wait_for = [&](int blocked) {
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "they wait for each other", [&] {
+            return watcher.number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                       "current_database() AND wait_event_type = 'Lock'") == blocked;
+        }));
+    };
+    holder.exec("BEGIN");
+    holder.exec("SELECT FROM outbox_webhook_deliveries WHERE event_id = 'e2' FOR UPDATE");
+    Status recorded;
+    std::thread records([&] { recorded = outlet->record(*epoch, outcomes, {&change, 1}); });
+    wait_for(1);
+    Status removed;
+    std::thread removes([&] { removed = open_registry(database.url())->remove("one").status(); });
+    wait_for(2);
+    holder.exec("COMMIT");
+    records.join();
+    removes.join();
+    EXPECT_EQ(Rig::text(recorded), "");
+    EXPECT_EQ(Rig::text(removed), "");
+    EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
+}
 
 TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
     PostgresDatabase database;

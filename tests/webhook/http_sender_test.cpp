@@ -44,7 +44,7 @@ struct Names {
     std::vector<std::vector<Address>> answers;
     std::size_t asked = 0;
     Lookup lookup() {
-        return [this](const std::string&, std::string&) {
+        return [this](const std::string&, NoAddress&) {
             const std::lock_guard lock(mutex);
             return answers[std::min(asked++, answers.size() - 1)];
         };
@@ -177,6 +177,85 @@ TEST_F(HttpSenderTest, EachAnswerMeansWhatItSays) {
     // Its word is given with the status, whatever breaks, or goes on for ever, behind it.
     EXPECT_EQ(answer("/break").verdict.kind, Kind::kDone);
     EXPECT_EQ(answer("/endless").verdict.kind, Kind::kDone);
+}
+
+TEST_F(HttpSenderTest, AnInterimAnswerIsNone) {
+    const Receiver receiver({});
+    SenderConfig hasty = config();
+    hasty.timeout = 1s;
+    make(hasty);
+    const auto answer = [&](const std::string& path) {
+        return attempt(endpoint(url_of(receiver, path)));
+    };
+    EXPECT_EQ(answer("/early/103").verdict.kind, Kind::kDone);
+    EXPECT_EQ(answer("/early/100/status/204").verdict.kind, Kind::kDone);
+    EXPECT_EQ(answer("/early/102/status/404").status, 404);
+    for (const char* path : {"/early/103/end", "/early/103/hang", "/early/100/hang"}) {
+        const Attempted ended = answer(path);
+        EXPECT_EQ(ended.verdict.kind, Kind::kDown) << path;
+        EXPECT_EQ(ended.status, 0) << path << ' ' << ended.verdict.text;
+        EXPECT_EQ(ended.verdict.wait, std::nullopt) << path;
+    }
+}
+
+// As many as a dispatcher begins have a connection each, also behind one address.
+TEST_F(HttpSenderTest, WhoHangsKeepsNoConnectionFromOthersOfItsAddress) {
+    const Receiver receiver({});
+    SenderConfig many = config();
+    many.max_connections = 60;
+    many.timeout = 60s;
+    make(many);
+    for (std::uint64_t i = 100; i < 159; ++i) {
+        sender_->start(i, endpoint(url_of(receiver, "/hang")), delivery());
+    }
+    EXPECT_EQ(attempt(endpoint(url_of(receiver))).verdict.kind, Kind::kDone);
+}
+
+TEST_F(HttpSenderTest, WhoWaitedInVainForAConnectionIsNotAtFault) {
+    const Receiver receiver({});
+    SenderConfig few = config();
+    few.max_connections = 1;
+    few.timeout = 1s;
+    make(few);
+    sender_->start(1, endpoint(url_of(receiver, "/hang")), delivery());
+    sender_->start(2, endpoint(url_of(receiver, "/hang")), delivery());
+    std::set<Kind> kinds;
+    for (const Attempted& ended : attempts(2)) kinds.insert(ended.verdict.kind);
+    EXPECT_EQ(kinds, (std::set<Kind>{Kind::kDown, Kind::kOwnFault}));
+}
+
+// Port 9 of an address for documentation: nobody answers, and nothing is refused.
+TEST_F(HttpSenderTest, WhoDoesNotAnswerAtAllIsAtFaultThough) {
+    SenderConfig hasty = config();
+    hasty.allow = "192.0.2.0/24";
+    hasty.timeout = 1s;
+    hasty.connect_timeout = 5s;
+    make(hasty);
+    EXPECT_EQ(attempt(endpoint("http://192.0.2.9:9/")).verdict.kind, Kind::kDown);
+}
+
+TEST_F(HttpSenderTest, ANameServerThatAnswersNobodyIsNoEndpointsFault) {
+    const Receiver receiver({});
+    SenderConfig looking = config();
+    looking.allow = "127.0.0.0/8";
+    auto whose = std::make_shared<NoAddress::Whose>(NoAddress::Whose::kNobody);
+    looking.lookup = [whose](const std::string& host, NoAddress& no) {
+        if (host == "well.example") return std::vector<Address>{address("127.0.0.1")};
+        no = {*whose, host + " is not found"};
+        return std::vector<Address>();
+    };
+    make(looking);
+    const auto to = [&](const std::string& host) {
+        return attempt(endpoint("http://" + host + ":" + std::to_string(receiver.port()) + "/"))
+            .verdict.kind;
+    };
+    EXPECT_EQ(to("silent.example"), Kind::kOwnFault);
+    EXPECT_EQ(to("well.example"), Kind::kDone);
+    EXPECT_EQ(to("silent.example"), Kind::kDown) << "it answers others";
+    *whose = NoAddress::Whose::kOurs;
+    EXPECT_EQ(to("silent.example"), Kind::kOwnFault);
+    *whose = NoAddress::Whose::kHost;
+    EXPECT_EQ(to("silent.example"), Kind::kDown);
 }
 
 TEST_F(HttpSenderTest, ARedirectIsNotFollowed) {
@@ -340,9 +419,9 @@ TEST_F(HttpSenderTest, NobodyWaitsForAReceiverOrANameServerThatHangs) {
     SenderConfig patient = config();
     patient.timeout = 60s;
     patient.connect_timeout = 60s;
-    patient.lookup = [gate](const std::string&, std::string& why) {
+    patient.lookup = [gate](const std::string&, NoAddress& no) {
         const std::unique_lock open(*gate);
-        why = "late";
+        no.why = "late";
         return std::vector<Address>();
     };
     make(patient);
@@ -394,7 +473,7 @@ TEST_F(HttpSenderTest, WhatCannotBeOpenedOrAskedForIsSaidAndNotSent) {
     EXPECT_THAT(attempt(moved).verdict.text, HasSubstr("another endpoint's"));
     Endpoint altered = endpoint(url_of(receiver));
     altered.secrets.back() = altered.secrets.back() == 'A' ? 'B' : 'A';
-    EXPECT_EQ(attempt(altered).verdict.kind, Kind::kDown);
+    EXPECT_EQ(attempt(altered).verdict.kind, Kind::kOwnFault);
     EXPECT_THAT(attempt(endpoint(url_of(receiver), {{secret_, 1}})).verdict.text,
                 HasSubstr("no secret that is in force"));
     const Attempted clear = [&] {
@@ -411,6 +490,7 @@ TEST_F(HttpSenderTest, WhatCannotBeOpenedOrAskedForIsSaidAndNotSent) {
     const Attempted wrong_key = attempt(stored);
     EXPECT_THAT(wrong_key.verdict.text,
                 AllOf(HasSubstr("is not in the key file"), Not(HasSubstr(secret_))));
+    EXPECT_EQ(wrong_key.verdict.kind, Kind::kOwnFault);
     EXPECT_TRUE(receiver.requests().empty());
     SenderConfig missing = config();
     missing.key_file = "/nowhere/webhook.key";

@@ -15,6 +15,9 @@ class MeddledOutlet final : public webhook::Outlet {
 
     // For so many rows, before they are counted.
     std::function<Status(std::size_t)> counts = [](std::size_t) { return Status(); };
+    // Before anything is recorded.
+    std::function<void()> records = [] {};
+    std::vector<std::int64_t> asked;  // behind which positions slices were
     // After a read, what it gave.
     std::function<void(const std::vector<webhook::Delivery>&)> has_read = [](const auto&) {};
 
@@ -27,17 +30,20 @@ class MeddledOutlet final : public webhook::Outlet {
     }
     Status release(std::uint64_t epoch) override { return outlet_->release(epoch); }
     Result<std::vector<webhook::Endpoint>> endpoints() override { return outlet_->endpoints(); }
-    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> ids) override {
-        return outlet_->backlog(ids);
+    Result<std::vector<webhook::Backlog>> backlog(std::span<const webhook::BacklogOf> of) override {
+        return outlet_->backlog(of);
     }
-    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
-                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
-        Status status = outlet_->fetch(slices, now_us, max, out);
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                                const webhook::MaxBytes& max,
+                                std::vector<webhook::Delivery>& out) override {
+        for (const webhook::Slice& slice : slices) asked.push_back(slice.after);
+        auto read = outlet_->fetch(slices, now_us, max, out);
         has_read(out);
-        return status;
+        return read;
     }
     Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
                   std::span<const webhook::EndpointChange> changes) override {
+        records();
         return outlet_->record(epoch, outcomes, changes);
     }
     Result<std::vector<webhook::Count>> count(const std::string& endpoint, std::int64_t after,

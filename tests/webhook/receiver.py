@@ -8,6 +8,8 @@ is by it. What the path ends in decides the answer:
 
     /status/410            that status                 /status/503/after/7    with Retry-After: 7
     /redirect/URL          302 there (percent-encoded) /break                 200, and the connection breaks in the body
+    /early/103             that status before, and then as the rest of the path says
+    /early/103/end         that status, and the connection ends
     /hang                  none until the end          /endless               200 and a body without an end
     else                   200
 """
@@ -65,6 +67,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         words = self.path.split("/")
+        if "early" in words:
+            self.wfile.write(f"HTTP/1.1 {words[words.index('early') + 1]} Early\r\nRetry-After: 5\r\n\r\n".encode())
+            self.wfile.flush()
+        if "end" in words:
+            self.close_connection = True
+            return
         if "hang" in words:
             threading.Event().wait()
         status, headers, body = 200, {}, b"taken\n"

@@ -25,6 +25,13 @@ TEST(WebhookRequest, TheHeadersOfAnEventGoWithIt) {
     EXPECT_THAT(event_headers("{}"), IsEmpty());
 }
 
+TEST(WebhookRequest, AHeaderIsThereOnceHoweverItsNameIsWritten) {
+    Headers headers = event_headers(
+        R"({"Content-Type": "text/csv", "content-type": "text/plain", "A": "1", "a": "2"})");
+    add_content_type("{}", headers);
+    EXPECT_THAT(headers, ElementsAre(Pair("content-type", "text/csv"), Pair("a", "1")));
+}
+
 TEST(WebhookRequest, NoHeaderOfAnEventSaysWhatIsOursOrHowTheRequestIsSent) {
     for (const char* name :
          {"webhook-id", "Webhook-Signature", "WEBHOOK-TIMESTAMP", "webhook-anything", "host",

@@ -23,13 +23,13 @@ struct NameServer {
     std::set<std::string> silent;
     int asked = 0;
 
-    std::vector<Address> look_up(const std::string& host, std::string& why) {
+    std::vector<Address> look_up(const std::string& host, NoAddress& no) {
         std::unique_lock lock(mutex);
         ++asked;
         changed.notify_all();
         changed.wait(lock, [&] { return silent.count(host) == 0; });
         if (host.starts_with("nowhere")) {
-            why = "no such host";
+            no.why = "no such host";
             return {};
         }
         return {parse_address("192.0.2.1").value()};
@@ -47,8 +47,7 @@ struct NameServer {
 
 // The lookups may outlive the test's resolver, so they share the server.
 Lookup lookup_of(const std::shared_ptr<NameServer>& server) {
-    return
-        [server](const std::string& host, std::string& why) { return server->look_up(host, why); };
+    return [server](const std::string& host, NoAddress& no) { return server->look_up(host, no); };
 }
 
 std::vector<Resolved> take_until(Resolver& resolver, std::size_t count) {
@@ -70,7 +69,7 @@ TEST(WebhookResolver, SaysWhatAHostResolvesTo) {
     resolver.start(2, "nowhere.example");
     const auto second = take_until(resolver, 1);
     EXPECT_EQ(second[0].token, 2U);
-    EXPECT_EQ(second[0].why, "no such host");
+    EXPECT_EQ(second[0].no.why, "no such host");
     EXPECT_TRUE(second[0].addresses.empty());
 }
 
@@ -90,7 +89,7 @@ TEST(WebhookResolver, AHostThatIsNotAnsweredDelaysNoOtherAndIsGivenUp) {
     Resolver resolver({.max_threads = 2, .timeout = 50ms}, lookup_of(server));
     for (std::uint64_t token = 1; token <= 20; ++token) resolver.start(token, "silent.example");
     const auto given_up = take_until(resolver, 20);
-    EXPECT_THAT(given_up[19].why, testing::HasSubstr("silent.example"));
+    EXPECT_THAT(given_up[19].no.why, testing::HasSubstr("silent.example"));
     // All of them share one lookup, also those that come while it hangs.
     EXPECT_LE(server->times_asked(), 1);
     std::vector<Resolved> out;
@@ -143,11 +142,11 @@ TEST(WebhookResolver, WhatIsCancelledHasNoAnswerAndAnEndWaitsForNobody) {
 }
 
 TEST(WebhookResolver, AsksTheSystem) {
-    std::string why;
-    EXPECT_FALSE(system_lookup("localhost", why).empty());
-    EXPECT_EQ(why, "");
-    EXPECT_TRUE(system_lookup("nobody.invalid", why).empty());
-    EXPECT_THAT(why, testing::HasSubstr("nobody.invalid has no address"));
+    NoAddress no;
+    EXPECT_FALSE(system_lookup("localhost", no).empty());
+    EXPECT_EQ(no.why, "");
+    EXPECT_TRUE(system_lookup("nobody.invalid", no).empty());
+    EXPECT_THAT(no.why, testing::HasSubstr("nobody.invalid has no address"));
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ class ScriptedReceivers final : public webhook::Sender {
         return {webhook::Verdict::Kind::kRefused, status, {}};
     }
     static Answer down() { return {webhook::Verdict::Kind::kDown, 0, {}}; }
+    static Answer own_fault() { return {webhook::Verdict::Kind::kOwnFault, 0, {}}; }
     static Answer gone() { return {webhook::Verdict::Kind::kGone, 410, {}}; }
     static Answer busy(std::chrono::seconds wait) {
         return {webhook::Verdict::Kind::kBusy, 503, wait};
@@ -119,10 +120,11 @@ class ScriptedReceivers final : public webhook::Sender {
         hanging.erase(token);
         answered_.erase(token);
     }
-    // What hangs ends as the receiver's time limit would end it.
-    void end_hanging() {
+    // What hangs ends as the receiver's time limit would end it, or as it is said.
+    void end_hanging() { end_hanging(down()); }
+    void end_hanging(const Answer& with) {
         for (const auto& [token, endpoint] : hanging) {
-            answered_.emplace(token, std::pair(endpoint, down()));
+            answered_.emplace(token, std::pair(endpoint, with));
         }
         hanging.clear();
     }
@@ -200,6 +202,7 @@ class Rig {
         for (webhook::Remark& remark : dispatcher_->take_remarks()) {
             said_.push_back(std::move(remark));
         }
+        for (webhook::Remark& remark : fan_out_.take_remarks()) said_.push_back(std::move(remark));
     }
     void turns(int count, std::int64_t step_ms = 10) {
         for (int i = 0; i < count; ++i) turn(step_ms);
@@ -207,6 +210,20 @@ class Rig {
     bool said(const std::string& what) const {
         return std::any_of(said_.begin(), said_.end(),
                            [&](const webhook::Remark& one) { return one.what == what; });
+    }
+    std::size_t times_said(const std::string& what) const {
+        return static_cast<std::size_t>(std::count_if(
+            said_.begin(), said_.end(), [&](const auto& one) { return one.what == what; }));
+    }
+    // The numbers in this field of these lines, added.
+    std::int64_t sum_said(const std::string& what, const std::string& field) const {
+        std::int64_t sum = 0;
+        for (const webhook::Remark& one : said_) {
+            for (const auto& [name, value] : one.fields) {
+                if (one.what == what && name == field) sum += std::stoll(value);
+            }
+        }
+        return sum;
     }
     std::string remarks() const {
         std::string out;

@@ -40,6 +40,17 @@ std::string owner() {
     return host.substr(0, host.find('\0')) + ":" + std::to_string(getpid());
 }
 
+webhook::SenderConfig sending(const RouteConfig& config) {
+    webhook::SenderConfig out{.key_file = config.key_file};
+    out.allow = config.allow;
+    out.allow_http = config.allow_http;
+    out.ca_file = config.ca_file;
+    out.timeout = config.timeout;
+    out.connect_timeout = config.connect_timeout;
+    out.max_connections = config.dispatch.max_connections;
+    return out;
+}
+
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto config = config_of(destination);
     if (!config.ok()) return config.error();
@@ -49,13 +60,7 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     if (!inlet.ok()) return inlet.error();
     auto outlet = (*database)->open_webhook_outlet(config->store);
     if (!outlet.ok()) return outlet.error();
-    webhook::SenderConfig sending{.key_file = config->key_file};
-    sending.allow = config->allow;
-    sending.allow_http = config->allow_http;
-    sending.ca_file = config->ca_file;
-    sending.timeout = config->timeout;
-    sending.connect_timeout = config->connect_timeout;
-    auto sender = webhook::make_http_sender(std::move(sending));
+    auto sender = webhook::make_http_sender(sending(*config));
     if (!sender.ok()) return sender.error();
     config->dispatch.owner = owner();
     return webhook::make_webhook_sink({*std::move(inlet), *std::move(outlet), *std::move(sender),
@@ -68,7 +73,10 @@ Status look(const Destination& destination) {
     const auto database = database_of(*config);
     if (!database.ok()) return database.error();
     const auto inlet = (*database)->open_webhook_inlet(config->store);
-    return inlet.ok() ? (*inlet)->look() : inlet.status();
+    if (!inlet.ok()) return inlet.status();
+    const auto endpoints = (*inlet)->look();
+    return endpoints.ok() ? webhook::check_sender(sending(*config), *endpoints)
+                          : endpoints.status();
 }
 
 std::string weakness(const Destination& destination) {

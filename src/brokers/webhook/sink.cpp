@@ -28,8 +28,8 @@ class WebhookSink final : public spi::Sink {
         : outlet_(std::move(parts.outlet)),
           sender_(std::move(parts.sender)),
           dispatcher_({*outlet_, *sender_, queues_, parts.clock}, std::move(parts.options)),
-          table_(std::make_unique<FanOut>(std::move(parts.inlet), queues_, parts.clock),
-                 kCapabilities) {}
+          fan_out_(new FanOut(std::move(parts.inlet), queues_, parts.clock)),
+          table_(std::unique_ptr<FanOut>(fan_out_), kCapabilities) {}
 
     ~WebhookSink() override {
         stopping_.store(true, std::memory_order_release);
@@ -52,9 +52,13 @@ class WebhookSink final : public spi::Sink {
     }
 
     void report(spi::SinkReport& out) override {
-        for (Remark& remark : dispatcher_.take_remarks()) {
-            out.notes.push_back(
-                {level_of(remark.level), std::move(remark.what), std::move(remark.fields)});
+        auto told = dispatcher_.take_remarks();
+        auto missed = fan_out_->take_remarks();
+        for (auto* remarks : {&told, &missed}) {
+            for (Remark& remark : *remarks) {
+                out.notes.push_back(
+                    {level_of(remark.level), std::move(remark.what), std::move(remark.fields)});
+            }
         }
         const Figures figures = dispatcher_.figures();
         out.figures = {{"outbox_webhook_dispatching", figures.dispatching ? 1 : 0},
@@ -66,7 +70,7 @@ class WebhookSink final : public spi::Sink {
                        {"outbox_webhook_in_flight", figures.under_way},
                        {"outbox_webhook_delivered_total", figures.delivered_total},
                        {"outbox_webhook_failures_total", figures.failed_total},
-                       {"outbox_webhook_missed_total", figures.missed_total}};
+                       {"outbox_webhook_missed_total", fan_out_->missed_total()}};
     }
 
   private:
@@ -79,6 +83,7 @@ class WebhookSink final : public spi::Sink {
     std::unique_ptr<Outlet> outlet_;
     std::unique_ptr<Sender> sender_;
     Dispatcher dispatcher_;
+    FanOut* fan_out_;  // the table's
     mailbox::TableSink table_;
     std::atomic<bool> stopping_{false};
     std::thread thread_;

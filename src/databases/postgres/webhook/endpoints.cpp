@@ -7,6 +7,13 @@ std::string microseconds_of(const std::string& column) {
            ") * 1000000)::bigint END, 0)";
 }
 
+Connection::Statement hold_endpoints(const WebhookTables& tables,
+                                     const std::vector<std::string>& ids) {
+    return {"SELECT FROM " + tables.endpoints +
+                " WHERE endpoint_id = ANY($1::text[]) ORDER BY endpoint_id FOR NO KEY UPDATE",
+            Params().texts(ids)};
+}
+
 Result<std::vector<webhook::Endpoint>> read_endpoints(Connection& connection,
                                                       const std::string& table) {
     const auto rows = connection.query(

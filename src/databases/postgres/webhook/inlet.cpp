@@ -1,5 +1,6 @@
 #include <libpq-fe.h>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr const char* kInsertName = "outbox_webhook_insert";
+constexpr const char* kVersionName = "outbox_webhook_version";
 constexpr Oid kByteaOid = 17;
 constexpr Oid kInt8Oid = 20;
 constexpr Oid kTextOid = 25;
@@ -40,6 +42,14 @@ std::string insert_sql(const WebhookTables& tables) {
            "ON r.n = t.event + 1 ORDER BY t.n ON CONFLICT (endpoint_id, event_id) DO NOTHING";
 }
 
+// A row that is made anew differs by its time.
+std::string version_sql(const WebhookTables& tables) {
+    return "SELECT count(*) || ' ' || coalesce(bit_xor(hashtextextended(endpoint_id, revision # "
+           "CASE WHEN isfinite(created_at) THEN (date_part('epoch', created_at) * "
+           "1000000)::bigint ELSE 0 END)), 0) FROM " +
+           tables.endpoints;
+}
+
 class PostgresInlet final : public webhook::Inlet {
   public:
     explicit PostgresInlet(webhook::StoreConfig config)
@@ -49,13 +59,13 @@ class PostgresInlet final : public webhook::Inlet {
 
     Status prepare() override { return connected().status(); }
 
-    Status look() override {
+    Result<std::vector<webhook::Endpoint>> look() override {
         missing_ = Missing::kTell;
         session_.drop();
-        Status status = connected().status();
+        auto found = look_at_endpoints();
         session_.drop();
         missing_ = Missing::kMake;
-        return status;
+        return found;
     }
 
     // A standby that takes over has the same name.
@@ -72,6 +82,14 @@ class PostgresInlet final : public webhook::Inlet {
         return name->string(0, 0) + ", webhooks";
     }
 
+    Result<std::string> version() override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const auto version = (*connection)->query_prepared(kVersionName, Params());
+        if (!version.ok()) return failed(version.error());
+        return version->string(0, 0);
+    }
+
     Result<std::vector<webhook::Endpoint>> endpoints() override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
@@ -82,9 +100,67 @@ class PostgresInlet final : public webhook::Inlet {
 
     Status insert(std::span<const webhook::Event> events,
                   std::span<const std::string_view> endpoints,
-                  std::span<const webhook::Target> targets) override {
+                  std::span<const webhook::Target> targets,
+                  std::span<const webhook::Missed> missed) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
+        if (missed.empty()) {
+            const auto done =
+                (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
+            return done.ok() ? Status() : Status(failed(done.error()));
+        }
+        std::vector<Connection::Statement> statements;
+        add_missed(endpoints, targets, missed, statements);
+        if (!targets.empty())
+            statements.push_back({{}, of(events, endpoints, targets), kInsertName});
+        Status status = (*connection)->execute("BEGIN");
+        if (status.ok()) status = (*connection)->run_pipeline(statements);
+        if (status.ok()) status = (*connection)->execute("COMMIT");
+        if (status.ok()) return status;
+        static_cast<void>((*connection)->execute("ROLLBACK"));
+        return failed(status.error());
+    }
+
+  private:
+    Result<std::vector<webhook::Endpoint>> look_at_endpoints() {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const auto there =
+            (*connection)
+                ->query("SELECT to_regclass(" + quote_literal(tables_.endpoints) + ") IS NOT NULL");
+        if (!there.ok()) return webhook_error(there.error());
+        if (!there->boolean(0, 0)) return std::vector<webhook::Endpoint>();
+        auto read = read_endpoints(**connection, tables_.endpoints);
+        if (!read.ok()) return webhook_error(read.error());
+        return read;
+    }
+
+    // Holds all rows of endpoints that the transaction needs, in their order, as strongly as it
+    // will: who holds one and asks for more of it waits for who waits for it.
+    void add_missed(std::span<const std::string_view> endpoints,
+                    std::span<const webhook::Target> targets,
+                    std::span<const webhook::Missed> missed,
+                    std::vector<Connection::Statement>& statements) const {
+        std::set<std::string> all;
+        for (const webhook::Target& target : targets) all.emplace(endpoints[target.endpoint]);
+        std::vector<std::string> ids;
+        std::vector<std::int64_t> counts;
+        for (const webhook::Missed& one : missed) {
+            all.emplace(endpoints[one.endpoint]);
+            ids.emplace_back(endpoints[one.endpoint]);
+            counts.push_back(one.events);
+        }
+        statements.push_back(hold_endpoints(tables_, {all.begin(), all.end()}));
+        statements.push_back(
+            {"UPDATE " + tables_.endpoints +
+                 " e SET missed_total = e.missed_total + m.events FROM unnest($1::text[], "
+                 "$2::bigint[]) AS m(endpoint_id, events) WHERE e.endpoint_id = m.endpoint_id",
+             Params().texts(ids).integers(counts)});
+    }
+
+    // Lends what it keeps until the next call.
+    Params of(std::span<const webhook::Event> events, std::span<const std::string_view> endpoints,
+              std::span<const webhook::Target> targets) {
         Params params;
         texts(endpoints_, targets.size(),
               [&](std::size_t i) { return endpoints[targets[i].endpoint]; });
@@ -100,11 +176,9 @@ class PostgresInlet final : public webhook::Inlet {
         params.lend(kTextArrayOid, ids_).lend(kTextArrayOid, types_).lend(kTextArrayOid, keys_);
         params.lend(kTextArrayOid, headers_).lend(kByteaArrayOid, payloads_);
         params.lend(kInt8ArrayOid, times_);
-        const auto done = (*connection)->query_prepared(kInsertName, params);
-        return done.ok() ? Status() : Status(failed(done.error()));
+        return params;
     }
 
-  private:
     static std::string_view not_null(std::string_view text) {
         return text.data() == nullptr ? std::string_view("") : text;
     }
@@ -137,7 +211,9 @@ class PostgresInlet final : public webhook::Inlet {
         types.lend(kTextArrayOid, none).lend(kInt8ArrayOid, none).lend(kTextArrayOid, none);
         types.lend(kTextArrayOid, none).lend(kTextArrayOid, none).lend(kTextArrayOid, none);
         types.lend(kByteaArrayOid, none).lend(kInt8ArrayOid, none);
-        return connection.prepare(kInsertName, insert_sql(tables_), types);
+        status = connection.prepare(kInsertName, insert_sql(tables_), types);
+        if (!status.ok()) return status;
+        return connection.prepare(kVersionName, version_sql(tables_), Params());
     }
 
     Result<Connection*> connected() {

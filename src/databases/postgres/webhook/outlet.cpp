@@ -1,9 +1,11 @@
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/sql_text.h"
 #include "databases/postgres/record/fence.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/source/lease.h"
@@ -23,45 +25,68 @@ std::string time_of(const std::string& microseconds) {
     return "'epoch'::timestamptz + NULLIF(" + microseconds + ", 0) * interval '1 microsecond'";
 }
 
-// The rows of one endpoint that meet `condition`, up to the one that reaches the bytes.
-std::string part(const WebhookTables& tables, const std::string& condition,
-                 const std::string& order) {
+// Of `rows`, which are of one endpoint and in `order`, those that are not in memory, up to the one
+// that reaches the bytes.
+std::string part(const std::string& rows, const std::string& condition, const std::string& order) {
     return "(SELECT * FROM (SELECT d.*, sum(coalesce(octet_length(d.payload), 0)) OVER (ORDER BY " +
            order +
            " ROWS UNBOUNDED PRECEDING) - coalesce(octet_length(d.payload), 0) AS before "
            "FROM (SELECT r.position, r.event_id, r.event_type, r.key, r.headers, r.payload, "
            "r.occurred_at, r.attempts, r.first_failed_at, r.next_attempt_at FROM " +
-           tables.deliveries + " r WHERE r.endpoint_id = s.endpoint_id AND NOT r.dead AND " +
-           condition +
-           " AND r.position NOT IN (SELECT unnest($4::bigint[])) "
+           rows + " r WHERE " + condition +
+           "r.position NOT IN (SELECT unnest($4::bigint[])) "
            "AND (coalesce(r.key, '') = '' OR (s.n, r.key) NOT IN (SELECT w.n, w.key FROM "
            "unnest($5::bigint[], $6::text[]) AS w(n, key))) ORDER BY " +
            order + " LIMIT s.max_rows) d) b WHERE b.before < $8)";
 }
 
-// A fresh delivery waits for an earlier one of its key that failed.
+// A fresh delivery waits for an earlier one of its key that failed. Behind the deliveries, with an
+// empty event_id: up to where fresh ones were looked at and whether that was the bound, for each
+// slice that has one; and the life of positions.
 std::string fetch_sql(const WebhookTables& tables) {
-    const std::string waits =
-        "r.attempts = 0 AND r.position > s.after AND (coalesce(r.key, '') = '' OR NOT EXISTS "
-        "(SELECT FROM " +
-        tables.deliveries +
-        " f WHERE f.endpoint_id = r.endpoint_id AND f.attempts > 0 AND NOT f.dead AND "
-        "f.key IS NOT NULL AND hashtextextended(f.key, 0) = hashtextextended(r.key, 0) AND "
-        "f.key = r.key AND f.position < r.position))";
-    const std::string due = "r.attempts > 0 AND r.next_attempt_at <= " + time_of("$7::bigint");
+    const std::string bound = std::to_string(webhook::kMaxLookedAt);
+    const std::string of_endpoint =
+        tables.deliveries + " r WHERE r.endpoint_id = s.endpoint_id AND NOT r.dead AND ";
+    const std::string fresh =
+        of_endpoint + "r.attempts = 0 AND r.position > s.after ORDER BY r.position ";
+    const std::string failing =
+        " f WHERE f.endpoint_id = s.endpoint_id AND f.attempts > 0 AND NOT f.dead";
+    const std::string waits = "(coalesce(r.key, '') = '' OR NOT EXISTS (SELECT FROM " +
+                              tables.deliveries + failing +
+                              " AND f.key IS NOT NULL AND hashtextextended(f.key, 0) = "
+                              "hashtextextended(r.key, 0) AND f.key = r.key AND "
+                              "f.position < r.position)) AND ";
+    const std::string due = "(SELECT * FROM " + of_endpoint +
+                            "r.attempts > 0 AND r.next_attempt_at <= " + time_of("$7::bigint") +
+                            ")";
+    const std::string looked_at =
+        "(SELECT * FROM " + fresh + "LIMIT CASE WHEN s.bounded THEN " + bound + " END)";
     const std::string order = "s.n, d.attempts = 0, d.position";
-    return "SELECT d.endpoint_id, d.position, d.event_id, d.event_type, d.key, d.headers::text, "
+    return "WITH s AS (SELECT s.*, s.around = 1 OR EXISTS (SELECT FROM " + tables.deliveries +
+           failing +
+           ") AS bounded FROM unnest($1::text[], $2::bigint[], $3::bigint[], $10::bigint[]) WITH "
+           "ORDINALITY AS s(endpoint_id, after, max_rows, around, n)) "
+           "SELECT d.endpoint_id, d.position, d.event_id, d.event_type, d.key, d.headers::text, "
            "d.payload, " +
            microseconds_of("d.occurred_at") + ", d.attempts::bigint, " +
            microseconds_of("d.first_failed_at") + ", " + microseconds_of("d.next_attempt_at") +
-           " FROM (SELECT s.endpoint_id, s.n, d.*, sum(coalesce(octet_length(d.payload), 0)) OVER "
-           "(ORDER BY " +
+           ", d.n, d.attempts = 0 FROM (SELECT s.endpoint_id, s.n, d.*, "
+           "sum(coalesce(octet_length(d.payload), 0)) "
+           "OVER (ORDER BY " +
            order +
            " ROWS UNBOUNDED PRECEDING) - coalesce(octet_length(d.payload), 0) AS before_all FROM "
-           "unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS "
-           "s(endpoint_id, after, max_rows, n) CROSS JOIN LATERAL (" +
-           part(tables, due, "next_attempt_at") + " UNION ALL " + part(tables, waits, "position") +
-           ") d) d WHERE d.before_all < $9 ORDER BY d.n, d.attempts = 0, d.position";
+           "s CROSS JOIN LATERAL (" +
+           part(due, "", "next_attempt_at") + " UNION ALL " + part(looked_at, waits, "position") +
+           ") d) d WHERE d.before_all < $9 "
+           "UNION ALL SELECT s.endpoint_id, coalesce(l.last, 0), '', '', NULL, NULL, NULL, "
+           "l.rows, 0, 0, 0, s.n, false FROM s CROSS JOIN LATERAL (SELECT max(r.position) AS last, "
+           "count(*) AS rows FROM (SELECT r.position FROM " +
+           fresh + "LIMIT " + bound +
+           ") r) l WHERE s.bounded "
+           "UNION ALL SELECT '', coalesce(pg_relation_filenode(pg_get_serial_sequence(" +
+           quote_literal(tables.deliveries) +
+           ", 'position')::regclass)::bigint, 0), '', '', NULL, NULL, NULL, 0, 0, 0, 0, 0, "
+           "false ORDER BY 12, 13, 2";
 }
 
 class PostgresOutlet final : public webhook::Outlet {
@@ -93,15 +118,24 @@ class PostgresOutlet final : public webhook::Outlet {
         return read;
     }
 
-    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> endpoints) override {
-        const auto rows =
-            query("SELECT s.id, EXISTS (SELECT FROM " + tables_.deliveries +
-                      " d WHERE d.endpoint_id = s.id AND d.attempts = 0 AND NOT d.dead), "
-                      "coalesce((SELECT " +
-                      microseconds_of("f.next_attempt_at") + " FROM " + tables_.deliveries +
-                      " f WHERE f.endpoint_id = s.id AND f.attempts > 0 AND NOT f.dead ORDER BY "
-                      "f.next_attempt_at LIMIT 1), 0) FROM unnest($1::text[]) AS s(id)",
-                  Params().texts(endpoints));
+    Result<std::vector<webhook::Backlog>> backlog(
+        std::span<const webhook::BacklogOf> endpoints) override {
+        std::vector<std::string> ids;
+        std::vector<std::int64_t> after;
+        for (const webhook::BacklogOf& one : endpoints) {
+            ids.push_back(one.endpoint_id);
+            after.push_back(one.after);
+        }
+        const auto rows = query(
+            "SELECT s.id, EXISTS (SELECT FROM " + tables_.deliveries +
+                " d WHERE d.endpoint_id = s.id AND d.position > s.after AND d.attempts = 0 AND NOT "
+                "d.dead), "
+                "coalesce((SELECT " +
+                microseconds_of("f.next_attempt_at") + " FROM " + tables_.deliveries +
+                " f WHERE f.endpoint_id = s.id AND f.attempts > 0 AND NOT f.dead ORDER BY "
+                "f.next_attempt_at LIMIT 1), 0) FROM unnest($1::text[], $2::bigint[]) AS s(id, "
+                "after)",
+            Params().texts(ids).integers(after));
         if (!rows.ok()) return rows.status();
         std::vector<webhook::Backlog> out;
         for (int row = 0; row < rows->size(); ++row) {
@@ -110,8 +144,9 @@ class PostgresOutlet final : public webhook::Outlet {
         return out;
     }
 
-    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
-                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                                const webhook::MaxBytes& max,
+                                std::vector<webhook::Delivery>& out) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
         const Params params = of(slices, now_us, max);
@@ -123,7 +158,18 @@ class PostgresOutlet final : public webhook::Outlet {
                                             : 0);
         if (!rows.succeeded()) return failed((*connection)->error_of(rows.get()));
         out.reserve(out.size() + static_cast<std::size_t>(rows.size()));
+        webhook::Read read{0, std::vector<webhook::Looked>(slices.size())};
         for (int row = 0; row < rows.size(); ++row) {
+            if (rows.text(row, 2).empty()) {
+                const auto slice = static_cast<std::size_t>(rows.integer(row, 11));
+                if (slice == 0) {
+                    read.life = rows.integer(row, 1);
+                } else {
+                    const bool more = rows.integer(row, 7) >= std::int64_t{webhook::kMaxLookedAt};
+                    read.looked.at(slice - 1) = {rows.integer(row, 1), more};
+                }
+                continue;
+            }
             webhook::Delivery& delivery = out.emplace_back();
             delivery.endpoint_id = rows.string(row, 0);
             delivery.position = rows.integer(row, 1);
@@ -137,9 +183,10 @@ class PostgresOutlet final : public webhook::Outlet {
             delivery.first_failed_at_us = rows.integer(row, 9);
             delivery.next_attempt_at_us = rows.integer(row, 10);
         }
-        return {};
+        return read;
     }
 
+    // Locks: README.md.
     Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
                   std::span<const webhook::EndpointChange> changes) override {
         const auto connection = connected();
@@ -147,7 +194,8 @@ class PostgresOutlet final : public webhook::Outlet {
         if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) {
             return failed(begun.error());
         }
-        std::vector<Connection::Statement> statements;
+        std::vector<Connection::Statement> statements{
+            hold_endpoints(tables_, endpoints_of(outcomes, changes))};
         add_done(outcomes, statements);
         add_failed(outcomes, statements);
         add_changes(changes, statements);
@@ -211,13 +259,15 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> after;
         std::vector<std::int64_t> rows;
         std::vector<std::int64_t> held;
+        std::vector<std::int64_t> around;
         std::vector<std::int64_t> numbers;
         std::vector<std::string> keys;
         for (const webhook::Slice& slice : slices) {
             endpoints.push_back(slice.endpoint_id);
             after.push_back(slice.after);
             rows.push_back(static_cast<std::int64_t>(slice.max_rows));
-            held.insert(held.end(), slice.held.begin(), slice.held.end());
+            around.push_back(slice.around ? 1 : 0);
+            for (const webhook::Slice::Held& one : slice.held) held.push_back(one.position);
             for (const std::string& key : slice.without_keys) {
                 numbers.push_back(static_cast<std::int64_t>(endpoints.size()));
                 keys.push_back(key);
@@ -226,25 +276,36 @@ class PostgresOutlet final : public webhook::Outlet {
         Params params;
         params.texts(endpoints).integers(after).integers(rows).integers(held).integers(numbers);
         params.texts(keys).integer(now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
-        params.integer(static_cast<std::int64_t>(max.of_all));
+        params.integer(static_cast<std::int64_t>(max.of_all)).integers(around);
         return params;
+    }
+
+    static std::vector<std::string> endpoints_of(std::span<const webhook::Outcome> outcomes,
+                                                 std::span<const webhook::EndpointChange> changes) {
+        std::set<std::string> ids;
+        for (const webhook::Outcome& outcome : outcomes) ids.insert(outcome.endpoint_id);
+        for (const webhook::EndpointChange& change : changes) ids.insert(change.endpoint_id);
+        return {ids.begin(), ids.end()};
     }
 
     void add_done(std::span<const webhook::Outcome> outcomes,
                   std::vector<Connection::Statement>& statements) const {
         std::vector<std::string> endpoints;
         std::vector<std::string> events;
+        std::vector<std::int64_t> positions;
         for (const webhook::Outcome& outcome : outcomes) {
             if (outcome.kind != webhook::Outcome::Kind::kDone) continue;
+            positions.push_back(outcome.position);
             endpoints.push_back(outcome.endpoint_id);
             events.push_back(outcome.event_id);
         }
         if (events.empty()) return;
         statements.push_back({"DELETE FROM " + tables_.deliveries +
-                                  " d USING unnest($1::text[], $2::text[]) AS o(endpoint_id, "
-                                  "event_id) WHERE d.endpoint_id = o.endpoint_id AND d.event_id = "
-                                  "o.event_id",
-                              Params().texts(endpoints).texts(events)});
+                                  " d USING unnest($1::text[], $2::text[], $3::bigint[]) AS "
+                                  "o(endpoint_id, event_id, position) WHERE d.endpoint_id = "
+                                  "o.endpoint_id AND d.event_id = o.event_id AND d.position = "
+                                  "o.position",
+                              Params().texts(endpoints).texts(events).integers(positions)});
     }
 
     void add_failed(std::span<const webhook::Outcome> outcomes,
@@ -257,8 +318,10 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> next;
         std::vector<std::int64_t> codes;
         std::vector<std::int64_t> dead;
+        std::vector<std::int64_t> positions;
         for (const webhook::Outcome& outcome : outcomes) {
             if (outcome.kind == webhook::Outcome::Kind::kDone) continue;
+            positions.push_back(outcome.position);
             endpoints.push_back(outcome.endpoint_id);
             events.push_back(outcome.event_id);
             errors.push_back(outcome.last_error);
@@ -274,9 +337,10 @@ class PostgresOutlet final : public webhook::Outlet {
                  time_of("o.first") + ", next_attempt_at = " + time_of("o.next") +
                  ", last_status = NULLIF(o.code, 0), last_error = o.error, dead = o.dead = 1 "
                  "FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
-                 "$6::bigint[], $7::bigint[], $8::bigint[]) AS o(endpoint_id, event_id, error, "
-                 "attempts, first, next, code, dead) WHERE d.endpoint_id = o.endpoint_id AND "
-                 "d.event_id = o.event_id",
+                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS o(endpoint_id, "
+                 "event_id, error, attempts, first, next, code, dead, position) WHERE "
+                 "d.endpoint_id = o.endpoint_id AND d.event_id = o.event_id AND d.position = "
+                 "o.position",
              Params()
                  .texts(endpoints)
                  .texts(events)
@@ -285,10 +349,12 @@ class PostgresOutlet final : public webhook::Outlet {
                  .integers(first)
                  .integers(next)
                  .integers(codes)
-                 .integers(dead)});
+                 .integers(dead)
+                 .integers(positions)});
     }
 
-    // What an operator changed meanwhile stays.
+    // What an operator changed meanwhile stays, and one that has the id of another that is gone is
+    // not that one.
     void add_changes(std::span<const webhook::EndpointChange> changes,
                      std::vector<Connection::Statement>& statements) const {
         std::vector<std::string> ids;
@@ -297,7 +363,7 @@ class PostgresOutlet final : public webhook::Outlet {
         for (const webhook::EndpointChange& change : changes) {
             ids.push_back(change.endpoint_id);
             errors.push_back(change.last_error);
-            const std::int64_t values[] = {change.delivered,       change.missed,
+            const std::int64_t values[] = {change.delivered,       change.created_at_us,
                                            change.revision,        change.failing_since_us,
                                            change.failures,        change.last_attempt_at_us,
                                            change.paused_until_us, change.last_status};
@@ -313,8 +379,7 @@ class PostgresOutlet final : public webhook::Outlet {
         };
         statements.push_back(
             {"UPDATE " + tables_.endpoints +
-                 " e SET delivered_total = e.delivered_total + c.delivered, missed_total = "
-                 "e.missed_total + c.missed, " +
+                 " e SET delivered_total = e.delivered_total + c.delivered, " +
                  kept("failing_since", time_of("c.since")) + ", " +
                  kept("failures", "c.failures::integer") + ", " +
                  kept("last_attempt_at", time_of("c.attempt")) + ", " +
@@ -323,19 +388,22 @@ class PostgresOutlet final : public webhook::Outlet {
                  kept("last_error", "NULLIF(c.error, '')") +
                  " FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], "
                  "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) AS "
-                 "c(endpoint_id, error, delivered, missed, revision, since, failures, attempt, "
-                 "pause, code) WHERE e.endpoint_id = c.endpoint_id",
+                 "c(endpoint_id, error, delivered, created, revision, since, failures, attempt, "
+                 "pause, code) WHERE e.endpoint_id = c.endpoint_id AND c.created = " +
+                 microseconds_of("e.created_at"),
              params});
         for (const webhook::EndpointChange& change : changes) {
             if (!change.disabled_because) continue;
             statements.push_back(
                 {"UPDATE " + tables_.endpoints +
                      " SET state = 'disabled', reason = $3, revision = revision + 1, updated_at = "
-                     "clock_timestamp() WHERE endpoint_id = $1 AND revision = $2",
+                     "clock_timestamp() WHERE endpoint_id = $1 AND revision = $2 AND $4 = " +
+                     microseconds_of("created_at"),
                  Params()
                      .text(change.endpoint_id)
                      .integer(change.revision)
-                     .text(*change.disabled_because)});
+                     .text(*change.disabled_because)
+                     .integer(change.created_at_us)});
         }
     }
 

@@ -20,13 +20,21 @@ constexpr const char* kInsert =
     "FROM outbox_webhook_endpoints WHERE endpoint_id = ?1) "
     "ON CONFLICT (endpoint_id, event_id) DO NOTHING";
 
+// A row that is made anew differs by its time.
+constexpr const char* kVersion =
+    "SELECT count(*) || ' ' || coalesce(max(created_at), 0) || ' ' || coalesce(sum(revision), 0) "
+    "|| ' ' || coalesce(sum((created_at + revision * 1000003) % 1000000007), 0) FROM "
+    "outbox_webhook_endpoints";
+constexpr const char* kMissed =
+    "UPDATE outbox_webhook_endpoints SET missed_total = missed_total + ?2 WHERE endpoint_id = ?1";
+
 class SqliteInlet final : public webhook::Inlet {
   public:
     SqliteInlet(std::string path, int busy_timeout_s)
         : path_(std::move(path)), busy_timeout_s_(busy_timeout_s) {}
 
     Status prepare() override {
-        if (insert_ && !database_->has_moved()) return {};
+        if (version_ && !database_->has_moved()) return {};
         close();
         bool there = false;
         auto opened = open_webhook_file(path_, busy_timeout_s_, true, there);
@@ -37,19 +45,35 @@ class SqliteInlet final : public webhook::Inlet {
             insert_.emplace(*database_, kInsert, Statement::Use::kKept);
             status = insert_->status();
         }
+        if (status.ok()) {
+            version_.emplace(*database_, kVersion, Statement::Use::kKept);
+            status = version_->status();
+        }
         if (!status.ok()) close();
         return status;
     }
 
-    Status look() override {
+    Result<std::vector<webhook::Endpoint>> look() override {
         bool there = false;
-        return open_webhook_file(path_, busy_timeout_s_, false, there).status();
+        auto opened = open_webhook_file(path_, busy_timeout_s_, false, there);
+        if (!opened.ok()) return opened.status();
+        if (!there) return std::vector<webhook::Endpoint>();
+        return read_endpoints(**opened);
     }
 
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
         const char* file = sqlite3_db_filename(database_->handle(), "main");
         return "sqlite " + std::string(file == nullptr ? path_ : file) + ", webhooks";
+    }
+
+    Result<std::string> version() override {
+        if (Status status = prepare(); !status.ok()) return status;
+        const Run version(*version_);
+        if (version->step()) return version->string(0);
+        Status status = version->status();
+        close();
+        return status;
     }
 
     Result<std::vector<webhook::Endpoint>> endpoints() override {
@@ -61,12 +85,19 @@ class SqliteInlet final : public webhook::Inlet {
 
     Status insert(std::span<const webhook::Event> events,
                   std::span<const std::string_view> endpoints,
-                  std::span<const webhook::Target> targets) override {
+                  std::span<const webhook::Target> targets,
+                  std::span<const webhook::Missed> missed) override {
         if (Status status = prepare(); !status.ok()) return status;
         Status status = database_->execute("BEGIN IMMEDIATE");
         for (const webhook::Target& target : targets) {
             if (!status.ok()) break;
             status = insert_one(endpoints[target.endpoint], events[target.event]);
+        }
+        for (const webhook::Missed& one : missed) {
+            if (!status.ok()) break;
+            Statement add(*database_, kMissed);
+            add.bind(endpoints[one.endpoint]).bind(one.events);
+            status = add.run();
         }
         if (status.ok()) status = database_->execute("COMMIT");
         if (status.ok()) return status;
@@ -92,6 +123,7 @@ class SqliteInlet final : public webhook::Inlet {
     }
 
     void close() {
+        version_.reset();
         insert_.reset();
         database_.reset();
     }
@@ -99,7 +131,8 @@ class SqliteInlet final : public webhook::Inlet {
     const std::string path_;
     const int busy_timeout_s_;
     std::unique_ptr<Database> database_;
-    std::optional<Statement> insert_;  // goes before the connection does
+    std::optional<Statement> insert_;  // these go before the connection does
+    std::optional<Statement> version_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,23 +21,38 @@ constexpr int kSweptRows = 5'000;
 constexpr const char* kColumns =
     "SELECT r.position, r.event_id, r.event_type, r.key, r.headers, r.payload, r.occurred_at, "
     "r.attempts, r.first_failed_at, r.next_attempt_at FROM outbox_webhook_deliveries r "
-    "WHERE r.endpoint_id = ?1 AND NOT r.dead "
+    "WHERE r.endpoint_id = ?1 AND r.dead = 0 "
     "AND r.position NOT IN (SELECT value FROM json_each(?2)) "
     "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) ";
 constexpr const char* kDue =
     "AND r.attempts > 0 AND r.next_attempt_at <= ?4 ORDER BY r.next_attempt_at LIMIT ?5";
 // A fresh delivery waits for an earlier one of its key that failed.
 constexpr const char* kFresh =
-    "AND r.attempts = 0 AND r.position > ?4 AND (coalesce(r.key, '') = '' OR NOT EXISTS (SELECT 1 "
+    "AND r.attempts = 0 AND r.position > ?4 AND r.position <= ?6 AND (coalesce(r.key, '') = '' OR "
+    "NOT EXISTS (SELECT 1 "
     "FROM "
     "outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
     "f.key IS NOT NULL AND f.attempts > 0 AND NOT f.dead AND f.position < r.position)) "
     "ORDER BY r.position LIMIT ?5";
 
+// Those given up on as well, which are looked at like the others.
+constexpr const char* kFails =
+    "SELECT EXISTS (SELECT 1 FROM outbox_webhook_deliveries WHERE endpoint_id = ? AND attempts > "
+    "0)";
+constexpr const char* kLooked =
+    "SELECT coalesce(max(position), 0), count(*) FROM (SELECT position FROM "
+    "outbox_webhook_deliveries WHERE endpoint_id = ? AND position > ? ORDER BY position LIMIT ?)";
+constexpr const char* kLast =
+    "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox_webhook_deliveries'), "
+    "0)";
+constexpr const char* kHeld =
+    "SELECT 1 FROM outbox_webhook_deliveries WHERE position = ? AND endpoint_id = ? AND event_id = "
+    "?";
+
 constexpr const char* kBacklog =
     "SELECT EXISTS (SELECT 1 FROM outbox_webhook_deliveries d WHERE d.endpoint_id = ?1 AND "
-    "d.attempts = 0 AND NOT d.dead), coalesce((SELECT f.next_attempt_at FROM "
-    "outbox_webhook_deliveries f WHERE f.endpoint_id = ?1 AND f.attempts > 0 AND NOT f.dead "
+    "d.position > ?2 AND d.attempts = 0 AND NOT d.dead), coalesce((SELECT f.next_attempt_at FROM "
+    "outbox_webhook_deliveries f WHERE f.endpoint_id = ?1 AND f.attempts > 0 AND f.dead = 0 "
     "ORDER BY f.next_attempt_at LIMIT 1), 0)";
 
 constexpr const char* kCount =
@@ -46,28 +62,30 @@ constexpr const char* kCount =
     "GROUP BY endpoint_id ORDER BY endpoint_id";
 
 constexpr const char* kDone =
-    "DELETE FROM outbox_webhook_deliveries WHERE endpoint_id = ? AND event_id = ?";
+    "DELETE FROM outbox_webhook_deliveries WHERE endpoint_id = ? AND event_id = ? AND position = ?";
 constexpr const char* kFailed =
     "UPDATE outbox_webhook_deliveries SET attempts = ?3, first_failed_at = nullif(?4, 0), "
     "next_attempt_at = nullif(?5, 0), last_status = nullif(?6, 0), last_error = ?7, dead = ?8 "
-    "WHERE endpoint_id = ?1 AND event_id = ?2";
+    "WHERE endpoint_id = ?1 AND event_id = ?2 AND position = ?9";
 constexpr const char* kTotals =
-    "UPDATE outbox_webhook_endpoints SET delivered_total = delivered_total + ?2, "
-    "missed_total = missed_total + ?3 WHERE endpoint_id = ?1";
-// What an operator changed meanwhile stays.
+    "UPDATE outbox_webhook_endpoints SET delivered_total = delivered_total + ?2 WHERE endpoint_id "
+    "= "
+    "?1 AND created_at = ?3";
+// What an operator changed meanwhile stays, and one that has the id of another that is gone is not
+// that one.
 constexpr const char* kState =
     "UPDATE outbox_webhook_endpoints SET failing_since = nullif(?3, 0), failures = ?4, "
     "last_attempt_at = nullif(?5, 0), paused_until = nullif(?6, 0), last_status = nullif(?7, 0), "
-    "last_error = nullif(?8, '') WHERE endpoint_id = ?1 AND revision = ?2";
+    "last_error = nullif(?8, '') WHERE endpoint_id = ?1 AND revision = ?2 AND created_at = ?9";
 constexpr const char* kDisable =
     "UPDATE outbox_webhook_endpoints SET state = 'disabled', reason = ?3, revision = revision + 1, "
-    "updated_at = ?4 WHERE endpoint_id = ?1 AND revision = ?2";
+    "updated_at = ?4 WHERE endpoint_id = ?1 AND revision = ?2 AND created_at = ?5";
 
-std::string json_numbers(const std::vector<std::int64_t>& numbers) {
+std::string json_positions(const std::vector<webhook::Slice::Held>& held) {
     std::string out = "[";
-    for (const std::int64_t number : numbers) {
+    for (const webhook::Slice::Held& one : held) {
         if (out.size() > 1) out += ',';
-        out += std::to_string(number);
+        out += std::to_string(one.position);
     }
     return out + "]";
 }
@@ -103,41 +121,50 @@ class SqliteOutlet final : public webhook::Outlet {
         return read_endpoints(*database_);
     }
 
-    Result<std::vector<webhook::Backlog>> backlog(std::span<const std::string> endpoints) override {
+    Result<std::vector<webhook::Backlog>> backlog(
+        std::span<const webhook::BacklogOf> endpoints) override {
         if (Status status = open(); !status.ok()) return status;
         Statement look(*database_, kBacklog);
         std::vector<webhook::Backlog> out;
-        for (const std::string& endpoint : endpoints) {
-            look.bind(std::string_view(endpoint));
+        for (const webhook::BacklogOf& one : endpoints) {
+            look.bind(std::string_view(one.endpoint_id)).bind(one.after);
             if (!look.step()) break;
-            out.push_back({endpoint, look.integer(0) != 0, look.integer(1)});
+            out.push_back({one.endpoint_id, look.integer(0) != 0, look.integer(1)});
             look.reset();
         }
         if (Status status = look.status(); !status.ok()) return status;
         return out;
     }
 
-    Status fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
-                 const webhook::MaxBytes& max, std::vector<webhook::Delivery>& out) override {
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+                                const webhook::MaxBytes& max,
+                                std::vector<webhook::Delivery>& out) override {
         if (Status status = open(); !status.ok()) return status;
+        if (Status status = look_at_life(slices); !status.ok()) return status;
+        webhook::Read read{life_, std::vector<webhook::Looked>(slices.size())};
         Statement due(*database_, std::string(kColumns) + kDue);
         Statement fresh(*database_, std::string(kColumns) + kFresh);
         std::size_t bytes = 0;
-        for (const webhook::Slice& slice : slices) {
-            const std::string held = json_numbers(slice.held);
+        for (std::size_t i = 0; i < slices.size() && bytes < max.of_all; ++i) {
+            const webhook::Slice& slice = slices[i];
+            const auto bound = look(slice, read.looked[i]);
+            if (!bound.ok()) return bound.status();
+            const std::string held = json_positions(slice.held);
             const std::string keys = json_texts(slice.without_keys);
             for (Statement* one : {&due, &fresh}) {
+                if (bytes >= max.of_all) break;
                 one->bind(std::string_view(slice.endpoint_id)).bind(std::string_view(held));
-                one->bind(std::string_view(keys)).bind(one == &due ? now_us : slice.after);
+                one->bind(std::string_view(keys)).bind(one == &due ? now_us : bound->after);
                 one->bind(slice.max_rows);
-                if (bytes >= max.of_all) return {};
-                bytes += read(*one, slice.endpoint_id,
-                              std::min(max.of_endpoint, max.of_all - bytes), out);
+                if (one == &fresh) one->bind(bound->last);
+                bytes += SqliteOutlet::read(*one, slice.endpoint_id,
+                                            std::min(max.of_endpoint, max.of_all - bytes), out);
                 one->reset();
             }
         }
-        Status status = due.status();
-        return status.ok() ? fresh.status() : status;
+        if (Status status = due.status(); !status.ok()) return status;
+        if (Status status = fresh.status(); !status.ok()) return status;
+        return read;
     }
 
     Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
@@ -210,6 +237,45 @@ class SqliteOutlet final : public webhook::Outlet {
         return bytes;
     }
 
+    // Nothing says that positions began anew, but what there was does not fit any more.
+    Status look_at_life(std::span<const webhook::Slice> slices) {
+        Statement last(*database_, kLast);
+        if (!last.step()) return last.status();
+        bool fits = last.integer(0) >= last_;
+        last_ = last.integer(0);
+        Statement held(*database_, kHeld);
+        for (const webhook::Slice& slice : slices) {
+            for (const webhook::Slice::Held& one : slice.held) {
+                held.bind(one.position).bind(std::string_view(slice.endpoint_id));
+                held.bind(std::string_view(one.event_id));
+                fits = held.step() && fits;
+                held.reset();
+            }
+        }
+        if (!fits) ++life_;
+        return held.status();
+    }
+
+    // Which fresh ones are read. Where none has failed that is from the beginning: nothing is in
+    // the way, and nothing need be remembered.
+    struct Bounds {
+        std::int64_t after = 0;
+        std::int64_t last = std::numeric_limits<std::int64_t>::max();
+    };
+    Result<Bounds> look(const webhook::Slice& slice, webhook::Looked& looked) {
+        Statement fails(*database_, kFails);
+        fails.bind(std::string_view(slice.endpoint_id));
+        const bool some = fails.step() && fails.integer(0) != 0;
+        if (Status status = fails.status(); !status.ok()) return status;
+        if (!some && !slice.around) return Bounds();
+        Statement rows(*database_, kLooked);
+        rows.bind(std::string_view(slice.endpoint_id)).bind(slice.after);
+        rows.bind(webhook::kMaxLookedAt);
+        if (!rows.step()) return rows.status();
+        looked = {rows.integer(0), rows.integer(1) >= std::int64_t{webhook::kMaxLookedAt}};
+        return Bounds{slice.after, looked.position};
+    }
+
     Status require_lease(std::uint64_t epoch) {
         Statement mine(*database_,
                        "SELECT 1 FROM outbox_webhook_lease WHERE source = ? AND epoch = ?");
@@ -228,11 +294,13 @@ class SqliteOutlet final : public webhook::Outlet {
             Statement& one = is_done ? done : failed;
             one.bind(std::string_view(outcome.endpoint_id))
                 .bind(std::string_view(outcome.event_id));
+            if (is_done) one.bind(outcome.position);
             if (!is_done) {
                 one.bind(outcome.attempts).bind(outcome.first_failed_at_us);
                 one.bind(outcome.next_attempt_at_us).bind(outcome.last_status);
                 one.bind(std::string_view(outcome.last_error));
                 one.bind(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
+                one.bind(outcome.position);
             }
             if (Status status = one.run(); !status.ok()) return status;
             one.reset();
@@ -246,18 +314,18 @@ class SqliteOutlet final : public webhook::Outlet {
         Statement disable(*database_, kDisable);
         for (const webhook::EndpointChange& change : changes) {
             const std::string_view id = change.endpoint_id;
-            totals.bind(id).bind(change.delivered).bind(change.missed);
+            totals.bind(id).bind(change.delivered).bind(change.created_at_us);
             if (Status status = totals.run(); !status.ok()) return status;
             totals.reset();
             state.bind(id).bind(change.revision).bind(change.failing_since_us);
             state.bind(change.failures).bind(change.last_attempt_at_us);
             state.bind(change.paused_until_us).bind(change.last_status);
-            state.bind(std::string_view(change.last_error));
+            state.bind(std::string_view(change.last_error)).bind(change.created_at_us);
             if (Status status = state.run(); !status.ok()) return status;
             state.reset();
             if (!change.disabled_because) continue;
             disable.bind(id).bind(change.revision).bind(std::string_view(*change.disabled_because));
-            disable.bind(now_us());
+            disable.bind(now_us()).bind(change.created_at_us);
             if (Status status = disable.run(); !status.ok()) return status;
             disable.reset();
         }
@@ -268,6 +336,8 @@ class SqliteOutlet final : public webhook::Outlet {
     const int busy_timeout_s_;
     SqliteLease lease_;
     std::unique_ptr<Database> database_;
+    std::int64_t last_ = 0;  // position that was given
+    std::int64_t life_ = 0;
 };
 
 }  // namespace

@@ -53,9 +53,9 @@ CREATE TABLE IF NOT EXISTS outbox_webhook_deliveries (
 );
 CREATE INDEX IF NOT EXISTS outbox_webhook_order
     ON outbox_webhook_deliveries (endpoint_id, position);
--- Deliveries that failed and go again; their keys wait for them.
+-- Deliveries that failed and go again, and those that were given up on. Keys wait for the former.
 CREATE INDEX IF NOT EXISTS outbox_webhook_failing
-    ON outbox_webhook_deliveries (endpoint_id, next_attempt_at) WHERE attempts > 0 AND NOT dead;
+    ON outbox_webhook_deliveries (endpoint_id, dead, next_attempt_at) WHERE attempts > 0;
 CREATE INDEX IF NOT EXISTS outbox_webhook_failing_keys
     ON outbox_webhook_deliveries (endpoint_id, key)
     WHERE attempts > 0 AND NOT dead AND key IS NOT NULL;

@@ -1,5 +1,7 @@
 #include "registry.h"
 
+#include <functional>
+#include <memory>
 #include <pwd.h>
 #include <string_view>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 
 #ifdef OUTBOX_WITH_HTTP
 #include "claim/s3_store.h"
+#include "schema/schema_check.h"
 #endif
 
 namespace outbox::app {
@@ -53,6 +56,82 @@ Status check_format_options(const runtime::RouteConfig& route, const codec::Form
                     ", and this one has format = \"" + route.format + "\" (option " + option + ")"};
     }
     return {};
+}
+
+// A frame has to stand before the payload as it is stored, and be all of the record's value.
+Status check_framing(const runtime::RouteConfig& route) {
+    if (route.schema_framing == "none") return {};
+    const auto invalid = [](const std::string& why) {
+        return Status(ErrorCode::kConfigInvalid, Advice::kStop,
+                      "schema_framing = \"confluent\" " + why);
+    };
+    if (route.schema_registry.empty()) {
+        return invalid("needs schema_registry, which knows the ids");
+    }
+    if (route.format != "raw" && route.format != "cloudevents") {
+        return invalid("is for payloads as they are stored, and the format " + route.format +
+                       " writes another value; use raw or cloudevents");
+    }
+    if (!route.claim_check.empty()) {
+        return invalid(
+            "has no place in a record whose payload is elsewhere; leave out claim_check");
+    }
+    return {};
+}
+
+using MakeSteps = std::function<prepare::Preparations()>;
+
+#ifdef OUTBOX_WITH_HTTP
+Result<std::shared_ptr<schema::Registry>> open_registry(const std::string& url) {
+    auto config = schema::make_registry_config(url);
+    if (!config.ok()) return config.error();
+    return std::make_shared<schema::Registry>(*std::move(config));
+}
+
+Status check_registry(const std::string& url) {
+    const auto registry = open_registry(url);
+    return registry.ok() ? (*registry)->check() : registry.status();
+}
+
+// All of a route share what its registry has answered.
+Result<MakeSteps> with_registry(const runtime::RouteConfig& route, MakeSteps others) {
+    auto registry = open_registry(route.schema_registry);
+    if (!registry.ok()) return registry.error();
+    const bool framed = route.schema_framing != "none";
+    return MakeSteps([registry = *std::move(registry), framed, others = std::move(others)] {
+        prepare::Preparations steps = others();
+        steps.insert(steps.begin(), std::make_unique<schema::SchemaCheck>(registry, framed));
+        return steps;
+    });
+}
+#else
+Status check_registry(const std::string& /*url*/) {
+    return {ErrorCode::kUnsupported, Advice::kStop,
+            "schema_registry is left out of this program: it was built without libcurl"};
+}
+
+Result<MakeSteps> with_registry(const runtime::RouteConfig& route, const MakeSteps& /*others*/) {
+    return check_registry(route.schema_registry).error();
+}
+#endif
+
+// What is done for the records of a route: payloads are checked before they are kept elsewhere.
+Result<MakeSteps> make_steps(const runtime::RouteConfig& route) {
+    MakeSteps make = [] { return prepare::Preparations(); };
+    if (!route.claim_check.empty()) {
+        if (Status usable = open_store(route.claim_check).status(); !usable.ok()) {
+            return usable.error();
+        }
+        make = [url = route.claim_check] {
+            prepare::Preparations steps;
+            auto store = open_store(url);
+            OUTBOX_CHECK(store.ok(), "its URL was looked at");
+            steps.push_back(std::make_unique<claim::Upload>(*std::move(store)));
+            return steps;
+        };
+    }
+    return route.schema_registry.empty() ? Result<MakeSteps>(std::move(make))
+                                         : with_registry(route, std::move(make));
 }
 
 }  // namespace
@@ -113,6 +192,13 @@ std::string weakness_of_store(const std::string& url) {
     return url.empty() || url.starts_with("file:") ? std::string() : weakness_of_database(url);
 }
 
+std::string weakness_of_registry([[maybe_unused]] const std::string& url) {
+#ifdef OUTBOX_WITH_HTTP
+    if (!url.empty()) return schema::registry_weakness(url);
+#endif
+    return {};
+}
+
 std::string weakness_of(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
     const auto broker = find_broker(route.to);
     return broker.ok() && (*broker)->weakness != nullptr
@@ -129,16 +215,11 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
         return fitting.error();
     }
     auto sink = (*broker)->make(destination_of(config, route, producer));
-    if (!sink.ok() || route.claim_check.empty()) return sink;
-    if (Status usable = open_store(route.claim_check).status(); !usable.ok()) return usable;
+    if (!sink.ok() || (route.claim_check.empty() && route.schema_registry.empty())) return sink;
+    auto steps = make_steps(route);
+    if (!steps.ok()) return steps.error();
     return std::unique_ptr<spi::Sink>(
-        std::make_unique<prepare::PreparedSink>(*std::move(sink), [url = route.claim_check] {
-            prepare::Preparations steps;
-            auto store = open_store(url);
-            OUTBOX_CHECK(store.ok(), "its URL was looked at");
-            steps.push_back(std::make_unique<claim::Upload>(*std::move(store)));
-            return steps;
-        }));
+        std::make_unique<prepare::PreparedSink>(*std::move(sink), *std::move(steps)));
 }
 
 Result<std::unique_ptr<claim::ObjectStore>> open_store(const std::string& url) {
@@ -177,6 +258,7 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
                          "there is no format '" + route.format + "'"};
     }
     if (Status fitting = check_format_options(route, *format); !fitting.ok()) return fitting;
+    if (Status fitting = check_framing(route); !fitting.ok()) return fitting;
     auto make =
         format->make({route.format_options, table, (*broker)->capabilities->attributes, shape});
     if (!make.ok() || route.claim_check.empty()) return make;
@@ -191,9 +273,14 @@ Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig
     const Broker& broker = **find_broker(route.to);
     Status status =
         broker.look == nullptr ? (*sink)->check() : broker.look(destination_of(config, route));
-    if (!status.ok() || route.claim_check.empty()) return status;
-    const auto store = open_store(route.claim_check);
-    return store.ok() ? claim::check(**store) : store.status();
+    if (status.ok() && !route.claim_check.empty()) {
+        const auto store = open_store(route.claim_check);
+        status = store.ok() ? claim::check(**store) : store.status();
+    }
+    if (status.ok() && !route.schema_registry.empty()) {
+        status = check_registry(route.schema_registry);
+    }
+    return status;
 }
 
 Result<std::string> describe_destination(const runtime::RelayConfig& config,

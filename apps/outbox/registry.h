@@ -48,6 +48,9 @@ std::string weakness_of(const runtime::RelayConfig& config, const runtime::Route
 /// What of the way to an object store is in clear or unverified; empty URL: none.
 std::string weakness_of_store(const std::string& url);
 
+/// What of the way to a schema registry is in clear or unverified; empty URL: none.
+std::string weakness_of_registry(const std::string& url);
+
 /// The object store of a route's claim_check. Does not connect. Errors: kConfigInvalid,
 /// kUnsupported.
 Result<std::unique_ptr<claim::ObjectStore>> open_store(const std::string& url);

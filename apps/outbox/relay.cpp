@@ -107,6 +107,10 @@ Status check_transport(const RelayConfig& config) {
             status =
                 tell("the object store of " + route.name, weakness_of_store(route.claim_check));
         }
+        if (status.ok()) {
+            status = tell("the schema registry of " + route.name,
+                          weakness_of_registry(route.schema_registry));
+        }
     }
     return status;
 }

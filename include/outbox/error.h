@@ -42,6 +42,9 @@ enum class ErrorCode : std::uint16_t {
     kRecordRefused,     ///< OB_RECORD_REFUSED: the destination refused this record.
     kObjectGone,        ///< OB_OBJECT_GONE: a payload that was kept elsewhere is not there.
     kObjectAltered,     ///< OB_OBJECT_ALTERED: it is another than was written.
+    kSchemaUnknown,     ///< OB_SCHEMA_UNKNOWN: the registry has no such schema, or none that can be
+                        ///< used.
+    kSchemaViolated,    ///< OB_SCHEMA_VIOLATED: the payload is not as its schema says.
     kSinkUnavailable,   ///< OB_SINK_UNAVAILABLE: the destination is down or out of reach.
     kSinkRebuilt,       ///< OB_SINK_REBUILT: the producer was rebuilt; its records go again.
     kSinkTimeout,       ///< OB_SINK_TIMEOUT: no answer in time; the outcome is unknown.

@@ -18,7 +18,7 @@ class Upload final : public prepare::Preparation {
     [[nodiscard]] bool concerns(const spi::Record& record) const override {
         return record.object.data() != nullptr;
     }
-    Status prepare(spi::Record& record, std::string& /*bytes*/,
+    Status prepare(spi::Record& record, prepare::Prepared& /*out*/,
                    const std::stop_token& stop) override {
         return store_->put(record.object, record.payload, stop);
     }

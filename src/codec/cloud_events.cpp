@@ -9,6 +9,7 @@
 #include "core/base64.h"
 #include "core/json_scan.h"
 #include "core/json_text.h"
+#include "core/url.h"
 #include "core/utf8.h"
 
 namespace outbox::codec {

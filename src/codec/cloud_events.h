@@ -34,8 +34,6 @@ struct CloudEventsConfig {
 Result<CloudEventsConfig> make_cloud_events_config(const FormatSettings& settings,
                                                    ContentMode mode);
 
-/// `text` as a part of a URI's path.
-[[nodiscard]] std::string path_part(std::string_view text);
 /// A media type (RFC 2045) by its looks, of at most 255 bytes.
 [[nodiscard]] bool is_media_type(std::string_view text);
 

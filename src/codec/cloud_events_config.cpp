@@ -1,5 +1,3 @@
-#include <cctype>
-
 #include "codec/cloud_events.h"
 #include "core/url.h"
 
@@ -55,22 +53,6 @@ Status take_option(std::string_view name, const std::string& value, CloudEventsC
 }
 
 }  // namespace
-
-std::string path_part(std::string_view text) {
-    constexpr std::string_view kPlain = "-._~";
-    std::string out;
-    for (const char c : text) {
-        const bool plain = (static_cast<unsigned char>(c) < 0x80 &&
-                            std::isalnum(static_cast<unsigned char>(c)) != 0) ||
-                           kPlain.find(c) != std::string_view::npos;
-        if (plain) {
-            out += c;
-        } else {
-            append_percent(c, out);
-        }
-    }
-    return out;
-}
 
 bool is_media_type(std::string_view text) {
     constexpr std::size_t kMaxBytes = 255;  // AMQP's property

@@ -53,6 +53,8 @@ spi::Record record_of(const spi::EventView& event, std::string_view topic) {
     record.routing_key = event.routing_key;
     record.occurred_at_us = event.occurred_at_us;
     record.payload = event.payload;
+    record.schema_id = event.schema_id;
+    record.schema_version = event.schema_version;
     return record;
 }
 

@@ -52,6 +52,10 @@ std::string_view error_code_name(ErrorCode code) {
             return "OB_OBJECT_GONE";
         case ErrorCode::kObjectAltered:
             return "OB_OBJECT_ALTERED";
+        case ErrorCode::kSchemaUnknown:
+            return "OB_SCHEMA_UNKNOWN";
+        case ErrorCode::kSchemaViolated:
+            return "OB_SCHEMA_VIOLATED";
         case ErrorCode::kSinkUnavailable:
             return "OB_SINK_UNAVAILABLE";
         case ErrorCode::kSinkRebuilt:

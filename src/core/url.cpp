@@ -156,18 +156,23 @@ std::string percent_encode(std::string_view text, std::string_view also) {
     return out;
 }
 
-std::string with_parameter(std::string url, std::string_view name, std::string_view value) {
+std::string path_part(std::string_view text) {
     constexpr std::string_view kPlain =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    url += url.find('?') == std::string::npos ? "?" : "&";
-    url.append(name).append("=");
-    for (const char c : value) {
+    std::string out;
+    for (const char c : text) {
         if (kPlain.find(c) != std::string_view::npos) {
-            url += c;
+            out += c;
         } else {
-            append_percent(c, url);
+            append_percent(c, out);
         }
     }
+    return out;
+}
+
+std::string with_parameter(std::string url, std::string_view name, std::string_view value) {
+    url += url.find('?') == std::string::npos ? "?" : "&";
+    url.append(name).append("=").append(path_part(value));
     return url;
 }
 

@@ -40,6 +40,10 @@ struct Url {
 /// Appends one byte as "%XX".
 void append_percent(char byte, std::string& out);
 
+/// `text` as one part of a URI's path, or of its query: all is encoded but letters, digits and
+/// "-._~".
+[[nodiscard]] std::string path_part(std::string_view text);
+
 /// The URL with a parameter more, percent-encoded.
 [[nodiscard]] std::string with_parameter(std::string url, std::string_view name,
                                          std::string_view value);

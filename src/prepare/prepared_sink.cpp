@@ -50,9 +50,16 @@ bool PreparedSink::publish(const spi::Record& record) {
     auto job = std::make_unique<Job>();
     job->record = record;
     ++preparing_;
+    const bool at_once = run_at_once(*job, steps_.front());
+    if (at_once && job->status.ok()) {
+        --preparing_;
+        ready_.push_back(std::move(job));
+        hand_on();
+        return true;
+    }
     const core::Lock lock(mutex_);
-    waiting_.push_back(std::move(job));
-    news_.notify_one();
+    (at_once ? prepared_ : waiting_).push_back(std::move(job));
+    if (!at_once) news_.notify_one();
     return true;
 }
 
@@ -73,15 +80,29 @@ void PreparedSink::work(const std::stop_token& stop, Preparations& steps) {
     }
 }
 
-void PreparedSink::run(Job& job, Preparations& steps, const std::stop_token& stop) {
-    for (const auto& step : steps) {
-        if (!step->concerns(job.record)) continue;
-        job.status = step->prepare(job.record, job.bytes, stop);
-        if (job.status.ok()) continue;
-        const bool is_away = job.status.error().advice == Advice::kRetryDestination;
-        if (is_away) job.part = step->needs();
-        return;
+// False: some step has to wait for somebody.
+bool PreparedSink::run_at_once(Job& job, Preparations& steps) {
+    for (; job.done < steps.size() && job.status.ok(); ++job.done) {
+        Preparation& step = *steps[job.done];
+        if (!step.concerns(job.record)) continue;
+        auto status = step.prepare_at_once(job.record, job.prepared);
+        if (!status) return false;
+        end(job, step, *std::move(status));
     }
+    return true;
+}
+
+void PreparedSink::run(Job& job, Preparations& steps, const std::stop_token& stop) {
+    for (; job.done < steps.size() && job.status.ok(); ++job.done) {
+        Preparation& step = *steps[job.done];
+        if (step.concerns(job.record)) end(job, step, step.prepare(job.record, job.prepared, stop));
+    }
+}
+
+void PreparedSink::end(Job& job, const Preparation& step, Status status) {
+    job.status = std::move(status);
+    if (job.status.ok() || job.status.error().advice != Advice::kRetryDestination) return;
+    job.part = job.prepared.part.empty() ? step.needs() : job.prepared.part;
 }
 
 void PreparedSink::poll(milliseconds max_wait, spi::Completions& out) {
@@ -126,10 +147,12 @@ void PreparedSink::take_prepared(spi::Completions& out) {
         if (job->part.empty()) continue;
         const core::Lock lock(mutex_);
         std::erase_if(waiting_, [&](const std::unique_ptr<Job>& other) {
+            const Preparations& steps = steps_.front();
             const bool same =
-                std::any_of(steps_.front().begin(), steps_.front().end(), [&](const auto& step) {
-                    return step->needs() == job->part && step->concerns(other->record);
-                });
+                std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(other->done), steps.end(),
+                            [&](const auto& step) {
+                                return step->needs() == job->part && step->concerns(other->record);
+                            });
             if (same) fail(*other, *job);
             return same;
         });
@@ -141,7 +164,7 @@ void PreparedSink::hand_on() {
         ++published_;
         std::unique_ptr<Job> job = std::move(ready_.front());
         ready_.pop_front();
-        if (!job->bytes.empty()) changed_.emplace(job->record.token, std::move(job));
+        if (!job->prepared.bytes.empty()) changed_.emplace(job->record.token, std::move(job));
     }
 }
 

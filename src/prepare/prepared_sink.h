@@ -23,7 +23,8 @@ struct PreparedSinkOptions {
 };
 
 /// A sink that has records prepared before another one gets them: by threads of its own, so that
-/// nobody waits but the record itself. A record that no preparation concerns goes straight on.
+/// nobody waits but the record itself. A record that no preparation concerns, or whose preparation
+/// waits for nobody, goes straight on.
 ///
 /// The relay keeps one record of a key under way (`fail_stop_order` is false whatever the sink
 /// can): what is being prepared is behind nothing of its key, and nothing of its key is behind it.
@@ -52,7 +53,8 @@ class PreparedSink final : public spi::Sink {
   private:
     struct Job {
         spi::Record record;
-        std::string bytes;  // that the record's views may point into
+        std::size_t done = 0;  // steps
+        Prepared prepared;
         Status status;
         std::string part;  // what was needed and is away
     };
@@ -60,6 +62,8 @@ class PreparedSink final : public spi::Sink {
 
     [[nodiscard]] bool concerns(const spi::Record& record) const;
     void work(const std::stop_token& stop, Preparations& steps);
+    static bool run_at_once(Job& job, Preparations& steps);
+    static void end(Job& job, const Preparation& step, Status status);
     static void run(Job& job, Preparations& steps, const std::stop_token& stop);
     void take_prepared(spi::Completions& out);
     void hand_on();

@@ -104,7 +104,7 @@ void remember_secrets(Command command, const Environment& environment, const Inv
         }
     }
     for (const RouteEntry& route : out.file.routes) {
-        for (const std::string_view key : {"to", "claim_check"}) {
+        for (const std::string_view key : {"to", "claim_check", "schema_registry"}) {
             const auto urls = route.values.find(key);
             if (urls == route.values.end()) continue;
             for (const std::string& url : urls->second) remember_secrets_of(url);
@@ -122,6 +122,8 @@ RouteConfig route_with_defaults(const OptionValues& options) {
     route.format = options.text("format");
     route.claim_check = options.text("claim-check");
     route.claim_check_above = static_cast<std::size_t>(options.integer("claim-check-above"));
+    route.schema_registry = options.text("schema-registry");
+    route.schema_framing = options.text("schema-framing");
     route.on_dead_letter = options.text("on-dead-letter");
     return route;
 }
@@ -154,6 +156,8 @@ RouteConfig route_of(const RouteEntry& entry, const OptionValues& options) {
     if (const auto found = entry.values.find("claim_check_above"); found != entry.values.end()) {
         route.claim_check_above = std::stoull(found->second.front());  // looked at already
     }
+    take("schema_registry", route.schema_registry);
+    take("schema_framing", route.schema_framing);
     take("on_dead_letter", route.on_dead_letter);
     take_list("allowed_topics", route.allowed_topics);
     take_list("aggregate_type", route.predicate.aggregate_types);

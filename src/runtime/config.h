@@ -28,6 +28,8 @@ struct RouteConfig {
     std::string format = "raw";
     std::string claim_check;  ///< URL of an object store; empty: records have their payloads.
     std::size_t claim_check_above = 0;  ///< Bytes.
+    std::string schema_registry;        ///< URL; empty: no payload is checked.
+    std::string schema_framing = "none";
     std::string on_dead_letter = "continue";
     /// As in `Destination`.
     std::map<std::string, std::string> sink_options;

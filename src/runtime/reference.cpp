@@ -209,6 +209,10 @@ constexpr ErrorText kErrorTexts[] = {
      "was handled"},
     {ErrorCode::kObjectAltered,
      "the payload is kept elsewhere, and what is there is not what was written"},
+    {ErrorCode::kSchemaUnknown,
+     "the schema registry has no such schema, or none that payloads can be checked by; its events "
+     "wait"},
+    {ErrorCode::kSchemaViolated, "the payload is not as its schema in the registry says"},
     {ErrorCode::kSinkUnavailable, "the destination is down or out of reach"},
     {ErrorCode::kSinkRebuilt, "the producer was rebuilt; its records go again"},
     {ErrorCode::kSinkTimeout, "no answer in time; the outcome is unknown, the record goes again"},
@@ -225,6 +229,7 @@ constexpr ErrorText kErrorTexts[] = {
 void append_example_value(std::string& out, const OptionSpec& option, std::string_view key) {
     std::string text(option.fallback);
     if (option.type == OptionType::kUrl) text = "postgresql://app@localhost/shop";
+    if (option.name == "schema-registry") text = "https://registry.example.com:8081";
     if (option.type == OptionType::kDestination) text = "orders=kafka://localhost:9092";
     if (option.name == "password-file") text = "/run/secrets/outbox";
     if (option.name == "schema") text = "outbox";

@@ -30,6 +30,8 @@ constexpr std::array kRouteKeys{
     RouteKeySpec{"format", "format", false, ""},
     RouteKeySpec{"claim_check", "claim-check", false, ""},
     RouteKeySpec{"claim_check_above", "claim-check-above", false, ""},
+    RouteKeySpec{"schema_registry", "schema-registry", false, ""},
+    RouteKeySpec{"schema_framing", "schema-framing", false, ""},
     RouteKeySpec{"on_dead_letter", "on-dead-letter", false, ""},
 };
 

@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
     }
     const std::filesystem::path root(argv[1]);
     for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact", "fuzz_protocols",
-                               "fuzz_answers", "fuzz_webhook", "fuzz_formats"}) {
+                               "fuzz_answers", "fuzz_webhook", "fuzz_formats", "fuzz_schema"}) {
         std::filesystem::remove_all(root / target);
         std::filesystem::create_directories(root / target);
     }
@@ -183,6 +183,28 @@ int main(int argc, char** argv) {
         for (char step = 0; step < 8; ++step) {
             const std::string head{static_cast<char>(step % 2), static_cast<char>(step / 2)};
             write(root / "fuzz_formats", ++number, head + message);
+        }
+    }
+    for (
+        const char* schema :
+        {R"({"type":["object","null"],"required":["a"],"properties":{"a":{"$ref":"#/definitions/d"}},"definitions":{"d":{"minimum":0.5,"multipleOf":0.25}}})",
+         R"({"$schema":"http://json-schema.org/draft-04/schema#","id":"http://a/b","minimum":1,"exclusiveMinimum":true,"items":[{"$ref":"other"},{"$ref":"#"}],"additionalItems":false})",
+         R"({"$schema":"http://json-schema.org/draft-06/schema#","$id":"http://a/b","contains":{"const":1},"propertyNames":{"pattern":"^(a|b)+[^c]$"},"uniqueItems":true})",
+         R"({"if":{"maxLength":3},"then":{"pattern":"(?!x)\\d\\u00e9"},"else":{"enum":["abcd",[1,{}],1e400]},"anyOf":[true,{"not":{}}],"oneOf":[{}],"patternProperties":{"a":{"$ref":"#"}},"dependencies":{"a":["b"],"c":{"minProperties":2}}})"}) {
+        for (const char* payload : {R"({"a":1.25,"b":["\ud83d\ude00",null,true]})", "[1,1.0,\"x\"]",
+                                    "\"abcd\"", "-1e400"}) {
+            write(root / "fuzz_schema", ++number,
+                  "\3"s + '\0' + schema + '\0' + R"({"$id":"x","not":{"type":"string"}})" + '\0' +
+                      payload);
+            write(root / "fuzz_schema", ++number, "\1"s + '\0' + payload);
+        }
+    }
+    for (const char status : {'\0', '\4', '\5'}) {
+        for (
+            const char* body :
+            {R"({"id":7,"subject":"s","version":1,"schemaType":"JSON","schema":"{}","references":[{"name":"n","subject":"r","version":2}]})",
+             R"({"error_code":40401,"message":"no such subject"})", "<!DOCTYPE html>", ""}) {
+            write(root / "fuzz_schema", ++number, "\0"s + status + "http://x" + '\0' + body);
         }
     }
     return 0;

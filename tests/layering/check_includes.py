@@ -13,12 +13,13 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "prepare", "claim", "codec", "secrets", "net", "aws", "verify", "relay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
+MIDDLE = {"core", "prepare", "claim", "schema", "codec", "secrets", "net", "aws", "verify", "relay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
     "prepare": {"core", "public"},
     "claim": {"prepare", "net", "secrets", "core", "public"},
+    "schema": {"prepare", "net", "secrets", "core", "public"},
     "codec": {"claim", "net", "core", "public"},
     "secrets": {"core", "public"},
     "net": {"secrets", "core", "public"},
@@ -31,9 +32,9 @@ ALLOWED = {
     "saga": {"consumer", "core", "public"},
     "webhook": {"mailbox", "consumer", "net", "secrets", "core", "public"},
     "backend": {"claim", "webhook", "mailbox", "consumer", "core", "public"},
-    "databases": MIDDLE - {"codec", "net", "aws", "prepare", "verify"} | {"public"},
+    "databases": MIDDLE - {"codec", "net", "aws", "prepare", "schema", "verify"} | {"public"},
     "brokers": {"backend", "webhook", "mailbox", "consumer", "claim", "aws", "net", "secrets", "core", "public"},
-    "adapters": MIDDLE - {"net", "aws", "prepare"} | {"databases", "brokers", "public"},
+    "adapters": MIDDLE - {"net", "aws", "prepare", "schema"} | {"databases", "brokers", "public"},
     "runtime": {"backend", "relay", "codec", "core", "public"},
     "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "brokers/memory/sink.h"
@@ -87,11 +88,12 @@ class EveryThird final : public Preparation {
     }
     const std::string& needs() const override { return needs_; }
     bool concerns(const spi::Record& record) const override { return takes(record.id); }
-    Status prepare(spi::Record& record, std::string& bytes, const std::stop_token& stop) override {
+    Status prepare(spi::Record& record, prepare::Prepared& out,
+                   const std::stop_token& stop) override {
         Status status = server_.serve(record.id, stop);
         if (!status.ok() || !rewrites_) return status;
-        bytes = "prepared " + std::string(record.id);
-        record.value = bytes;
+        out.bytes = "prepared " + std::string(record.id);
+        record.value = out.bytes;
         return {};
     }
 
@@ -218,6 +220,64 @@ TEST_F(PreparedSinkTest, RecordsThatNeedNothingGoPastThoseThatWaitForAnAnswer) {
         sink->poll(10ms, completions);
     }
     EXPECT_EQ(completions.acknowledged.size(), 30U);
+}
+
+// Knows by itself what to do for even letters, and asks the server for the others.
+class KnowsEven final : public Preparation {
+  public:
+    explicit KnowsEven(Server& server) : server_(server) {}
+
+    const std::string& needs() const override { return needs_; }
+    bool concerns(const spi::Record&) const override { return true; }
+    std::optional<Status> prepare_at_once(spi::Record& record, prepare::Prepared& out) override {
+        if (record.token % 2 != 0) return std::nullopt;
+        if (record.token == 2) {
+            out.part = "letter 2";
+            return Status(ErrorCode::kSchemaUnknown, Advice::kRetryDestination, "not yet");
+        }
+        out.bytes = "known " + std::string(record.id);
+        record.value = out.bytes;
+        return Status();
+    }
+    Status prepare(spi::Record& record, prepare::Prepared&, const std::stop_token& stop) override {
+        return server_.serve(record.id, stop);
+    }
+
+  private:
+    Server& server_;
+    const std::string needs_ = "test server";
+};
+
+TEST_F(PreparedSinkTest, WhatIsDoneAtOnceGoesPastThoseThatWaitForAnAnswer) {
+    const auto sent = letters("t", 40, 40);
+    PreparedSink sink(std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
+                      [&] {
+                          Preparations steps;
+                          steps.push_back(std::make_unique<KnowsEven>(server_));
+                          return steps;
+                      },
+                      {});
+    server_.set_silent(true);
+    for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_TRUE(sink.publish(sent[i].record(i)));
+    spi::Completions completions;
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (completions.acknowledged.size() + completions.failed.size() < 20 &&
+           std::chrono::steady_clock::now() < end) {
+        sink.poll(10ms, completions);
+    }
+    EXPECT_EQ(completions.acknowledged.size(), 19U);
+    for (const auto token : completions.acknowledged) EXPECT_EQ(token % 2, 0U);
+    ASSERT_EQ(completions.failed.size(), 1U);
+    EXPECT_EQ(completions.failed[0].token, 2U);
+    EXPECT_EQ(completions.failed[0].part, "letter 2") << "a part of its own";
+    for (const auto& record : destination_->records()) {
+        EXPECT_EQ(record.value, "known " + record.id);
+    }
+    server_.set_silent(false);
+    while (completions.acknowledged.size() < 39 && std::chrono::steady_clock::now() < end) {
+        sink.poll(10ms, completions);
+    }
+    EXPECT_EQ(completions.acknowledged.size(), 39U);
 }
 
 TEST_F(PreparedSinkTest, HoldsAsManyAsItMayAndNoMore) {

@@ -78,6 +78,9 @@ struct Record {
     /// Where the record has a reference instead: what the payload is called in the route's object
     /// store; null: it has the payload.
     std::string_view object = {};
+    /// The payload's schema: its subject in a registry and its version; null: not told.
+    std::string_view schema_id = {};
+    std::string_view schema_version = {};
 };
 
 struct FailedRecord {

@@ -1,0 +1,120 @@
+#include "schema/registry_answers.h"
+
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "core/utf8.h"
+#include "schema/json_document.h"
+
+namespace outbox::schema {
+namespace {
+
+using Kind = JsonValue::Kind;
+
+constexpr std::size_t kMostText = 300;
+constexpr int kOk = 200;
+constexpr int kRedirect = 3;
+constexpr int kUnauthorized = 401;
+constexpr int kForbidden = 403;
+constexpr int kTooManyRequests = 429;
+constexpr int kServersFault = 500;
+
+std::string shown(std::string_view text) {
+    return to_printable(text.substr(0, kMostText));
+}
+
+bool is_html(std::string_view body) {
+    const std::size_t begin = body.find_first_not_of(" \t\r\n");
+    return begin != std::string_view::npos && body[begin] == '<';
+}
+
+template <typename Number>
+std::optional<Number> number(const JsonValue* value) {
+    Number found{};
+    if (value == nullptr || !value->is(Kind::kNumber)) return std::nullopt;
+    const char* const end = value->text.data() + value->text.size();
+    const auto [last, error] = std::from_chars(value->text.data(), end, found);
+    if (error != std::errc() || last != end) return std::nullopt;
+    return found;
+}
+
+const std::string_view* text(const JsonValue* value) {
+    return value != nullptr && value->is(Kind::kString) ? &value->text : nullptr;
+}
+
+// By the numbers of errors that the API has.
+std::string name_of_error(int status, std::optional<int> code) {
+    constexpr int kNoSubject = 40401;
+    constexpr int kNoVersion = 40402;
+    constexpr int kNoSchema = 40403;
+    constexpr int kSubjectDeleted = 40404;
+    constexpr int kVersionDeleted = 40406;
+    constexpr int kBadVersion = 42202;
+    if (code == kNoSubject || code == kNoVersion || code == kNoSchema || code == kSubjectDeleted ||
+        code == kVersionDeleted || code == kBadVersion) {
+        return "UNKNOWN";
+    }
+    if (status == kUnauthorized) return "UNAUTHORIZED";
+    if (status == kForbidden) return code ? "FORBIDDEN" : "UNAUTHORIZED";
+    if (status == kTooManyRequests) return "BUSY";
+    if (status >= kServersFault) return "BROKEN";
+    return "NO REGISTRY";
+}
+
+}  // namespace
+
+RegistryFault read_registry_fault(int status, std::string_view location, std::string_view body) {
+    if (status / 100 == kRedirect) {
+        return {"REDIRECT",
+                "HTTP status " + std::to_string(status) + ", which leads to " +
+                    (location.empty() ? "nowhere" : shown(location)),
+                status};
+    }
+    std::string why;
+    const auto answer = JsonDocument::read(body, why);
+    if (status == kOk && answer) return {};
+    std::string said = "HTTP status " + std::to_string(status);
+    if (!answer && is_html(body)) said += " with HTML, as of a proxy or a login page";
+    if (!answer && !is_html(body)) said += body.empty() ? " and nothing more" : " and no JSON";
+    std::optional<int> code;
+    if (answer) {
+        code = number<int>(answer->root().find("error_code"));
+        const std::string_view* message = text(answer->root().find("message"));
+        if (message != nullptr) said += ": " + shown(*message);
+    }
+    return {name_of_error(status, code), std::move(said), status};
+}
+
+std::variant<Registered, RegistryFault> read_registered(int status, std::string_view location,
+                                                        std::string_view body) {
+    if (RegistryFault fault = read_registry_fault(status, location, body); !fault.name.empty()) {
+        return fault;
+    }
+    std::string why;
+    const auto answer = JsonDocument::read(body, why);
+    const JsonValue& root = answer->root();
+    const auto id = number<std::uint32_t>(root.find("id"));
+    const std::string_view* schema = text(root.find("schema"));
+    if (!id || schema == nullptr) {
+        return RegistryFault{"NO REGISTRY", "an answer without id and schema", status};
+    }
+    Registered found{.id = *id, .text = std::string(*schema)};
+    if (const std::string_view* type = text(root.find("schemaType"))) found.type = shown(*type);
+    const JsonValue* references = root.find("references");
+    if (references == nullptr) return found;
+    for (const JsonValue& one : references->items) {
+        const std::string_view* name = text(one.find("name"));
+        const std::string_view* subject = text(one.find("subject"));
+        const auto version = number<std::int64_t>(one.find("version"));
+        if (name == nullptr || subject == nullptr || !version) {
+            return RegistryFault{"NO REGISTRY", "a reference without name, subject and version",
+                                 status};
+        }
+        found.references.push_back(
+            {std::string(*name), std::string(*subject), std::to_string(*version)});
+    }
+    return found;
+}
+
+}  // namespace outbox::schema

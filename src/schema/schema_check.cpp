@@ -1,0 +1,83 @@
+#include "schema/schema_check.h"
+
+#include "core/utf8.h"
+
+namespace outbox::schema {
+namespace {
+
+constexpr std::size_t kMaxShown = 100;
+
+std::string shown(std::string_view text) {
+    return to_printable(text.substr(0, kMaxShown));
+}
+
+// As the API has it: a number, or the newest.
+bool is_version(std::string_view text) {
+    constexpr std::size_t kMaxDigits = 10;
+    return text.empty() || text == "latest" ||
+           (text.size() <= kMaxDigits && text.front() != '0' &&
+            text.find_first_not_of("0123456789") == std::string_view::npos);
+}
+
+ErrorInfo dead(ErrorCode code, std::string message) {
+    return {code, Advice::kDeadLetter, {}, std::move(message)};
+}
+
+std::string frame(std::uint32_t id, std::string_view value) {
+    std::string out(1, '\0');
+    for (const unsigned shift : {24U, 16U, 8U, 0U}) out += static_cast<char>(id >> shift & 0xFFU);
+    return out.append(value);
+}
+
+}  // namespace
+
+std::optional<Status> SchemaCheck::prepare_at_once(spi::Record& record, prepare::Prepared& out) {
+    if (Status refused = why_not_asked(record); !refused.ok()) return refused;
+    const auto answer = registry_->find(record.schema_id, record.schema_version);
+    if (!answer) return std::nullopt;
+    return apply(*answer, record, out);
+}
+
+Status SchemaCheck::prepare(spi::Record& record, prepare::Prepared& out,
+                            const std::stop_token& stop) {
+    return apply(registry_->ask(record.schema_id, record.schema_version, stop), record, out);
+}
+
+Status SchemaCheck::why_not_asked(const spi::Record& record) const {
+    if (record.schema_id.empty()) {
+        return dead(ErrorCode::kInvalidEvent,
+                    "event " + std::string(record.id) +
+                        " has no schema_id, and schema_framing writes the id of its schema; write "
+                        "the subject as schema_id");
+    }
+    if (is_version(record.schema_version)) return {};
+    return dead(ErrorCode::kInvalidEvent,
+                "the schema_version '" + shown(record.schema_version) + "' of event " +
+                    std::string(record.id) +
+                    " is none of a schema registry, where it is a number from 1, or latest");
+}
+
+Status SchemaCheck::apply(const Registry::Answer& answer, spi::Record& record,
+                          prepare::Prepared& out) const {
+    if (const auto* failure = std::get_if<Registry::Failure>(&answer)) {
+        out.part = failure->part;
+        return failure->error;
+    }
+    const Registry::Schema& schema = *std::get<std::shared_ptr<const Registry::Schema>>(answer);
+    if (schema.rules) {
+        if (const auto violation = schema.rules->check(record.payload)) {
+            return dead(ErrorCode::kSchemaViolated,
+                        "the payload of event " + std::string(record.id) + " at " +
+                            (violation->path.empty() ? "its root" : violation->path) + " " +
+                            violation->rule + " (rule " + violation->place + " of schema '" +
+                            shown(record.schema_id) + "', id " + std::to_string(schema.id) + ")");
+        }
+    }
+    if (framed_) {
+        out.bytes = frame(schema.id, record.value);
+        record.value = out.bytes;
+    }
+    return {};
+}
+
+}  // namespace outbox::schema

@@ -134,20 +134,23 @@ class ScriptedReceivers final : public webhook::Sender {
     std::map<std::uint64_t, std::pair<std::string, Answer>> answered_;
 };
 
+// On a machine that is busy with other tests.
+constexpr int kPatienceS = 60;
+
 inline std::unique_ptr<webhook::Inlet> open_inlet(const std::string& url) {
     const auto* database = find_database(url).value_or_throw();
-    return database->open_webhook_inlet({.target = url, .owners = {}}).value_or_throw();
+    return database->open_webhook_inlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS}).value_or_throw();
 }
 
 inline std::unique_ptr<webhook::Outlet> open_outlet(const std::string& url) {
     const auto* database = find_database(url).value_or_throw();
-    return database->open_webhook_outlet({.target = url, .owners = {}}).value_or_throw();
+    return database->open_webhook_outlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS}).value_or_throw();
 }
 
 inline std::unique_ptr<webhook::Registry> open_registry(const std::string& url) {
     const auto* database = find_database(url).value_or_throw();
     return webhook::Registry::make(
-        database->open_sql(url, std::chrono::seconds(5), {}).value_or_throw(), "tester");
+        database->open_sql(url, std::chrono::seconds(kPatienceS), {}).value_or_throw(), "tester");
 }
 
 // One relay's part: it writes deliveries and delivers them.

@@ -1,10 +1,8 @@
 #include "core/json_text.h"
 
 namespace outbox {
-namespace {
 
-// What follows the backslash in the short form; 0: there is none.
-char short_escape(char c) {
+char json_short_escape(char c) {
     switch (c) {
         case '"':
         case '\\':
@@ -24,8 +22,6 @@ char short_escape(char c) {
     }
 }
 
-}  // namespace
-
 void append_json_string(std::string_view text, std::string& out) {
     constexpr const char* kDigits = "0123456789abcdef";
     out += '"';
@@ -36,7 +32,7 @@ void append_json_string(std::string_view text, std::string& out) {
         out.append(text.substr(copied, i - copied));
         copied = i + 1;
         out += '\\';
-        if (const char escape = short_escape(text[i]); escape != 0) {
+        if (const char escape = json_short_escape(text[i]); escape != 0) {
             out += escape;
         } else {
             out.append("u00").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 15U]);

@@ -139,12 +139,16 @@ constexpr int kPatienceS = 60;
 
 inline std::unique_ptr<webhook::Inlet> open_inlet(const std::string& url) {
     const auto* database = find_database(url).value_or_throw();
-    return database->open_webhook_inlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS}).value_or_throw();
+    return database
+        ->open_webhook_inlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS})
+        .value_or_throw();
 }
 
 inline std::unique_ptr<webhook::Outlet> open_outlet(const std::string& url) {
     const auto* database = find_database(url).value_or_throw();
-    return database->open_webhook_outlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS}).value_or_throw();
+    return database
+        ->open_webhook_outlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS})
+        .value_or_throw();
 }
 
 inline std::unique_ptr<webhook::Registry> open_registry(const std::string& url) {

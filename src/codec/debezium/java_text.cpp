@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/json_text.h"
+
 namespace outbox::codec::debezium {
 namespace {
 
@@ -80,26 +82,6 @@ void append_number(T value, std::string& out) {
     out += digits.size() > whole ? digits.substr(whole) : "0";
 }
 
-char short_escape(char c) {
-    switch (c) {
-        case '"':
-        case '\\':
-            return c;
-        case '\b':
-            return 'b';
-        case '\f':
-            return 'f';
-        case '\n':
-            return 'n';
-        case '\r':
-            return 'r';
-        case '\t':
-            return 't';
-        default:
-            return 0;
-    }
-}
-
 void append_unit(std::uint32_t unit, std::string& out) {
     constexpr const char* kDigits = "0123456789ABCDEF";
     out += "\\u";
@@ -144,7 +126,7 @@ void append_jackson_string(std::string_view text, std::string& out) {
         if (bytes > 0) {
             append_surrogates(text.substr(i, bytes), out);
             i += bytes - 1;
-        } else if (const char escape = short_escape(text[i]); escape != 0) {
+        } else if (const char escape = json_short_escape(text[i]); escape != 0) {
             out.append(1, '\\').append(1, escape);
         } else {
             append_unit(byte, out);

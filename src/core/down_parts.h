@@ -72,6 +72,16 @@ class DownParts {
         }
     }
 
+    /// What was heard of an event of `key` says nothing of the parts of which it was the probe,
+    /// other than `failed_part`: their next one may go now.
+    void heard(LaneKey key, std::string_view failed_part, std::int64_t now_us) {
+        for (auto& [name, part] : parts_) {
+            if (part.probe != key || name == failed_part) continue;
+            part.probe.reset();
+            part.due_us = now_us;
+        }
+    }
+
     /// An event of `key` was published. Appends the keys that waited for the part of which it was
     /// the probe, and says which that is.
     std::optional<std::string> passed(LaneKey key, std::vector<LaneKey>& out) {

@@ -46,7 +46,7 @@ bool PreparedSink::publish(const spi::Record& record) {
         ++published_;
         return true;
     }
-    if (preparing_ + ready_.size() >= options_.max_records) return false;
+    if (ready_.size() >= options_.max_records) return false;
     auto job = std::make_unique<Job>();
     job->record = record;
     ++preparing_;

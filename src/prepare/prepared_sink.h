@@ -19,7 +19,7 @@ namespace outbox::prepare {
 
 struct PreparedSinkOptions {
     std::size_t threads = 4;        ///< Records that are prepared at the same time.
-    std::size_t max_records = 256;  ///< Waiting for that, and so prepared; then it is full.
+    std::size_t max_records = 256;  ///< Prepared, and waiting for the sink; then it is full.
 };
 
 /// A sink that has records prepared before another one gets them: by threads of its own, so that
@@ -28,6 +28,9 @@ struct PreparedSinkOptions {
 ///
 /// The relay keeps one record of a key under way (`fail_stop_order` is false whatever the sink
 /// can): what is being prepared is behind nothing of its key, and nothing of its key is behind it.
+///
+/// Any number may wait to be prepared: whoever publishes has them anyway, and what they wait for is
+/// no reason for others to wait.
 ///
 /// What a preparation needs is a part of the destination (`FailedRecord::part`): while it is away,
 /// records that it concerns wait with their keys, no attempt is counted, and others go on.

@@ -53,6 +53,7 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     const std::int64_t now_us = flow_.clock.boot_us();
     flow_.stats.error(failed.error);
     flow_.circuit.answered(work.position, false);
+    flow_.parts.heard(key, failed.part, now_us);
     if (work.dead_id != 0) {
         flow_.redeliveries.offered_again(work.dead_id, work.attempts);
         flow_.lanes.acknowledge(slot);
@@ -84,6 +85,12 @@ void Verdict::try_parts(std::int64_t now_us) {
     going_on_.clear();
     flow_.parts.take_due(now_us, going_on_);
     for (const core::LaneKey key : going_on_) flow_.lanes.go_on(key);
+}
+
+// An event that is at fault itself was no probe of the part that its key waited for.
+void Verdict::parts_next(core::SlotId slot) {
+    if (flow_.parts.empty()) return;
+    flow_.parts.heard(flow_.lanes.key(slot), {}, flow_.clock.boot_us());
 }
 
 void Verdict::part_answers(core::LaneKey key) {
@@ -135,9 +142,11 @@ void Verdict::settle(core::SlotId slot, Advice advice, const ErrorInfo& error) {
             flow_.lanes.requeue(slot);
             break;
         case Advice::kRetryEvent:
+            parts_next(slot);
             retry_later(slot, error);
             break;
         case Advice::kDeadLetter:
+            parts_next(slot);
             give_up(slot, error);
             break;
     }

@@ -40,6 +40,7 @@ class Verdict {
   private:
     void wait_for_part(core::SlotId slot, const spi::FailedRecord& failed);
     void part_answers(core::LaneKey key);
+    void parts_next(core::SlotId slot);
     void whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect);
     [[nodiscard]] Advice judge(Position position, const ErrorInfo& error, bool suspect);
     void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);

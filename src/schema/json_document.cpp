@@ -145,6 +145,9 @@ class JsonDocument::Reader {
                 at_ += 6;
             }
         }
+        // Half of a pair is no character, and no text that a pattern can be looked for in.
+        constexpr std::uint32_t kReplacement = 0xFFFD;
+        if (code >= kHigh && code < kEnd) code = kReplacement;
         append_utf8(code, out);
     }
 

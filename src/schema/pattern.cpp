@@ -123,10 +123,8 @@ Pattern::Outcome Pattern::search(std::string_view text, std::size_t& steps,
                                   text.size(), 0, 0, data.get(), context.get());
     steps = meter.steps;
     if (found >= 0) return Outcome::kFound;
-    const bool is_limit = found == PCRE2_ERROR_CALLOUT || found == PCRE2_ERROR_MATCHLIMIT ||
-                          found == PCRE2_ERROR_HEAPLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||
-                          found == PCRE2_ERROR_NOMEMORY;
-    return is_limit ? Outcome::kTooManySteps : Outcome::kNotFound;
+    // Whatever else ended the search did not end it without a find.
+    return found == PCRE2_ERROR_NOMATCH ? Outcome::kNotFound : Outcome::kTooManySteps;
 }
 
 }  // namespace outbox::schema

@@ -94,6 +94,7 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
     std::string key;
     write_key(subject, version, key);
     core::Lock lock(mutex_);
+    if (auto found = find_locked(key)) return *std::move(found);
     const std::uint64_t outages = outages_;
     while (asking_) {
         answered_.wait_for(mutex_, kLook, [&]() OUTBOX_REQUIRES(mutex_) { return !asking_; });

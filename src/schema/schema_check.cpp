@@ -6,6 +6,8 @@ namespace outbox::schema {
 namespace {
 
 constexpr std::size_t kMaxShown = 100;
+// Of a payload that whoever publishes checks itself; others take the time of a thread.
+constexpr std::size_t kMaxAtOnceBytes = std::size_t{64} << 10;
 
 std::string shown(std::string_view text) {
     return to_printable(text.substr(0, kMaxShown));
@@ -33,6 +35,7 @@ std::string frame(std::uint32_t id, std::string_view value) {
 
 std::optional<Status> SchemaCheck::prepare_at_once(spi::Record& record, prepare::Prepared& out) {
     if (Status refused = why_not_asked(record); !refused.ok()) return refused;
+    if (record.payload.size() > kMaxAtOnceBytes) return std::nullopt;
     const auto answer = registry_->find(record.schema_id, record.schema_version);
     if (!answer) return std::nullopt;
     return apply(*answer, record, out);

@@ -361,7 +361,7 @@ TEST_F(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
             ASSERT_TRUE(relay.wait(60s));
         }
         // The lease of one that was killed is free when the server has noticed.
-        ASSERT_TRUE(eventually(30s, "no relay leads", [&] {
+        ASSERT_TRUE(eventually(60s, "no relay leads", [&] {
             return pg_.number(
                        "SELECT count(*) FROM outbox_lease l JOIN pg_stat_activity a ON a.pid = "
                        "l.backend_pid WHERE a.backend_start = l.backend_start") == 0;

@@ -20,7 +20,7 @@ inline std::string adopted_uuid(int n) {
 /// the word "poison" until `heal`.
 class AdoptedTable : public testing::Test {
   protected:
-    static constexpr std::chrono::seconds kDeadline{30};
+    static constexpr std::chrono::seconds kDeadline{60};
 
     virtual std::string url() const = 0;
     virtual std::string mailbox() const = 0;

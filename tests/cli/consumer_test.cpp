@@ -88,7 +88,7 @@ TEST_P(ConsumerCommands, StatusShowsConsumersAndMailboxesOfADatabaseWithoutAnOut
     for (const char* id : {"a", "b", "c"}) put(id);
     auto member = consumer([](std::string_view id) { return id == "b"; });
     std::thread running([&] { member.run(); });
-    const auto done = eventually(30s, "the mailbox is empty", [&] {
+    const auto done = eventually(60s, "the mailbox is empty", [&] {
         return db_->number("SELECT count(*) FROM outbox_mailbox") == 0;
     });
     member.stop();
@@ -128,7 +128,7 @@ TEST_P(ConsumerCommands, DeadLettersOfAConsumerAreListedShownRetriedAndDiscarded
     EXPECT_EQ(result({"dead", "discard", "b", "--consumer", "stock", "--dry-run"})["matched"], 1);
     EXPECT_EQ(result({"dead", "discard", "b", "--consumer", "stock"})["matched"], 1);
     broken = false;
-    ASSERT_TRUE(eventually(30s, "the retried one is applied", [&] { return member.drain() == 1; }));
+    ASSERT_TRUE(eventually(60s, "the retried one is applied", [&] { return member.drain() == 1; }));
     EXPECT_EQ(result({"dead", "list", "--consumer", "stock"}).size(), 0U);
 }
 

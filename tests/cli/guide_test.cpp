@@ -69,14 +69,14 @@ TEST_F(GuideWithPassword, APasswordFileIsReadAnewAtEachConnection) {
     const Finished made = outbox_.run({"migrate", "--db", from_, "--password-file", file});
     ASSERT_EQ(made.status.code, 0) << made.err;
     Process leader = relay(from_, {"--password-file", file});
-    ASSERT_TRUE(eventually(30s, "it leads", [&] {
+    ASSERT_TRUE(eventually(60s, "it leads", [&] {
         return db_->number("SELECT count(*) FROM outbox_lease WHERE owner IS NOT NULL") == 1;
     }));
     secret("new");
     db_->exec("ALTER ROLE clerk PASSWORD 'new'");
     db_->exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'clerk'");
     db_->exec("SELECT outbox_emit('orders', '1')");
-    EXPECT_TRUE(eventually(30s, "it goes on",
+    EXPECT_TRUE(eventually(60s, "it goes on",
                            [&] { return db_->number("SELECT count(*) FROM outbox_events") == 0; }));
     EXPECT_EQ(status(from_, {"--password-file", file})["backlog"], 0);
     // A mailbox's URL names its own.
@@ -124,7 +124,7 @@ TEST_F(Guide, ASchemaHasTheTablesAndAllCommandsFindThem) {
                 HasSubstr("GRANT USAGE ON SCHEMA \"Out box\" TO"));
     db.exec("INSERT INTO \"Out box\".outbox_events (topic, payload) VALUES ('orders', '1')");
     Process running = relay(url, {"--schema", "Out box"});
-    ASSERT_TRUE(eventually(30s, "it is relayed", [&] {
+    ASSERT_TRUE(eventually(60s, "it is relayed", [&] {
         return db.number("SELECT count(*) FROM \"Out box\".outbox_events") == 0;
     }));
     EXPECT_EQ(status(url, {"--schema", "Out box"})["source"], "Out box.outbox_events");
@@ -137,7 +137,7 @@ TEST_F(Guide, ASchemaHasTheTablesAndAllCommandsFindThem) {
         "CREATE TABLE mine (id bigint PRIMARY KEY, event_type text, payload text, created_at "
         "timestamptz, processed_at timestamptz); INSERT INTO mine VALUES (1, 'A', 'x', now())");
     Process adopted = relay(url, {"--schema", "Out box", "--table", "public.mine"});
-    ASSERT_TRUE(eventually(30s, "it is marked", [&] {
+    ASSERT_TRUE(eventually(60s, "it is marked", [&] {
         return db.number("SELECT count(*) FROM mine WHERE processed_at IS NOT NULL") == 1;
     }));
     EXPECT_EQ(adopted.stop(), kStopped);
@@ -163,23 +163,23 @@ TEST_F(Guide, TwoRelaysAMoveAnUpgradeAndTheRemovalLoseNothing) {
     };
     emit();
     Process first = relay(url);
-    ASSERT_TRUE(eventually(30s, "the first leads", [&] { return leads(first); }));
+    ASSERT_TRUE(eventually(60s, "the first leads", [&] { return leads(first); }));
     Process second = relay(url);
-    ASSERT_TRUE(eventually(30s, "the second stands by",
+    ASSERT_TRUE(eventually(60s, "the second stands by",
                            [&] { return status(url)["standbys"].size() == 1; }));
     EXPECT_EQ(status(url)["standbys"][0]["other_routes"], false);
     emit();
     EXPECT_EQ(first.stop(), kStopped);
-    ASSERT_TRUE(eventually(30s, "the second leads", [&] { return leads(second); }));
+    ASSERT_TRUE(eventually(60s, "the second leads", [&] { return leads(second); }));
     emit();
     // While a relay runs the tables are migrated, and the next one takes over.
     ASSERT_EQ(outbox_.run({"migrate", "--db", url}).status.code, 0);
     Process third = relay(url);
-    ASSERT_TRUE(eventually(30s, "the third stands by",
+    ASSERT_TRUE(eventually(60s, "the third stands by",
                            [&] { return status(url)["standbys"].size() == 1; }));
     EXPECT_EQ(outbox_.run({"migrate", "--db", url, "--uninstall"}).status.code, 4);
     EXPECT_EQ(second.stop(), kStopped);
-    ASSERT_TRUE(eventually(30s, "all is relayed", [&] {
+    ASSERT_TRUE(eventually(60s, "all is relayed", [&] {
         return leads(third) && db.number("SELECT count(*) FROM outbox_events") == 0;
     }));
     EXPECT_EQ(third.stop(), kStopped);

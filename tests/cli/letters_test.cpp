@@ -65,7 +65,7 @@ class Letters : public testing::TestWithParam<const char*> {
         return json::parse(ended.out.empty() ? "null" : ended.out);
     }
     bool eventually_letters(std::size_t count) {
-        return eventually(30s, "dead letters: " + std::to_string(count),
+        return eventually(60s, "dead letters: " + std::to_string(count),
                           [&] { return result({"dead", "list"}).size() == count; });
     }
     long long backlog() { return result({"status"})["backlog"]; }
@@ -83,13 +83,13 @@ TEST_P(Letters, OfAnEventThatNoRouteTakesGoToEachThatIsAddedWhenTheyAreRetried) 
     EXPECT_THAT(result({"dead", "list"})[0]["error"], HasSubstr("no route took this event; add"));
     // Retried without a route it dies again, and says so.
     result({"dead", "retry", "--all"});
-    ASSERT_TRUE(eventually(30s, "it is dead again",
+    ASSERT_TRUE(eventually(60s, "it is dead again",
                            [&] { return result({"dead", "list"})[0]["attempts"] == 2; }));
     EXPECT_THAT(result({"dead", "list"})[0]["error"], HasSubstr("no route took this event; add"));
     EXPECT_EQ(first.stop(), kStopped);
 
     Process second = relay({{"a", "Even"}, {"b", "Odd"}, {"c", ""}});
-    EXPECT_TRUE(eventually(30s, "the other", [&] { return received("a") == 1; }));
+    EXPECT_TRUE(eventually(60s, "the other", [&] { return received("a") == 1; }));
     result({"dead", "retry", "--all"});
     ASSERT_TRUE(eventually_letters(0));
     EXPECT_EQ(received("a"), 1);
@@ -104,7 +104,7 @@ TEST_P(Letters, OfAnEventThatNoRouteTakesBlockNoKey) {
         Process blocking = relay({{"a", "Even"}}, "", "on_dead_letter = \"block_key\"");
         ASSERT_TRUE(eventually_letters(1));
         emit("Even");
-        EXPECT_TRUE(eventually(30s, "its key goes on", [&] { return received("a") == count; }));
+        EXPECT_TRUE(eventually(60s, "its key goes on", [&] { return received("a") == count; }));
         EXPECT_EQ(blocking.stop(), kStopped);
     }
 }
@@ -117,7 +117,7 @@ TEST_P(Letters, ThatAnAddedRouteRefusesStayAndGoThereOnceMore) {
     result({"dead", "retry", "--all"});
     Process strict =
         relay({{"a", "Even"}, {"b", "Odd"}, {"c", "Odd"}}, "", "allowed_topics = [\"orders\"]");
-    ASSERT_TRUE(eventually(30s, "it is refused", [&] {
+    ASSERT_TRUE(eventually(60s, "it is refused", [&] {
         return result({"dead", "list"})[0]["error_code"] == "OB_TOPIC_INVALID";
     }));
     EXPECT_THAT(result({"dead", "list"})[0]["error"],
@@ -157,7 +157,7 @@ TEST_P(Letters, AreNotMadeWhereAnUnmatchedEventIsFinished) {
     emit("Odd");
     emit("Even");
     Process running = relay({{"a", "Even"}, {"b", "Even"}}, "unmatched = \"finish\"");
-    ASSERT_TRUE(eventually(30s, "all is done", [&] { return backlog() == 0; }));
+    ASSERT_TRUE(eventually(60s, "all is done", [&] { return backlog() == 0; }));
     EXPECT_EQ(received("a"), 1);
     EXPECT_TRUE(result({"dead", "list"}).empty());
     EXPECT_EQ(running.stop(), kStopped);
@@ -175,7 +175,7 @@ TEST_P(Letters, AreNotMadeWhereTheRelayStopsBeforeAnUnmatchedEvent) {
     EXPECT_TRUE(result({"dead", "list"}).empty());
     EXPECT_EQ(backlog(), 1);
     Process mended = relay({{"a", "Even"}, {"b", "Even"}, {"c", "Odd"}}, "unmatched = \"stop\"");
-    ASSERT_TRUE(eventually(30s, "it is delivered", [&] { return received("c") == 1; }));
+    ASSERT_TRUE(eventually(60s, "it is delivered", [&] { return received("c") == 1; }));
     EXPECT_EQ(mended.stop(), kStopped);
 }
 
@@ -185,7 +185,7 @@ TEST_P(Letters, ThatDieAgainWriteALineCountTheirTriesAndMoveTheCounter) {
     ASSERT_TRUE(eventually_letters(1));
     for (int tries = 2; tries <= 3; ++tries) {
         result({"dead", "retry", "--all"});
-        ASSERT_TRUE(eventually(30s, "it died once more", [&] {
+        ASSERT_TRUE(eventually(60s, "it died once more", [&] {
             return result({"dead", "list"})[0]["attempts"] == tries &&
                    result({"status"})["routes"][0]["dead_total"] == tries;
         }));

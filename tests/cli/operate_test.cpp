@@ -125,7 +125,7 @@ TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {
 TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
     emit("orders", "k1");
     Process running = relay();
-    ASSERT_TRUE(eventually(30s, "the route's figures are in the database", [&] {
+    ASSERT_TRUE(eventually(60s, "the route's figures are in the database", [&] {
         const json status = result({"status"});
         return status["lease"]["held"] == true && !status["routes"].empty() &&
                status["routes"][0]["published_total"] == 1;
@@ -137,20 +137,20 @@ TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
                 HasSubstr(":" + std::to_string(running.pid())));
     EXPECT_EQ(status["routes"][0]["name"], "mailbox");
     EXPECT_EQ(status["routes"][0]["circuit"], "closed");
-    EXPECT_TRUE(eventually(30s, "the route reads by the stream",
+    EXPECT_TRUE(eventually(60s, "the route reads by the stream",
                            [&] { return result({"status"})["routes"][0]["path"] == "stream"; }));
     EXPECT_EQ(result({"status"})["routes"][0]["path_reason"], "");
     EXPECT_THAT(outbox_.run({"status", "--db", url_}).out, HasSubstr("stream"));
     running.kill(SIGKILL);
     ASSERT_TRUE(running.wait(10s));
-    EXPECT_TRUE(eventually(10s, "status shows that the relay is gone",
+    EXPECT_TRUE(eventually(60s, "status shows that the relay is gone",
                            [&] { return result({"status"})["lease"]["held"] == false; }));
 }
 
 TEST_F(Operate, StatusTellsWhyARoutePolls) {
     database_->exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
     Process running = relay();
-    EXPECT_TRUE(eventually(30s, "the reason is in the database", [&] {
+    EXPECT_TRUE(eventually(60s, "the reason is in the database", [&] {
         const json status = result({"status"});
         return !status["routes"].empty() && status["routes"][0]["path"] == "polling" &&
                status["routes"][0]["path_reason"].get<std::string>().find(
@@ -165,7 +165,7 @@ TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {
     const std::string other = emit("elsewhere", "k2");
     {
         Process strict = relay({"--allowed-topic", "orders"});
-        ASSERT_TRUE(eventually(30s, "both are dead", [&] { return dead_letters_are(2); }));
+        ASSERT_TRUE(eventually(60s, "both are dead", [&] { return dead_letters_are(2); }));
         EXPECT_EQ(strict.stop(), (ExitStatus{0, 0}));
     }
     const json list = result({"dead", "list"});
@@ -189,7 +189,7 @@ TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {
     EXPECT_TRUE(dead_letters_are(1));
 
     Process lenient = relay();
-    ASSERT_TRUE(eventually(30s, "the retried one is delivered", [&] {
+    ASSERT_TRUE(eventually(60s, "the retried one is delivered", [&] {
         return dead_letters_are(0) &&
                database_->value("SELECT string_agg(id, ',') FROM outbox_mailbox") == wrong;
     }));
@@ -248,7 +248,7 @@ TEST(OperateSqlite, AnswersTheSameQuestions) {
     EXPECT_EQ(result({"status"})["backlog"], 3);
     Process running = outbox.start_relay(
         {"--from", url, "--to", "stdout:", "--admin", "off", "--allowed-topic", "orders"});
-    ASSERT_TRUE(eventually(30s, "figures of the route", [&] {
+    ASSERT_TRUE(eventually(60s, "figures of the route", [&] {
         const json status = result({"status"});
         return status["dead"] == 2 && !status["routes"].empty() &&
                status["routes"][0]["published_total"] == 1;
@@ -269,7 +269,7 @@ TEST(OperateSqlite, AnswersTheSameQuestions) {
     ASSERT_EQ(left.size(), 1U);
     EXPECT_NE(left[0]["retry_requested_at"], json());
     Process lenient = outbox.start_relay({"--from", url, "--to", "stdout:", "--admin", "off"});
-    EXPECT_TRUE(eventually(30s, "the retried one is delivered",
+    EXPECT_TRUE(eventually(60s, "the retried one is delivered",
                            [&] { return result({"dead", "list"}).empty(); }));
     EXPECT_EQ(lenient.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(json::parse(lenient.stdout_text())["id"], "e3");

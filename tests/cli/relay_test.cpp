@@ -59,13 +59,13 @@ class RelayCommand : public testing::Test {
 TEST_F(RelayCommand, ServesHealthAndMetricsAndHandsOverOnSigterm) {
     Process running = relay(mailbox(), {"--log-format", "json"});
     emit();
-    ASSERT_TRUE(eventually(30s, "the event is in the mailbox", [&] {
+    ASSERT_TRUE(eventually(60s, "the event is in the mailbox", [&] {
         return database_->number("SELECT count(*) FROM outbox_mailbox") == 1;
     }));
     EXPECT_EQ(status_of("/health/live"), 200);
     EXPECT_EQ(status_of("/health/ready"), 200);
     // The row is there before the relay has the mailbox's answer.
-    EXPECT_TRUE(eventually(30s, "the event is counted", [&] {
+    EXPECT_TRUE(eventually(60s, "the event is counted", [&] {
         return http(port_, "GET", "/metrics")
                    .body.find(
                        "outbox_published_total{source=\"public.outbox_events\","
@@ -88,7 +88,7 @@ TEST_F(RelayCommand, StaysUpAndReadyWhileADestinationIsAwayAndNamesIt) {
         "mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
     emit();
     Process running = relay(nowhere);
-    ASSERT_TRUE(eventually(30s, "the open circuit is named", [&] {
+    ASSERT_TRUE(eventually(60s, "the open circuit is named", [&] {
         return status_of("/health/ready") == 200 &&
                json::parse(http(port_, "GET", "/health/ready").body)["open_circuits"] ==
                    json::array({"mailbox"});
@@ -103,12 +103,12 @@ TEST_F(RelayCommand, IsNotReadyWhileTheDatabaseIsAwayAndRecovers) {
     PostgresServer server;
     use(server);
     Process running = relay(mailbox());
-    ASSERT_TRUE(eventually(30s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    ASSERT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
     server.stop(PostgresServer::Stop::kImmediate);
-    EXPECT_TRUE(eventually(30s, "not ready", [&] { return status_of("/health/ready") == 503; }));
+    EXPECT_TRUE(eventually(60s, "not ready", [&] { return status_of("/health/ready") == 503; }));
     EXPECT_EQ(status_of("/health/live"), 200);
     server.start();
-    EXPECT_TRUE(eventually(30s, "ready again", [&] { return status_of("/health/ready") == 200; }));
+    EXPECT_TRUE(eventually(60s, "ready again", [&] { return status_of("/health/ready") == 200; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_THAT(running.stderr_text(), HasSubstr("event=database_away"));
     EXPECT_THAT(running.stderr_text(), HasSubstr("event=database_back"));
@@ -118,7 +118,7 @@ TEST_F(RelayCommand, RunsWithoutTheDefaultAdminAddressWhereItIsTaken) {
     const TakenPort taken(9464);
     Process running = outbox_.start_relay({"--from", url_, "--to", mailbox()});
     emit();
-    EXPECT_TRUE(eventually(30s, "the event is in the mailbox", [&] {
+    EXPECT_TRUE(eventually(60s, "the event is in the mailbox", [&] {
         return database_->number("SELECT count(*) FROM outbox_mailbox") == 1;
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -136,7 +136,7 @@ TEST_F(RelayCommand, RunsRoutesOfTheFile) {
     database_->exec(
         "SELECT outbox_emit(aggregate_type => t, aggregate_id => '1', event_type => "
         "'Made', payload => '{}') FROM unnest(ARRAY['Order', 'User']) t");
-    EXPECT_TRUE(eventually(30s, "each event is where its routes go", [&] {
+    EXPECT_TRUE(eventually(60s, "each event is where its routes go", [&] {
         return database_->value(
                    "SELECT string_agg(mailbox || ':' || topic, ' ' ORDER BY 1) FROM "
                    "(SELECT mailbox, topic FROM outbox_mailbox ORDER BY 1, 2) m") ==
@@ -152,7 +152,7 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
     };
     const auto arrived = [&](const std::string& name) {
         database_->exec("SELECT outbox_emit(aggregate_type => 'o', payload => '{}')");
-        return eventually(30s, "it is in " + name, [&] {
+        return eventually(60s, "it is in " + name, [&] {
             return database_->number("SELECT count(*) FROM outbox_events") == 0 &&
                    database_->number("SELECT count(*) FROM outbox_mailbox WHERE topic = '" + name +
                                      "'") > 0;
@@ -163,17 +163,17 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
     ASSERT_TRUE(arrived("first"));
     outbox_.write("outbox.toml", "to = [\n");
     running.kill(SIGHUP);
-    ASSERT_TRUE(eventually(30s, "the file is refused", [&] {
+    ASSERT_TRUE(eventually(60s, "the file is refused", [&] {
         return running.stderr_text().find("event=reload_refused") != std::string::npos;
     }));
     EXPECT_TRUE(arrived("first"));
     write("second");
     running.kill(SIGHUP);
-    ASSERT_TRUE(eventually(30s, "it goes on with the new file", [&] {
+    ASSERT_TRUE(eventually(60s, "it goes on with the new file", [&] {
         return running.stderr_text().find("event=reloaded") != std::string::npos;
     }));
     EXPECT_TRUE(arrived("second"));
-    EXPECT_TRUE(eventually(30s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    EXPECT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
@@ -191,24 +191,24 @@ TEST_F(RelayCommand, LeaderAndStandbyOutliveTheRotationOfTheirPassword) {
                              url_.substr(url_.rfind('/')) +
                              "?passfile=" + outbox_.file("pgpass").string();
     Process leader = outbox_.start_relay({"--from", from, "--to", mailbox(), "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "it leads", [&] {
+    ASSERT_TRUE(eventually(60s, "it leads", [&] {
         return database_->number("SELECT count(*) FROM outbox_lease WHERE owner IS NOT NULL") == 1;
     }));
     Process standby = outbox_.start_relay({"--from", from, "--to", mailbox(), "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "the other one waits", [&] {
+    ASSERT_TRUE(eventually(60s, "the other one waits", [&] {
         return standby.stderr_text().find("event=standby") != std::string::npos;
     }));
     database_->exec("ALTER ROLE clerk PASSWORD 'new'");
     database_->exec(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'clerk'");
     for (Process* relay : {&leader, &standby}) {
-        ASSERT_TRUE(eventually(30s, "it is refused and waits", [&] {
+        ASSERT_TRUE(eventually(60s, "it is refused and waits", [&] {
             return relay->stderr_text().find("OB_AUTH_FAILED") != std::string::npos;
         }));
     }
     write_password("new");
     emit();
-    EXPECT_TRUE(eventually(30s, "they go on", [&] {
+    EXPECT_TRUE(eventually(60s, "they go on", [&] {
         return database_->number("SELECT count(*) FROM outbox_events") == 0;
     }));
     EXPECT_EQ(standby.stop(), (ExitStatus{0, 0}));
@@ -231,15 +231,15 @@ TEST_F(RelayCommand, CheckTellsWhatItFoundAndRelaysNothing) {
 
 TEST_F(RelayCommand, SecondRelayWaitsAndTakesOverWhenTheFirstIsKilled) {
     Process first = relay(mailbox());
-    ASSERT_TRUE(eventually(30s, "the first has the lease", [&] {
+    ASSERT_TRUE(eventually(60s, "the first has the lease", [&] {
         return database_->number("SELECT count(*) FROM outbox_lease WHERE epoch = 1") == 1;
     }));
     Process second = outbox_.start_relay({"--from", url_, "--to", mailbox(), "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "the second waits", [&] {
+    ASSERT_TRUE(eventually(60s, "the second waits", [&] {
         return second.stderr_text().find("event=standby") != std::string::npos;
     }));
     first.kill(SIGKILL);
-    EXPECT_TRUE(eventually(30s, "the second has the lease", [&] {
+    EXPECT_TRUE(eventually(60s, "the second has the lease", [&] {
         return database_->number("SELECT epoch FROM outbox_lease") == 2;
     }));
     EXPECT_EQ(second.stop(), (ExitStatus{0, 0}));
@@ -251,7 +251,7 @@ TEST_F(RelayCommand, PasswordsAppearInNoLogLine) {
                                            "mailbox+postgresql://a:s3cret@127.0.0.1:" + port + "/x",
                                            "--admin", "off"});
     emit();
-    ASSERT_TRUE(eventually(30s, "the circuit opens", [&] {
+    ASSERT_TRUE(eventually(60s, "the circuit opens", [&] {
         return running.stderr_text().find("event=circuit_open") != std::string::npos;
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));

@@ -89,7 +89,7 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     Process relay = outbox_.start_relay(
         {"--from", as("relay"), "--to", mailbox_as("relay") + "?owner=roles_owner", "--owner",
          "roles_owner", "--allowed-topic", "orders", "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "all that may go is in the mailbox", [&] {
+    ASSERT_TRUE(eventually(60s, "all that may go is in the mailbox", [&] {
         return admin_.number("SELECT count(*) FROM outbox_mailbox") == 3 && dead_letters_are(2);
     })) << relay.stderr_text();
     EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_scheduled"), 0);
@@ -107,7 +107,7 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     EXPECT_THROW(Pg(as("operator")).exec("DELETE FROM outbox_audit"), std::runtime_error);
     operate({"dead", "retry", "--event-type", "Odd", "--dry-run"});
     operate({"dead", "retry", "--event-type", "Odd"});
-    EXPECT_TRUE(eventually(30s, "the dead letter was tried again", [&] {
+    EXPECT_TRUE(eventually(60s, "the dead letter was tried again", [&] {
         return admin_.number(
                    "SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at "
                    "IS NULL") == 1;
@@ -139,11 +139,11 @@ TEST_F(Roles, ARowThatSomebodyHoldsIsPassedOverWithTheRightsThatArePrinted) {
     holder.exec("BEGIN; SELECT FROM outbox_events WHERE key = 'k4' FOR UPDATE");
     Process relay = outbox_.start_relay(
         {"--from", as("relay"), "--to", "null:", "--owner", "roles_owner", "--admin", "off"});
-    EXPECT_TRUE(eventually(30s, "all others are removed", [&] {
+    EXPECT_TRUE(eventually(60s, "all others are removed", [&] {
         return admin_.number("SELECT count(*) FROM outbox_events") == 1;
     })) << relay.stderr_text();
     holder.exec("COMMIT");
-    EXPECT_TRUE(eventually(30s, "it is removed", [&] {
+    EXPECT_TRUE(eventually(60s, "it is removed", [&] {
         return admin_.number("SELECT count(*) FROM outbox_events") == 0;
     })) << relay.stderr_text();
     EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
@@ -183,7 +183,7 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
         },
         options);
     std::thread running([&] { member.run(); });
-    const auto done = eventually(30s, "the mailbox is empty", [&] {
+    const auto done = eventually(60s, "the mailbox is empty", [&] {
         return admin_.number("SELECT count(*) FROM outbox_mailbox") == 0;
     });
     member.stop();
@@ -330,7 +330,7 @@ TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
     {
         Process maker = outbox_.start_relay(
             {"--from", as("owner"), "--to", "null:", "--table", "old_outbox", "--admin", "off"});
-        ASSERT_TRUE(eventually(30s, "the side tables are there", [&] {
+        ASSERT_TRUE(eventually(60s, "the side tables are there", [&] {
             return !admin_.value("SELECT to_regclass('outbox_route_stats')").empty();
         })) << maker.stderr_text();
         EXPECT_EQ(maker.stop().code, 0) << maker.stderr_text();
@@ -342,7 +342,7 @@ TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
             "VALUES (gen_random_uuid(), 'Order', 'Made', '1')");
     Process relay = outbox_.start_relay({"--from", as("relay"), "--to", "null:", "--table",
                                          "old_outbox", "--owner", "roles_owner", "--admin", "off"});
-    EXPECT_TRUE(eventually(30s, "the row is marked", [&] {
+    EXPECT_TRUE(eventually(60s, "the row is marked", [&] {
         return admin_.number("SELECT count(*) FROM old_outbox WHERE status = 'PUBLISHED'") == 1;
     })) << relay.stderr_text();
     EXPECT_EQ(admin_.number("SELECT count(*) FROM audit"), 1);
@@ -518,7 +518,7 @@ TEST_F(BesideMallory, FunctionsOfTheSchemaAreNotTakenForTheServersOwn) {
     admin_.exec("SELECT outbox_emit('orders', to_jsonb(n)) FROM generate_series(1, 10) n");
     const std::string mailbox = "mailbox+postgresql" + url_.substr(url_.find(':'));
     Process relay = outbox_.start_relay({"--from", url_, "--to", mailbox, "--admin", "off"});
-    EXPECT_TRUE(eventually(30s, "all is delivered", [&] {
+    EXPECT_TRUE(eventually(60s, "all is delivered", [&] {
         return admin_.number("SELECT count(*) FROM outbox_mailbox") == 10;
     })) << relay.stderr_text();
     EXPECT_EQ(relay.stop().code, 0);

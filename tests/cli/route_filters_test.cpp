@@ -48,7 +48,7 @@ TEST_P(RouteFilters, WidenedBringWhatTheRoutePassedOver) {
     {
         Process running =
             relay_of({{"near", near_url(), "['Made']"}, {"far", nowhere_, "['Made', 'Paid']"}});
-        ASSERT_TRUE(eventually(30s, "the near route has finished",
+        ASSERT_TRUE(eventually(60s, "the near route has finished",
                                [&] { return route("near")["unfinished"] == 0; }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
@@ -56,7 +56,7 @@ TEST_P(RouteFilters, WidenedBringWhatTheRoutePassedOver) {
     Process running =
         relay_of({{"near", near_url(), "['Made', 'Paid']"}, {"far", nowhere_, "['Made', 'Paid']"}});
     EXPECT_TRUE(
-        eventually(30s, "what it passed over is sent", [&] { return received(near_) == "01 02"; }));
+        eventually(60s, "what it passed over is sent", [&] { return received(near_) == "01 02"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
@@ -72,7 +72,7 @@ TEST_P(RouteFilters, OfTheDefaultTenantTakeEventsThatNameNone) {
                            "\"near\"\nto = \""
                         << near_url() << "\"\ntenant = ['acme']\n";
     Process running = outbox_.start_relay({"--config", file, "--table", "mine", "--admin", "off"});
-    EXPECT_TRUE(eventually(30s, "all that it takes is sent", [&] {
+    EXPECT_TRUE(eventually(60s, "all that it takes is sent", [&] {
         return sql("SELECT count(*) FROM mine WHERE processed_at IS NULL") == "0" &&
                received(near_) == "01 02";
     })) << running.stderr_text();
@@ -86,12 +86,12 @@ TEST_P(RouteFilters, OfAnotherRouteChangedLeaveNoEventThatNobodyAnswersFor) {
     {
         Process running =
             relay_of({{"near", near_url(), "['Made']"}, {"far", nowhere_, "['Paid']"}});
-        ASSERT_TRUE(eventually(30s, "the near route has finished",
+        ASSERT_TRUE(eventually(60s, "the near route has finished",
                                [&] { return route("near")["unfinished"] == 0; }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     Process running = relay_of({{"near", near_url(), "['Made']"}, {"far", nowhere_, "['Sent']"}});
-    EXPECT_TRUE(eventually(30s, "it is a dead letter", [&] {
+    EXPECT_TRUE(eventually(60s, "it is a dead letter", [&] {
         return sql("SELECT count(*) FROM outbox_dead_letters WHERE id = '" + id("02") + "'") == "1";
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -104,13 +104,13 @@ TEST_P(RouteFilters, InAnotherOrderLeaveNoEventThatNobodyAnswersFor) {
     {
         Process running =
             relay_of({{"far", nowhere_, "['Paid']"}, {"near", near_url(), "['Made']"}});
-        ASSERT_TRUE(eventually(30s, "the near route has finished",
+        ASSERT_TRUE(eventually(60s, "the near route has finished",
                                [&] { return route("near")["unfinished"] == 0; }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     ASSERT_EQ(sql("SELECT count(*) FROM outbox_dead_letters"), "0");
     Process running = relay_of({{"near", near_url(), "['Made']"}, {"far", nowhere_, "['Paid']"}});
-    EXPECT_TRUE(eventually(30s, "it is a dead letter", [&] {
+    EXPECT_TRUE(eventually(60s, "it is a dead letter", [&] {
         return sql("SELECT count(*) FROM outbox_dead_letters WHERE id = '" + id("02") + "'") == "1";
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));

@@ -115,7 +115,7 @@ class Routes : public testing::TestWithParam<const char*> {
     // Two routes, of which one has finished everything and the other's destination is away.
     void let_one_finish(const std::string& url) {
         Process running = relay({mailbox("near", url), away("far")});
-        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+        ASSERT_TRUE(eventually(60s, "the near route has finished", [&] {
             return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 2;
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -124,7 +124,7 @@ class Routes : public testing::TestWithParam<const char*> {
     void let_one_die(const std::string& name, const std::string& url, const std::string& payload) {
         emit(payload, "elsewhere");
         Process strict = relay({mailbox(name, url)}, {"--allowed-topic", "orders"});
-        ASSERT_TRUE(eventually(30s, "the event is dead", [&] {
+        ASSERT_TRUE(eventually(60s, "the event is dead", [&] {
             return sql("SELECT count(*) FROM outbox_dead_letters WHERE route = '" + name + "'") ==
                        "1" &&
                    route(name)["unfinished"] == 0 &&

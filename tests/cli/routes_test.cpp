@@ -52,21 +52,21 @@ TEST_P(Routes, AcceptLetsARunningRelayGoOnAtAnotherDestination) {
     emit("01");
     {
         Process running = relay({mailbox("billing", first)});
-        ASSERT_TRUE(eventually(30s, "the destination is known", [&] {
+        ASSERT_TRUE(eventually(60s, "the destination is known", [&] {
             return route("billing")["unfinished"] == 0 && !route("billing")["destination"].empty();
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     emit("02");
     Process running = relay({mailbox("billing", second)});
-    ASSERT_TRUE(eventually(30s, "the relay says how it is settled", [&] {
+    ASSERT_TRUE(eventually(60s, "the relay says how it is settled", [&] {
         return running.stderr_text().find("outbox routes accept billing") != std::string::npos;
     }));
     EXPECT_EQ(received(second), "");
     const Finished accepted = run_on({"routes", "accept", "billing"});
     EXPECT_EQ(accepted.status.code, 0) << accepted.err;
     EXPECT_THAT(accepted.out, HasSubstr("route billing takes the destination that it meets next"));
-    EXPECT_TRUE(eventually(30s, "it goes on there", [&] { return received(second) == "02"; }));
+    EXPECT_TRUE(eventually(60s, "it goes on there", [&] { return received(second) == "02"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(received(first), "01");
 }
@@ -90,7 +90,7 @@ TEST_P(Routes, RenamedTakeAlongWhatTheyHaveFinished) {
         EXPECT_EQ(sql("SELECT count(*) FROM " + table + " WHERE route = 'billing'"), "1") << table;
     }
     Process running = relay({mailbox("billing", near), "far=null:"});
-    EXPECT_TRUE(eventually(30s, "all is finished",
+    EXPECT_TRUE(eventually(60s, "all is finished",
                            [&] { return sql("SELECT count(*) FROM outbox_events") == "0"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(received(near), "01 02") << "sent again under the new name";
@@ -139,7 +139,7 @@ TEST_P(Routes, RenameIsRefusedWhereItWouldMixRoutes) {
 TEST_P(Routes, ChangesThatARelayWouldNotSeeAreRefusedWhileOneRuns) {
     const std::string near = subscriber("near");
     Process running = relay({mailbox("near", near)});
-    ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("near").is_null(); }));
+    ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("near").is_null(); }));
     for (const std::vector<std::string>& command : {std::vector<std::string>{"rename", "near", "x"},
                                                     {"retire", "near"},
                                                     {"continue"},
@@ -160,7 +160,7 @@ TEST_P(Routes, ARelayThatWasStoppedMeanwhileFindsThatTheyChanged) {
     const std::string near = subscriber("near");
     Process running = relay({mailbox("near", near), away("far")});
     emit("01");
-    ASSERT_TRUE(eventually(30s, "it is there", [&] { return received(near) == "01"; }));
+    ASSERT_TRUE(eventually(60s, "it is there", [&] { return received(near) == "01"; }));
     running.kill(SIGSTOP);
     ASSERT_TRUE(eventually(60s, "its lease is over", [&] {
         return run_on({"routes", "rename", "near", "x"}).status.code == 0;
@@ -168,7 +168,7 @@ TEST_P(Routes, ARelayThatWasStoppedMeanwhileFindsThatTheyChanged) {
     const std::string epoch = sql("SELECT epoch FROM outbox_lease");
     running.kill(SIGCONT);
     emit("02");
-    EXPECT_TRUE(eventually(30s, "it begins anew, as owner of the next epoch", [&] {
+    EXPECT_TRUE(eventually(60s, "it begins anew, as owner of the next epoch", [&] {
         return sql("SELECT epoch > " + epoch + " FROM outbox_lease") == "t" || !running.running();
     }));
     running.stop();
@@ -195,7 +195,7 @@ TEST_P(Routes, RetiredAreForgottenAndWhatOnlyTheyHadNotFinishedIsFinished) {
     EXPECT_EQ(retired.out, "route far is retired; it had not finished 2 events\n");
     ASSERT_EQ(result({"routes", "list"}).size(), 1U);
     Process running = relay({mailbox("near", near)});
-    EXPECT_TRUE(eventually(30s, "the events are finished",
+    EXPECT_TRUE(eventually(60s, "the events are finished",
                            [&] { return sql("SELECT count(*) FROM outbox_events") == "0"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(received(near), "01 02");
@@ -218,7 +218,7 @@ TEST_P(Routes, DeadLettersOfARetiredOneStayAndAreNotRetriedForEver) {
                 HasSubstr("route old is retired; its dead letters: outbox dead retry"));
 
     Process running = relay({mailbox("near", near)});
-    ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("near").is_null(); }));
+    ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("near").is_null(); }));
     EXPECT_EQ(run_on({"dead", "retry", "--all", "--dry-run"}).status.code, 1);
     const Finished refused = run_on({"dead", "retry", id("01")});
     EXPECT_EQ(refused.status.code, 1);
@@ -236,8 +236,8 @@ TEST_P(Routes, DeadLettersOfARetiredOneStayAndAreNotRetriedForEver) {
     const Finished rerouted = run_on({"dead", "retry", "--route", "old", "--to", "near"});
     EXPECT_EQ(rerouted.status.code, 0) << rerouted.err;
     EXPECT_THAT(rerouted.out, HasSubstr("by route near"));
-    EXPECT_TRUE(eventually(30s, "it is delivered", [&] { return received(near) == "01"; }));
-    EXPECT_TRUE(eventually(30s, "it is no dead letter", [&] {
+    EXPECT_TRUE(eventually(60s, "it is delivered", [&] { return received(near) == "01"; }));
+    EXPECT_TRUE(eventually(60s, "it is no dead letter", [&] {
         return result({"dead", "list"}).empty() && result({"status"})["routes"].size() == 1;
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -269,7 +269,7 @@ TEST_P(Routes, BeginForgetsWhatWasFinishedAndContinueKeepsIt) {
     EXPECT_EQ(route("near")["unfinished"], 0);
     if (!on_sqlite()) {
         Process running = relay({mailbox("near", near), away("far")});
-        EXPECT_TRUE(eventually(30s, "the ledger knows its table again", [&] {
+        EXPECT_TRUE(eventually(60s, "the ledger knows its table again", [&] {
             return sql("SELECT count(*) FROM outbox_ledger WHERE life IS NULL") == "0";
         }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -282,7 +282,7 @@ TEST_P(Routes, BeginForgetsWhatWasFinishedAndContinueKeepsIt) {
     const std::string anew = subscriber("anew");
     ASSERT_EQ(run_on({"routes", "accept", "near"}).status.code, 0);
     Process running = relay({mailbox("near", anew), "far=null:"});
-    EXPECT_TRUE(eventually(30s, "all of it is sent", [&] { return received(anew) == "01 02"; }));
+    EXPECT_TRUE(eventually(60s, "all of it is sent", [&] { return received(anew) == "01 02"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
@@ -307,7 +307,7 @@ TEST_P(Routes, ATableWithoutPositionsHasThemToo) {
     const std::string near = subscriber("near");
     {
         Process running = relay({mailbox("near", near), away("far")}, table);
-        ASSERT_TRUE(eventually(30s, "the near route has finished",
+        ASSERT_TRUE(eventually(60s, "the near route has finished",
                                [&] { return unfinished("near") == 0 && unfinished("far") == 2; }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
@@ -315,7 +315,7 @@ TEST_P(Routes, ATableWithoutPositionsHasThemToo) {
     EXPECT_EQ(with_table({"routes", "rename", "far", "farther"}).status.code, 0);
     EXPECT_EQ(with_table({"routes", "retire", "farther", "--yes"}).status.code, 0);
     Process running = relay({mailbox("near", near)}, table);
-    EXPECT_TRUE(eventually(30s, "the rows are marked", [&] {
+    EXPECT_TRUE(eventually(60s, "the rows are marked", [&] {
         return sql("SELECT count(*) FROM orders_outbox WHERE processed_at IS NULL") == "0";
     }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -330,7 +330,7 @@ TEST_P(Routes, OfSomeTenantsAreTheTablesToo) {
         id("03") + "', 'o', 'k', 'M', '1', 'a')");
     {
         Process running = relay({away("far")}, {"--tenant", "a"});
-        ASSERT_TRUE(eventually(30s, "the route is known", [&] { return !route("far").is_null(); }));
+        ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
         EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 1);
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
@@ -346,12 +346,12 @@ TEST_P(Routes, DeadLettersGoAlongWhenTheTenantsChange) {
     const auto deliver = [&](const std::vector<std::string>& tenants, const std::string& payload) {
         EXPECT_EQ(result({"status"})["dead"], 1) << "whatever tenants its relay served";
         Process running = relay({mailbox("near", near)}, tenants);
-        ASSERT_TRUE(eventually(30s, "the relay leads", [&] {
+        ASSERT_TRUE(eventually(60s, "the relay leads", [&] {
             return result({"status"})["lease"]["held"] == true &&
                    result({"dead", "list"})[0]["state"] == "dead";
         }));
         EXPECT_EQ(run_on({"dead", "retry", id(payload)}).status.code, 0);
-        EXPECT_TRUE(eventually(30s, "it is delivered and no dead letter", [&] {
+        EXPECT_TRUE(eventually(60s, "it is delivered and no dead letter", [&] {
             return received(near).find(payload) != std::string::npos &&
                    result({"status"})["dead"] == 0;
         }));
@@ -365,7 +365,7 @@ TEST_P(Routes, DeadLettersGoAlongWhenTheTenantsChange) {
     {
         Process strict =
             relay({mailbox("near", near)}, {"--allowed-topic", "orders", "--tenant", "default"});
-        ASSERT_TRUE(eventually(30s, "the event is dead", [&] {
+        ASSERT_TRUE(eventually(60s, "the event is dead", [&] {
             return sql("SELECT count(*) FROM outbox_dead_letters") == "1" &&
                    sql("SELECT count(*) FROM outbox_events") == "0";
         }));
@@ -380,7 +380,7 @@ TEST_P(Routes, OneOfMoreTenantsKnowsWhatOneOfFewerHasFinished) {
     for (const char* payload : {"01", "02"}) emit(payload);
     {
         Process running = relay({mailbox("near", near), away("far")}, {"--tenant", "default"});
-        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+        ASSERT_TRUE(eventually(60s, "the near route has finished", [&] {
             return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 2;
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -388,10 +388,10 @@ TEST_P(Routes, OneOfMoreTenantsKnowsWhatOneOfFewerHasFinished) {
     sql(near, "DELETE FROM outbox_mailbox");  // what is sent again is seen
     emit("03");
     Process running = relay({mailbox("near", near), away("far")});
-    ASSERT_TRUE(eventually(30s, "the new event comes", [&] { return !received(near).empty(); }));
+    ASSERT_TRUE(eventually(60s, "the new event comes", [&] { return !received(near).empty(); }));
     EXPECT_EQ(received(near), "03");
     EXPECT_TRUE(
-        eventually(30s, "it is recorded", [&] { return route("near")["unfinished"] == 0; }));
+        eventually(60s, "it is recorded", [&] { return route("near")["unfinished"] == 0; }));
     // Fewer again: its ledgers would speak of tenants that are not served.
     const Finished refused =
         run_on_relay({mailbox("near", near), away("far")}, {"--tenant", "default"});
@@ -411,7 +411,7 @@ TEST_P(Routes, OneTakenOutWhileTheTenantsAreSplitIsMissed) {
     emit("01");
     {
         Process running = relay({away("near"), away("far")});
-        ASSERT_TRUE(eventually(30s, "the routes are known", [&] {
+        ASSERT_TRUE(eventually(60s, "the routes are known", [&] {
             return route("near")["unfinished"] == 1 && route("far")["unfinished"] == 1;
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -422,7 +422,7 @@ TEST_P(Routes, OneTakenOutWhileTheTenantsAreSplitIsMissed) {
     EXPECT_EQ(received(near), "");
     EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 0);
     Process running = relay({mailbox("near", near)}, {"--tenant", "default"});
-    ASSERT_TRUE(eventually(30s, "it is delivered", [&] { return received(near) == "01"; }));
+    ASSERT_TRUE(eventually(60s, "it is delivered", [&] { return received(near) == "01"; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
@@ -435,7 +435,7 @@ TEST_P(Routes, OfATenantWithACommaAreNotThoseOfTwoTenants) {
     }
     const auto deliver = [&](const std::vector<std::string>& tenants, const std::string& all) {
         Process running = relay({mailbox("near", near)}, tenants);
-        EXPECT_TRUE(eventually(30s, "they come", [&] { return received(near) == all; }));
+        EXPECT_TRUE(eventually(60s, "they come", [&] { return received(near) == all; }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     };
     deliver({"--tenant", "a,b"}, "01");
@@ -451,11 +451,11 @@ TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {
     let_one_die("near", near, "02");
     {
         Process running = relay({mailbox("near", near), away("far")});
-        ASSERT_TRUE(eventually(30s, "the far route lags", [&] {
+        ASSERT_TRUE(eventually(60s, "the far route lags", [&] {
             return !route("far").is_null() && route("near")["unfinished"] == 0;
         }));
         emit("03");
-        ASSERT_TRUE(eventually(30s, "the near route has finished", [&] {
+        ASSERT_TRUE(eventually(60s, "the near route has finished", [&] {
             return route("near")["unfinished"] == 0 && route("far")["unfinished"] == 1;
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -496,16 +496,16 @@ TEST_P(Routes, AFileWithoutARouteThatHasEventsLeftIsRefusedByARunningRelay) {
                                    nowhere.substr(nowhere.find('=') + 1) + "\"\n");
     emit("01");
     Process running = outbox_.start_relay({"--config", file, "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "it comes", [&] { return received(near) == "01"; }));
+    ASSERT_TRUE(eventually(60s, "it comes", [&] { return received(near) == "01"; }));
     write("");
     running.kill(SIGHUP);
-    ASSERT_TRUE(eventually(30s, "the file is refused", [&] {
+    ASSERT_TRUE(eventually(60s, "the file is refused", [&] {
         const std::string said = running.stderr_text();
         return said.find("event=reload_refused") != std::string::npos &&
                said.find("outbox routes retire 'far'") != std::string::npos;
     }));
     emit("02");
-    EXPECT_TRUE(eventually(30s, "it goes on", [&] { return received(near) == "01 02"; }));
+    EXPECT_TRUE(eventually(60s, "it goes on", [&] { return received(near) == "01 02"; }));
     EXPECT_EQ(route("far")["unfinished"], 2);
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
@@ -578,7 +578,7 @@ TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
     database.exec("SELECT outbox_emit(topic => 'orders', key => 'k', payload => '{}')");
     {
         Process running = relay();
-        ASSERT_TRUE(eventually(30s, "the ledger is written", [&] {
+        ASSERT_TRUE(eventually(60s, "the ledger is written", [&] {
             return database.number("SELECT count(*) FROM outbox_ledger") == 1;
         }));
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
@@ -601,14 +601,14 @@ TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
     {
         Process running = relay();
         database.exec("SELECT outbox_emit(topic => 'orders', key => 'k', payload => '{}')");
-        ASSERT_TRUE(eventually(30s, "it goes on", [&] { return received() == 2; }));
+        ASSERT_TRUE(eventually(60s, "it goes on", [&] { return received() == 2; }));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     database.exec("UPDATE outbox_ledger SET life = '1 2 3'; DELETE FROM outbox_mailbox");
     EXPECT_EQ(outbox.run({"routes", "begin", "--db", url}).status.code, 0);
     Process running = relay();
     EXPECT_TRUE(
-        eventually(30s, "all that the table holds is sent", [&] { return received() == 2; }));
+        eventually(60s, "all that the table holds is sent", [&] { return received() == 2; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
@@ -623,7 +623,7 @@ TEST(RoutesOfAnEarlierVersion, KeepWhatTheyKnewUnderTheirNewName) {
         "('public.outbox_events', 'default', 7)");
     Process running =
         outbox.start_relay({"--from", url, "--admin", "off", "--to", "mailbox+" + url});
-    EXPECT_TRUE(eventually(30s, "the route is taken over", [&] {
+    EXPECT_TRUE(eventually(60s, "the route is taken over", [&] {
         const Finished status = outbox.run({"status", "--db", url, "--json"});
         const json routes = json::parse(status.out)["routes"];
         return routes.size() == 1 && routes[0]["name"] == "mailbox" &&

@@ -77,7 +77,7 @@ class SagaCommands : public testing::TestWithParam<Backend> {
         return db_->value("SELECT state FROM outbox_saga WHERE saga_id = '" + id + "'");
     }
     testing::AssertionResult becomes(const std::string& id, const std::string& wanted) {
-        return eventually(30s, id + " is " + wanted, [&] {
+        return eventually(60s, id + " is " + wanted, [&] {
             serve();
             return state(id) == wanted;
         });
@@ -172,7 +172,7 @@ TEST_P(SagaCommands, ResumeSendsWhatAStuckSagaWaitsFor) {
     EXPECT_EQ(result({"saga", "resume", "s-1"})["asked"], 1);
     const Process running = relay();
     ASSERT_TRUE(becomes("s-1", "running"));
-    EXPECT_TRUE(eventually(30s, "the command comes twice", [&] {
+    EXPECT_TRUE(eventually(60s, "the command comes twice", [&] {
         return db_->number(
                    "SELECT count(*) FROM outbox_mailbox WHERE mailbox = 'commands' "
                    "AND headers ->> 'type' = 'reserve'") == 2;

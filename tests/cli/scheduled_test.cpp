@@ -52,7 +52,7 @@ class Audited : public testing::TestWithParam<const char*> {
         sql("INSERT INTO outbox_events (id, topic, key, event_type, payload) VALUES ('" + id +
             "', 'elsewhere', 'k', 'Made', '{\"n\": 1}')");
         Process strict = relay({"--allowed-topic", "orders"});
-        ASSERT_TRUE(eventually(30s, "the event is dead", [&] {
+        ASSERT_TRUE(eventually(60s, "the event is dead", [&] {
             return value("SELECT count(*) FROM outbox_dead_letters WHERE id = '" + id + "'") == "1";
         }));
         ASSERT_EQ(strict.stop(), kStopped);
@@ -92,7 +92,7 @@ TEST_P(Audited, DelayedEventsAreListedCancelledAndDeliveredWhenDue) {
     EXPECT_EQ(result({"scheduled", "cancel", "--all", "--dry-run"})["matched"], 2);
 
     Process running = relay({});
-    ASSERT_TRUE(eventually(30s, "the one that is due is sent", [&] {
+    ASSERT_TRUE(eventually(60s, "the one that is due is sent", [&] {
         return running.stdout_text().find(kSecond) != std::string::npos;
     }));
     const Finished late = run_on({"scheduled", "cancel", kSecond});
@@ -148,7 +148,7 @@ TEST_P(Audited, ADeadLetterIsEditedAndDeliveredAsItIsThen) {
     EXPECT_EQ(run_on({"dead", "retry", kFirst}).status.code, 0);
     EXPECT_THAT(edit({"--key", "k3"}).err, HasSubstr("being retried"));
     Process running = relay({"--allowed-topic", "orders"});
-    ASSERT_TRUE(eventually(30s, "it is sent", [&] {
+    ASSERT_TRUE(eventually(60s, "it is sent", [&] {
         const std::string out = running.stdout_text();
         return out.find("mended") != std::string::npos && out.ends_with("\n");
     }));
@@ -209,7 +209,7 @@ TEST_P(Audited, WhatOperatorsDoIsWrittenDownForGood) {
     let_one_die(kSecond);
     Process other = outbox_.start_relay(
         {"--from", url_, "--to", "out=stdout:", "--to", "other=null:", "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "the route is known",
+    ASSERT_TRUE(eventually(60s, "the route is known",
                            [&] { return result({"routes", "list"}).size() == 2; }));
     EXPECT_EQ(run_on({"dead", "retry", kFirst, "--to", "other"}).status.code, 0);
     EXPECT_EQ(
@@ -217,7 +217,7 @@ TEST_P(Audited, WhatOperatorsDoIsWrittenDownForGood) {
         0);
     EXPECT_EQ(run_on({"dead", "discard", kSecond}).status.code, 0);
     ASSERT_TRUE(
-        eventually(30s, "it is delivered", [&] { return result({"dead", "list"}).empty(); }));
+        eventually(60s, "it is delivered", [&] { return result({"dead", "list"}).empty(); }));
     EXPECT_EQ(other.stop(), kStopped);
     EXPECT_EQ(value("SELECT count(*) FROM outbox_audit"), "2");
     const std::string table = on_sqlite() ? "outbox_events" : "public.outbox_events";
@@ -239,21 +239,21 @@ TEST_P(Audited, WhatOperatorsDoIsWrittenDownForGood) {
 TEST_P(Audited, StatusListsStandbysAndWhetherTheyHaveOtherRoutes) {
     Process leader = relay({});
     ASSERT_TRUE(
-        eventually(30s, "it leads", [&] { return result({"status"})["lease"]["held"] == true; }));
+        eventually(60s, "it leads", [&] { return result({"status"})["lease"]["held"] == true; }));
     Process same = relay({});
-    ASSERT_TRUE(eventually(30s, "one stands by",
+    ASSERT_TRUE(eventually(60s, "one stands by",
                            [&] { return result({"status"})["standbys"].size() == 1; }));
     EXPECT_EQ(result({"status"})["standbys"][0]["other_routes"], false);
     Process other =
         outbox_.start_relay({"--from", url_, "--to", "other=stdout:", "--admin", "off"});
-    ASSERT_TRUE(eventually(30s, "two stand by",
+    ASSERT_TRUE(eventually(60s, "two stand by",
                            [&] { return result({"status"})["standbys"].size() == 2; }));
     EXPECT_THAT(run_on({"status"}).out,
                 AllOf(HasSubstr("standby     "), HasSubstr(" has other routes: other")));
     EXPECT_EQ(other.stop(), kStopped);
     EXPECT_EQ(result({"status"})["standbys"].size(), 1U);
     EXPECT_EQ(leader.stop(), kStopped);
-    ASSERT_TRUE(eventually(30s, "it has taken over", [&] {
+    ASSERT_TRUE(eventually(60s, "it has taken over", [&] {
         const json status = result({"status"});
         return status["lease"]["held"] == true && status["standbys"].empty();
     }));
@@ -269,7 +269,7 @@ TEST_P(Audited, StatusTellsWhenTheLastErrorWas) {
     // It stays when it was, whatever happens afterwards.
     sql("INSERT INTO outbox_events (topic, key, payload) VALUES ('orders', 'k', '1')");
     Process running = relay({});
-    ASSERT_TRUE(eventually(30s, "another is published", [&] {
+    ASSERT_TRUE(eventually(60s, "another is published", [&] {
         return result({"status"})["routes"][0]["published_total"] == 1;
     }));
     EXPECT_EQ(result({"status"})["routes"][0]["last_error_at"], when);

@@ -100,8 +100,8 @@ TEST_P(InboxSuite, TellsHowManyMessagesWait) {
         [](InboxBackend::Session&, const Message&) { throw std::runtime_error("no stock"); },
         options);
     std::thread running([&] { member.run(); });
-    EXPECT_TRUE(eventually(10s, "all are counted", [&] { return member.lag() == 3; }));
-    EXPECT_TRUE(eventually(10s, "the figures are reported",
+    EXPECT_TRUE(eventually(60s, "all are counted", [&] { return member.lag() == 3; }));
+    EXPECT_TRUE(eventually(60s, "the figures are reported",
                            [&] { return value("SELECT lag FROM outbox_inbox_stats") == "3"; }));
     member.stop();
     running.join();
@@ -128,12 +128,12 @@ TEST_P(InboxSuite, AMemberThatEndedCountsOnButItsLagDoesNot) {
             },
             options);
         std::thread running([&] { member.run(); });
-        EXPECT_TRUE(eventually(10s, "it has reported", [&] {
+        EXPECT_TRUE(eventually(60s, "it has reported", [&] {
             return value(
                        "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
                        "member <> '' AND member <> 'killed'") == "1";
         }));
-        EXPECT_TRUE(eventually(10s, "the killed one is folded", [&] {
+        EXPECT_TRUE(eventually(60s, "the killed one is folded", [&] {
             return value(
                        "SELECT count(*) FROM outbox_inbox_stats WHERE consumer = 'default' AND "
                        "member = 'killed'") == "0";
@@ -285,7 +285,7 @@ TEST_P(InboxSuite, ARunningConsumerPrunesItsInboxAndRaisesItsFloor) {
     options.inbox_retention_s = 3 * 3600;
     auto member = consumer(apply, options);
     std::thread running([&] { member.run(); });
-    const bool pruned = bool(eventually(20s, "the old id is gone", [&] {
+    const bool pruned = bool(eventually(60s, "the old id is gone", [&] {
         return value("SELECT count(*) FROM outbox_inbox") == "2";
     }));
     member.stop();
@@ -376,7 +376,7 @@ TEST_P(InboxSuite, AQuarantinedMessageGoesToTheDeadLettersAndDelaysNoOther) {
     db_->exec(
         "UPDATE outbox_inbox_dead_letters SET retry_requested_at = CURRENT_TIMESTAMP "
         "WHERE message_id = 'by-header'");
-    ASSERT_TRUE(eventually(10s, "the message is applied", [&] { return member.drain() == 1; }));
+    ASSERT_TRUE(eventually(60s, "the message is applied", [&] { return member.drain() == 1; }));
     EXPECT_THAT(effects(), ElementsAre("after", "by-header"));
 }
 

@@ -221,7 +221,7 @@ TEST_P(InboxSuite, UndoesTheInboxRowAndTheEffectOfAHandlerThatThrows) {
     EXPECT_EQ(describe(reports_[0].error), "OB_HANDLER_FAILED: no stock");
 
     throws = false;
-    ASSERT_TRUE(eventually(10s, "the message is applied", [&] { return member.drain() == 1; }));
+    ASSERT_TRUE(eventually(60s, "the message is applied", [&] { return member.drain() == 1; }));
     EXPECT_THAT(effects(), ElementsAre("a"));
 }
 
@@ -243,7 +243,7 @@ TEST_P(InboxSuite, AFailingMessageDelaysItsOwnKeyOnly) {
     EXPECT_EQ(member.drain(), 3U);
     EXPECT_THAT(effects(), ElementsAre("other-1", "keyless", "other-2"));
     fails = false;
-    ASSERT_TRUE(eventually(10s, "the key goes on", [&] { return member.drain() == 2; }));
+    ASSERT_TRUE(eventually(60s, "the key goes on", [&] { return member.drain() == 2; }));
     EXPECT_THAT(effects_of("slow"), ElementsAre("poison", "behind"));
 }
 
@@ -265,7 +265,7 @@ TEST_P(InboxSuite, AFailingMessageIsNotOvertakenWhenItsWaitEndsWithinTheBatch) {
         },
         options);
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(10s, "all are applied", [&] { return (done += member.drain()) == 3; }));
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return (done += member.drain()) == 3; }));
     EXPECT_THAT(effects_of("slow"), ElementsAre("first", "second"));
 }
 
@@ -285,7 +285,7 @@ TEST_P(InboxSuite, ForgetsAFailingMessageThatAnOperatorRemoved) {
     put("other", "l");
     std::size_t done = 0;
     ASSERT_TRUE(
-        eventually(10s, "the rest is applied", [&] { return (done += member.drain()) == 2; }));
+        eventually(60s, "the rest is applied", [&] { return (done += member.drain()) == 2; }));
     EXPECT_THAT(effects(), ElementsAre("next", "other"));
 }
 
@@ -303,7 +303,7 @@ TEST_P(InboxSuite, AMessageInThePlaceOfAFailedOneBeginsWithItsFirstAttempt) {
         },
         options);
     const auto drain_until_seen = [&](const std::string& id) {
-        return eventually(20s, id, [&] {
+        return eventually(60s, id, [&] {
             member.drain();
             return first_attempt.contains(id);
         });
@@ -329,7 +329,7 @@ TEST_P(InboxSuite, AFailingMessageWithoutAKeyDelaysNoOther) {
         },
         options);
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(10s, "both are dealt with", [&] {
+    ASSERT_TRUE(eventually(60s, "both are dealt with", [&] {
         done += member.drain();
         return done == 2;
     }));
@@ -351,7 +351,7 @@ TEST_P(InboxSuite, GivesUpAfterTheLastAttemptAndKeepsTheCause) {
         },
         quick_retries());
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(10s, "poison and the next are dealt with", [&] {
+    ASSERT_TRUE(eventually(60s, "poison and the next are dealt with", [&] {
         done += member.drain();
         return done == 2;
     }));
@@ -390,7 +390,7 @@ TEST_P(InboxSuite, FollowsTheAdviceOfTheErrorThatAHandlerThrows) {
         },
         options);
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(10s, "all three are dealt with", [&] {
+    ASSERT_TRUE(eventually(60s, "all three are dealt with", [&] {
         done += member.drain();
         return done == 3;
     }));
@@ -423,14 +423,14 @@ TEST_P(InboxSuite, TriesADeadLetterOnceMoreWhenAsked) {
     EXPECT_EQ(member.drain(), 1U);
     const std::string retry = "UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at";
     db_->exec(retry);
-    ASSERT_TRUE(eventually(10s, "it failed again", [&] {
+    ASSERT_TRUE(eventually(60s, "it failed again", [&] {
         member.drain();
         return value("SELECT attempts FROM outbox_inbox_dead_letters") == "2";
     }));
     EXPECT_EQ(value("SELECT retry_requested_at FROM outbox_inbox_dead_letters"), "NULL");
     fails = false;
     db_->exec(retry);
-    ASSERT_TRUE(eventually(10s, "it is applied", [&] {
+    ASSERT_TRUE(eventually(60s, "it is applied", [&] {
         member.drain();
         return effects().size() == 1;
     }));
@@ -473,7 +473,7 @@ TEST_P(InboxSuite, ALetterWhoseCommitFailsIsDeadAgain) {
     EXPECT_EQ(member.drain(), 1U);
     again = true;
     db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
-    ASSERT_TRUE(eventually(10s, "it is dead again", [&] {
+    ASSERT_TRUE(eventually(60s, "it is dead again", [&] {
         member.drain();
         return member.stats().dead == 2;
     }));
@@ -502,7 +502,7 @@ TEST_P(InboxSuite, LettersThatWaitHoldUpNoOtherAndAreTriedLaterAndLater) {
     EXPECT_EQ(member.drain(), 12U);
     again = true;
     db_->exec("UPDATE outbox_inbox_dead_letters SET retry_requested_at = died_at");
-    ASSERT_TRUE(eventually(20s, "the last one is applied", [&] {
+    ASSERT_TRUE(eventually(60s, "the last one is applied", [&] {
         member.drain();
         return effects().size() == 1;
     }));
@@ -530,7 +530,7 @@ TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsAFailure) {
         [](Session& transaction, const Message&) { transaction.exec("ROLLBACK"); }, options);
     std::size_t done = 0;
     ASSERT_TRUE(
-        eventually(10s, "it is given up on", [&] { return (done += member.drain()) == 1; }));
+        eventually(60s, "it is given up on", [&] { return (done += member.drain()) == 1; }));
     EXPECT_THAT(value("SELECT error FROM outbox_inbox_dead_letters"),
                 HasSubstr("must neither commit nor roll back"));
 }
@@ -552,7 +552,7 @@ TEST_P(InboxSuite, NothingOvertakesAFailingMessageInABacklog) {
         options);
     std::size_t done = 0;
     ASSERT_TRUE(
-        eventually(20s, "all are applied", [&] { return (done += member.drain()) == kMessages; }));
+        eventually(60s, "all are applied", [&] { return (done += member.drain()) == kMessages; }));
     EXPECT_EQ(of_slow.size(), kMessages / 4);
     EXPECT_TRUE(std::is_sorted(of_slow.begin(), of_slow.end())) << testing::PrintToString(of_slow);
 }
@@ -567,7 +567,7 @@ TEST_P(InboxSuite, ManyFailingKeysAreBoundedAndAllEndInDeadLetters) {
     auto member =
         consumer([](Session&, const Message&) { throw std::runtime_error("no"); }, options);
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(20s, "all are given up on",
+    ASSERT_TRUE(eventually(60s, "all are given up on",
                            [&] { return (done += member.drain()) == kMessages; }));
     EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "30");
 }
@@ -596,7 +596,7 @@ TEST_P(InboxSuite, KeysThatFailAgainAndAgainDoNotKeepTheHealthyWaiting) {
         eventually(60s, "each fails again and again", [&] { return tried_twice == kFailing; }));
     for (int i = 0; i < kHealthy; ++i)
         put("good-" + std::to_string(i), "good-" + std::to_string(i));
-    EXPECT_TRUE(eventually(20s, "the healthy are applied", [&] {
+    EXPECT_TRUE(eventually(60s, "the healthy are applied", [&] {
         return effects().size() == kHealthy;
     })) << effects().size();
     member.stop();
@@ -682,10 +682,10 @@ TEST_P(InboxSuite, RunPicksUpWhatArrivesAndFinishesTheMessageInHandOnStop) {
     });
     Running running(member);
     put("first", "k");
-    ASSERT_TRUE(eventually(10s, "the first is applied", [&] { return waiting() == "0"; }));
+    ASSERT_TRUE(eventually(60s, "the first is applied", [&] { return waiting() == "0"; }));
     put("second", "k");
     if (GetParam().name == "PostgreSQL") put("third", "k");
-    ASSERT_TRUE(eventually(10s, "the second is in hand", [&] { return started == 2; }));
+    ASSERT_TRUE(eventually(60s, "the second is in hand", [&] { return started == 2; }));
     member.stop();
     may_finish = true;
     running.stop();
@@ -712,9 +712,9 @@ TEST_P(InboxSuite, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileItRuns) 
     });
     put("before", "k");
     const bool applied =
-        bool(eventually(20s, "the message is applied", [&] { return waiting() == "0"; }));
+        bool(eventually(60s, "the message is applied", [&] { return waiting() == "0"; }));
     migrate_on();
-    const bool by_itself = bool(eventually(20s, "the consumer ends", [&] { return ended.load(); }));
+    const bool by_itself = bool(eventually(60s, "the consumer ends", [&] { return ended.load(); }));
     member.stop();
     running.join();
     ASSERT_TRUE(applied && by_itself);
@@ -746,14 +746,14 @@ TEST_P(InboxSuite, TwoMembersApplyEachMessageOnceAndKeepTheOrderOfKeys) {
             expected[i % kKeys].push_back(id);
             put(id, "k" + std::to_string(i % kKeys));
             if (i == kMessages / 2) {
-                ASSERT_TRUE(eventually(20s, "one member works", [&] {
+                ASSERT_TRUE(eventually(60s, "one member works", [&] {
                     return first.stats().applied + second.stats().applied > 0;
                 }));
                 (first.stats().applied > 0 ? one : two).stop();
             }
         }
         ASSERT_TRUE(
-            eventually(20s, "the other member took over", [&] { return waiting() == "0"; }));
+            eventually(60s, "the other member took over", [&] { return waiting() == "0"; }));
     }
     EXPECT_EQ(effects().size(), 200U);
     for (int k = 0; k < kKeys; ++k) {
@@ -810,7 +810,7 @@ TEST_P(InboxSuite, AMemberKilledInMidBatchLeavesNothingAppliedTwice) {
         if (HasFatalFailure()) return;
     }
     auto member = consumer();
-    ASSERT_TRUE(eventually(20s, "the rest is applied", [&] {
+    ASSERT_TRUE(eventually(60s, "the rest is applied", [&] {
         member.drain();
         return waiting() == "0";
     }));

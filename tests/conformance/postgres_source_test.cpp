@@ -112,7 +112,7 @@ class PostgresFixture final : public SourceFixture {
 
     void settle(spi::Reader& reader) override {
         if (layout_.mode != postgres::Mode::kStream) return;
-        EXPECT_TRUE(eventually(std::chrono::seconds(30), "the reader is on the stream", [&] {
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "the reader is on the stream", [&] {
             spi::EventBatch none;
             const Status status = reader.read({1000, std::size_t{1} << 20}, none);
             EXPECT_TRUE(status.ok() && none.empty());

@@ -269,7 +269,7 @@ TEST_P(SourceSuite, ClosesTheHoleOfARolledBackEvent) {
     EXPECT_EQ(read_ids(*reader, 2), ids({1, 3}));
     const spi::Position hole = positions_.back() - 1;
     ASSERT_GT(hole, positions_.front());
-    EXPECT_TRUE(eventually(10s, "the hole is closed", [&] {
+    EXPECT_TRUE(eventually(60s, "the hole is closed", [&] {
         EXPECT_TRUE(read_once(*reader).empty());
         return covers(closed_, hole);
     }));
@@ -715,7 +715,7 @@ TEST_P(SourceSuite, ADelayedEventIsNoOlderThanTheTimeSinceItWasDue) {
     EXPECT_EQ(value_of(recorder->move_due(epoch, 10)), 1U);
     EXPECT_LT(value_of(recorder->stats()).oldest_age_s, 3600);
     spi::EventBatch batch;
-    ASSERT_TRUE(eventually(10s, "the event comes", [&] {
+    ASSERT_TRUE(eventually(60s, "the event comes", [&] {
         require(reader->read(kAll, batch));
         return !batch.empty();
     }));
@@ -730,7 +730,7 @@ TEST_P(SourceSuite, CountsTheBacklog) {
     EXPECT_EQ(value_of(recorder->stats()).backlog, 0);
     EXPECT_EQ(value_of(recorder->stats()).oldest_age_s, 0);
     commit({suite_event(1), suite_event(2)});
-    EXPECT_TRUE(eventually(10s, "the age grows",
+    EXPECT_TRUE(eventually(60s, "the age grows",
                            [&] { return value_of(recorder->stats()).oldest_age_s > 0; }));
     EXPECT_EQ(value_of(recorder->stats()).backlog, 2);
 }
@@ -759,7 +759,7 @@ TEST_P(SourceSuite, GivesTheLeaseOfAGoneOwnerAtOnce) {
         ASSERT_TRUE(value_of(first->acquire("first", 600s)));
         ASSERT_FALSE(value_of(second->acquire("second", 600s)));
     }
-    EXPECT_TRUE(eventually(10s, "the lease is free",
+    EXPECT_TRUE(eventually(60s, "the lease is free",
                            [&] { return value_of(second->acquire("second", 600s)).has_value(); }));
 }
 
@@ -768,7 +768,7 @@ TEST_P(SourceSuite, GivesTheLeaseThatWasNotRenewedInTime) {
     const auto second = lease_store();
     const auto epoch = value_of(first->acquire("first", 50ms));
     ASSERT_TRUE(epoch);
-    EXPECT_TRUE(eventually(10s, "the lease expires",
+    EXPECT_TRUE(eventually(60s, "the lease expires",
                            [&] { return value_of(second->acquire("second", 600s)).has_value(); }));
     EXPECT_FALSE(value_of(first->renew(*epoch, 600s)));
 }

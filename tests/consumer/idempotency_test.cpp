@@ -415,7 +415,7 @@ TEST_P(IdempotencyKey, RepeatsOfAnAnsweredRequestAllGetItsAnswerHoweverManyComeA
                 const auto session = connect();
                 const auto ask = [&] {
                     ++inside;
-                    EXPECT_TRUE(eventually(10s, "all are inside before the first leaves",
+                    EXPECT_TRUE(eventually(60s, "all are inside before the first leaves",
                                            [&] { return inside == kRepeats; }));
                     return work(*session, request());
                 };
@@ -591,7 +591,7 @@ TEST_P(IdempotencyOnPostgres, AClaimDiesWithItsSession) {
     doomed->begin();
     ASSERT_TRUE(doomed->claim(request(), {}).is_new);
     db_->exec("SELECT pg_terminate_backend(" + doomed->value("SELECT pg_backend_pid()") + ")");
-    ASSERT_TRUE(eventually(10s, "the claim is gone",
+    ASSERT_TRUE(eventually(60s, "the claim is gone",
                            [&] { return work(*db_, request()).what == What::kFirst; }));
 }
 

@@ -70,7 +70,7 @@ TEST_P(KafkaConsumerTest, HandsOverIdKeyPayloadAndHeaders) {
             seen = true;
         },
         options()));
-    EXPECT_TRUE(eventually(30s, "it is handed over", [&] { return seen.load(); }));
+    EXPECT_TRUE(eventually(60s, "it is handed over", [&] { return seen.load(); }));
 }
 
 TEST_P(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters) {
@@ -102,7 +102,7 @@ TEST_P(KafkaConsumerTest, APoisonedRecordDelaysItsKeyOnlyAndEndsInTheDeadLetters
     db_->exec(
         "UPDATE outbox_inbox_dead_letters SET retry_requested_at = CURRENT_TIMESTAMP "
         "WHERE message_id = 'poison'");
-    ASSERT_TRUE(eventually(30s, "the dead letter is applied", [&] { return effects() == 22; }));
+    ASSERT_TRUE(eventually(60s, "the dead letter is applied", [&] { return effects() == 22; }));
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters"), 1);
 }
 
@@ -133,7 +133,7 @@ TEST_P(KafkaConsumerTest, TwoMembersOfWhichOneIsKilledInMidBatchApplyNothingTwic
         return by("a") > 50 && by("b") > 50;
     }));
     if (GetParam() == Backend::kPostgres) {
-        ASSERT_TRUE(eventually(30s, "a transaction of the doomed one is under way", [&] {
+        ASSERT_TRUE(eventually(60s, "a transaction of the doomed one is under way", [&] {
             return db_->number(
                        "SELECT count(*) FROM pg_stat_activity WHERE datname = "
                        "current_database() AND state = 'idle in transaction'") > 0;
@@ -216,7 +216,7 @@ TEST_P(KafkaConsumerOnPostgres, ManyFailingKeysLeaveTheOthersTheirShare) {
     writer_.flush();
     ASSERT_TRUE(eventually(60s, "the healthy are applied", [&] { return effects() == kHealthy; }));
     const int seen = failures;
-    EXPECT_TRUE(eventually(20s, "the others are tried", [&] { return failures > seen; }));
+    EXPECT_TRUE(eventually(60s, "the others are tried", [&] { return failures > seen; }));
 }
 
 // However long each takes to fail: an attempt is followed by as much time for the healthy.
@@ -424,7 +424,7 @@ TEST_P(KafkaConsumerOnPostgres, GoesOnWhenTheDatabaseComesBackAndCountsNothing) 
     server.stop(PostgresServer::Stop::kImmediate);
     for (int i = 0; i < 50; ++i) writer_.write(topic_, "id-" + std::to_string(i), "k");
     writer_.flush();
-    ASSERT_TRUE(eventually(30s, "it says that the database is away",
+    ASSERT_TRUE(eventually(60s, "it says that the database is away",
                            [&] { return reported(What::kDisconnected) > 0; }));
     server.start();
     ASSERT_TRUE(eventually(60s, "all are applied", [&] { return member->stats().applied == 51; }));
@@ -743,12 +743,12 @@ TEST_P(KafkaConsumerTest, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileI
     db_->exec(
         "INSERT INTO outbox_migrations (side, version, name, checksum) "
         "VALUES ('consumer', 99, 'of_tomorrow', 'x')");
-    ASSERT_TRUE(eventually(30s, "it ended", [&] { return member.ended(); }));
+    ASSERT_TRUE(eventually(60s, "it ended", [&] { return member.ended(); }));
     ASSERT_TRUE(member.error().has_value());
     EXPECT_EQ(member.error()->code, ErrorCode::kMigrationRefused);
     EXPECT_THAT(member.error()->message, HasSubstr("migration 99"));
     Running late(consumer(apply, options()));
-    ASSERT_TRUE(eventually(30s, "it ended", [&] { return late.ended(); }));
+    ASSERT_TRUE(eventually(60s, "it ended", [&] { return late.ended(); }));
     ASSERT_TRUE(late.error().has_value());
     EXPECT_EQ(late.error()->code, ErrorCode::kMigrationRefused);
 }

@@ -175,7 +175,7 @@ TEST_F(LibpqConsumer, AcceptWaitsForTheTransactionThatHasTheSameMessage) {
             is_new = accept(second.handle(), "stock", id);
             second.exec("COMMIT");
         });
-        const bool waited = bool(eventually(10s, "the second one waits", [&] {
+        const bool waited = bool(eventually(60s, "the second one waits", [&] {
             return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
         }));
         first.exec(commits ? "COMMIT" : "ROLLBACK");
@@ -202,7 +202,7 @@ TEST_F(LibpqConsumer, TheNumberThatIsExpectedIsNeverAGap) {
         second = accept_sequence(pauses.handle(), "stock", "k", 2);
         pauses.exec("COMMIT");
     });
-    const bool waited = bool(eventually(10s, "the second one has looked", [&] {
+    const bool waited = bool(eventually(60s, "the second one has looked", [&] {
         return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
     }));
     const SequenceResult first = accept_sequence(db_.handle(), "stock", "k", 1);
@@ -332,7 +332,7 @@ TEST_F(LibpqConsumer, AHandlerThatLeavesTheConnectionBusyIsGivenUpOn) {
         },
         twice);
     std::size_t done = 0;
-    ASSERT_TRUE(eventually(10s, "both are dealt with", [&] {
+    ASSERT_TRUE(eventually(60s, "both are dealt with", [&] {
         try {
             done += member.drain();
         } catch (const Error& error) {
@@ -359,7 +359,7 @@ TEST_F(LibpqConsumer, AMessageThatEndsItsSessionAgainAndAgainIsGivenUpOn) {
         },
         once);
     std::thread running([&] { member.run(); });
-    const bool done = bool(eventually(30s, "both are dealt with", [&] {
+    const bool done = bool(eventually(60s, "both are dealt with", [&] {
         return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
     }));
     member.stop();
@@ -448,7 +448,7 @@ TEST_F(LibpqConsumer, AStandbyTakesOverWhenTheHoldersSessionEnds) {
         "WHERE application_name = 'outbox consumer' AND datname = current_database() "
         "AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)");
     ASSERT_TRUE(
-        eventually(10s, "the standby has taken over", [&] { return standby.drain() == 1; }));
+        eventually(60s, "the standby has taken over", [&] { return standby.drain() == 1; }));
     EXPECT_THROW(holder.drain(), Error) << "its session is gone";
     EXPECT_EQ(holder.drain(), 0U) << "and the mailbox is the other's now";
     EXPECT_THAT(effects(), ElementsAre("a", "b"));
@@ -520,7 +520,7 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
                                   "VALUES ('default', 'a') ON CONFLICT DO NOTHING RETURNING 1) "
                                   "SELECT count(*) FROM i") == 1;
                 });
-                EXPECT_TRUE(eventually(10s, "it waits", [&] {
+                EXPECT_TRUE(eventually(60s, "it waits", [&] {
                     return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
                 }));
             }
@@ -528,7 +528,7 @@ TEST_F(LibpqConsumer, AMessageThatWasAppliedElsewhereIsNotGivenUpOn) {
         },
         twice);
     std::size_t done = 0;
-    const bool both = bool(eventually(10s, "both are dealt with", [&] {
+    const bool both = bool(eventually(60s, "both are dealt with", [&] {
         done += member.drain();
         return done == 2;
     }));
@@ -560,12 +560,12 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     chosen.inbox_retention_s = 7'200;
     auto member = libpq_mailbox_consumer(url_, apply, chosen);
     std::thread running([&] { member.run(); });
-    EXPECT_TRUE(eventually(20s, "pruning has to wait", [&] {
+    EXPECT_TRUE(eventually(60s, "pruning has to wait", [&] {
         return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
     }));
     put("a");
     const bool applied =
-        bool(eventually(20s, "it is applied", [&] { return member.stats().applied == 1; }));
+        bool(eventually(60s, "it is applied", [&] { return member.stats().applied == 1; }));
     other.exec("COMMIT");
     member.stop();
     running.join();
@@ -584,10 +584,10 @@ TEST_F(LibpqConsumer, PruningThatWaitsForALockDoesNotKeepTheConsumerFromStopping
         ended = true;
     });
     const char* waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-    EXPECT_TRUE(eventually(20s, "it waits", [&] { return db_.number(waiting) == 1; }));
+    EXPECT_TRUE(eventually(60s, "it waits", [&] { return db_.number(waiting) == 1; }));
     member.stop();
-    EXPECT_TRUE(eventually(20s, "it stopped", [&] { return ended.load(); }));
-    EXPECT_TRUE(eventually(20s, "no session waits", [&] { return db_.number(waiting) == 0; }));
+    EXPECT_TRUE(eventually(60s, "it stopped", [&] { return ended.load(); }));
+    EXPECT_TRUE(eventually(60s, "no session waits", [&] { return db_.number(waiting) == 0; }));
     other.exec("COMMIT");
     running.join();
 }
@@ -694,7 +694,7 @@ class ConsumerWithItsOwnRole : public LibpqConsumer {
             error = error_of([&] { consumer.run(); });
             ended = true;
         });
-        EXPECT_TRUE(eventually(20s, "the run ends", [&] { return ended.load(); }));
+        EXPECT_TRUE(eventually(60s, "the run ends", [&] { return ended.load(); }));
         consumer.stop();
         running.join();
         return error;
@@ -752,10 +752,10 @@ TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage
     ErrorInfo error;
     std::thread running([&] { error = error_of([&] { one.run(); }); });
     const bool began =
-        bool(eventually(20s, "the first is applied", [&] { return one.stats().applied == 1; }));
+        bool(eventually(60s, "the first is applied", [&] { return one.stats().applied == 1; }));
     db_.exec("REVOKE INSERT ON outbox_inbox FROM " + role_);
     put("after");
-    const bool waits = !bool(eventually(20s, "it ended", [&] { return !error.message.empty(); }));
+    const bool waits = !bool(eventually(60s, "it ended", [&] { return !error.message.empty(); }));
     one.stop();
     running.join();
     ASSERT_TRUE(began);
@@ -801,13 +801,13 @@ TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing)
     std::thread running([&] { member.run(); });
     put("before");
     const bool applied =
-        bool(eventually(20s, "the first is applied", [&] { return member.stats().applied == 1; }));
+        bool(eventually(60s, "the first is applied", [&] { return member.stats().applied == 1; }));
     server().stop(PostgresServer::Stop::kImmediate);
     server().start();
     db_ = Pg(url_);
     put("after");
     const bool went_on =
-        bool(eventually(20s, "the second is applied", [&] { return member.stats().applied == 2; }));
+        bool(eventually(60s, "the second is applied", [&] { return member.stats().applied == 2; }));
     member.stop();
     running.join();
     ASSERT_TRUE(applied && went_on);
@@ -847,7 +847,7 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
         bool(eventually(60s, "it goes on", [&] { return member.stats().applied == 1; }));
     hangs = true;
     put("second");
-    const bool hung = bool(eventually(20s, "it hangs again", [&] { return !hangs; }));
+    const bool hung = bool(eventually(60s, "it hangs again", [&] { return !hangs; }));
     member.stop();
     const bool stopped = bool(eventually(60s, "it ended", [&] { return ended.load(); }));
     server().resume();

@@ -335,7 +335,7 @@ TEST_F(MailboxSql, WhatIsDoneAfterAllIsNoFailure) {
     apply(member, "a");
     std::string late;
     std::jthread other([&] { late = Pg(url_).value(failed); });
-    EXPECT_TRUE(eventually(20s, "it waits for the one that has it", [&] {
+    EXPECT_TRUE(eventually(60s, "it waits for the one that has it", [&] {
         return db_->number("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0;
     }));
     member.exec("COMMIT");
@@ -429,7 +429,7 @@ TEST_F(MailboxSql, WaitsWhileAConsumerOfTheLibraryHoldsTheMailbox) {
         }),
         options);
     std::jthread thread([&] { static_cast<void>(library.run()); });
-    ASSERT_TRUE(eventually(30s, "it holds the mailbox", [&] {
+    ASSERT_TRUE(eventually(60s, "it holds the mailbox", [&] {
         return db_->number(
                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
                    "AND database = (SELECT oid FROM pg_database WHERE datname = "

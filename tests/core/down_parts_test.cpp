@@ -81,6 +81,18 @@ TEST_F(DownPartsTest, ATrialOfWhichNothingIsHeardGivesWayToTheNext) {
     EXPECT_TRUE(parts_.empty()) << "nobody waits for it";
 }
 
+TEST_F(DownPartsTest, ATrialThatSaysNothingOfThePartGivesWayAtOnce) {
+    for (LaneKey key = 1; key <= 3; ++key) failed("topic a", key);
+    failed("topic b", 4);
+    EXPECT_EQ(due(), (Keys{1, 4}));
+    parts_.heard(1, {}, now_us_);
+    parts_.heard(4, "topic b", now_us_);
+    EXPECT_EQ(parts_.next_due_us(), now_us_);
+    EXPECT_EQ(due(), Keys{2});
+    parts_.heard(3, {}, now_us_);
+    EXPECT_GT(parts_.next_due_us(), now_us_) << "not the one that was tried";
+}
+
 TEST_F(DownPartsTest, AreLimited) {
     for (std::size_t i = 0; i < DownParts::kMaxParts; ++i) {
         EXPECT_TRUE(parts_.has_room("topic " + std::to_string(i)));

@@ -49,7 +49,7 @@ TEST_F(DroppedIn, CarriesEventsWithItsOwnOptions) {
     auto words = relay(parrot_ + "[route.parrot]\ntimes = 2\n");
     words.insert(words.begin(), OUTBOX_WITH_PARROT);
     Process running({.command = words});
-    EXPECT_TRUE(eventually(30s, "it was said twice", [&] {
+    EXPECT_TRUE(eventually(60s, "it was said twice", [&] {
         return read_file(folder_ / "said") == "k \"hello\"\nk \"hello\"\n";
     })) << running.stderr_text();
     EXPECT_EQ(running.stop(30s).code, 0);

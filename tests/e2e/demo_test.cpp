@@ -84,7 +84,7 @@ TEST(Demo, ItsProgramsEndWithItEvenWhenItIsKilled) {
     }));
     process.kill(SIGKILL);
     process.wait(10s);
-    EXPECT_TRUE(eventually(30s, "its programs are gone",
+    EXPECT_TRUE(eventually(60s, "its programs are gone",
                            [&] { return processes_in(folder.path()).empty(); }));
 }
 
@@ -94,7 +94,7 @@ TEST(Participant, EndsCleanlyHoweverOftenItIsTold) {
         {.command = {std::string(PROGRAMS) + "/inventory-service"},
          .environment = {{"DATABASE_URL", "sqlite://" + (folder / "inventory.db").string()}}});
     ASSERT_TRUE(
-        eventually(30s, "it handles SIGTERM", [&] { return handles(process.pid(), SIGTERM); }));
+        eventually(60s, "it handles SIGTERM", [&] { return handles(process.pid(), SIGTERM); }));
     while (process.running()) {
         process.kill(SIGTERM);
         std::this_thread::sleep_for(1ms);

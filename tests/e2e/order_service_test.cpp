@@ -36,7 +36,7 @@ class Service {
         process_ = std::make_unique<Process>(ProcessOptions{
             .command = command, .environment = {{"DATABASE_URL", database_url}, {"PORT", "0"}}});
         const std::string sign = "listening on http://127.0.0.1:";
-        const auto up = eventually(20s, "the order service listens", [&] {
+        const auto up = eventually(60s, "the order service listens", [&] {
             const std::string out = process_->stdout_text();
             const auto at = out.find(sign);
             if (at == std::string::npos || !out.ends_with('\n')) return !process_->running();
@@ -388,11 +388,11 @@ TEST(OrderServiceOnPostgres, FinishesTheRequestUnderWayWhenToldToStop) {
     blocker.exec("BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE");
     auto answer = std::async(std::launch::async, [&] { return service.post(kGoodOrder); });
     Pg observer(url);
-    ASSERT_TRUE(eventually(10s, "the request waits for the table", [&] {
+    ASSERT_TRUE(eventually(60s, "the request waits for the table", [&] {
         return observer.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
     }));
     service.process().kill(SIGTERM);
-    ASSERT_TRUE(eventually(10s, "nothing new is accepted", [&] {
+    ASSERT_TRUE(eventually(60s, "nothing new is accepted", [&] {
         try {
             service.get("/health");
             return false;
@@ -415,7 +415,7 @@ TEST(OrderServiceOnPostgres, WhileTheFirstIsUnderWayARepeatWaitsOrGets409) {
     const auto post = [&] { return waiting.post(kGoodOrder, "key-1"); };
     auto first = std::async(std::launch::async, post);
     Pg observer(url);
-    ASSERT_TRUE(eventually(10s, "the first waits for the table", [&] {
+    ASSERT_TRUE(eventually(60s, "the first waits for the table", [&] {
         return observer.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1;
     }));
     const HttpAnswer conflict = impatient.post(kGoodOrder, "key-1");
@@ -427,7 +427,7 @@ TEST(OrderServiceOnPostgres, WhileTheFirstIsUnderWayARepeatWaitsOrGets409) {
     EXPECT_EQ(waiting.get("/health").status, 200);
     // Each looks now and then whether the answer is there, and has no transaction between its
     // looks.
-    EXPECT_TRUE(eventually(10s, "none waits in a transaction", [&] {
+    EXPECT_TRUE(eventually(60s, "none waits in a transaction", [&] {
         return observer.number(
                    "SELECT count(*) FROM pg_stat_activity WHERE datname = "
                    "current_database() AND application_name = 'order-service' "
@@ -451,7 +451,7 @@ TEST(OrderServiceOnPostgres, Answers503WhileTheDatabaseIsAwayAndRecovers) {
     EXPECT_EQ(refused.status, 503);
     EXPECT_TRUE(refused.headers.contains("retry-after"));
     postgres.start();
-    EXPECT_TRUE(eventually(20s, "the service is healthy again",
+    EXPECT_TRUE(eventually(60s, "the service is healthy again",
                            [&] { return service.get("/health").status == 200; }));
     EXPECT_EQ(service.post(kGoodOrder).status, 201);
     EXPECT_EQ(service.pending(), 2);
@@ -464,7 +464,7 @@ TEST(OrderServiceOnPostgres, StartsWhileTheDatabaseIsAway) {
     Service service(url);
     EXPECT_EQ(service.get("/health").status, 503);
     postgres.start();
-    EXPECT_TRUE(eventually(20s, "the service is healthy",
+    EXPECT_TRUE(eventually(60s, "the service is healthy",
                            [&] { return service.get("/health").status == 200; }));
     EXPECT_EQ(service.post(kGoodOrder).status, 201);
 }

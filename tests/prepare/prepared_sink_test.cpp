@@ -149,8 +149,42 @@ INSTANTIATE_TEST_SUITE_P(Prepared, SinkConformance, testing::Values(kPrepared));
 INSTANTIATE_TEST_SUITE_P(Prepared, SinkReadBack, testing::Values(kPrepared));
 INSTANTIATE_TEST_SUITE_P(Prepared, SinkOutage, testing::Values(kPrepared));
 
+// Knows by itself what to do for even letters, and asks the server for the others.
+class KnowsEven final : public Preparation {
+  public:
+    explicit KnowsEven(Server& server) : server_(server) {}
+
+    const std::string& needs() const override { return needs_; }
+    bool concerns(const spi::Record&) const override { return true; }
+    std::optional<Status> prepare_at_once(spi::Record& record, prepare::Prepared& out) override {
+        if (record.token % 2 != 0) return std::nullopt;
+        if (record.token == 2) {
+            out.part = "letter 2";
+            return Status(ErrorCode::kSchemaUnknown, Advice::kRetryDestination, "not yet");
+        }
+        out.bytes = "known " + std::string(record.id);
+        record.value = out.bytes;
+        return Status();
+    }
+    Status prepare(spi::Record& record, prepare::Prepared&, const std::stop_token& stop) override {
+        return server_.serve(record.id, stop);
+    }
+
+  private:
+    Server& server_;
+    const std::string needs_ = "test server";
+};
+
 class PreparedSinkTest : public testing::Test {
   protected:
+    std::function<Preparations()> known_even() {
+        return [this] {
+            Preparations steps;
+            steps.push_back(std::make_unique<KnowsEven>(server_));
+            return steps;
+        };
+    }
+
     Server server_;
     std::shared_ptr<Destination> destination_ = std::make_shared<Destination>();
 };
@@ -222,41 +256,10 @@ TEST_F(PreparedSinkTest, RecordsThatNeedNothingGoPastThoseThatWaitForAnAnswer) {
     EXPECT_EQ(completions.acknowledged.size(), 30U);
 }
 
-// Knows by itself what to do for even letters, and asks the server for the others.
-class KnowsEven final : public Preparation {
-  public:
-    explicit KnowsEven(Server& server) : server_(server) {}
-
-    const std::string& needs() const override { return needs_; }
-    bool concerns(const spi::Record&) const override { return true; }
-    std::optional<Status> prepare_at_once(spi::Record& record, prepare::Prepared& out) override {
-        if (record.token % 2 != 0) return std::nullopt;
-        if (record.token == 2) {
-            out.part = "letter 2";
-            return Status(ErrorCode::kSchemaUnknown, Advice::kRetryDestination, "not yet");
-        }
-        out.bytes = "known " + std::string(record.id);
-        record.value = out.bytes;
-        return Status();
-    }
-    Status prepare(spi::Record& record, prepare::Prepared&, const std::stop_token& stop) override {
-        return server_.serve(record.id, stop);
-    }
-
-  private:
-    Server& server_;
-    const std::string needs_ = "test server";
-};
-
 TEST_F(PreparedSinkTest, WhatIsDoneAtOnceGoesPastThoseThatWaitForAnAnswer) {
     const auto sent = letters("t", 40, 40);
     PreparedSink sink(std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
-                      [&] {
-                          Preparations steps;
-                          steps.push_back(std::make_unique<KnowsEven>(server_));
-                          return steps;
-                      },
-                      {});
+                      known_even(), {});
     server_.set_silent(true);
     for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_TRUE(sink.publish(sent[i].record(i)));
     spi::Completions completions;
@@ -280,20 +283,35 @@ TEST_F(PreparedSinkTest, WhatIsDoneAtOnceGoesPastThoseThatWaitForAnAnswer) {
     EXPECT_EQ(completions.acknowledged.size(), 39U);
 }
 
-TEST_F(PreparedSinkTest, HoldsAsManyAsItMayAndNoMore) {
-    constexpr std::size_t kMost = 20;
-    const auto sent = letters("t", 3 * (kMost + 1), 1'000);
-    const auto sink = prepared(destination_, server_, kMost);
+TEST_F(PreparedSinkTest, HowManyWaitForAnAnswerIsNothingToTheOthers) {
+    constexpr std::size_t kMany = 1'000;
+    const auto sent = letters("t", 2 * kMany, 2 * kMany);
+    PreparedSink sink(std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
+                      known_even(), {.max_records = 20});
     server_.set_silent(true);
-    std::size_t taken = 0;
-    bool full = false;
-    for (std::size_t i = 0; i < sent.size(); i += 3) {
-        full = !sink->publish(sent[i].record(i));
-        taken += full ? 0 : 1;
+    for (std::size_t i = 1; i < sent.size(); i += 2) ASSERT_TRUE(sink.publish(sent[i].record(i)));
+    spi::Completions completions;
+    for (std::size_t i = 4; i < 14; i += 2) ASSERT_TRUE(sink.publish(sent[i].record(i)));
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (completions.acknowledged.size() < 5 && std::chrono::steady_clock::now() < end) {
+        sink.poll(10ms, completions);
     }
-    EXPECT_EQ(taken, kMost);
-    EXPECT_TRUE(full);
+    EXPECT_EQ(completions.acknowledged.size(), 5U);
     server_.set_silent(false);
+}
+
+TEST_F(PreparedSinkTest, HoldsAsManyAsItMayForTheSinkAndNoMore) {
+    constexpr std::size_t kMost = 20;
+    constexpr std::size_t kUnderWay = 100;
+    const auto sent = letters("t", 3 * (kMost + kUnderWay), 1'000);
+    PreparedSink sink(std::make_unique<MemorySink>(
+                          destination_, sinks::memory::MemoryOptions{.max_records = kUnderWay}),
+                      known_even(), {.max_records = kMost});
+    destination_->set_paused(true);
+    std::size_t taken = 0;
+    for (std::size_t i = 4; i < sent.size() && sink.publish(sent[i].record(i)); i += 2) ++taken;
+    EXPECT_EQ(taken, kUnderWay + kMost);
+    destination_->set_paused(false);
 }
 
 // A server that hangs costs its timeout once and not for each record that waits for it.

@@ -122,7 +122,7 @@ TEST_F(EmitPostgres, InAFailedTransactionItSaysSo) {
 TEST_F(EmitPostgres, OnALostConnectionItSaysSo) {
     db_.exec("BEGIN");
     look_.exec("SELECT pg_terminate_backend(" + std::to_string(PQbackendPID(db_.handle())) + ")");
-    ASSERT_TRUE(eventually(std::chrono::seconds(10), "the backend is gone", [&] {
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "the backend is gone", [&] {
         return look_.number("SELECT count(*) FROM pg_stat_activity WHERE pid = " +
                             std::to_string(PQbackendPID(db_.handle()))) == 0;
     }));
@@ -375,7 +375,7 @@ TEST_F(EmitPostgres, TheKeyLockPutsPositionsInTheOrderOfTheTransactions) {
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
         "granted AND pid = " +
         std::to_string(PQbackendPID(second.handle()));
-    const auto waits = eventually(std::chrono::seconds(10), "the second writer waits",
+    const auto waits = eventually(std::chrono::seconds(60), "the second writer waits",
                                   [&] { return look_.number(waiting) == 1; });
     // The lock comes before the position: this one must be lower than the waiting one's.
     db_.exec(

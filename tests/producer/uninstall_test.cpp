@@ -133,7 +133,7 @@ TEST_F(UninstallPostgres, WhatIsNotCommittedYetIsWaitedForAndCounted) {
         Pg writer(url_);
         writer.exec("BEGIN; " + insert);
         auto error = std::async(std::launch::async, [&] { return refused(); });
-        ASSERT_TRUE(eventually(std::chrono::seconds(10), "it waits", [&] {
+        ASSERT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] {
             return db_.number("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0;
         }));
         writer.exec("COMMIT");

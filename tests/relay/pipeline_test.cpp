@@ -417,6 +417,27 @@ TEST_F(PipelineTest, TheLatencyOfADelayedEventCountsFromWhenItBecameDue) {
     EXPECT_LT(stats_.latency.sum_s(), 60);
 }
 
+// What is refused for what it is does not stand in for the part: the next one is tried at once.
+TEST_F(PipelineTest, EventsThatAreRefusedKeepAPartThatCameBackFromNobody) {
+    constexpr int kRefused = 30;
+    for (int i = 0; i < kRefused + 10; ++i) {
+        const std::string id = std::to_string(i);
+        table_.insert(id, "k" + id, "down");
+        if (i >= kRefused) continue;
+        destination_->fail(id, {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 9);
+    }
+    destination_->set_topic_down("down", true);
+    MemorySink sink(destination_, {.across_topics = false});
+    options_.retry.base_ms = options_.retry.max_ms = 5'000;
+    open(sink);
+    step(100);  // until all of them wait
+    EXPECT_EQ(destination_->records().size(), 0U);
+    destination_->set_topic_down("down", false);
+    step(2 * kRefused + 15);  // one trial takes two, of a second each
+    EXPECT_EQ(dead_, static_cast<std::size_t>(kRefused));
+    EXPECT_EQ(destination_->records().size(), 10U);
+}
+
 // More keys than a circuit could tell apart: the topic waits as a whole and nothing else does.
 TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
     for (int round = 0; round < 3; ++round) {

@@ -156,6 +156,14 @@ TEST(JsonSchema, APatternTakesNoMoreStepsThanItMay) {
     EXPECT_EQ(fault(compiled(R"({"pattern": "^[a-z]+$"})"), "\"" + many + "\""), "");
 }
 
+TEST(JsonSchema, HalfOfASurrogatePairHidesNothingFromAPattern) {
+    EXPECT_NE(fault(compiled(R"({"not": {"pattern": "b"}})"), R"("b\ud800")"), "");
+    EXPECT_EQ(fault(compiled(R"({"pattern": "^a.b$"})"), R"("a\udc00b")"), "");
+    EXPECT_NE(fault(compiled(R"({"patternProperties": {"^x": {"type": "integer"}}})"),
+                    R"({"x\ud800": "text"})"),
+              "");
+}
+
 TEST(JsonSchema, RefusesPatternsThatAreTooLargeOrForeign) {
     EXPECT_THAT(refusal_of(R"({"pattern": ")" + std::string(200'000, 'a') + "\"}"),
                 HasSubstr("more than 4096 bytes"));

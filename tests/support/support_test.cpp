@@ -47,7 +47,7 @@ TEST(Process, EndsWithTheProcessThatStartedIt) {
     ASSERT_EQ(::kill(sleeper, 0), 0);
     ::kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    EXPECT_TRUE(eventually(10s, "the grandchild is gone or a zombie", [&] {
+    EXPECT_TRUE(eventually(60s, "the grandchild is gone or a zombie", [&] {
         const auto status = read_file("/proc/" + std::to_string(sleeper) + "/stat");
         return status.empty() || status.find(") Z ") != std::string::npos;
     }));

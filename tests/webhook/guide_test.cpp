@@ -85,7 +85,7 @@ TEST_F(WebhookGuide, ItsCommandsBringAnEventToItsReceiver) {
                            }))
         << receiver.stderr_text() << relay.stderr_text();
     ProcessOptions look = shell("outbox webhook list --db sqlite://$PWD/shop.db --json");
-    ASSERT_TRUE(eventually(30s, "it is done", [&] {
+    ASSERT_TRUE(eventually(60s, "it is done", [&] {
         const auto list = nlohmann::json::parse(run(look).out);
         return list[0]["waiting"] == 0 && list[0]["delivered_total"] == 1;
     }));

@@ -52,7 +52,7 @@ Lookup lookup_of(const std::shared_ptr<NameServer>& server) {
 
 std::vector<Resolved> take_until(Resolver& resolver, std::size_t count) {
     std::vector<Resolved> out;
-    EXPECT_TRUE(eventually(30s, "hosts are resolved", [&] {
+    EXPECT_TRUE(eventually(60s, "hosts are resolved", [&] {
         resolver.take(out);
         return out.size() >= count;
     }));
@@ -93,7 +93,7 @@ TEST(WebhookResolver, AHostThatIsNotAnsweredDelaysNoOtherAndIsGivenUp) {
     // All of them share one lookup, also those that come while it hangs.
     EXPECT_LE(server->times_asked(), 1);
     std::vector<Resolved> out;
-    EXPECT_TRUE(eventually(30s, "another host is resolved", [&] {
+    EXPECT_TRUE(eventually(60s, "another host is resolved", [&] {
         out.clear();
         resolver.start(30, "a.example");
         resolver.take(out);

@@ -226,7 +226,7 @@ TEST(NatsFailure, AServerWithoutJetStreamSaysSo) {
                          .death_signal = SIGKILL});
     NatsSink sink(config_of("nats://127.0.0.1:" + port));
     Status status;
-    ASSERT_TRUE(eventually(30s, "it answers", [&] {
+    ASSERT_TRUE(eventually(60s, "it answers", [&] {
         status = sink.check();
         return status.error().backend_code != "CONNECT";
     }));

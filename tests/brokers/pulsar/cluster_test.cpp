@@ -97,13 +97,13 @@ TEST(PulsarCluster, WhatWasUnderWayToABrokerThatIsLostGoesToTheNext) {
     const auto sent = here_and_away();
     for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_TRUE(sink.publish(sent[i].record(i)));
     spi::Completions out;
-    ASSERT_TRUE(eventually(30s, "it has as many as it may", [&] {
+    ASSERT_TRUE(eventually(60s, "it has as many as it may", [&] {
         sink.poll(10ms, out);
         return second.messages() == 4 && out.acknowledged.size() == 15;
     }));
     first.set_behaviour(all_at(first.port()));
     second.drop_connections();
-    ASSERT_TRUE(eventually(30s, "the other one has them", [&] {
+    ASSERT_TRUE(eventually(60s, "the other one has them", [&] {
         sink.poll(10ms, out);
         return out.acknowledged.size() == sent.size();
     }));
@@ -120,7 +120,7 @@ TEST(PulsarCluster, ABrokerThatLosesEachConnectionIsAFailureOfItsTopics) {
     ASSERT_TRUE(sink.publish(sent[0].record(0)));
     spi::Completions out;
     std::size_t seen = 0;
-    ASSERT_TRUE(eventually(30s, "it is given up", [&] {
+    ASSERT_TRUE(eventually(60s, "it is given up", [&] {
         sink.poll(10ms, out);
         if (second.messages() > seen) second.drop_connections();
         seen = second.messages();
@@ -157,7 +157,7 @@ TEST(PulsarCluster, MessagesWithoutAnAnswerWaitAloneHoweverManyAreAnswered) {
     const auto sent = letters("here", 400, 400);
     spi::Completions out;
     std::size_t next = 0;
-    ASSERT_TRUE(eventually(30s, "all have an outcome", [&] {
+    ASSERT_TRUE(eventually(60s, "all have an outcome", [&] {
         while (next < sent.size() && sink.publish(sent[next].record(100 + next))) ++next;
         sink.poll(10ms, out);
         return out.acknowledged.size() + out.failed.size() == 403;

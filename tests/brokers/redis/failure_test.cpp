@@ -271,7 +271,7 @@ TEST(RedisFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
 
 TEST(RedisFailure, APromotedReplicaTakesOver) {
     RedisServer replica({}, "replicaof 127.0.0.1 " + std::to_string(server().port()));
-    ASSERT_TRUE(eventually(30s, "it follows", [&] {
+    ASSERT_TRUE(eventually(60s, "it follows", [&] {
         return replica.ask({"ROLE"}).find("connected") != std::string::npos;
     }));
     const std::string both = "redis://relay:s3cret@127.0.0.1:" + std::to_string(replica.port()) +
@@ -283,7 +283,7 @@ TEST(RedisFailure, APromotedReplicaTakesOver) {
     deliver_through(
         sink, sent, 1'000,
         [&] {
-            ASSERT_TRUE(eventually(30s, "it has followed", [&] {
+            ASSERT_TRUE(eventually(60s, "it has followed", [&] {
                 return server().ask({"WAIT", "1", "1000"}).find('1') != std::string::npos;
             }));
             server().stop();
@@ -297,7 +297,7 @@ TEST(RedisFailure, APromotedReplicaTakesOver) {
 TEST(RedisFailure, AReplicaAloneSaysThatItIsOne) {
     RedisServer replica({}, "replicaof 127.0.0.1 " + std::to_string(server().port()));
     RedisSink sink(config_of(replica.url()));
-    ASSERT_TRUE(eventually(30s, "it follows", [&] {
+    ASSERT_TRUE(eventually(60s, "it follows", [&] {
         return replica.ask({"ROLE"}).find("connected") != std::string::npos;
     }));
     EXPECT_EQ(sink.check().error().backend_code, "READONLY");
@@ -384,7 +384,7 @@ TEST(RedisFailure, ASentinelIsRefusedWithAReason) {
                             .death_signal = SIGKILL});
     RedisSink sink(config_of("redis://127.0.0.1:" + port));
     Status status;
-    ASSERT_TRUE(eventually(30s, "it answers", [&] {
+    ASSERT_TRUE(eventually(60s, "it answers", [&] {
         status = sink.check();
         return status.error().backend_code != "CONNECT";
     }));

@@ -179,7 +179,7 @@ TEST_F(PendingPublished, PrunesNoRowThatItsOwnerSetsBackMeanwhile) {
     auto pruned = std::async(std::launch::async, [&] {
         return value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000));
     });
-    EXPECT_TRUE(eventually(std::chrono::seconds(30), "the delete waits for the owner", [&] {
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "the delete waits for the owner", [&] {
         return pg_.number(
                    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                    "AND datname = current_database()") == 1;
@@ -261,7 +261,7 @@ TEST_F(PendingPublished, WhatOnlyThisRouteHasFinishedIsPassedOverOnceForManyRead
         pg_.exec(insert + "FROM generate_series(1, " + std::to_string(kNew) + ")");
         pg_.exec("ANALYZE outbox");
         pg_ = Pg(url_);
-        ASSERT_TRUE(eventually(std::chrono::seconds(10), "the writer has told its counts", [&] {
+        ASSERT_TRUE(eventually(std::chrono::seconds(60), "the writer has told its counts", [&] {
             before = Pg(url_).number(read_so_far);
             return before >= 20'000;
         }));
@@ -273,7 +273,7 @@ TEST_F(PendingPublished, WhatOnlyThisRouteHasFinishedIsPassedOverOnceForManyRead
         }
         EXPECT_EQ(seen.size(), kNew);
     }
-    ASSERT_TRUE(eventually(std::chrono::seconds(10), "the reader has told what it read",
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "the reader has told what it read",
                            [&] { return Pg(url_).number(read_so_far) > before; }));
     EXPECT_LT(Pg(url_).number(read_so_far) - before, 200'000) << "not for each 500";
     EXPECT_LT(Pg(url_).number("SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = "

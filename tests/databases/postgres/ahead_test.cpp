@@ -21,7 +21,7 @@ class Ahead : public testing::Test {
         config.url = url_;
         config.mode = postgres::Mode::kStream;
         relay_ = std::make_unique<Relay>(config);
-        ASSERT_TRUE(eventually(20s, "the route is on the stream", [&] {
+        ASSERT_TRUE(eventually(60s, "the route is on the stream", [&] {
             relay_->read();
             const auto path = relay_->reader().new_path();
             return path && path->path == "stream";
@@ -36,7 +36,7 @@ class Ahead : public testing::Test {
     void wait_for_standby(const std::string& name) {
         pg_.exec("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'");
         pg_.exec("SELECT pg_reload_conf()");
-        ASSERT_TRUE(eventually(20s, "the setting is in force", [&] {
+        ASSERT_TRUE(eventually(60s, "the setting is in force", [&] {
             return Pg(url_).value("SHOW synchronous_standby_names") == name;
         }));
     }
@@ -47,7 +47,7 @@ class Ahead : public testing::Test {
     spi::Position hanging_event() {
         PQsendQuery(writer_.handle(),
                     "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
-        EXPECT_TRUE(eventually(20s, "the commit waits for the standby", [&] {
+        EXPECT_TRUE(eventually(60s, "the commit waits for the standby", [&] {
             return pg_.number(
                        "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == 1;
         }));
@@ -77,7 +77,7 @@ TEST_F(Ahead, TheStreamBringsAnEventWhenItCanBeSeen) {
     EXPECT_THAT(read_for(300ms), testing::IsEmpty());
     wait_for_standby("");
     std::vector<spi::Position> read;
-    EXPECT_TRUE(eventually(20s, "the event comes", [&] {
+    EXPECT_TRUE(eventually(60s, "the event comes", [&] {
         for (const spi::EventView& event : relay_->read()) {
             read.push_back(event.position);
             EXPECT_EQ(Pg(url_).number("SELECT count(*) FROM outbox_events"), 1);
@@ -93,7 +93,7 @@ TEST_F(Ahead, ACommitThatIsNotSeenForLongHoldsNoOtherEventBack) {
         "SET synchronous_commit = local; "
         "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'other', '1')");
     std::vector<spi::Position> read;
-    EXPECT_TRUE(eventually(20s, "the other event comes", [&] {
+    EXPECT_TRUE(eventually(60s, "the other event comes", [&] {
         for (const spi::EventView& event : relay_->read()) read.push_back(event.position);
         return !read.empty();
     }));
@@ -109,7 +109,7 @@ TEST_F(Ahead, ACommitThatIsNotSeenForLongHoldsNoOtherEventBack) {
 // newest minor releases wait for it themselves.)
 TEST_F(Ahead, ASnapshotIsNotReadBeforeAllThatItShowsHasEnded) {
     const auto is_waited_for = [&](const std::string& xid) {
-        return eventually(20s, "the new slot waits for " + xid, [&] {
+        return eventually(60s, "the new slot waits for " + xid, [&] {
             relay_->read();
             return Pg(url_).value(
                        "SELECT count(*) FROM pg_locks WHERE NOT granted AND "
@@ -132,7 +132,7 @@ TEST_F(Ahead, ASnapshotIsNotReadBeforeAllThatItShowsHasEnded) {
     EXPECT_THAT(read_for(1'500ms), testing::IsEmpty());
     wait_for_standby("");
     std::vector<spi::Position> read;
-    EXPECT_TRUE(eventually(20s, "the event comes", [&] {
+    EXPECT_TRUE(eventually(60s, "the event comes", [&] {
         for (const spi::EventView& event : relay_->read()) read.push_back(event.position);
         return !read.empty();
     }));
@@ -153,7 +153,7 @@ TEST_F(Ahead, ARowIsRemovedOnceItIsVisible) {
         EXPECT_EQ(relay_->remove(), 1U);
     }
     writer_.exec("COMMIT");
-    EXPECT_TRUE(eventually(20s, "the row is removed", [&] { return relay_->remove() == 0; }));
+    EXPECT_TRUE(eventually(60s, "the row is removed", [&] { return relay_->remove() == 0; }));
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 0);
 }
 
@@ -163,7 +163,7 @@ TEST_F(Ahead, AWaitingRowThatWasDeletedIsNotWaitedFor) {
     wait_for_standby("");
     pg_.exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
     std::vector<spi::Position> read;
-    ASSERT_TRUE(eventually(20s, "the event comes", [&] {
+    ASSERT_TRUE(eventually(60s, "the event comes", [&] {
         for (const spi::EventView& event : relay_->read()) read.push_back(event.position);
         return !read.empty();
     }));
@@ -188,7 +188,7 @@ TEST_F(Ahead, ARowThatIsGoneIsProvedGone) {
         "DELETE FROM outbox_events");
     EXPECT_TRUE(gone(1));
     relay_->publish({1});
-    EXPECT_TRUE(eventually(20s, "the removal is given up", [&] { return relay_->remove() == 0; }));
+    EXPECT_TRUE(eventually(60s, "the removal is given up", [&] { return relay_->remove() == 0; }));
 }
 
 }  // namespace

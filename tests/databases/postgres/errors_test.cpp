@@ -88,7 +88,7 @@ TEST(PostgresErrors, ASessionThatTheServerEndedInMidTransactionIsMadeAgain) {
     value_of(connection.query("SET idle_in_transaction_session_timeout = 50"));
     value_of(connection.query("BEGIN"));
     Pg pg(url);
-    ASSERT_TRUE(eventually(std::chrono::seconds(30), "the session is ended", [&] {
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "the session is ended", [&] {
         return pg.number("SELECT count(*) FROM pg_stat_activity WHERE pid = " + pid) == 0;
     }));
     const ErrorInfo error = connection.query("COMMIT").error();

@@ -56,7 +56,7 @@ class Holes : public testing::Test {
     }
 
     static testing::AssertionResult closes(Relay& relay, spi::Position position) {
-        return eventually(10s, "the hole is closed", [&] {
+        return eventually(60s, "the hole is closed", [&] {
             EXPECT_THAT(payloads(relay), IsEmpty());
             return closed(relay, position);
         });
@@ -80,7 +80,7 @@ TEST_F(Holes, StayOpenForAnInsertHeldBetweenItsPositionAndItsTransactionId) {
     Pg gate(url_);
     gate.exec("SELECT pg_advisory_lock(42)");
     std::thread held([&] { Pg(url_).exec(insert("1", "held")); });
-    ASSERT_TRUE(eventually(10s, "the insert waits", [&] {
+    ASSERT_TRUE(eventually(60s, "the insert waits", [&] {
         return pg_.number(
                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
                    "granted") == 1;
@@ -194,7 +194,7 @@ TEST_F(Holes, AreClosedWhileLaterWritersGoOn) {
     Pg first(url_);
     Pg second(url_);
     first.exec("BEGIN; " + insert("3"));
-    EXPECT_TRUE(eventually(10s, "the hole is closed", [&] {
+    EXPECT_TRUE(eventually(60s, "the hole is closed", [&] {
         second.exec("BEGIN; " + insert("4"));
         static_cast<void>(payloads(relay));
         first.exec("COMMIT; BEGIN; " + insert("5"));
@@ -238,7 +238,7 @@ TEST_F(Holes, KeepNoEventBackHoweverManyThereAre) {
     // Later ones come as they are written, and each after what was committed before it.
     std::string seen;
     const auto next = [&] {
-        return eventually(20s, "the next event is read", [&] {
+        return eventually(60s, "the next event is read", [&] {
             for (const spi::EventView& event : relay.read()) seen += event.payload;
             return !seen.empty();
         });

@@ -35,7 +35,7 @@ class IdentityOfTheSource : public testing::TestWithParam<postgres::Mode> {
     static void settle(Relay& relay) {
         bool stream = GetParam() == postgres::Mode::kPolling;
         std::size_t seen = 0;
-        ASSERT_TRUE(eventually(20s, "all is read", [&] {
+        ASSERT_TRUE(eventually(60s, "all is read", [&] {
             seen += relay.read().size();
             if (const auto path = relay.reader().new_path()) stream = path->path == "stream";
             return seen >= 10 && (stream || GetParam() == postgres::Mode::kPolling);
@@ -44,7 +44,7 @@ class IdentityOfTheSource : public testing::TestWithParam<postgres::Mode> {
     // What a term's threads meet, which try again where the advice says so.
     static ErrorInfo end_of_term(Relay& relay) {
         ErrorInfo end;
-        EXPECT_TRUE(eventually(30s, "the term ends", [&] {
+        EXPECT_TRUE(eventually(60s, "the term ends", [&] {
             spi::EventBatch batch;
             const Status status = relay.reader().read(kAll, batch);
             if (status.ok() || status.error().advice != Advice::kStop) return false;
@@ -55,7 +55,7 @@ class IdentityOfTheSource : public testing::TestWithParam<postgres::Mode> {
     }
     static ErrorInfo end_of_recorder(Relay& relay, spi::Position position) {
         ErrorInfo end;
-        EXPECT_TRUE(eventually(30s, "the recorder refuses", [&] {
+        EXPECT_TRUE(eventually(60s, "the recorder refuses", [&] {
             const std::vector<spi::Position> positions{position};
             const auto removed = relay.recorder().remove(relay.epoch(), positions);
             if (removed.ok() || removed.error().advice != Advice::kStop) return false;
@@ -128,7 +128,7 @@ TEST_P(IdentityOfTheSource, ATableThatWasRewrittenOrEmptiedGoesOn) {
     settle(relay);
     pg().exec("VACUUM FULL outbox_events");
     relay.publish({1});
-    EXPECT_TRUE(eventually(20s, "the row is removed", [&] {
+    EXPECT_TRUE(eventually(60s, "the row is removed", [&] {
         relay.read();
         relay.remove();
         return pg().number("SELECT count(*) FROM outbox_events") == 9;
@@ -136,7 +136,7 @@ TEST_P(IdentityOfTheSource, ATableThatWasRewrittenOrEmptiedGoesOn) {
     pg().exec(
         "TRUNCATE outbox_events; "
         "INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '2')");
-    EXPECT_TRUE(eventually(20s, "the next event comes", [&] { return relay.read().size() == 1; }));
+    EXPECT_TRUE(eventually(60s, "the next event comes", [&] { return relay.read().size() == 1; }));
 }
 
 TEST_P(IdentityOfTheSource, APromotedServerEndsTheTermAndNoneOfItsRemovalsIsAppliedThere) {
@@ -176,7 +176,7 @@ TEST_P(IdentityOfTheSource, EventsThatAFailoverLostAfterTheyWerePublishedAreName
         "FROM generate_series(1, 3)");
     std::vector<spi::Position> lost;
     std::vector<std::string> ids;
-    ASSERT_TRUE(eventually(20s, "the next events come", [&] {
+    ASSERT_TRUE(eventually(60s, "the next events come", [&] {
         for (const spi::EventView& event : relay.read()) {
             lost.push_back(event.position);
             ids.emplace_back(event.id);
@@ -216,7 +216,7 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     relay.read();
     // The end of the log is noted about each second, with the reads.
     const auto enough = std::chrono::steady_clock::now() + 2500ms;
-    ASSERT_TRUE(eventually(20s, "the end of the log is noted", [&] {
+    ASSERT_TRUE(eventually(60s, "the end of the log is noted", [&] {
         relay.read();
         return std::chrono::steady_clock::now() >= enough;
     }));
@@ -244,7 +244,7 @@ TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
     ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
     first.stop(PostgresServer::Stop::kImmediate);
     ErrorInfo refused;
-    ASSERT_TRUE(eventually(30s, "the other server is met", [&] {
+    ASSERT_TRUE(eventually(60s, "the other server is met", [&] {
         const auto renewed = lease->renew(relay.epoch(), 60s);
         if (!renewed.ok()) refused = renewed.error();
         return renewed.ok() || refused.advice == Advice::kStop;

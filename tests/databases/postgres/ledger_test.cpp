@@ -127,13 +127,13 @@ TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
     ASSERT_EQ(relay.read().size(), 10U);
     finish(relay, 0, {1, 2, 3});
     pg_.exec("DROP PUBLICATION outbox; ALTER TABLE outbox_events SET UNLOGGED");
-    EXPECT_TRUE(eventually(20s, "the rows are removed", [&] {
+    EXPECT_TRUE(eventually(60s, "the rows are removed", [&] {
         relay.remove({1, 2, 3});
         relay.read();  // looks at the table now and then
         return rows() == 7;
     }));
     EXPECT_TRUE(
-        eventually(20s, "nothing of it is left to do", [&] { return relay.remove() == 0; }));
+        eventually(60s, "nothing of it is left to do", [&] { return relay.remove() == 0; }));
     finish(relay, 0, {4});
     relay.end();
     Relay next(config());
@@ -155,7 +155,7 @@ TEST_F(NativeLedger, ARowThatSomebodyHoldsDelaysItsOwnRemovalAlone) {
     }
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 1);
     owner.exec("COMMIT");
-    EXPECT_TRUE(eventually(20s, "the row is removed", [&] { return relay.remove() == 0; }));
+    EXPECT_TRUE(eventually(60s, "the row is removed", [&] { return relay.remove() == 0; }));
     EXPECT_EQ(rows(), 0);
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 0);
 }
@@ -188,14 +188,14 @@ TEST_F(NativeLedger, AnEventPutIntoAPlaceThatWasProvedEmptyIsReturnedOnce) {
     insert(1);
     Relay relay(config());
     ASSERT_EQ(relay.read().size(), 1U);
-    EXPECT_TRUE(eventually(10s, "the place is closed", [&] {
+    EXPECT_TRUE(eventually(60s, "the place is closed", [&] {
         relay.read();
         return !relay.closed().empty();
     }));
     pg_.exec(
         "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE VALUES (1, "
         "'t', '\"late\"')");
-    EXPECT_TRUE(eventually(20s, "the event is read", [&] { return relay.read().size() == 1; }));
+    EXPECT_TRUE(eventually(60s, "the event is read", [&] { return relay.read().size() == 1; }));
     // Its row stays, for another route perhaps.
     const auto until = std::chrono::steady_clock::now() + 3s;
     while (std::chrono::steady_clock::now() < until) ASSERT_THAT(relay.read(), IsEmpty());
@@ -226,7 +226,7 @@ TEST_F(NativeLedger, ARollbackBetweenAllEventsOfALaggingRouteCostsNoMoreThanABit
         value_of(relay.source().open_reader("default", std::move(next.routes[0].finished)));
     std::size_t reads = 0;
     std::vector<std::string> seen;
-    EXPECT_TRUE(eventually(20s, "the new event comes", [&] {
+    EXPECT_TRUE(eventually(60s, "the new event comes", [&] {
         spi::EventBatch batch;
         require(reader->read(kAll, batch));
         ++reads;
@@ -259,7 +259,7 @@ TEST_F(NativeLedger, ALookBelowTheMarkReadsNoRowsThatWaitForAnotherRoute) {
         while (std::chrono::steady_clock::now() < until) ASSERT_THAT(relay.read(), IsEmpty());
         EXPECT_FALSE(relay.closed().empty());
     }
-    ASSERT_TRUE(eventually(10s, "the reader has told what it read",
+    ASSERT_TRUE(eventually(60s, "the reader has told what it read",
                            [&] { return Pg(url_).number(read_so_far) - before >= kRows; }));
     EXPECT_LT(Pg(url_).number(read_so_far) - before, kRows + kRows / 2);
 }

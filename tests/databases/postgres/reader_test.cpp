@@ -74,7 +74,7 @@ TEST_F(NativeTable, IsReadOnWhenAColumnChangesItsType) {
         EXPECT_THAT(read(), testing::ElementsAre("k{\"a\": 1}"));
     }
     const auto ends = [&](spi::Reader& reader) {
-        return eventually(10s, "the change is told", [&] {
+        return eventually(60s, "the change is told", [&] {
             spi::EventBatch batch;
             const Status status = reader.read(kAll, batch);
             if (status.ok()) return false;
@@ -210,7 +210,7 @@ TEST_F(NativeTable, GivesTheLeaseAtOnceWhenTheOwnersBackendIsGone) {
     const auto standby = value_of(relay.source().open_lease());
     ASSERT_FALSE(value_of(standby->acquire("standby", 1h)));
     pg_.exec("SELECT pg_terminate_backend(backend_pid) FROM outbox_lease");
-    EXPECT_TRUE(eventually(10s, "the lease is free",
+    EXPECT_TRUE(eventually(60s, "the lease is free",
                            [&] { return value_of(standby->acquire("standby", 1h)).has_value(); }));
 }
 
@@ -228,7 +228,7 @@ TEST_F(NativeTable, CountsABackendThatMayNotBeSeenAsAlive) {
         const auto standby = value_of(source->open_lease());
         EXPECT_FALSE(value_of(standby->acquire("standby", 1h)));
         pg_.exec("SELECT pg_terminate_backend(backend_pid) FROM outbox_lease");
-        EXPECT_TRUE(eventually(10s, "the lease is free", [&] {
+        EXPECT_TRUE(eventually(60s, "the lease is free", [&] {
             return value_of(standby->acquire("standby", 1h)).has_value();
         }));
     }
@@ -262,7 +262,7 @@ TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanne
     }
     // The counters of a backend arrive when it ends.
     const std::string scans = " FROM pg_stat_user_tables WHERE relname = 'outbox_events'";
-    EXPECT_TRUE(eventually(10s, "the scans are counted", [&] {
+    EXPECT_TRUE(eventually(60s, "the scans are counted", [&] {
         return pg_.number("SELECT n_tup_del" + scans) == 5000 &&
                pg_.number("SELECT idx_scan" + scans) >= 20;
     }));
@@ -292,7 +292,7 @@ TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {
     }
     // A session tells its counts when it ends; those of the UPDATE are in it, too.
     pg_ = Pg(url_);
-    ASSERT_TRUE(eventually(10s, "the sessions have told what they read",
+    ASSERT_TRUE(eventually(60s, "the sessions have told what they read",
                            [&] { return Pg(url_).number(read_so_far) > before; }));
     EXPECT_LT(Pg(url_).number(read_so_far) - before, 1'000);
 }

@@ -43,7 +43,7 @@ TEST_F(StreamRights, AreNamedWithTheStatementsThatGiveThemAndThePathChangesOnceT
     Route route(*source);
     pg_.exec(insert("1"));
     EXPECT_THAT(route.next(1), ElementsAre("1"));
-    EXPECT_TRUE(eventually(10s, "the reason is told", [&] {
+    EXPECT_TRUE(eventually(60s, "the reason is told", [&] {
         static_cast<void>(route.read());
         return route.reason().find("ALTER ROLE") != std::string::npos;
     }));
@@ -75,7 +75,7 @@ TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
     const std::string add = "ALTER PUBLICATION \"outbox\" ADD TABLE \"public\".\"outbox_events\"";
     EXPECT_THAT(findings(*source), HasSubstr(add));
     Route route(*source);
-    EXPECT_TRUE(eventually(20s, "the reason is told", [&] {
+    EXPECT_TRUE(eventually(60s, "the reason is told", [&] {
         static_cast<void>(route.read());
         return route.reason().find(add) != std::string::npos;
     }));
@@ -126,7 +126,7 @@ TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
-    EXPECT_TRUE(eventually(20s, "the route polls", [&] {
+    EXPECT_TRUE(eventually(60s, "the route polls", [&] {
         static_cast<void>(route.read());
         return route.path() == "polling";
     }));
@@ -164,7 +164,7 @@ TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
     EXPECT_THAT(route.next(1), ElementsAre("1"));
     EXPECT_EQ(route.path(), "polling");
     EXPECT_THAT(route.reason(), HasSubstr("the publication was changed"));
-    EXPECT_TRUE(eventually(20s, "what it would need is told", [&] {
+    EXPECT_TRUE(eventually(60s, "what it would need is told", [&] {
         static_cast<void>(route.read());
         return route.reason().find("ADD TABLE") != std::string::npos;
     }));
@@ -179,7 +179,7 @@ class StreamBesideStandbys : public testing::Test {
     void name_standbys(const std::string& names) {
         pg_.exec("ALTER SYSTEM SET synchronous_standby_names = '" + names + "'");
         pg_.exec("SELECT pg_reload_conf()");
-        ASSERT_TRUE(eventually(10s, "the names are in force", [&] {
+        ASSERT_TRUE(eventually(60s, "the names are in force", [&] {
             return Pg(url_).value("SHOW synchronous_standby_names") == names;
         }));
     }
@@ -213,12 +213,12 @@ TEST_F(StreamBesideStandbys, IsLeftWhenItComesToPassForOne) {
     Route route(*source);
     ASSERT_TRUE(route.joins());
     name_standbys("*");
-    EXPECT_TRUE(eventually(20s, "the route polls", [&] {
+    EXPECT_TRUE(eventually(60s, "the route polls", [&] {
         static_cast<void>(route.read());
         return route.path() == "polling";
     }));
     EXPECT_THAT(route.reason(), HasSubstr("synchronous_standby_names"));
-    EXPECT_TRUE(eventually(10s, "the server has no standby that is none", [&] {
+    EXPECT_TRUE(eventually(60s, "the server has no standby that is none", [&] {
         return pg_.value("SELECT count(*) FROM pg_stat_replication") == "0";
     }));
 }

@@ -41,7 +41,7 @@ class Route {
     // Reads until `count` more events have come, and returns them.
     std::vector<std::string> next(std::size_t count) {
         std::vector<std::string> out;
-        EXPECT_TRUE(eventually(std::chrono::seconds(20), "the events come", [&] {
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "the events come", [&] {
             static_cast<void>(reader_->wait(std::chrono::milliseconds(1)));
             const auto now = read();
             out.insert(out.end(), now.begin(), now.end());
@@ -91,7 +91,7 @@ class Stream : public testing::Test {
 
     // Reads until the slot is being made; where a transaction is open it waits for that.
     testing::AssertionResult begins_to_join(Route& route) {
-        return eventually(std::chrono::seconds(20), "a slot is being made", [&] {
+        return eventually(std::chrono::seconds(60), "a slot is being made", [&] {
             static_cast<void>(route.read());
             return slots() == "1";
         });

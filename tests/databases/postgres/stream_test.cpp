@@ -40,7 +40,7 @@ TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
     require(stream.start(slot, "outbox"));
     int keepalives = 0;
     const auto server_has_sent = [&](postgres::Lsn place) {
-        return eventually(20s, "the server has sent all", [&] {
+        return eventually(60s, "the server has sent all", [&] {
             require(stream.confirm(slot.start, true));
             require(stream.wait(wakeup, 50ms));
             postgres::Lsn sent = 0;
@@ -80,7 +80,7 @@ TEST_F(Stream, IsReadWholeAsFarAsItHasCome) {
         "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', to_jsonb(repeat('x', "
         "400)) FROM generate_series(1, 100)");
     const std::string end = pg_.value("SELECT pg_current_wal_flush_lsn()");
-    ASSERT_TRUE(eventually(20s, "all is sent", [&] {
+    ASSERT_TRUE(eventually(60s, "all is sent", [&] {
         return pg_.number(
                    "SELECT count(*) FROM pg_stat_replication WHERE application_name = "
                    "'outbox_stream' AND sent_lsn >= '" +
@@ -107,7 +107,7 @@ TEST_F(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
     ASSERT_EQ(kill(sender, SIGSTOP), 0);
     for (int i = 1; i <= 3; ++i) pg_.exec(insert(std::to_string(i)) + "; SELECT pg_switch_wal()");
     EXPECT_THAT(route.next(3), ElementsAre("1", "2", "3"));
-    EXPECT_TRUE(eventually(20s, "the stream is left", [&] {
+    EXPECT_TRUE(eventually(60s, "the stream is left", [&] {
         static_cast<void>(route.read());
         return route.reason().find("slower than the writers") != std::string::npos;
     }));
@@ -159,7 +159,7 @@ TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
     other.exec("BEGIN; SELECT pg_current_xact_id()");
     EXPECT_TRUE(begins_to_join(route));
     other.exec("COMMIT");
-    EXPECT_TRUE(eventually(20s, "the offer is over", [&] { return slots() == "0"; }));
+    EXPECT_TRUE(eventually(60s, "the offer is over", [&] { return slots() == "0"; }));
     for (int i = 0; i < 100; ++i) {
         std::this_thread::sleep_for(20ms);
         ASSERT_EQ(slots(), "0");
@@ -196,7 +196,7 @@ TEST_F(Stream, EndsWithItsLastReader) {
         ASSERT_TRUE(route.joins());
         EXPECT_EQ(slots(), "1");
     }
-    EXPECT_TRUE(eventually(10s, "the slot is gone", [&] { return slots() == "0"; }));
+    EXPECT_TRUE(eventually(60s, "the slot is gone", [&] { return slots() == "0"; }));
 }
 
 TEST_F(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
@@ -207,7 +207,7 @@ TEST_F(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
              insert("2") + "; COMMIT");
     EXPECT_THAT(route.next(2), ElementsAre("1", "2"));
     std::set<spi::Position> closed;
-    EXPECT_TRUE(eventually(20s, "both holes are closed", [&] {
+    EXPECT_TRUE(eventually(60s, "both holes are closed", [&] {
         spi::EventBatch batch;
         require(route.reader().read(kAll, batch));
         EXPECT_TRUE(batch.empty());
@@ -241,7 +241,7 @@ TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
         Route route(source());
         EXPECT_TRUE(begins_to_join(route));
     }
-    EXPECT_TRUE(eventually(10s, "the slot is gone", [&] { return slots() == "0"; }));
+    EXPECT_TRUE(eventually(60s, "the slot is gone", [&] { return slots() == "0"; }));
 }
 
 TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
@@ -251,7 +251,7 @@ TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
     pg_.exec(
         "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', "
         "to_jsonb(i::text || repeat('x', 1000)) FROM generate_series(1, 12000) i");
-    EXPECT_TRUE(eventually(20s, "the route is behind", [&] {
+    EXPECT_TRUE(eventually(60s, "the route is behind", [&] {
         static_cast<void>(route.reader().wait(10ms));
         const auto now = route.read({100, kAll.max_bytes});
         route.seen.insert(route.seen.end(), now.begin(), now.end());
@@ -279,7 +279,7 @@ TEST_F(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
             "WHERE database = current_database()");
         pg_.exec(insert("1"));
         EXPECT_THAT(route.next(1), ElementsAre("1"));
-        EXPECT_TRUE(eventually(10s, "the loss is told", [&] {
+        EXPECT_TRUE(eventually(60s, "the loss is told", [&] {
             static_cast<void>(route.read());
             return route.path() == "polling";
         }));
@@ -296,8 +296,8 @@ TEST_F(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {
         static_cast<void>(second.read());
         return first.path() == "stream" && second.path() == "stream";
     };
-    EXPECT_TRUE(eventually(30s, "both are on the stream", both));
-    EXPECT_TRUE(eventually(10s, "one slot is left", [&] { return slots() == "1"; }));
+    EXPECT_TRUE(eventually(60s, "both are on the stream", both));
+    EXPECT_TRUE(eventually(60s, "one slot is left", [&] { return slots() == "1"; }));
     EXPECT_EQ(first.paths(), (std::vector<std::string>{"polling: catching up", "stream: "}));
     pg_.exec(insert_and_delete("1"));
     EXPECT_THAT(first.next(1), ElementsAre("1"));
@@ -314,7 +314,7 @@ TEST_F(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined)
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
     Route second(source());
-    EXPECT_TRUE(eventually(20s, "a slot is being made", [&] {
+    EXPECT_TRUE(eventually(60s, "a slot is being made", [&] {
         const auto now = second.read();
         second.seen.insert(second.seen.end(), now.begin(), now.end());
         return slots() == "2";
@@ -324,7 +324,7 @@ TEST_F(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined)
     other.exec("COMMIT");
     ASSERT_TRUE(second.joins());
     pg_.exec(insert_and_delete("6"));
-    EXPECT_TRUE(eventually(20s, "all has come", [&] {
+    EXPECT_TRUE(eventually(60s, "all has come", [&] {
         const auto now = second.read();
         second.seen.insert(second.seen.end(), now.begin(), now.end());
         return second.seen.size() >= 6;
@@ -343,7 +343,7 @@ TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid)
         "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' "
         "FROM generate_series(1, 1000)");
     other.exec("COMMIT");
-    EXPECT_TRUE(eventually(20s, "the reason is told", [&] {
+    EXPECT_TRUE(eventually(60s, "the reason is told", [&] {
         static_cast<void>(route.read({1, kAll.max_bytes}));
         return route.reason().find("while the route joined") != std::string::npos;
     }));
@@ -360,7 +360,7 @@ TEST_F(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
     pg_.exec("ALTER TABLE outbox_events ALTER routing_key TYPE interval USING NULL");
     pg_.exec(insert("1"));
     route.seen.clear();
-    EXPECT_TRUE(eventually(20s, "the event comes and the obstacle is told", [&] {
+    EXPECT_TRUE(eventually(60s, "the event comes and the obstacle is told", [&] {
         const auto now = route.read();
         route.seen.insert(route.seen.end(), now.begin(), now.end());
         return route.seen.size() == 1 &&
@@ -434,7 +434,7 @@ TEST_F(Stream, KeepsEachKeysOrderAndReturnsEachEventOnceAcrossJoinsAndLosses) {
     }));
     enough = true;
     for (std::thread& writer : writers) writer.join();
-    EXPECT_TRUE(eventually(20s, "all has come", [&] {
+    EXPECT_TRUE(eventually(60s, "all has come", [&] {
         take();
         for (const auto& row : pg_.query("SELECT key, n FROM keys")) {
             if (last[*row[0]] < std::stoi(*row[1])) return !in_order;

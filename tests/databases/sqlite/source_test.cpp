@@ -294,7 +294,7 @@ TEST_F(SqliteSource, ASuccessorOfAHungOwnerKeepsItsLeaseWhenThatOneDies) {
     const auto successor = value_of(source->open_lease());
     const auto third = value_of(source->open_lease());
     std::optional<std::uint64_t> epoch;
-    ASSERT_TRUE(eventually(10s, "the lease expires", [&] {
+    ASSERT_TRUE(eventually(60s, "the lease expires", [&] {
         epoch = value_of(successor->acquire("successor", 600s));
         return epoch.has_value();
     }));

@@ -75,6 +75,10 @@ constexpr std::array kTable = {
              "check $OPTIONca_file, that the certificate names the host, and that the server has "
              "TLS"},
     FaultRow{"SETTING", kConfigInvalid, Advice::kStop, kService, "check the file"},
+    FaultRow{"LOCAL", kSinkUnavailable, kDown, kService,
+             "this process has no memory or descriptor left: see its limits"},
+    FaultRow{"NO CONNECTION", kSinkTimeout, kDown, kService,
+             "others hold all connections there; it goes on by itself"},
     FaultRow{"TIMEOUT", kSinkTimeout, kDown, kService, "the service or the network hangs"},
     FaultRow{"TOO LARGE", kSinkUnavailable, kDown, kService, kAnother},
     FaultRow{"PROTOCOL", kSinkUnavailable, kDown, kService,

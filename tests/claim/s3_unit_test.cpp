@@ -63,6 +63,11 @@ TEST(S3Errors, TellTheStoresFaultsFromAnObjects) {
                              "SignatureDoesNotMatch", "RequestTimeTooSkewed", "InternalError"}) {
         EXPECT_EQ(to_error(fault(403, code), "s").advice, Advice::kRetryDestination) << code;
     }
+    // What happened to the request itself is no fault of its object.
+    for (const auto kind : {net::HttpFault::Kind::kConnect, net::HttpFault::Kind::kLocal,
+                            net::HttpFault::Kind::kNoConnection, net::HttpFault::Kind::kTimeout}) {
+        EXPECT_EQ(to_error(fault_of_http({kind, "no"}), "s").advice, Advice::kRetryDestination);
+    }
     EXPECT_EQ(to_error(fault(404, "NoSuchKey"), "s").code, ErrorCode::kObjectGone);
     EXPECT_EQ(to_error(fault(400, "EntityTooLarge"), "s").advice, Advice::kDeadLetter);
     EXPECT_EQ(to_error(fault(400, "SomethingNew"), "s").advice, Advice::kRetryEvent);

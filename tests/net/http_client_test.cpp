@@ -207,7 +207,7 @@ TEST(HttpClient, GivesUpARequestThatWaitsForAConnection) {
     for (int i = 0; i < 600 && out.empty(); ++i) client.poll(100ms, out);
     ASSERT_EQ(out.size(), 1U);
     EXPECT_EQ(out[0].token, 2U);
-    EXPECT_FAULT(out[0], Kind::kTimeout);
+    EXPECT_FAULT(out[0], Kind::kNoConnection);
     client.cancel(1);
     EXPECT_EQ(client.under_way(), 0U);
     EXPECT_EQ(ask(client, {.url = server().url("/echo")}).status, 200);

@@ -25,7 +25,8 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 10;  // of an answer
 constexpr std::size_t kMaxIdle = 32;                            // handles kept for later requests
-constexpr int kFirstFinal = 200;                                // status; those below are interim
+constexpr int kTimeToAnswer = 4;  // such a part of its time, at least, is the server's
+constexpr int kFirstFinal = 200;  // status; those below are interim
 
 struct CloseEasy {
     void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
@@ -128,8 +129,8 @@ struct Transfer {
     std::size_t max_body = 0;
     std::size_t header_bytes = 0;
     bool too_large = false;
-    bool connected = false;  // or tried to
-    int no_socket = 0;       // why there was none
+    std::optional<Clock::time_point> connected;  // or tried to, since then
+    int no_socket = 0;                           // why there was none
     List headers;
     List connect_to;
     std::array<char, CURL_ERROR_SIZE> error{};
@@ -167,7 +168,7 @@ extern "C" std::size_t outbox_http_take_header(char* bytes, std::size_t, std::si
 
 extern "C" curl_socket_t outbox_http_open_socket(void* user, curlsocktype, curl_sockaddr* address) {
     auto& transfer = *static_cast<Transfer*>(user);
-    transfer.connected = true;
+    if (!transfer.connected) transfer.connected = Clock::now();
     const int opened =
         ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (opened < 0) transfer.no_socket = errno;
@@ -175,7 +176,8 @@ extern "C" curl_socket_t outbox_http_open_socket(void* user, curlsocktype, curl_
 }
 
 extern "C" int outbox_http_has_connection(void* user, char*, char*, int, int) {
-    static_cast<Transfer*>(user)->connected = true;
+    auto& transfer = *static_cast<Transfer*>(user);
+    if (!transfer.connected) transfer.connected = Clock::now();
     return CURL_PREREQFUNC_OK;
 }
 
@@ -456,10 +458,11 @@ void HttpClient::Impl::end_late(std::vector<HttpOutcome>& out) {
         }
         const std::string within =
             " within " + std::to_string(transfer.request.timeout.count()) + " ms";
+        const bool had_time = transfer.connected && Clock::now() - *transfer.connected >=
+                                                        transfer.request.timeout / kTimeToAnswer;
         transfer.outcome.fault =
-            transfer.connected
-                ? HttpFault{Kind::kTimeout, "no answer" + within}
-                : HttpFault{Kind::kNoConnection, "no connection was free for it" + within};
+            had_time ? HttpFault{Kind::kTimeout, "no answer" + within}
+                     : HttpFault{Kind::kNoConnection, "no connection was free for it" + within};
         const auto late = one++;
         out.push_back(take(late));
     }

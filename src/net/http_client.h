@@ -38,7 +38,7 @@ struct HttpFault {
         kTls,      ///< The certificate is not the one that was expected, or the port speaks no TLS.
         kSetting,  ///< A file of certificates cannot be used.
         kLocal,    ///< This process has no memory or no descriptor left for it.
-        kNoConnection,  ///< It waited all its time for a connection that others had.
+        kNoConnection,  ///< It waited (nearly) all its time for a connection that others had.
         kTimeout,       ///< The request's time is over.
         kTooLarge,      ///< The answer, or its headers.
         kProtocol,      ///< What came is no HTTP.

@@ -73,6 +73,8 @@ class PreparedSink final : public spi::Sink {
     void wait_for_prepared(std::chrono::milliseconds most);
     void forget_finished(const spi::Completions& out, std::size_t acknowledged, std::size_t failed);
 
+    // Whose bytes the sink has, which therefore ends before them.
+    std::unordered_map<std::uint64_t, std::unique_ptr<Job>> changed_;
     const std::unique_ptr<spi::Sink> sink_;
     const PreparedSinkOptions options_;
     spi::SinkCapabilities capabilities_;
@@ -80,7 +82,6 @@ class PreparedSink final : public spi::Sink {
     std::size_t preparing_ = 0;        // without a result that was taken
     std::size_t published_ = 0;        // at the sink, without an outcome
     Jobs ready_;                       // for the sink
-    std::unordered_map<std::uint64_t, std::unique_ptr<Job>> changed_;  // whose bytes the sink has
 
     core::Mutex mutex_;
     core::Condition news_;  // for the threads

@@ -76,9 +76,10 @@ class ReplicationStream {
     Status start(const Slot& slot, const std::string& publication);
 
     enum class Next : std::uint8_t { kMessage, kNothing, kEnded };
-    /// The next CopyData message that has come, valid until the next call. Does not wait.
-    /// `kEnded`: `status` says why.
+    /// The next CopyData message that has come, valid until the next call or `free_message`. Does
+    /// not wait. `kEnded`: `status` says why.
     Next next(std::string_view& message, Status& status);
+    void free_message() { message_.reset(); }
 
     /// Waits until something comes, `wakeup` rings or the time is over.
     Status wait(Wakeup& wakeup, std::chrono::milliseconds max_wait);

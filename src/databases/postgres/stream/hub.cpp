@@ -80,8 +80,13 @@ bool StreamHub::wait_until_wanted() {
     return !stop_;
 }
 
+bool StreamHub::Portion::full() const {
+    return fits_no_queue || messages.bytes() >= kMaxFreshBytes;
+}
+
 void StreamHub::Portion::clear() {
     messages.clear();
+    fits_no_queue = false;
     descriptions.clear();
     xids.clear();
 }
@@ -160,7 +165,7 @@ Status StreamHub::pump(ReplicationStream& stream, const std::shared_ptr<const St
             asked = asked || ask;
             if (Status status = confirm(stream, ask); !status.ok()) return status;
         }
-        if (any || !held_.messages.empty()) {
+        if (any || !held_.empty()) {
             std::this_thread::sleep_until(now + kPortionEvery);
             continue;
         }
@@ -179,7 +184,7 @@ bool StreamHub::goes_on() const {
 Status StreamHub::drain(ReplicationStream& stream, bool& any) {
     std::string_view bytes;
     Status status;
-    while (fresh_.messages.bytes() < kMaxFreshBytes) {
+    while (!fresh_.full()) {
         const auto next = stream.next(bytes, status);
         if (next == ReplicationStream::Next::kEnded) return status;
         if (next == ReplicationStream::Next::kNothing) break;
@@ -199,7 +204,7 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
     }
     const std::string_view message = envelope.message;
     if (message.starts_with('I') && message.size() >= kWithOid) {
-        take_insert(message);
+        take_insert(stream, message);
         return {};
     }
     if (Status status = pgoutput::parse_message(message, parsed_); !status.ok()) return status;
@@ -213,17 +218,23 @@ Status StreamHub::take_message(ReplicationStream& stream, std::string_view bytes
 }
 
 // The routes decode it.
-void StreamHub::take_insert(std::string_view message) {
+void StreamHub::take_insert(ReplicationStream& stream, std::string_view message) {
     // Another table of the publication costs them nothing.
     if (oid_of(message) != table_oid_) return;
-    fresh_.messages.add(message);
+    if (message.size() <= kMaxQueueBytes) {
+        fresh_.messages.add(message);
+    } else {
+        // All will read it from the table, at once: not beside two copies of it here.
+        fresh_.fits_no_queue = true;
+        stream.free_message();
+    }
     if (fresh_.xids.empty() || fresh_.xids.back() != xid_) fresh_.xids.push_back(xid_);
 }
 
 // One portion after the other, so that what is asked for does not grow while it is waited for.
 Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
-    if (held_.messages.empty()) {
-        if (fresh_.messages.empty()) return {};
+    if (held_.empty()) {
+        if (fresh_.empty()) return {};
         std::swap(held_, fresh_);
         held_since_ = Clock::now();
     }
@@ -251,7 +262,8 @@ void StreamHub::hand_out(Portion& portion) {
     for (Subscription* subscription : subscriptions_) {
         const State state = subscription->state_;
         if (state != State::kOn && state != State::kJoining) continue;
-        if (subscription->queue_.bytes() + portion.messages.bytes() > kMaxQueueBytes) {
+        if (portion.fits_no_queue ||
+            subscription->queue_.bytes() + portion.messages.bytes() > kMaxQueueBytes) {
             subscription->state_ = State::kBehind;
             subscription->queue_ = StreamQueue();
         } else {

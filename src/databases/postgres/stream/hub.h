@@ -141,9 +141,12 @@ class StreamHub {
     /// What came together: Inserts of our table, and descriptions.
     struct Portion {
         StreamQueue messages;
+        bool fits_no_queue = false;  // a row larger than a queue came, and is not in `messages`
         std::vector<std::string> descriptions;
         std::vector<std::uint32_t> xids;  // of the transactions with rows in it
 
+        [[nodiscard]] bool empty() const { return messages.empty() && !fits_no_queue; }
+        [[nodiscard]] bool full() const;
         void clear();
     };
 
@@ -168,7 +171,7 @@ class StreamHub {
     Status look_at_kept_log(KeptLog& kept);
     Status drain(ReplicationStream& stream, bool& any);
     Status take_message(ReplicationStream& stream, std::string_view bytes);
-    void take_insert(std::string_view message);
+    void take_insert(ReplicationStream& stream, std::string_view message);
     Status hand_out_what_is_visible(Visibility& visibility);
     void hand_out(Portion& portion);
     Status confirm(ReplicationStream& stream, bool request_reply);

@@ -65,6 +65,7 @@ TEST_P(InboxSuite, InABatchThatFailsOnlyTheGuiltyMessageWaits) {
     put("behind", "k-1");
     MailboxOptions options;
     options.transaction_size = 100;
+    options.retry_base_ms = options.retry_max_ms = 60'000;
     auto member = consumer(
         [&](InboxBackend::Session& transaction, const Message& message) {
             apply(transaction, message);

@@ -76,10 +76,10 @@ configure_and_build() {
 # clang takes half of g++'s time for an unoptimised build. The first is what tests and lint share.
 CLANG=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19)
 SANITIZED=("${CLANG[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo
-    '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1' -DOUTBOX_TESTS=ON)
+    '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 -g1' -DOUTBOX_TESTS=ON -DOUTBOX_UNITY=ON)
 # shellcheck disable=SC2034
 ASAN_OPTIONS_CMAKE=("${SANITIZED[@]}" -DOUTBOX_SANITIZE=address,undefined)
 # shellcheck disable=SC2034
 TSAN_OPTIONS_CMAKE=("${SANITIZED[@]}" -DOUTBOX_SANITIZE=thread)
 # shellcheck disable=SC2034
-FUZZ_OPTIONS_CMAKE=("${CLANG[@]}" -DOUTBOX_FUZZ=ON)
+FUZZ_OPTIONS_CMAKE=("${CLANG[@]}" -DOUTBOX_FUZZ=ON -DOUTBOX_UNITY=ON)

@@ -15,6 +15,7 @@
 
 #include "tests/e2e/shop.h"
 #include "tests/support/eventually.h"
+#include "tests/support/full_run.h"
 #include "tests/support/servers.h"
 
 namespace outbox::test {
@@ -100,7 +101,8 @@ class Customers {
 
 class SagaChaos : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Wires, SagaChaos, testing::Values("mailbox", "kafka"),
+INSTANTIATE_TEST_SUITE_P(Wires, SagaChaos,
+                         testing::ValuesIn(and_in_full<std::string>({"mailbox"}, {"kafka"})),
                          [](const auto& test) { return test.param; });
 
 TEST_P(SagaChaos, BooksBalanceThoughEverythingIsKilledAtRandom) {

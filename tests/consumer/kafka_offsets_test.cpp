@@ -10,6 +10,7 @@
 #include "tests/brokers/kafka/admin.h"
 #include "tests/consumer/kafka_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/full_run.h"
 
 namespace outbox::test {
 namespace {
@@ -110,7 +111,7 @@ class KafkaOffsets : public KafkaConsumerTest {
     }
 };
 INSTANTIATE_TEST_SUITE_P(Databases, KafkaOffsets,
-                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         testing::ValuesIn(and_in_full({Backend::kPostgres}, {Backend::kSqlite})),
                          [](const auto& test) { return backend_name(test.param); });
 
 TEST_P(KafkaOffsets, ADatabaseThatWentBackInTimeGetsItsRecordsAgain) {

@@ -12,6 +12,7 @@
 
 #include "tests/consumer/database.h"
 #include "tests/support/eventually.h"
+#include "tests/support/full_run.h"
 #include "tests/support/http_client.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/process.h"
@@ -118,7 +119,7 @@ class KafkaEffects : public testing::TestWithParam<Backend> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Consumers, KafkaEffects,
-                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         testing::ValuesIn(and_in_full({Backend::kPostgres}, {Backend::kSqlite})),
                          [](const auto& test) { return backend_name(test.param); });
 
 TEST_P(KafkaEffects, EveryOrderHasOneEffectInOrderHoweverOftenRelayAndConsumerAreKilled) {

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "tests/simulation/history.h"
+#include "tests/support/full_run.h"
 
 namespace outbox::simulation {
 namespace {
 
 constexpr std::uint64_t kDefaultSeeds = 500;
+constexpr std::uint64_t kShortSeeds = 250;
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
     const char* text = std::getenv(variable);
@@ -30,7 +32,9 @@ std::string report(Settings settings) {
 TEST(Simulation, EveryHistoryKeepsThePromises) {
     const bool one = std::getenv("OUTBOX_SIMULATION_SEED") != nullptr;
     const std::uint64_t first = number_from("OUTBOX_SIMULATION_SEED", 1);
-    const std::uint64_t count = one ? 1 : number_from("OUTBOX_SIMULATION_SEEDS", kDefaultSeeds);
+    const std::uint64_t count = one ? 1
+                                    : number_from("OUTBOX_SIMULATION_SEEDS",
+                                                  test::full_run() ? kDefaultSeeds : kShortSeeds);
     std::size_t events = 0;
     std::size_t repeats = 0;
     std::size_t dead = 0;

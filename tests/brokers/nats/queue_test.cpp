@@ -8,6 +8,7 @@
 #include "consumer/queue/inlet.h"
 #include "tests/brokers/nats/server.h"
 #include "tests/conformance/queue_suite.h"
+#include "tests/support/full_run.h"
 
 namespace outbox::test {
 namespace {
@@ -51,7 +52,8 @@ QueueParam param(Backend database) {
             [] { return std::make_unique<NatsQueue>(); }};
 }
 
-const auto kAll = testing::Values(param(Backend::kSqlite), param(Backend::kPostgres));
+const auto kAll =
+    testing::ValuesIn(and_in_full({param(Backend::kPostgres)}, {param(Backend::kSqlite)}));
 const auto kPostgres = testing::Values(param(Backend::kPostgres));
 INSTANTIATE_TEST_SUITE_P(Nats, QueueConformance, kAll, queue_param_name);
 INSTANTIATE_TEST_SUITE_P(Nats, QueueOutage, testing::Values(param(Backend::kSqlite)),

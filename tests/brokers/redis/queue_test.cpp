@@ -4,6 +4,7 @@
 
 #include "tests/brokers/redis/server.h"
 #include "tests/conformance/queue_suite.h"
+#include "tests/support/full_run.h"
 
 namespace outbox::test {
 namespace {
@@ -43,7 +44,8 @@ QueueParam param(Backend database) {
             [] { return std::make_unique<RedisQueue>(); }};
 }
 
-const auto kAll = testing::Values(param(Backend::kSqlite), param(Backend::kPostgres));
+const auto kAll =
+    testing::ValuesIn(and_in_full({param(Backend::kPostgres)}, {param(Backend::kSqlite)}));
 const auto kPostgres = testing::Values(param(Backend::kPostgres));
 INSTANTIATE_TEST_SUITE_P(Redis, QueueConformance, kAll, queue_param_name);
 INSTANTIATE_TEST_SUITE_P(Redis, QueueOutage, testing::Values(param(Backend::kSqlite)),

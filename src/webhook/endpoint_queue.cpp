@@ -108,6 +108,8 @@ bool EndpointQueue::wants_slice(std::size_t share, const Now& now) {
 Slice EndpointQueue::slice() const {
     Slice slice;
     slice.endpoint_id = endpoint_.id;
+    slice.created_at_us = endpoint_.created_at_us;
+    slice.revision = endpoint_.revision;
     slice.around = stuck_ == Stuck::kAsks;
     slice.after = slice.around ? std::max(after_, around_) : after_;
     // As many as may be under way: what hangs must not fill the memory.
@@ -365,7 +367,9 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
                                               ? now.wall_us
                                               : delivery.first_failed_at_us,
                     .last_status = attempted.status,
-                    .last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes)};
+                    .last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes),
+                    .created_at_us = endpoint_.created_at_us,
+                    .revision = endpoint_.revision};
     outcome.next_attempt_at_us =
         now.wall_us +
         options_.event_retry.delay_us(static_cast<std::uint32_t>(outcome.attempts), random);

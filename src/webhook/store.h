@@ -76,9 +76,12 @@ class Inlet {
     Inlet& operator=(const Inlet&) = delete;
 };
 
-/// Which deliveries of an endpoint are wanted.
+/// Which deliveries of an endpoint are wanted; none where it is not as it was known to be, as
+/// whoever changed it may have changed what waits as well.
 struct Slice {
     std::string endpoint_id;
+    std::int64_t created_at_us = 0;
+    std::int64_t revision = 0;
     std::int64_t after = 0;    ///< Fresh ones: only behind this position.
     std::size_t max_rows = 0;  ///< Of fresh ones, and of those that are due.
     struct Held {
@@ -129,6 +132,10 @@ struct Outcome {
     std::int64_t next_attempt_at_us = 0;
     int last_status = 0;
     std::string last_error;
+    /// Of the endpoint. A failure holds only while it is this one and no operator has changed it
+    /// since it had this revision.
+    std::int64_t created_at_us = 0;
+    std::int64_t revision = 0;
 };
 
 /// What the dispatcher says of an endpoint.

@@ -869,6 +869,56 @@ TEST_P(DispatcherTest, ALateAnswerSaysNothingOfTheEndpointAsItIsNow) {
     EXPECT_EQ(rig.receivers.requests.size(), sent);
 }
 
+// The relay sees within a second that an operator changed something: what comes until then.
+TEST_P(DispatcherTest, AFailureRightBehindAChangeDelaysNothingAndOrderIsKept) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    const auto registry = open_registry(url_);
+    const auto attempts = [&](const std::string& event) {
+        return db_->number("SELECT attempts FROM outbox_webhook_deliveries WHERE event_id = '" +
+                           event + "'");
+    };
+    int next = 0;
+    for (const bool rotated : {false, true}) {
+        const std::string first = "e" + std::to_string(next++);
+        const std::string second = "e" + std::to_string(next++);
+        const std::string third = "e" + std::to_string(next++);
+        bool hangs = false;
+        rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+            if (delivery.event_id != first) return ScriptedReceivers::done();
+            return hangs ? std::nullopt : std::optional(ScriptedReceivers::refused());
+        };
+        ASSERT_EQ(rig.write({{.id = first, .key = "k"}, {.id = second, .key = "k"}}), "");
+        ASSERT_TRUE(rig.turn_until(
+            "it failed often",
+            [&] {
+                EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next++), .key = "other"}}), "");
+                return attempts(first) >= 12;
+            },
+            300'000));
+        hangs = true;
+        ASSERT_TRUE(rig.turn_until(
+            "it is under way", [&] { return !rig.receivers.hanging.empty(); }, 60'000));
+        rig.turns(3, 1'000);
+        if (rotated) {
+            ASSERT_EQ(Rig::text(registry->set_secrets("one", 2, "other")), "");
+        } else {
+            ASSERT_TRUE(registry->enable("one").value_or_throw());
+        }
+        const auto before = attempts(first);
+        EXPECT_EQ(before == 0, !rotated);
+        rig.receivers.end_hanging(ScriptedReceivers::refused());
+        ASSERT_EQ(rig.write({{.id = third, .key = "k"}}), "");
+        rig.turns(50, 10);
+        EXPECT_EQ(attempts(first), before);
+        EXPECT_EQ(rig.receivers.attempts("one", third), 0U) << "the key waits";
+        rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::done(); };
+        rig.turns(20, 100);
+        EXPECT_EQ(left(), 0);
+        EXPECT_TRUE(in_order(rig.receivers, "one"));
+    }
+}
+
 TEST_P(DispatcherTest, AnAnswerToAnEndpointThatWasMadeAnewIsNotTheNewOnes) {
     const auto registry = open_registry(url_);
     const auto make_anew = [&](const std::string& event) {

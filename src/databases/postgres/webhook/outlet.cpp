@@ -25,6 +25,13 @@ std::string time_of(const std::string& microseconds) {
     return "'epoch'::timestamptz + NULLIF(" + microseconds + ", 0) * interval '1 microsecond'";
 }
 
+// Whether the endpoint that `said` speaks of is there and as it was then.
+std::string unchanged(const WebhookTables& tables, const std::string& said) {
+    return "EXISTS (SELECT FROM " + tables.endpoints + " e WHERE e.endpoint_id = " + said +
+           ".endpoint_id AND e.revision = " + said + ".revision AND " +
+           microseconds_of("e.created_at") + " = " + said + ".created)";
+}
+
 // Of `rows`, which are of one endpoint and in `order`, those that are not in memory, up to the one
 // that reaches the bytes.
 std::string part(const std::string& rows, const std::string& condition, const std::string& order) {
@@ -64,8 +71,11 @@ std::string fetch_sql(const WebhookTables& tables) {
     const std::string order = "s.n, d.attempts = 0, d.position";
     return "WITH s AS (SELECT s.*, s.around = 1 OR EXISTS (SELECT FROM " + tables.deliveries +
            failing +
-           ") AS bounded FROM unnest($1::text[], $2::bigint[], $3::bigint[], $10::bigint[]) WITH "
-           "ORDINALITY AS s(endpoint_id, after, max_rows, around, n)) "
+           ") AS bounded FROM unnest($1::text[], $2::bigint[], $3::bigint[], $10::bigint[], "
+           "$11::bigint[], $12::bigint[]) WITH ORDINALITY AS s(endpoint_id, after, max_rows, "
+           "around, created, revision, n) WHERE " +
+           unchanged(tables, "s") +
+           ") "
            "SELECT d.endpoint_id, d.position, d.event_id, d.event_type, d.key, d.headers::text, "
            "d.payload, " +
            microseconds_of("d.occurred_at") + ", d.attempts::bigint, " +
@@ -261,9 +271,13 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> held;
         std::vector<std::int64_t> around;
         std::vector<std::int64_t> numbers;
+        std::vector<std::int64_t> created;
+        std::vector<std::int64_t> revisions;
         std::vector<std::string> keys;
         for (const webhook::Slice& slice : slices) {
             endpoints.push_back(slice.endpoint_id);
+            created.push_back(slice.created_at_us);
+            revisions.push_back(slice.revision);
             after.push_back(slice.after);
             rows.push_back(static_cast<std::int64_t>(slice.max_rows));
             around.push_back(slice.around ? 1 : 0);
@@ -277,6 +291,7 @@ class PostgresOutlet final : public webhook::Outlet {
         params.texts(endpoints).integers(after).integers(rows).integers(held).integers(numbers);
         params.texts(keys).integer(now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
         params.integer(static_cast<std::int64_t>(max.of_all)).integers(around);
+        params.integers(created).integers(revisions);
         return params;
     }
 
@@ -319,6 +334,8 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> codes;
         std::vector<std::int64_t> dead;
         std::vector<std::int64_t> positions;
+        std::vector<std::int64_t> created;
+        std::vector<std::int64_t> revisions;
         for (const webhook::Outcome& outcome : outcomes) {
             if (outcome.kind == webhook::Outcome::Kind::kDone) continue;
             positions.push_back(outcome.position);
@@ -330,6 +347,8 @@ class PostgresOutlet final : public webhook::Outlet {
             next.push_back(outcome.next_attempt_at_us);
             codes.push_back(outcome.last_status);
             dead.push_back(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
+            created.push_back(outcome.created_at_us);
+            revisions.push_back(outcome.revision);
         }
         if (events.empty()) return;
         statements.push_back(
@@ -337,10 +356,11 @@ class PostgresOutlet final : public webhook::Outlet {
                  time_of("o.first") + ", next_attempt_at = " + time_of("o.next") +
                  ", last_status = NULLIF(o.code, 0), last_error = o.error, dead = o.dead = 1 "
                  "FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
-                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS o(endpoint_id, "
-                 "event_id, error, attempts, first, next, code, dead, position) WHERE "
-                 "d.endpoint_id = o.endpoint_id AND d.event_id = o.event_id AND d.position = "
-                 "o.position",
+                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], "
+                 "$11::bigint[]) AS o(endpoint_id, event_id, error, attempts, first, next, code, "
+                 "dead, position, created, revision) WHERE d.endpoint_id = o.endpoint_id AND "
+                 "d.event_id = o.event_id AND d.position = o.position AND " +
+                 unchanged(tables_, "o"),
              Params()
                  .texts(endpoints)
                  .texts(events)
@@ -350,7 +370,9 @@ class PostgresOutlet final : public webhook::Outlet {
                  .integers(next)
                  .integers(codes)
                  .integers(dead)
-                 .integers(positions)});
+                 .integers(positions)
+                 .integers(created)
+                 .integers(revisions)});
     }
 
     // What an operator changed meanwhile stays, and one that has the id of another that is gone is

@@ -23,17 +23,17 @@ constexpr const char* kColumns =
     "r.attempts, r.first_failed_at, r.next_attempt_at FROM outbox_webhook_deliveries r "
     "WHERE r.endpoint_id = ?1 AND r.dead = 0 "
     "AND r.position NOT IN (SELECT value FROM json_each(?2)) "
-    "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) ";
+    "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) "
+    "AND EXISTS (SELECT 1 FROM outbox_webhook_endpoints WHERE endpoint_id = ?1 AND revision = ?4 "
+    "AND created_at = ?5) ";
 constexpr const char* kDue =
-    "AND r.attempts > 0 AND r.next_attempt_at <= ?4 ORDER BY r.next_attempt_at LIMIT ?5";
+    "AND r.attempts > 0 AND r.next_attempt_at <= ?6 ORDER BY r.next_attempt_at LIMIT ?7";
 // A fresh delivery waits for an earlier one of its key that failed.
 constexpr const char* kFresh =
-    "AND r.attempts = 0 AND r.position > ?4 AND r.position <= ?6 AND (coalesce(r.key, '') = '' OR "
-    "NOT EXISTS (SELECT 1 "
-    "FROM "
-    "outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
+    "AND r.attempts = 0 AND r.position > ?6 AND r.position <= ?8 AND (coalesce(r.key, '') = '' OR "
+    "NOT EXISTS (SELECT 1 FROM outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
     "f.key IS NOT NULL AND f.attempts > 0 AND NOT f.dead AND f.position < r.position)) "
-    "ORDER BY r.position LIMIT ?5";
+    "ORDER BY r.position LIMIT ?7";
 
 // Those given up on as well, which are looked at like the others.
 constexpr const char* kFails =
@@ -66,7 +66,8 @@ constexpr const char* kDone =
 constexpr const char* kFailed =
     "UPDATE outbox_webhook_deliveries SET attempts = ?3, first_failed_at = nullif(?4, 0), "
     "next_attempt_at = nullif(?5, 0), last_status = nullif(?6, 0), last_error = ?7, dead = ?8 "
-    "WHERE endpoint_id = ?1 AND event_id = ?2 AND position = ?9";
+    "WHERE endpoint_id = ?1 AND event_id = ?2 AND position = ?9 AND EXISTS (SELECT 1 FROM "
+    "outbox_webhook_endpoints WHERE endpoint_id = ?1 AND revision = ?10 AND created_at = ?11)";
 constexpr const char* kTotals =
     "UPDATE outbox_webhook_endpoints SET delivered_total = delivered_total + ?2 WHERE endpoint_id "
     "= "
@@ -154,8 +155,8 @@ class SqliteOutlet final : public webhook::Outlet {
             for (Statement* one : {&due, &fresh}) {
                 if (bytes >= max.of_all) break;
                 one->bind(std::string_view(slice.endpoint_id)).bind(std::string_view(held));
-                one->bind(std::string_view(keys)).bind(one == &due ? now_us : bound->after);
-                one->bind(slice.max_rows);
+                one->bind(std::string_view(keys)).bind(slice.revision).bind(slice.created_at_us);
+                one->bind(one == &due ? now_us : bound->after).bind(slice.max_rows);
                 if (one == &fresh) one->bind(bound->last);
                 bytes += SqliteOutlet::read(*one, slice.endpoint_id,
                                             std::min(max.of_endpoint, max.of_all - bytes), out);
@@ -300,7 +301,7 @@ class SqliteOutlet final : public webhook::Outlet {
                 one.bind(outcome.next_attempt_at_us).bind(outcome.last_status);
                 one.bind(std::string_view(outcome.last_error));
                 one.bind(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
-                one.bind(outcome.position);
+                one.bind(outcome.position).bind(outcome.revision).bind(outcome.created_at_us);
             }
             if (Status status = one.run(); !status.ok()) return status;
             one.reset();

@@ -308,10 +308,8 @@ void EndpointQueue::succeeded(const Attempted& attempted) {
 
 // Time in which nobody tried, as no relay ran, is no failing.
 void EndpointQueue::failed(const Attempted& attempted, const Now& now) {
-    const std::int64_t longest_us =
-        2 * std::max(options_.outage_retry.max_ms, options_.event_retry.max_ms) * 1'000;
-    const std::int64_t tried_until_us =
-        std::max(endpoint_.last_attempt_at_us + longest_us, endpoint_.paused_until_us);
+    const std::int64_t tried_until_us = std::max(
+        endpoint_.last_attempt_at_us + options_.longest_wait_us(), endpoint_.paused_until_us);
     if (endpoint_.failing_since_us == 0) {
         endpoint_.failing_since_us = now.wall_us;
     } else if (now.wall_us > tried_until_us) {
@@ -347,6 +345,13 @@ EndpointQueue::Judged EndpointQueue::outage(Place place, const Attempted& attemp
     return follows_event ? refused(place, attempted, now, random) : Judged{};
 }
 
+// As of the endpoint, time in which nobody tried it is no failing.
+std::int64_t EndpointQueue::failing_since(const Delivery& delivery, const Now& now) const {
+    if (delivery.first_failed_at_us == 0) return now.wall_us;
+    const std::int64_t tried_until_us = delivery.next_attempt_at_us + options_.longest_wait_us();
+    return delivery.first_failed_at_us + std::max<std::int64_t>(0, now.wall_us - tried_until_us);
+}
+
 // Goes again later, and its key waits for it.
 EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attempted,
                                              const Now& now, std::uint64_t random) {
@@ -363,9 +368,7 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
                     .event_id = delivery.event_id,
                     .position = delivery.position,
                     .attempts = delivery.attempts + 1,
-                    .first_failed_at_us = delivery.first_failed_at_us == 0
-                                              ? now.wall_us
-                                              : delivery.first_failed_at_us,
+                    .first_failed_at_us = failing_since(delivery, now),
                     .last_status = attempted.status,
                     .last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes),
                     .created_at_us = endpoint_.created_at_us,

@@ -114,6 +114,7 @@ class EndpointQueue {
     void failed(const Attempted& attempted, const Now& now);
     Judged own_fault(const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    [[nodiscard]] std::int64_t failing_since(const Delivery& delivery, const Now& now) const;
     Judged refused(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged disable(std::string_view reason);
     Judged done(Place place);

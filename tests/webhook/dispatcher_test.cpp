@@ -418,6 +418,46 @@ TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailing) {
     EXPECT_EQ(state("one"), "enabled");
 }
 
+TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailingOfAnEventEither) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    const auto answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return delivery.event_id == "e0" ? ScriptedReceivers::refused(400)
+                                         : ScriptedReceivers::done();
+    };
+    const auto attempts = [&] {
+        return db_->number(
+            "SELECT coalesce(max(attempts), 0) FROM outbox_webhook_deliveries WHERE event_id = "
+            "'e0'");
+    };
+    int next = 1;
+    const auto others_pass_until = [&](Rig& rig, const std::function<bool()>& holds) {
+        return rig.turn_until(
+            "it failed so often",
+            [&] {
+                EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next++), .key = "other"}}), "");
+                return holds();
+            },
+            600'000);
+    };
+    {
+        Rig rig(url_, with_a_long_lease());
+        rig.receivers.answer = answer;
+        ASSERT_EQ(rig.write({{.id = "e0", .key = "k"}}), "");
+        ASSERT_TRUE(others_pass_until(rig, [&] { return attempts() >= 12; }));
+        rig.finish();
+    }
+    const auto before = attempts();
+    Rig later(url_, with_a_long_lease());
+    later.clock.advance_ms(10 * 24 * kHourMs);
+    later.receivers.answer = answer;
+    ASSERT_TRUE(others_pass_until(later, [&] { return attempts() > before; }));
+    EXPECT_FALSE(later.said("webhook_dead"));
+    // What it had failed for is not forgotten.
+    const auto at_us = later.clock.wall_us();
+    ASSERT_TRUE(others_pass_until(later, [&] { return later.said("webhook_dead"); }));
+    EXPECT_LT(later.clock.wall_us() - at_us, 3 * 24 * kHourMs * 1'000);
+}
+
 TEST_P(DispatcherTest, ASecondRelayStandsByAndTakesOverAtOnceFromOneThatIsKilled) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     // Who had to wait for the end of its lease would wait for a month.

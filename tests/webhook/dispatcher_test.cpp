@@ -825,6 +825,28 @@ TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsBrokenOffAndLeavesNothing) {
     ASSERT_TRUE(rig.turn_until("they are swept", [&] { return left("by_hand") == 0; }, 100));
 }
 
+// Of which it is read for before the relay has seen that it is gone.
+TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsNotTakenForATableThatBeganAnew) {
+    ASSERT_EQ(add_endpoint(url_, "gone"), "");
+    ASSERT_EQ(add_endpoint(url_, "stays"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    ASSERT_TRUE(rig.turn_until("both are proven", [&] { return left() == 0; }));
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write({{.id = "e1"}}), "");
+    ASSERT_TRUE(rig.turn_until("both hang", [&] { return rig.receivers.hanging.size() == 2; }));
+    rig.turn(1'000);
+    ASSERT_EQ(rig.write({{.id = "e2"}}), "");
+    ASSERT_TRUE(open_registry(url_)->remove("gone").value_or_throw().has_value());
+    const auto asked = rig.outlet().asked.size();
+    ASSERT_TRUE(
+        rig.turn_until("it is read for", [&] { return rig.outlet().asked.size() > asked; }, 1));
+    rig.turns(20, 100);
+    EXPECT_FALSE(rig.said("webhooks_table_anew"));
+    EXPECT_EQ(rig.receivers.attempts("stays", "e1"), 1U);
+    EXPECT_EQ(rig.receivers.attempts("stays", "e2"), 1U);
+}
+
 TEST_P(DispatcherTest, AChangedSecretAndAnAddedEndpointAreSeenWithinASecondOrSo) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     Rig rig(url_);

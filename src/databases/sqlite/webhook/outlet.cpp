@@ -45,9 +45,10 @@ constexpr const char* kLooked =
 constexpr const char* kLast =
     "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox_webhook_deliveries'), "
     "0)";
-constexpr const char* kHeld =
-    "SELECT 1 FROM outbox_webhook_deliveries WHERE position = ? AND endpoint_id = ? AND event_id = "
-    "?";
+// Another event than the one that is held; that one may be gone, with its endpoint.
+constexpr const char* kAnother =
+    "SELECT 1 FROM outbox_webhook_deliveries WHERE position = ? AND NOT (endpoint_id = ? AND "
+    "event_id = ?)";
 
 constexpr const char* kBacklog =
     "SELECT EXISTS (SELECT 1 FROM outbox_webhook_deliveries d WHERE d.endpoint_id = ?1 AND "
@@ -244,17 +245,17 @@ class SqliteOutlet final : public webhook::Outlet {
         if (!last.step()) return last.status();
         bool fits = last.integer(0) >= last_;
         last_ = last.integer(0);
-        Statement held(*database_, kHeld);
+        Statement another(*database_, kAnother);
         for (const webhook::Slice& slice : slices) {
             for (const webhook::Slice::Held& one : slice.held) {
-                held.bind(one.position).bind(std::string_view(slice.endpoint_id));
-                held.bind(std::string_view(one.event_id));
-                fits = held.step() && fits;
-                held.reset();
+                another.bind(one.position).bind(std::string_view(slice.endpoint_id));
+                another.bind(std::string_view(one.event_id));
+                fits = !another.step() && fits;
+                another.reset();
             }
         }
         if (!fits) ++life_;
-        return held.status();
+        return another.status();
     }
 
     // Which fresh ones are read. Where none has failed that is from the beginning: nothing is in

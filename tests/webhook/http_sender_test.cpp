@@ -393,6 +393,25 @@ TEST_F(HttpSenderTls, ManyAtOnceShareAConnectionOfHttp2) {
     EXPECT_EQ(connections.size(), 1U);
 }
 
+TEST_F(HttpSenderTls, AFileOfAuthoritiesIsCheckedAsAWhole) {
+    certificates_.make_ca("second");
+    const auto check = [&](const std::string& behind) {
+        SenderConfig both = config();
+        both.ca_file = (folder_ / "both.pem").string();
+        std::ofstream(both.ca_file) << read_file(certificates_.file("ca.crt")) << behind;
+        return check_sender(both, {});
+    };
+    const std::string second = read_file(certificates_.file("second.crt"));
+    EXPECT_TRUE(check(second).ok());
+    std::string broken = second;
+    broken.replace(broken.find('\n') + 8, 4, "AAAA");
+    for (const std::string& behind : {broken, second.substr(0, second.size() / 2)}) {
+        const Status checked = check(behind);
+        ASSERT_FALSE(checked.ok());
+        EXPECT_THAT(checked.error().message, HasSubstr("both.pem"));
+    }
+}
+
 // Two names of one address and port; behind one of them the handshake never ends.
 TEST_F(HttpSenderTls, AHandshakeThatHangsHoldsNoOtherName) {
     certificates_.sign("server", "hooks.example", "subjectAltName=DNS:hooks.example");

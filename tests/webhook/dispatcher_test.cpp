@@ -1318,6 +1318,37 @@ TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
     EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
 }
 
+// Who cannot reach the database has not lost the lease, and does not say that it is back.
+TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    const auto slash = database.url().rfind('/');
+    const std::string name = database.url().substr(slash + 1);
+    Pg admin(database.url().substr(0, slash) + "/postgres");
+    Rig rig(database.url(), with_a_long_lease());
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    const auto taken = [&] { return rig.receivers.taken("one").size(); };
+    ASSERT_TRUE(rig.turn_until("it leads", [&] { return taken() == 1; }));
+    rig.turns(3, 1'000);
+    admin.exec("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
+    admin.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" +
+               name + "'");
+    rig.clock.advance_ms(kHourMs);  // to renew
+    rig.turns(20, 250);
+    EXPECT_EQ(rig.times_said("webhooks_database_away"), 1U);
+    EXPECT_EQ(rig.times_said("webhooks_database_back"), 0U);
+    admin.exec("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
+    ASSERT_TRUE(
+        rig.turn_until("it is back", [&] { return rig.said("webhooks_database_back"); }, 250));
+    ASSERT_EQ(rig.write({{.id = "e1"}}), "");
+    ASSERT_TRUE(rig.turn_until("it delivers", [&] { return taken() == 2; }));
+    EXPECT_EQ(rig.times_said("webhooks_database_away"), 1U);
+    EXPECT_EQ(rig.times_said("webhooks_dispatching"), 1U) << "the lease was kept";
+}
+
 TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
     PostgresDatabase database;
     MigrateOptions options;

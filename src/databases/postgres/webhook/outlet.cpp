@@ -113,7 +113,8 @@ class PostgresOutlet final : public webhook::Outlet {
         return told(lease_->acquire(owner, ttl));
     }
     Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
-        if (!lease_) return false;
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
         return told(lease_->renew(epoch, ttl));
     }
     Status release(std::uint64_t epoch) override {

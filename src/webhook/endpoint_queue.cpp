@@ -1,11 +1,13 @@
 #include "webhook/endpoint_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
 #include "core/utf8.h"
 #include "webhook/endpoint_url.h"
+#include "webhook/retry_after.h"
 
 namespace outbox::webhook {
 namespace {
@@ -77,6 +79,21 @@ void EndpointQueue::look_back() {
     settled_ = furthest;
 }
 
+// One that is further away than any wait lasts is due: the clock was set back.
+void EndpointQueue::expect_due(std::int64_t at_us, const Now& now) {
+    const bool possible = at_us <= now.wall_us + options_.longest_wait_us();
+    due_at_us_ = at_us == 0 ? kNever : possible ? at_us : 0;
+}
+
+// Where the clock was set back, what is left of a pause is not known, but for the longest that
+// there is.
+void EndpointQueue::bound_pause(const Now& now) {
+    const std::int64_t latest_us = now.wall_us + std::chrono::microseconds(kMostRetryAfter).count();
+    if (endpoint_.paused_until_us <= latest_us) return;
+    endpoint_.paused_until_us = latest_us;
+    changed_ = true;
+}
+
 bool EndpointQueue::paused(const Now& now) const {
     return now.wall_us < endpoint_.paused_until_us || now.boot_us < rests_until_us_ ||
            (circuit_.state() == core::Circuit::State::kOpen &&
@@ -84,6 +101,7 @@ bool EndpointQueue::paused(const Now& now) const {
 }
 
 bool EndpointQueue::may_send(std::size_t share, const Now& now) {
+    bound_pause(now);
     if (!endpoint_.enabled() || now.wall_us < endpoint_.paused_until_us ||
         now.boot_us < rests_until_us_) {
         return false;
@@ -310,7 +328,7 @@ void EndpointQueue::succeeded(const Attempted& attempted) {
 void EndpointQueue::failed(const Attempted& attempted, const Now& now) {
     const std::int64_t tried_until_us = std::max(
         endpoint_.last_attempt_at_us + options_.longest_wait_us(), endpoint_.paused_until_us);
-    if (endpoint_.failing_since_us == 0) {
+    if (endpoint_.failing_since_us == 0 || endpoint_.failing_since_us > now.wall_us) {
         endpoint_.failing_since_us = now.wall_us;
     } else if (now.wall_us > tried_until_us) {
         endpoint_.failing_since_us += now.wall_us - tried_until_us;
@@ -347,9 +365,10 @@ EndpointQueue::Judged EndpointQueue::outage(Place place, const Attempted& attemp
 
 // As of the endpoint, time in which nobody tried it is no failing.
 std::int64_t EndpointQueue::failing_since(const Delivery& delivery, const Now& now) const {
-    if (delivery.first_failed_at_us == 0) return now.wall_us;
+    const std::int64_t first_us = delivery.first_failed_at_us;
+    if (first_us == 0 || first_us > now.wall_us) return now.wall_us;
     const std::int64_t tried_until_us = delivery.next_attempt_at_us + options_.longest_wait_us();
-    return delivery.first_failed_at_us + std::max<std::int64_t>(0, now.wall_us - tried_until_us);
+    return first_us + std::max<std::int64_t>(0, now.wall_us - tried_until_us);
 }
 
 // Goes again later, and its key waits for it.

@@ -94,6 +94,13 @@ struct Slice {
     std::vector<std::string> without_keys;
 };
 
+/// Which of those that failed go again: what is due now, and what is due later than any wait may
+/// last, as the clock was set back.
+struct Due {
+    std::int64_t now_us = 0;
+    std::int64_t latest_us = 0;
+};
+
 struct MaxBytes {
     std::size_t of_endpoint = 0;  ///< Of those that are due, and of fresh ones.
     std::size_t of_all = 0;
@@ -189,10 +196,10 @@ class Outlet {
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
     virtual Result<std::vector<Backlog>> backlog(std::span<const BacklogOf> endpoints) = 0;
     /// Appends deliveries in position order for each endpoint: first those that failed and are due
-    /// at `now_us`, then fresh ones whose key does not wait for one that failed. Stops within an
+    /// (`Due`), then fresh ones whose key does not wait for one that failed. Stops within an
     /// endpoint, and altogether, behind the delivery that reaches those bytes of payloads.
-    virtual Result<Read> fetch(std::span<const Slice> slices, std::int64_t now_us,
-                               const MaxBytes& max, std::vector<Delivery>& out) = 0;
+    virtual Result<Read> fetch(std::span<const Slice> slices, const Due& due, const MaxBytes& max,
+                               std::vector<Delivery>& out) = 0;
     /// In one transaction, committed only while the lease has this epoch (else kLeaseLost). What is
     /// not there any more is passed over.
     virtual Status record(std::uint64_t epoch, std::span<const Outcome> outcomes,

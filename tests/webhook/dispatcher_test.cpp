@@ -458,6 +458,40 @@ TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailingOfAnEventEither) {
     EXPECT_LT(later.clock.wall_us() - at_us, 3 * 24 * kHourMs * 1'000);
 }
 
+TEST_P(DispatcherTest, AClockThatIsSetBackHasNothingWaitLongerThanTheLongestWait) {
+    for (const std::string id : {"failing", "pausing"}) ASSERT_EQ(add_endpoint(url_, id), "");
+    constexpr std::int64_t kMonthMs = 30 * 24 * kHourMs;
+    bool fails = true;
+    const auto answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (!fails) return ScriptedReceivers::done();
+        return endpoint.id == "failing" ? ScriptedReceivers::refused()
+                                        : ScriptedReceivers::busy(std::chrono::seconds(600));
+    };
+    for (const bool another : {false, true}) {  // relay, from then on
+        fails = true;
+        auto rig = std::make_unique<Rig>(url_, with_a_long_lease());
+        rig->receivers.answer = answer;
+        ASSERT_EQ(rig->write({{.id = "e0", .key = "k"}, {.id = "e1", .key = "k"}}), "");
+        ASSERT_TRUE(rig->turn_until("both have failed", [&] {
+            return rig->receivers.attempts("failing") > 0 && rig->receivers.attempts("pausing") > 0;
+        }));
+        rig->turns(3, 1'000);
+        if (another) {
+            rig->finish();
+            rig = std::make_unique<Rig>(url_, with_a_long_lease());
+            rig->receivers.answer = answer;
+        }
+        rig->clock.set_back_ms(kMonthMs);
+        fails = false;
+        rig->turns(13, 600'000);  // 130 min
+        EXPECT_EQ(left("failing"), 0);
+        rig->turns(140, 600'000);  // beyond 24 h
+        EXPECT_EQ(left("pausing"), 0);
+        EXPECT_TRUE(in_order(rig->receivers, "failing"));
+        rig->finish();
+    }
+}
+
 TEST_P(DispatcherTest, ASecondRelayStandsByAndTakesOverAtOnceFromOneThatIsKilled) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     // Who had to wait for the end of its lease would wait for a month.
@@ -602,12 +636,15 @@ TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
     const auto outlet = open_outlet(url_);
     webhook::Slice slice;
     slice.endpoint_id = "one";
+    const auto endpoints = outlet->endpoints().value_or_throw();
+    slice.created_at_us = endpoints.at(0).created_at_us;
+    slice.revision = endpoints.at(0).revision;
     slice.max_rows = 32;
     std::vector<webhook::Delivery> found;
     int reads = 0;
     while (found.empty()) {
         ASSERT_LT(++reads, 10);
-        const auto read = outlet->fetch({&slice, 1}, 0, {1'000'000, 1'000'000}, found);
+        const auto read = outlet->fetch({&slice, 1}, {}, {1'000'000, 1'000'000}, found);
         ASSERT_TRUE(read.ok()) << Rig::text(read.status());
         const auto looked = read->looked.at(0);
         const auto rows = db_->number(

@@ -63,9 +63,11 @@ std::string fetch_sql(const WebhookTables& tables) {
                               " AND f.key IS NOT NULL AND hashtextextended(f.key, 0) = "
                               "hashtextextended(r.key, 0) AND f.key = r.key AND "
                               "f.position < r.position)) AND ";
-    const std::string due = "(SELECT * FROM " + of_endpoint +
-                            "r.attempts > 0 AND r.next_attempt_at <= " + time_of("$7::bigint") +
-                            ")";
+    // Two ranges of the index.
+    const std::string failed = "SELECT * FROM " + of_endpoint + "r.attempts > 0 AND ";
+    const std::string due = "(" + failed + "r.next_attempt_at <= " + time_of("$7::bigint") +
+                            " UNION ALL " + failed + "r.next_attempt_at > " +
+                            time_of("$13::bigint") + ")";
     const std::string looked_at =
         "(SELECT * FROM " + fresh + "LIMIT CASE WHEN s.bounded THEN " + bound + " END)";
     const std::string order = "s.n, d.attempts = 0, d.position";
@@ -155,12 +157,12 @@ class PostgresOutlet final : public webhook::Outlet {
         return out;
     }
 
-    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& due,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
-        const Params params = of(slices, now_us, max);
+        const Params params = of(slices, due, max);
         // In binary, as payloads would double as text.
         const Rows rows = (*connection)
                               ->collect(send_prepared((*connection)->handle(), kFetchName, params,
@@ -254,7 +256,7 @@ class PostgresOutlet final : public webhook::Outlet {
         Status status = connection.execute(
             "SET statement_timeout = '8s'; SET lock_timeout = '5s'; SET synchronous_commit = off");
         if (status.ok()) {
-            status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, 0, {}));
+            status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, {}, {}));
         }
         if (status.ok() && !lease_) {
             lease_ = std::make_unique<PostgresLease>(
@@ -264,7 +266,7 @@ class PostgresOutlet final : public webhook::Outlet {
         return status;
     }
 
-    static Params of(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    static Params of(std::span<const webhook::Slice> slices, const webhook::Due& due,
                      const webhook::MaxBytes& max) {
         std::vector<std::string> endpoints;
         std::vector<std::int64_t> after;
@@ -290,9 +292,9 @@ class PostgresOutlet final : public webhook::Outlet {
         }
         Params params;
         params.texts(endpoints).integers(after).integers(rows).integers(held).integers(numbers);
-        params.texts(keys).integer(now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
+        params.texts(keys).integer(due.now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
         params.integer(static_cast<std::int64_t>(max.of_all)).integers(around);
-        params.integers(created).integers(revisions);
+        params.integers(created).integers(revisions).integer(due.latest_us);
         return params;
     }
 

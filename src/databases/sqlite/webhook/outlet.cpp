@@ -28,10 +28,13 @@ constexpr const char* kColumns =
     "AND created_at = ?5) ";
 constexpr const char* kDue =
     "AND r.attempts > 0 AND r.next_attempt_at <= ?6 ORDER BY r.next_attempt_at LIMIT ?7";
+constexpr const char* kTooFar =
+    "AND r.attempts > 0 AND r.next_attempt_at > ?6 ORDER BY r.next_attempt_at LIMIT ?7";
 // A fresh delivery waits for an earlier one of its key that failed.
 constexpr const char* kFresh =
     "AND r.attempts = 0 AND r.position > ?6 AND r.position <= ?8 AND (coalesce(r.key, '') = '' OR "
-    "NOT EXISTS (SELECT 1 FROM outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
+    "NOT EXISTS (SELECT 1 FROM outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND "
+    "f.key = r.key AND "
     "f.key IS NOT NULL AND f.attempts > 0 AND NOT f.dead AND f.position < r.position)) "
     "ORDER BY r.position LIMIT ?7";
 
@@ -138,13 +141,14 @@ class SqliteOutlet final : public webhook::Outlet {
         return out;
     }
 
-    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& when,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
         if (Status status = open(); !status.ok()) return status;
         if (Status status = look_at_life(slices); !status.ok()) return status;
         webhook::Read read{life_, std::vector<webhook::Looked>(slices.size())};
         Statement due(*database_, std::string(kColumns) + kDue);
+        Statement too_far(*database_, std::string(kColumns) + kTooFar);
         Statement fresh(*database_, std::string(kColumns) + kFresh);
         std::size_t bytes = 0;
         for (std::size_t i = 0; i < slices.size() && bytes < max.of_all; ++i) {
@@ -153,11 +157,14 @@ class SqliteOutlet final : public webhook::Outlet {
             if (!bound.ok()) return bound.status();
             const std::string held = json_positions(slice.held);
             const std::string keys = json_texts(slice.without_keys);
-            for (Statement* one : {&due, &fresh}) {
+            for (Statement* one : {&due, &too_far, &fresh}) {
                 if (bytes >= max.of_all) break;
+                const std::int64_t bounded_by = one == &due       ? when.now_us
+                                                : one == &too_far ? when.latest_us
+                                                                  : bound->after;
                 one->bind(std::string_view(slice.endpoint_id)).bind(std::string_view(held));
                 one->bind(std::string_view(keys)).bind(slice.revision).bind(slice.created_at_us);
-                one->bind(one == &due ? now_us : bound->after).bind(slice.max_rows);
+                one->bind(bounded_by).bind(slice.max_rows);
                 if (one == &fresh) one->bind(bound->last);
                 bytes += SqliteOutlet::read(*one, slice.endpoint_id,
                                             std::min(max.of_endpoint, max.of_all - bytes), out);
@@ -165,6 +172,7 @@ class SqliteOutlet final : public webhook::Outlet {
             }
         }
         if (Status status = due.status(); !status.ok()) return status;
+        if (Status status = too_far.status(); !status.ok()) return status;
         if (Status status = fresh.status(); !status.ok()) return status;
         return read;
     }

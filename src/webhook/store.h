@@ -47,6 +47,12 @@ struct Missed {
     std::int64_t events = 0;
 };
 
+/// How many deliveries of an endpoint were not written, as they are there already.
+struct LeftOut {
+    std::uint32_t endpoint = 0;
+    std::int64_t rows = 0;
+};
+
 /// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
 /// the time limit of a statement. Errors as those of `mailbox::Client`: retry_event and dead_letter
 /// blame an event, anything else the database.
@@ -65,10 +71,11 @@ class Inlet {
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
     /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
     /// totals, in one transaction that is durable on return. Left out are those that are there
-    /// already and those of endpoints that are gone.
-    virtual Status insert(std::span<const Event> events,
-                          std::span<const std::string_view> endpoints,
-                          std::span<const Target> targets, std::span<const Missed> missed) = 0;
+    /// already and those of endpoints that are gone: how many, where some are.
+    virtual Result<std::vector<LeftOut>> insert(std::span<const Event> events,
+                                                std::span<const std::string_view> endpoints,
+                                                std::span<const Target> targets,
+                                                std::span<const Missed> missed) = 0;
 
   protected:
     Inlet() = default;

@@ -1111,6 +1111,25 @@ TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
     EXPECT_EQ(rig.fan_out().missed_total(), 10);
 }
 
+TEST_P(DispatcherTest, WhatIsThereAlreadyTakesNoPlaceInAQueue) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    ASSERT_EQ(add_endpoint(url_, "full"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    rig.queues.count({{"one", webhook::kMaxQueuePerEndpoint - 10, 0},
+                      {"full", webhook::kMaxQueuePerEndpoint - 10, 0}});
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    ASSERT_EQ(rig.write(keyed(10, 20, 1)), "");
+    EXPECT_EQ(left(), 40);
+    EXPECT_EQ(rig.fan_out().missed_total(), 0);
+    // Also beside some that are missed.
+    rig.queues.count({{"one", webhook::kMaxQueuePerEndpoint - 10, 0}});
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    ASSERT_EQ(rig.write(keyed(20, 30, 1)), "");
+    EXPECT_EQ(left("one"), 30);
+    EXPECT_EQ(left("full"), 20);
+}
+
 // Whoever writes counts, whether it delivers or not, and what comes again after an error once.
 TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
     ASSERT_EQ(add_endpoint(url_, "full"), "");

@@ -659,6 +659,37 @@ TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
     EXPECT_EQ(reads, 3);
 }
 
+// Whoever changed it may have changed which deliveries are fresh.
+TEST_P(DispatcherTest, NothingIsReadForAnEndpointThatIsNotAsItWasKnown) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    db_->exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, attempts, next_attempt_at) "
+        "SELECT 'one', 'failed', 1, created_at FROM outbox_webhook_endpoints");
+    db_->exec("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e')");
+    const auto outlet = open_outlet(url_);
+    const auto read = [&](const webhook::Endpoint& as) {
+        webhook::Slice slice;
+        slice.endpoint_id = as.id;
+        slice.created_at_us = as.created_at_us;
+        slice.revision = as.revision;
+        slice.max_rows = 32;
+        std::vector<webhook::Delivery> found;
+        const auto now_us = as.created_at_us + webhook::kSecondUs;
+        const auto done =
+            outlet->fetch({&slice, 1}, {now_us, 2 * now_us}, {1'000'000, 1'000'000}, found);
+        EXPECT_TRUE(done.ok()) << Rig::text(done.status());
+        return found.size();
+    };
+    webhook::Endpoint known = outlet->endpoints().value_or_throw().at(0);
+    EXPECT_EQ(read(known), 2U);
+    ASSERT_TRUE(open_registry(url_)->disable("one", "changed").value_or_throw());
+    EXPECT_EQ(read(known), 0U);
+    known = outlet->endpoints().value_or_throw().at(0);
+    EXPECT_EQ(read(known), 2U);
+    known.created_at_us -= webhook::kSecondUs;  // another that had its id
+    EXPECT_EQ(read(known), 0U);
+}
+
 TEST_P(DispatcherTest, WhatIsCommittedLateBehindWhatWasReadComes) {
     if (GetParam() == Backend::kSqlite) return;  // one writer at a time
     ASSERT_EQ(add_endpoint(url_, "one"), "");

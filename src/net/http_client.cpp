@@ -82,11 +82,6 @@ std::optional<std::string> connect_to(const std::string& address) {
     return std::nullopt;
 }
 
-bool is_secure(std::string_view url) {
-    constexpr std::string_view kSecure = "https:";
-    return lower(url.substr(0, kSecure.size())) == kSecure;
-}
-
 Kind kind_of(CURLcode code) {
     switch (code) {
         case CURLE_URL_MALFORMAT:
@@ -319,11 +314,8 @@ void HttpClient::Impl::set_up(Transfer& transfer) {
     curl_easy_setopt(
         easy, CURLOPT_HTTP_VERSION,
         static_cast<long>(options_.http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
-    // In clear there is one request to a connection, and waiting for another's would be for its
-    // answer.
-    if (options_.http2 && is_secure(transfer.request.url)) {
-        curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
-    }
+    // Connections that have HTTP/2 are shared. None is waited for (CURLOPT_PIPEWAIT): it is to an
+    // address and port, and a handshake of one name that hangs would hold all others there.
     // Not its timeout: that of a request which waits for a connection would not come.
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      static_cast<long>(std::max(request.connect_timeout, milliseconds(1)).count()));

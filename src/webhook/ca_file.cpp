@@ -15,8 +15,8 @@ namespace {
 struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
 };
-struct FreeCertificate {
-    void operator()(X509* certificate) const { X509_free(certificate); }
+struct FreeAll {
+    void operator()(STACK_OF(X509_INFO) * all) const { sk_X509_INFO_pop_free(all, X509_INFO_free); }
 };
 
 }  // namespace
@@ -29,9 +29,15 @@ Status check_ca_file(const std::string& path) {
     };
     const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "re"));
     if (!file) return invalid(std::generic_category().message(errno));
-    const std::unique_ptr<X509, FreeCertificate> first(
-        PEM_read_X509(file.get(), nullptr, nullptr, nullptr));
-    return first ? Status() : invalid("it has no certificate in PEM");
+    // As curl reads it, to which a part that is broken is the whole.
+    const std::unique_ptr<STACK_OF(X509_INFO), FreeAll> all(
+        PEM_X509_INFO_read(file.get(), nullptr, nullptr, nullptr));
+    if (!all) return invalid("a part of it cannot be read as PEM");
+    int certificates = 0;
+    for (int i = 0; i < sk_X509_INFO_num(all.get()); ++i) {
+        certificates += sk_X509_INFO_value(all.get(), i)->x509 != nullptr ? 1 : 0;
+    }
+    return certificates > 0 ? Status() : invalid("it has no certificate in PEM");
 }
 
 }  // namespace outbox::webhook

@@ -30,6 +30,10 @@ struct DispatchOptions {
     core::RetryPolicy event_retry{5'000, 3'600'000, 0};
     core::RetryPolicy outage_retry{1'000, 600'000, 0};
     core::RetryPolicy own_retry{5'000, 60'000, 0};  ///< After a fault of our own.
+    /// No wait for another attempt is longer, by the clocks of two relays.
+    [[nodiscard]] std::int64_t longest_wait_us() const {
+        return 2 * std::max(outage_retry.max_ms, event_retry.max_ms) * 1'000;
+    }
     /// Failed answers in a row after which an endpoint counts as down.
     std::int64_t open_after = 5;
     /// For so long an endpoint, or an event, may fail ...

@@ -231,7 +231,7 @@ Status Dispatcher::read_backlog() {
     for (const Backlog& one : *backlog) {
         const auto queue = queues_.find(one.endpoint_id);
         if (queue == queues_.end()) continue;
-        queue->second->expect_due(one.next_due_at_us);
+        queue->second->expect_due(one.next_due_at_us, now());
         if (one.fresh) queue->second->expect_more();
     }
     return {};
@@ -313,7 +313,8 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
     }
     std::vector<Delivery> deliveries;
     const std::int64_t started_us = deps_.clock.boot_us();
-    const auto read = deps_.outlet.fetch(slices, deps_.clock.wall_us(),
+    const std::int64_t wall_us = deps_.clock.wall_us();
+    const auto read = deps_.outlet.fetch(slices, {wall_us, wall_us + options_.longest_wait_us()},
                                          {options_.slice_bytes, max_bytes}, deliveries);
     if (failed(read.status())) return false;
     if (life_.value_or(read->life) != read->life) {

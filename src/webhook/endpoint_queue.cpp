@@ -1,11 +1,13 @@
 #include "webhook/endpoint_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
 #include "core/utf8.h"
 #include "webhook/endpoint_url.h"
+#include "webhook/retry_after.h"
 
 namespace outbox::webhook {
 namespace {
@@ -77,6 +79,21 @@ void EndpointQueue::look_back() {
     settled_ = furthest;
 }
 
+// One that is further away than any wait lasts is due: the clock was set back.
+void EndpointQueue::expect_due(std::int64_t at_us, const Now& now) {
+    const bool possible = at_us <= now.wall_us + options_.longest_wait_us();
+    due_at_us_ = at_us == 0 ? kNever : possible ? at_us : 0;
+}
+
+// Where the clock was set back, what is left of a pause is not known, but for the longest that
+// there is.
+void EndpointQueue::bound_pause(const Now& now) {
+    const std::int64_t latest_us = now.wall_us + std::chrono::microseconds(kMostRetryAfter).count();
+    if (endpoint_.paused_until_us <= latest_us) return;
+    endpoint_.paused_until_us = latest_us;
+    changed_ = true;
+}
+
 bool EndpointQueue::paused(const Now& now) const {
     return now.wall_us < endpoint_.paused_until_us || now.boot_us < rests_until_us_ ||
            (circuit_.state() == core::Circuit::State::kOpen &&
@@ -84,6 +101,7 @@ bool EndpointQueue::paused(const Now& now) const {
 }
 
 bool EndpointQueue::may_send(std::size_t share, const Now& now) {
+    bound_pause(now);
     if (!endpoint_.enabled() || now.wall_us < endpoint_.paused_until_us ||
         now.boot_us < rests_until_us_) {
         return false;
@@ -108,6 +126,8 @@ bool EndpointQueue::wants_slice(std::size_t share, const Now& now) {
 Slice EndpointQueue::slice() const {
     Slice slice;
     slice.endpoint_id = endpoint_.id;
+    slice.created_at_us = endpoint_.created_at_us;
+    slice.revision = endpoint_.revision;
     slice.around = stuck_ == Stuck::kAsks;
     slice.after = slice.around ? std::max(after_, around_) : after_;
     // As many as may be under way: what hangs must not fill the memory.
@@ -306,11 +326,9 @@ void EndpointQueue::succeeded(const Attempted& attempted) {
 
 // Time in which nobody tried, as no relay ran, is no failing.
 void EndpointQueue::failed(const Attempted& attempted, const Now& now) {
-    const std::int64_t longest_us =
-        2 * std::max(options_.outage_retry.max_ms, options_.event_retry.max_ms) * 1'000;
-    const std::int64_t tried_until_us =
-        std::max(endpoint_.last_attempt_at_us + longest_us, endpoint_.paused_until_us);
-    if (endpoint_.failing_since_us == 0) {
+    const std::int64_t tried_until_us = std::max(
+        endpoint_.last_attempt_at_us + options_.longest_wait_us(), endpoint_.paused_until_us);
+    if (endpoint_.failing_since_us == 0 || endpoint_.failing_since_us > now.wall_us) {
         endpoint_.failing_since_us = now.wall_us;
     } else if (now.wall_us > tried_until_us) {
         endpoint_.failing_since_us += now.wall_us - tried_until_us;
@@ -345,6 +363,14 @@ EndpointQueue::Judged EndpointQueue::outage(Place place, const Attempted& attemp
     return follows_event ? refused(place, attempted, now, random) : Judged{};
 }
 
+// As of the endpoint, time in which nobody tried it is no failing.
+std::int64_t EndpointQueue::failing_since(const Delivery& delivery, const Now& now) const {
+    const std::int64_t first_us = delivery.first_failed_at_us;
+    if (first_us == 0 || first_us > now.wall_us) return now.wall_us;
+    const std::int64_t tried_until_us = delivery.next_attempt_at_us + options_.longest_wait_us();
+    return first_us + std::max<std::int64_t>(0, now.wall_us - tried_until_us);
+}
+
 // Goes again later, and its key waits for it.
 EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attempted,
                                              const Now& now, std::uint64_t random) {
@@ -361,11 +387,11 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
                     .event_id = delivery.event_id,
                     .position = delivery.position,
                     .attempts = delivery.attempts + 1,
-                    .first_failed_at_us = delivery.first_failed_at_us == 0
-                                              ? now.wall_us
-                                              : delivery.first_failed_at_us,
+                    .first_failed_at_us = failing_since(delivery, now),
                     .last_status = attempted.status,
-                    .last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes)};
+                    .last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes),
+                    .created_at_us = endpoint_.created_at_us,
+                    .revision = endpoint_.revision};
     outcome.next_attempt_at_us =
         now.wall_us +
         options_.event_retry.delay_us(static_cast<std::uint32_t>(outcome.attempts), random);

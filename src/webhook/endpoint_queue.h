@@ -46,7 +46,7 @@ class EndpointQueue {
     /// Fresh ones before it are known, in as far as no writer commits late.
     [[nodiscard]] std::int64_t looks_from() const { return std::min(after_, settled_); }
     /// The first that failed is due then; 0: none is.
-    void expect_due(std::int64_t at_us) { due_at_us_ = at_us == 0 ? kNever : at_us; }
+    void expect_due(std::int64_t at_us, const Now& now);
 
     /// Whether it wants to be read for; and what is to be read, if `share` may be under way at
     /// once.
@@ -102,6 +102,7 @@ class EndpointQueue {
     };
     using Place = std::list<Held>::iterator;
 
+    void bound_pause(const Now& now);
     [[nodiscard]] bool may_send(std::size_t share, const Now& now);
     [[nodiscard]] Place startable(bool culprits);
     [[nodiscard]] Place find(std::int64_t position);
@@ -114,6 +115,7 @@ class EndpointQueue {
     void failed(const Attempted& attempted, const Now& now);
     Judged own_fault(const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    [[nodiscard]] std::int64_t failing_since(const Delivery& delivery, const Now& now) const;
     Judged refused(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged disable(std::string_view reason);
     Judged done(Place place);

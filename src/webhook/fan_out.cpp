@@ -102,15 +102,19 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
 }
 
 Status FanOut::write(std::span<const Target> targets, std::span<const Missed> missed) {
-    Status status = inlet_->insert(events_, endpoints_, targets, missed);
+    const auto left_out = inlet_->insert(events_, endpoints_, targets, missed);
     for (const Target& target : targets) {
-        if (status.ok()) {
+        if (left_out.ok()) {
             queues_.written(endpoints_[target.endpoint]);
         } else {
             queues_.take_back(endpoints_[target.endpoint], 1);
         }
     }
-    return status;
+    if (!left_out.ok()) return left_out.status();
+    for (const LeftOut& one : *left_out) {
+        queues_.take_back(endpoints_[one.endpoint], one.rows);
+    }
+    return {};
 }
 
 void FanOut::count_missed() {

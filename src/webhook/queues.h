@@ -29,7 +29,7 @@ class Queues {
     [[nodiscard]] bool admit(std::string_view endpoint, std::int64_t rows);
     /// Those are written.
     void written(std::string_view endpoint);
-    /// Those were not.
+    /// Those were not, or were there already.
     void take_back(std::string_view endpoint, std::int64_t rows);
     void removed(std::string_view endpoint, std::int64_t rows);
     /// A look through the table begins: these were counted in it; and it ends. What it did not

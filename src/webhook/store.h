@@ -47,6 +47,12 @@ struct Missed {
     std::int64_t events = 0;
 };
 
+/// How many deliveries of an endpoint were not written, as they are there already.
+struct LeftOut {
+    std::uint32_t endpoint = 0;
+    std::int64_t rows = 0;
+};
+
 /// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
 /// the time limit of a statement. Errors as those of `mailbox::Client`: retry_event and dead_letter
 /// blame an event, anything else the database.
@@ -65,10 +71,11 @@ class Inlet {
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
     /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
     /// totals, in one transaction that is durable on return. Left out are those that are there
-    /// already and those of endpoints that are gone.
-    virtual Status insert(std::span<const Event> events,
-                          std::span<const std::string_view> endpoints,
-                          std::span<const Target> targets, std::span<const Missed> missed) = 0;
+    /// already and those of endpoints that are gone: how many, where some are.
+    virtual Result<std::vector<LeftOut>> insert(std::span<const Event> events,
+                                                std::span<const std::string_view> endpoints,
+                                                std::span<const Target> targets,
+                                                std::span<const Missed> missed) = 0;
 
   protected:
     Inlet() = default;
@@ -76,9 +83,12 @@ class Inlet {
     Inlet& operator=(const Inlet&) = delete;
 };
 
-/// Which deliveries of an endpoint are wanted.
+/// Which deliveries of an endpoint are wanted; none where it is not as it was known to be, as
+/// whoever changed it may have changed what waits as well.
 struct Slice {
     std::string endpoint_id;
+    std::int64_t created_at_us = 0;
+    std::int64_t revision = 0;
     std::int64_t after = 0;    ///< Fresh ones: only behind this position.
     std::size_t max_rows = 0;  ///< Of fresh ones, and of those that are due.
     struct Held {
@@ -89,6 +99,13 @@ struct Slice {
     /// Asks for what goes around the keys that wait for something in memory.
     bool around = false;
     std::vector<std::string> without_keys;
+};
+
+/// Which of those that failed go again: what is due now, and what is due later than any wait may
+/// last, as the clock was set back.
+struct Due {
+    std::int64_t now_us = 0;
+    std::int64_t latest_us = 0;
 };
 
 struct MaxBytes {
@@ -129,6 +146,10 @@ struct Outcome {
     std::int64_t next_attempt_at_us = 0;
     int last_status = 0;
     std::string last_error;
+    /// Of the endpoint. A failure holds only while it is this one and no operator has changed it
+    /// since it had this revision.
+    std::int64_t created_at_us = 0;
+    std::int64_t revision = 0;
 };
 
 /// What the dispatcher says of an endpoint.
@@ -182,10 +203,10 @@ class Outlet {
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
     virtual Result<std::vector<Backlog>> backlog(std::span<const BacklogOf> endpoints) = 0;
     /// Appends deliveries in position order for each endpoint: first those that failed and are due
-    /// at `now_us`, then fresh ones whose key does not wait for one that failed. Stops within an
+    /// (`Due`), then fresh ones whose key does not wait for one that failed. Stops within an
     /// endpoint, and altogether, behind the delivery that reaches those bytes of payloads.
-    virtual Result<Read> fetch(std::span<const Slice> slices, std::int64_t now_us,
-                               const MaxBytes& max, std::vector<Delivery>& out) = 0;
+    virtual Result<Read> fetch(std::span<const Slice> slices, const Due& due, const MaxBytes& max,
+                               std::vector<Delivery>& out) = 0;
     /// In one transaction, committed only while the lease has this epoch (else kLeaseLost). What is
     /// not there any more is passed over.
     virtual Status record(std::uint64_t epoch, std::span<const Outcome> outcomes,

@@ -214,7 +214,13 @@ TEST_F(Roles, WhoHasTheRightsOfOneSideIsShownAndPrunesThatOne) {
         words.insert(words.end(), {"--db", as("operator"), "--owner", "roles_owner"});
         return run(words);
     };
-    EXPECT_EQ(by({"status"}).status.code, 4);
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"status"}, {"webhook", "list"}}) {
+        const Finished refused = by(words);
+        EXPECT_EQ(refused.status.code, 4) << words[0];
+        EXPECT_THAT(refused.err, HasSubstr("outbox roles --print --operator")) << words[0];
+        EXPECT_THAT(refused.err, Not(HasSubstr("a consumer needs"))) << words[0];
+    }
     grant({"--only", "consumer"});
     Finished ended = by({"status"});
     EXPECT_EQ(ended.status.code, 0) << ended.err;

@@ -418,6 +418,80 @@ TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailing) {
     EXPECT_EQ(state("one"), "enabled");
 }
 
+TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailingOfAnEventEither) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    const auto answer = [](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return delivery.event_id == "e0" ? ScriptedReceivers::refused(400)
+                                         : ScriptedReceivers::done();
+    };
+    const auto attempts = [&] {
+        return db_->number(
+            "SELECT coalesce(max(attempts), 0) FROM outbox_webhook_deliveries WHERE event_id = "
+            "'e0'");
+    };
+    int next = 1;
+    const auto others_pass_until = [&](Rig& rig, const std::function<bool()>& holds) {
+        return rig.turn_until(
+            "it failed so often",
+            [&] {
+                EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next++), .key = "other"}}), "");
+                return holds();
+            },
+            600'000);
+    };
+    {
+        Rig rig(url_, with_a_long_lease());
+        rig.receivers.answer = answer;
+        ASSERT_EQ(rig.write({{.id = "e0", .key = "k"}}), "");
+        ASSERT_TRUE(others_pass_until(rig, [&] { return attempts() >= 12; }));
+        rig.finish();
+    }
+    const auto before = attempts();
+    Rig later(url_, with_a_long_lease());
+    later.clock.advance_ms(10 * 24 * kHourMs);
+    later.receivers.answer = answer;
+    ASSERT_TRUE(others_pass_until(later, [&] { return attempts() > before; }));
+    EXPECT_FALSE(later.said("webhook_dead"));
+    // What it had failed for is not forgotten.
+    const auto at_us = later.clock.wall_us();
+    ASSERT_TRUE(others_pass_until(later, [&] { return later.said("webhook_dead"); }));
+    EXPECT_LT(later.clock.wall_us() - at_us, 3 * 24 * kHourMs * 1'000);
+}
+
+TEST_P(DispatcherTest, AClockThatIsSetBackHasNothingWaitLongerThanTheLongestWait) {
+    for (const std::string id : {"failing", "pausing"}) ASSERT_EQ(add_endpoint(url_, id), "");
+    constexpr std::int64_t kMonthMs = 30 * 24 * kHourMs;
+    bool fails = true;
+    const auto answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (!fails) return ScriptedReceivers::done();
+        return endpoint.id == "failing" ? ScriptedReceivers::refused()
+                                        : ScriptedReceivers::busy(std::chrono::seconds(600));
+    };
+    for (const bool another : {false, true}) {  // relay, from then on
+        fails = true;
+        auto rig = std::make_unique<Rig>(url_, with_a_long_lease());
+        rig->receivers.answer = answer;
+        ASSERT_EQ(rig->write({{.id = "e0", .key = "k"}, {.id = "e1", .key = "k"}}), "");
+        ASSERT_TRUE(rig->turn_until("both have failed", [&] {
+            return rig->receivers.attempts("failing") > 0 && rig->receivers.attempts("pausing") > 0;
+        }));
+        rig->turns(3, 1'000);
+        if (another) {
+            rig->finish();
+            rig = std::make_unique<Rig>(url_, with_a_long_lease());
+            rig->receivers.answer = answer;
+        }
+        rig->clock.set_back_ms(kMonthMs);
+        fails = false;
+        rig->turns(13, 600'000);  // 130 min
+        EXPECT_EQ(left("failing"), 0);
+        rig->turns(140, 600'000);  // beyond 24 h
+        EXPECT_EQ(left("pausing"), 0);
+        EXPECT_TRUE(in_order(rig->receivers, "failing"));
+        rig->finish();
+    }
+}
+
 TEST_P(DispatcherTest, ASecondRelayStandsByAndTakesOverAtOnceFromOneThatIsKilled) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     // Who had to wait for the end of its lease would wait for a month.
@@ -562,12 +636,15 @@ TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
     const auto outlet = open_outlet(url_);
     webhook::Slice slice;
     slice.endpoint_id = "one";
+    const auto endpoints = outlet->endpoints().value_or_throw();
+    slice.created_at_us = endpoints.at(0).created_at_us;
+    slice.revision = endpoints.at(0).revision;
     slice.max_rows = 32;
     std::vector<webhook::Delivery> found;
     int reads = 0;
     while (found.empty()) {
         ASSERT_LT(++reads, 10);
-        const auto read = outlet->fetch({&slice, 1}, 0, {1'000'000, 1'000'000}, found);
+        const auto read = outlet->fetch({&slice, 1}, {}, {1'000'000, 1'000'000}, found);
         ASSERT_TRUE(read.ok()) << Rig::text(read.status());
         const auto looked = read->looked.at(0);
         const auto rows = db_->number(
@@ -580,6 +657,37 @@ TEST_P(DispatcherTest, AReadLooksAtABoundedPartOfWhatWaitsForAFailedEvent) {
     }
     EXPECT_EQ(found.at(0).event_id, "e6000");
     EXPECT_EQ(reads, 3);
+}
+
+// Whoever changed it may have changed which deliveries are fresh.
+TEST_P(DispatcherTest, NothingIsReadForAnEndpointThatIsNotAsItWasKnown) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    db_->exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, attempts, next_attempt_at) "
+        "SELECT 'one', 'failed', 1, created_at FROM outbox_webhook_endpoints");
+    db_->exec("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e')");
+    const auto outlet = open_outlet(url_);
+    const auto read = [&](const webhook::Endpoint& as) {
+        webhook::Slice slice;
+        slice.endpoint_id = as.id;
+        slice.created_at_us = as.created_at_us;
+        slice.revision = as.revision;
+        slice.max_rows = 32;
+        std::vector<webhook::Delivery> found;
+        const auto now_us = as.created_at_us + webhook::kSecondUs;
+        const auto done =
+            outlet->fetch({&slice, 1}, {now_us, 2 * now_us}, {1'000'000, 1'000'000}, found);
+        EXPECT_TRUE(done.ok()) << Rig::text(done.status());
+        return found.size();
+    };
+    webhook::Endpoint known = outlet->endpoints().value_or_throw().at(0);
+    EXPECT_EQ(read(known), 2U);
+    ASSERT_TRUE(open_registry(url_)->disable("one", "changed").value_or_throw());
+    EXPECT_EQ(read(known), 0U);
+    known = outlet->endpoints().value_or_throw().at(0);
+    EXPECT_EQ(read(known), 2U);
+    known.created_at_us -= webhook::kSecondUs;  // another that had its id
+    EXPECT_EQ(read(known), 0U);
 }
 
 TEST_P(DispatcherTest, WhatIsCommittedLateBehindWhatWasReadComes) {
@@ -785,6 +893,28 @@ TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsBrokenOffAndLeavesNothing) {
     ASSERT_TRUE(rig.turn_until("they are swept", [&] { return left("by_hand") == 0; }, 100));
 }
 
+// Of which it is read for before the relay has seen that it is gone.
+TEST_P(DispatcherTest, AnEndpointDeletedUnderWayIsNotTakenForATableThatBeganAnew) {
+    ASSERT_EQ(add_endpoint(url_, "gone"), "");
+    ASSERT_EQ(add_endpoint(url_, "stays"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    ASSERT_TRUE(rig.turn_until("both are proven", [&] { return left() == 0; }));
+    rig.receivers.answer = [](const auto&, const auto&) { return std::optional<Answer>(); };
+    ASSERT_EQ(rig.write({{.id = "e1"}}), "");
+    ASSERT_TRUE(rig.turn_until("both hang", [&] { return rig.receivers.hanging.size() == 2; }));
+    rig.turn(1'000);
+    ASSERT_EQ(rig.write({{.id = "e2"}}), "");
+    ASSERT_TRUE(open_registry(url_)->remove("gone").value_or_throw().has_value());
+    const auto asked = rig.outlet().asked.size();
+    ASSERT_TRUE(
+        rig.turn_until("it is read for", [&] { return rig.outlet().asked.size() > asked; }, 1));
+    rig.turns(20, 100);
+    EXPECT_FALSE(rig.said("webhooks_table_anew"));
+    EXPECT_EQ(rig.receivers.attempts("stays", "e1"), 1U);
+    EXPECT_EQ(rig.receivers.attempts("stays", "e2"), 1U);
+}
+
 TEST_P(DispatcherTest, AChangedSecretAndAnAddedEndpointAreSeenWithinASecondOrSo) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     Rig rig(url_);
@@ -867,6 +997,56 @@ TEST_P(DispatcherTest, ALateAnswerSaysNothingOfTheEndpointAsItIsNow) {
     EXPECT_EQ(number("delivered_total"), 1);
     EXPECT_EQ(state("one"), "disabled");
     EXPECT_EQ(rig.receivers.requests.size(), sent);
+}
+
+// The relay sees within a second that an operator changed something: what comes until then.
+TEST_P(DispatcherTest, AFailureRightBehindAChangeDelaysNothingAndOrderIsKept) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    const auto registry = open_registry(url_);
+    const auto attempts = [&](const std::string& event) {
+        return db_->number("SELECT attempts FROM outbox_webhook_deliveries WHERE event_id = '" +
+                           event + "'");
+    };
+    int next = 0;
+    for (const bool rotated : {false, true}) {
+        const std::string first = "e" + std::to_string(next++);
+        const std::string second = "e" + std::to_string(next++);
+        const std::string third = "e" + std::to_string(next++);
+        bool hangs = false;
+        rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+            if (delivery.event_id != first) return ScriptedReceivers::done();
+            return hangs ? std::nullopt : std::optional(ScriptedReceivers::refused());
+        };
+        ASSERT_EQ(rig.write({{.id = first, .key = "k"}, {.id = second, .key = "k"}}), "");
+        ASSERT_TRUE(rig.turn_until(
+            "it failed often",
+            [&] {
+                EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next++), .key = "other"}}), "");
+                return attempts(first) >= 12;
+            },
+            300'000));
+        hangs = true;
+        ASSERT_TRUE(rig.turn_until(
+            "it is under way", [&] { return !rig.receivers.hanging.empty(); }, 60'000));
+        rig.turns(3, 1'000);
+        if (rotated) {
+            ASSERT_EQ(Rig::text(registry->set_secrets("one", 2, "other")), "");
+        } else {
+            ASSERT_TRUE(registry->enable("one").value_or_throw());
+        }
+        const auto before = attempts(first);
+        EXPECT_EQ(before == 0, !rotated);
+        rig.receivers.end_hanging(ScriptedReceivers::refused());
+        ASSERT_EQ(rig.write({{.id = third, .key = "k"}}), "");
+        rig.turns(50, 10);
+        EXPECT_EQ(attempts(first), before);
+        EXPECT_EQ(rig.receivers.attempts("one", third), 0U) << "the key waits";
+        rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::done(); };
+        rig.turns(20, 100);
+        EXPECT_EQ(left(), 0);
+        EXPECT_TRUE(in_order(rig.receivers, "one"));
+    }
 }
 
 TEST_P(DispatcherTest, AnAnswerToAnEndpointThatWasMadeAnewIsNotTheNewOnes) {
@@ -960,6 +1140,25 @@ TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
     rig.turn();
     EXPECT_TRUE(rig.said("webhook_queue_full"));
     EXPECT_EQ(rig.fan_out().missed_total(), 10);
+}
+
+TEST_P(DispatcherTest, WhatIsThereAlreadyTakesNoPlaceInAQueue) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    ASSERT_EQ(add_endpoint(url_, "full"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    rig.queues.count({{"one", webhook::kMaxQueuePerEndpoint - 10, 0},
+                      {"full", webhook::kMaxQueuePerEndpoint - 10, 0}});
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    ASSERT_EQ(rig.write(keyed(10, 20, 1)), "");
+    EXPECT_EQ(left(), 40);
+    EXPECT_EQ(rig.fan_out().missed_total(), 0);
+    // Also beside some that are missed.
+    rig.queues.count({{"one", webhook::kMaxQueuePerEndpoint - 10, 0}});
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    ASSERT_EQ(rig.write(keyed(20, 30, 1)), "");
+    EXPECT_EQ(left("one"), 30);
+    EXPECT_EQ(left("full"), 20);
 }
 
 // Whoever writes counts, whether it delivers or not, and what comes again after an error once.
@@ -1204,6 +1403,38 @@ TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
     EXPECT_EQ(Rig::text(recorded), "");
     EXPECT_EQ(Rig::text(removed), "");
     EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
+}
+
+// Who cannot reach the database has not lost the lease, and does not say that it is back.
+TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    const auto slash = database.url().rfind('/');
+    const std::string name = database.url().substr(slash + 1);
+    Pg admin(database.url().substr(0, slash) + "/postgres");
+    Rig rig(database.url(), with_a_long_lease());
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    const auto taken = [&] { return rig.receivers.taken("one").size(); };
+    ASSERT_TRUE(rig.turn_until("it leads", [&] { return taken() == 1; }));
+    rig.turns(3, 1'000);
+    admin.exec("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
+    admin.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" +
+               name + "'");
+    rig.clock.advance_ms(kHourMs);  // to renew
+    rig.turns(20, 250);
+    EXPECT_EQ(rig.times_said("webhooks_database_away"), 1U);
+    EXPECT_EQ(rig.times_said("webhooks_database_back"), 0U);
+    admin.exec("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
+    ASSERT_TRUE(
+        rig.turn_until("it is back", [&] { return rig.said("webhooks_database_back"); }, 250));
+    ASSERT_TRUE(rig.turn_until(
+        "the route writes again", [&] { return rig.write({{.id = "e1"}}).empty(); }, 250));
+    ASSERT_TRUE(rig.turn_until("it delivers", [&] { return taken() == 2; }));
+    EXPECT_EQ(rig.times_said("webhooks_database_away"), 1U);
+    EXPECT_EQ(rig.times_said("webhooks_dispatching"), 1U) << "the lease was kept";
 }
 
 TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {

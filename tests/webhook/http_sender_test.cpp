@@ -6,8 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <netinet/in.h>
+#include <poll.h>
 #include <set>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/base64.h"
@@ -388,6 +391,65 @@ TEST_F(HttpSenderTls, ManyAtOnceShareAConnectionOfHttp2) {
         connections.insert(request["connection"].get<int>());
     }
     EXPECT_EQ(connections.size(), 1U);
+}
+
+TEST_F(HttpSenderTls, AFileOfAuthoritiesIsCheckedAsAWhole) {
+    certificates_.make_ca("second");
+    const auto check = [&](const std::string& behind) {
+        SenderConfig both = config();
+        both.ca_file = (folder_ / "both.pem").string();
+        std::ofstream(both.ca_file) << read_file(certificates_.file("ca.crt")) << behind;
+        return check_sender(both, {});
+    };
+    const std::string second = read_file(certificates_.file("second.crt"));
+    EXPECT_TRUE(check(second).ok());
+    std::string broken = second;
+    broken.replace(broken.find('\n') + 8, 4, "AAAA");
+    for (const std::string& behind : {broken, second.substr(0, second.size() / 2)}) {
+        const Status checked = check(behind);
+        ASSERT_FALSE(checked.ok());
+        EXPECT_THAT(checked.error().message, HasSubstr("both.pem"));
+    }
+}
+
+// Two names of one address and port; behind one of them the handshake never ends.
+TEST_F(HttpSenderTls, AHandshakeThatHangsHoldsNoOtherName) {
+    certificates_.sign("server", "hooks.example", "subjectAltName=DNS:hooks.example");
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    ASSERT_EQ(::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
+    sockaddr_in there{};
+    there.sin_family = AF_INET;
+    there.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    const int port = free_port();
+    there.sin_port = ::htons(static_cast<std::uint16_t>(port));
+    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+    ASSERT_EQ(::listen(listener, 1), 0);
+    SenderConfig patient = config();
+    patient.allow = "hangs.example,hooks.example";
+    patient.timeout = 60s;
+    patient.connect_timeout = 60s;
+    make(patient);
+    const auto to = [&](const std::string& name) {
+        return endpoint("https://" + name + ":" + std::to_string(port) + "/");
+    };
+    sender_->start(1, to("hangs.example"), delivery());
+    std::vector<Attempted> out;
+    pollfd connected{listener, POLLIN, 0};
+    ASSERT_TRUE(eventually(60s, "it is connected", [&] {
+        sender_->poll(10ms, -1, out);
+        return ::poll(&connected, 1, 0) == 1;
+    }));
+    const int hangs = ::accept(listener, nullptr, nullptr);
+    ASSERT_GE(hangs, 0);
+    ::close(listener);
+    const Receiver receiver({.tls = certificates_.file("server.pem"), .port = port, .http2 = true});
+    sender_->start(2, to("hooks.example"), delivery());
+    const auto ended = attempts(1);
+    ::close(hangs);
+    ASSERT_EQ(ended.size(), 1U);
+    EXPECT_EQ(ended[0].token, 2U);
+    EXPECT_EQ(ended[0].verdict.kind, Kind::kDone) << ended[0].verdict.text;
 }
 
 TEST_F(HttpSenderTls, AnotherCertificateGetsNothing) {

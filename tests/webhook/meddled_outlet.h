@@ -33,11 +33,11 @@ class MeddledOutlet final : public webhook::Outlet {
     Result<std::vector<webhook::Backlog>> backlog(std::span<const webhook::BacklogOf> of) override {
         return outlet_->backlog(of);
     }
-    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& due,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
         for (const webhook::Slice& slice : slices) asked.push_back(slice.after);
-        auto read = outlet_->fetch(slices, now_us, max, out);
+        auto read = outlet_->fetch(slices, due, max, out);
         has_read(out);
         return read;
     }

@@ -31,6 +31,7 @@ class HandClock final : public core::Clock {
         boot_us_ += ms * 1000;
         wall_us_ += ms * 1000;
     }
+    void set_back_ms(std::int64_t ms) { wall_us_ -= ms * 1000; }
 
   private:
     std::int64_t boot_us_ = 1'000'000;

@@ -55,6 +55,7 @@ struct Rule {
     Cell mailbox;
     Cell receive;
     Cell emit;
+    Cell operate = kNone;  // none: as who receives
 
     [[nodiscard]] const Cell& of(Role role) const {
         switch (role) {
@@ -64,6 +65,8 @@ struct Rule {
                 return mailbox;
             case Role::kReceive:
                 return receive;
+            case Role::kOperate:
+                return operate ? operate : receive;
             case Role::kEmit:
                 break;
         }
@@ -90,7 +93,7 @@ constexpr std::string_view kSeeLog = "see the database server's log";
 // a person has to mend; to a consumer and to a mailbox that is an outage, which ends once it is
 // mended.
 constexpr std::array kRules{
-    // state, kind, code; relay, mailbox, receive, emit
+    // state, kind, code; relay, mailbox, receive, emit, operate
 
     // The event or message.
     Rule{"OB001", Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, dead()},
@@ -164,7 +167,8 @@ constexpr std::array kRules{
               "outbox_inbox, outbox_inbox_floor, outbox_inbox_dead_letters, outbox_inbox_offsets, "
               "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
          stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
-              "ON SCHEMA.")},
+              "ON SCHEMA."),
+         wait("outbox roles --print --operator ROLE has the rights of who operates")},
     Rule{"42703", Kind::kSetup, Code::kTableShape,
          stop("check [source.table] against the table's columns; outbox relay --check names them"),
          kNone, kNone, stop(kNotOurEvents)},
@@ -222,6 +226,7 @@ Answer unlisted(Role role) {
         case Role::kMailbox:
             return {Advice::kRetryDestination, kTriedAgain, Code::kSinkUnavailable};
         case Role::kReceive:
+        case Role::kOperate:
             return {Advice::kRetryDestination, {}, Code::kQueryFailed};
         case Role::kRelay:
         case Role::kEmit:
@@ -282,6 +287,23 @@ std::string_view field(const PGresult* result, int code) {
     return text == nullptr ? std::string_view() : std::string_view(text);
 }
 
+ErrorInfo consumer_error(Role role, std::string_view sqlstate, std::string_view message,
+                         const std::string& doing) {
+    std::string text = doing + ": " + redacted_line(message);
+    if (!sqlstate.empty()) return error_for(role, sqlstate, std::move(text), "; ");
+    return {Code::kConnectionLost, Advice::kRetryDestination, {}, std::move(text)};
+}
+
+ErrorInfo consumer_error(Role role, const PGconn* connection, const PGresult* result,
+                         const std::string& doing) {
+    const std::string_view state = field(result, PG_DIAG_SQLSTATE);
+    const std::string_view text = field(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (state.data() == nullptr || text.data() == nullptr) {
+        return consumer_error(role, {}, PQerrorMessage(connection), doing);
+    }
+    return consumer_error(role, state, text, doing);
+}
+
 }  // namespace
 
 ErrorInfo relay_error(std::string_view sqlstate, std::string_view message,
@@ -312,19 +334,17 @@ ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message) {
 
 ErrorInfo receive_error(std::string_view sqlstate, std::string_view message,
                         const std::string& doing) {
-    std::string text = doing + ": " + redacted_line(message);
-    if (!sqlstate.empty()) return error_for(Role::kReceive, sqlstate, std::move(text), "; ");
-    return {Code::kConnectionLost, Advice::kRetryDestination, {}, std::move(text)};
+    return consumer_error(Role::kReceive, sqlstate, message, doing);
 }
 
 ErrorInfo receive_error(const PGconn* connection, const PGresult* result,
                         const std::string& doing) {
-    const std::string_view state = field(result, PG_DIAG_SQLSTATE);
-    const std::string_view text = field(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (state.data() == nullptr || text.data() == nullptr) {
-        return receive_error({}, PQerrorMessage(connection), doing);
-    }
-    return receive_error(state, text, doing);
+    return consumer_error(Role::kReceive, connection, result, doing);
+}
+
+ErrorInfo operate_error(const PGconn* connection, const PGresult* result,
+                        const std::string& doing) {
+    return consumer_error(Role::kOperate, connection, result, doing);
 }
 
 ErrorInfo emit_error(const PGconn* connection, const PGresult* result, const std::string& doing) {

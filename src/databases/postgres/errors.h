@@ -16,6 +16,7 @@ enum class Role : std::uint8_t {
     kRelay,    ///< The relay's, where it reads from: what a person must mend stops it.
     kMailbox,  ///< The relay's, where it writes to: a destination, which may come right by itself.
     kReceive,  ///< A consumer's, or one in the transaction of whoever receives.
+    kOperate,  ///< A command's: as of who receives, but for what is to be done about it.
     kEmit,     ///< One in the transaction of whoever writes an event; a migration's.
 };
 
@@ -41,6 +42,10 @@ struct ErrorContext {
 [[nodiscard]] ErrorInfo receive_error(std::string_view sqlstate, std::string_view message,
                                       const std::string& doing);
 [[nodiscard]] ErrorInfo receive_error(const pg_conn* connection, const pg_result* result,
+                                      const std::string& doing);
+
+/// The same of who operates.
+[[nodiscard]] ErrorInfo operate_error(const pg_conn* connection, const pg_result* result,
                                       const std::string& doing);
 
 /// The same of who writes; `doing`: "writing an event".

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/schema_objects.h"
+#include "databases/postgres/errors.h"
 #include "databases/postgres/receive/session.h"
 
 namespace outbox::consumer {
@@ -40,7 +41,7 @@ class PostgresSql final : public Sql {
         const postgres::Rows result = postgres::execute(session_.connection(), statement.c_str(),
                                                         params, postgres::Format::kText);
         if (!result.succeeded()) {
-            return receive_error(session_.connection(), result.get(), kReading);
+            return postgres::operate_error(session_.connection(), result.get(), kReading);
         }
         if (changed != nullptr) *changed = result.affected();
         Rows rows;
@@ -76,7 +77,7 @@ class PostgresSql final : public Sql {
         status = run("SELECT set_config('search_path', $1, true)", {path_}, nullptr).status();
         if (!status.ok()) return status;
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
-            return receive_error(connection, nullptr, kReading);
+            return postgres::operate_error(connection, nullptr, kReading);
         }
         while (true) {
             const postgres::Rows result(PQgetResult(connection));
@@ -84,7 +85,7 @@ class PostgresSql final : public Sql {
             if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
                 if (status.ok()) status = take(cells_of(result, 0));
             } else if (!result.succeeded() && status.ok()) {
-                status = receive_error(connection, result.get(), kReading);
+                status = postgres::operate_error(connection, result.get(), kReading);
             }
         }
         const Status ended = run("ROLLBACK", {}, nullptr).status();

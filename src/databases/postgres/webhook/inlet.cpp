@@ -1,4 +1,6 @@
+#include <functional>
 #include <libpq-fe.h>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -29,8 +31,8 @@ constexpr std::chrono::seconds kMaxWait{10};
 // deletes one sees what is written here.
 std::string insert_sql(const WebhookTables& tables) {
     return "WITH alive AS MATERIALIZED (SELECT endpoint_id FROM " + tables.endpoints +
-           " WHERE endpoint_id IN (SELECT unnest($1::text[])) ORDER BY endpoint_id FOR KEY SHARE) "
-           "INSERT INTO " +
+           " WHERE endpoint_id IN (SELECT unnest($1::text[])) ORDER BY endpoint_id FOR KEY SHARE), "
+           "written AS (INSERT INTO " +
            tables.deliveries +
            " (endpoint_id, event_id, event_type, key, headers, payload, occurred_at) "
            "SELECT a.endpoint_id, r.id, r.type, r.key, r.headers::json, r.payload, "
@@ -39,7 +41,30 @@ std::string insert_sql(const WebhookTables& tables) {
            "JOIN alive a ON a.endpoint_id = t.endpoint_id "
            "JOIN unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], "
            "$8::bigint[]) WITH ORDINALITY AS r(id, type, key, headers, payload, at, n) "
-           "ON r.n = t.event + 1 ORDER BY t.n ON CONFLICT (endpoint_id, event_id) DO NOTHING";
+           "ON r.n = t.event + 1 ORDER BY t.n ON CONFLICT (endpoint_id, event_id) DO NOTHING "
+           "RETURNING endpoint_id) SELECT endpoint_id, count(*) FROM written GROUP BY endpoint_id";
+}
+
+// `written`: by endpoint, how many.
+std::vector<webhook::LeftOut> left_out(std::span<const std::string_view> endpoints,
+                                       std::span<const webhook::Target> targets,
+                                       const Rows& written) {
+    std::map<std::string, std::int64_t, std::less<>> of_endpoint;
+    auto rows = static_cast<std::int64_t>(targets.size());
+    for (int row = 0; row < written.size(); ++row) {
+        of_endpoint.emplace(written.string(row, 0), written.integer(row, 1));
+        rows -= written.integer(row, 1);
+    }
+    std::vector<webhook::LeftOut> out;
+    if (rows == 0) return out;
+    std::map<std::uint32_t, std::int64_t> wanted;
+    for (const webhook::Target& target : targets) ++wanted[target.endpoint];
+    for (const auto& [endpoint, count] : wanted) {
+        const auto found = of_endpoint.find(endpoints[endpoint]);
+        const std::int64_t missing = count - (found == of_endpoint.end() ? 0 : found->second);
+        if (missing > 0) out.push_back({endpoint, missing});
+    }
+    return out;
 }
 
 // A row that is made anew differs by its time.
@@ -98,25 +123,31 @@ class PostgresInlet final : public webhook::Inlet {
         return read;
     }
 
-    Status insert(std::span<const webhook::Event> events,
-                  std::span<const std::string_view> endpoints,
-                  std::span<const webhook::Target> targets,
-                  std::span<const webhook::Missed> missed) override {
+    Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,
+                                                 std::span<const std::string_view> endpoints,
+                                                 std::span<const webhook::Target> targets,
+                                                 std::span<const webhook::Missed> missed) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
         if (missed.empty()) {
             const auto done =
                 (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
-            return done.ok() ? Status() : Status(failed(done.error()));
+            if (!done.ok()) return failed(done.error());
+            return left_out(endpoints, targets, *done);
         }
+        std::vector<webhook::LeftOut> out;
         std::vector<Connection::Statement> statements;
         add_missed(endpoints, targets, missed, statements);
-        if (!targets.empty())
-            statements.push_back({{}, of(events, endpoints, targets), kInsertName});
         Status status = (*connection)->execute("BEGIN");
         if (status.ok()) status = (*connection)->run_pipeline(statements);
+        if (status.ok() && !targets.empty()) {
+            const auto done =
+                (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
+            status = done.status();
+            if (done.ok()) out = left_out(endpoints, targets, *done);
+        }
         if (status.ok()) status = (*connection)->execute("COMMIT");
-        if (status.ok()) return status;
+        if (status.ok()) return out;
         static_cast<void>((*connection)->execute("ROLLBACK"));
         return failed(status.error());
     }

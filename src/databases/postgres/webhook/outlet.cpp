@@ -25,6 +25,13 @@ std::string time_of(const std::string& microseconds) {
     return "'epoch'::timestamptz + NULLIF(" + microseconds + ", 0) * interval '1 microsecond'";
 }
 
+// Whether the endpoint that `said` speaks of is there and as it was then.
+std::string unchanged(const WebhookTables& tables, const std::string& said) {
+    return "EXISTS (SELECT FROM " + tables.endpoints + " e WHERE e.endpoint_id = " + said +
+           ".endpoint_id AND e.revision = " + said + ".revision AND " +
+           microseconds_of("e.created_at") + " = " + said + ".created)";
+}
+
 // Of `rows`, which are of one endpoint and in `order`, those that are not in memory, up to the one
 // that reaches the bytes.
 std::string part(const std::string& rows, const std::string& condition, const std::string& order) {
@@ -56,16 +63,21 @@ std::string fetch_sql(const WebhookTables& tables) {
                               " AND f.key IS NOT NULL AND hashtextextended(f.key, 0) = "
                               "hashtextextended(r.key, 0) AND f.key = r.key AND "
                               "f.position < r.position)) AND ";
-    const std::string due = "(SELECT * FROM " + of_endpoint +
-                            "r.attempts > 0 AND r.next_attempt_at <= " + time_of("$7::bigint") +
-                            ")";
+    // Two ranges of the index.
+    const std::string failed = "SELECT * FROM " + of_endpoint + "r.attempts > 0 AND ";
+    const std::string due = "(" + failed + "r.next_attempt_at <= " + time_of("$7::bigint") +
+                            " UNION ALL " + failed + "r.next_attempt_at > " +
+                            time_of("$13::bigint") + ")";
     const std::string looked_at =
         "(SELECT * FROM " + fresh + "LIMIT CASE WHEN s.bounded THEN " + bound + " END)";
     const std::string order = "s.n, d.attempts = 0, d.position";
     return "WITH s AS (SELECT s.*, s.around = 1 OR EXISTS (SELECT FROM " + tables.deliveries +
            failing +
-           ") AS bounded FROM unnest($1::text[], $2::bigint[], $3::bigint[], $10::bigint[]) WITH "
-           "ORDINALITY AS s(endpoint_id, after, max_rows, around, n)) "
+           ") AS bounded FROM unnest($1::text[], $2::bigint[], $3::bigint[], $10::bigint[], "
+           "$11::bigint[], $12::bigint[]) WITH ORDINALITY AS s(endpoint_id, after, max_rows, "
+           "around, created, revision, n) WHERE " +
+           unchanged(tables, "s") +
+           ") "
            "SELECT d.endpoint_id, d.position, d.event_id, d.event_type, d.key, d.headers::text, "
            "d.payload, " +
            microseconds_of("d.occurred_at") + ", d.attempts::bigint, " +
@@ -103,7 +115,8 @@ class PostgresOutlet final : public webhook::Outlet {
         return told(lease_->acquire(owner, ttl));
     }
     Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
-        if (!lease_) return false;
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
         return told(lease_->renew(epoch, ttl));
     }
     Status release(std::uint64_t epoch) override {
@@ -144,12 +157,12 @@ class PostgresOutlet final : public webhook::Outlet {
         return out;
     }
 
-    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& due,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
-        const Params params = of(slices, now_us, max);
+        const Params params = of(slices, due, max);
         // In binary, as payloads would double as text.
         const Rows rows = (*connection)
                               ->collect(send_prepared((*connection)->handle(), kFetchName, params,
@@ -243,7 +256,7 @@ class PostgresOutlet final : public webhook::Outlet {
         Status status = connection.execute(
             "SET statement_timeout = '8s'; SET lock_timeout = '5s'; SET synchronous_commit = off");
         if (status.ok()) {
-            status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, 0, {}));
+            status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, {}, {}));
         }
         if (status.ok() && !lease_) {
             lease_ = std::make_unique<PostgresLease>(
@@ -253,7 +266,7 @@ class PostgresOutlet final : public webhook::Outlet {
         return status;
     }
 
-    static Params of(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    static Params of(std::span<const webhook::Slice> slices, const webhook::Due& due,
                      const webhook::MaxBytes& max) {
         std::vector<std::string> endpoints;
         std::vector<std::int64_t> after;
@@ -261,9 +274,13 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> held;
         std::vector<std::int64_t> around;
         std::vector<std::int64_t> numbers;
+        std::vector<std::int64_t> created;
+        std::vector<std::int64_t> revisions;
         std::vector<std::string> keys;
         for (const webhook::Slice& slice : slices) {
             endpoints.push_back(slice.endpoint_id);
+            created.push_back(slice.created_at_us);
+            revisions.push_back(slice.revision);
             after.push_back(slice.after);
             rows.push_back(static_cast<std::int64_t>(slice.max_rows));
             around.push_back(slice.around ? 1 : 0);
@@ -275,8 +292,9 @@ class PostgresOutlet final : public webhook::Outlet {
         }
         Params params;
         params.texts(endpoints).integers(after).integers(rows).integers(held).integers(numbers);
-        params.texts(keys).integer(now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
+        params.texts(keys).integer(due.now_us).integer(static_cast<std::int64_t>(max.of_endpoint));
         params.integer(static_cast<std::int64_t>(max.of_all)).integers(around);
+        params.integers(created).integers(revisions).integer(due.latest_us);
         return params;
     }
 
@@ -319,6 +337,8 @@ class PostgresOutlet final : public webhook::Outlet {
         std::vector<std::int64_t> codes;
         std::vector<std::int64_t> dead;
         std::vector<std::int64_t> positions;
+        std::vector<std::int64_t> created;
+        std::vector<std::int64_t> revisions;
         for (const webhook::Outcome& outcome : outcomes) {
             if (outcome.kind == webhook::Outcome::Kind::kDone) continue;
             positions.push_back(outcome.position);
@@ -330,6 +350,8 @@ class PostgresOutlet final : public webhook::Outlet {
             next.push_back(outcome.next_attempt_at_us);
             codes.push_back(outcome.last_status);
             dead.push_back(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
+            created.push_back(outcome.created_at_us);
+            revisions.push_back(outcome.revision);
         }
         if (events.empty()) return;
         statements.push_back(
@@ -337,10 +359,11 @@ class PostgresOutlet final : public webhook::Outlet {
                  time_of("o.first") + ", next_attempt_at = " + time_of("o.next") +
                  ", last_status = NULLIF(o.code, 0), last_error = o.error, dead = o.dead = 1 "
                  "FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
-                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS o(endpoint_id, "
-                 "event_id, error, attempts, first, next, code, dead, position) WHERE "
-                 "d.endpoint_id = o.endpoint_id AND d.event_id = o.event_id AND d.position = "
-                 "o.position",
+                 "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], "
+                 "$11::bigint[]) AS o(endpoint_id, event_id, error, attempts, first, next, code, "
+                 "dead, position, created, revision) WHERE d.endpoint_id = o.endpoint_id AND "
+                 "d.event_id = o.event_id AND d.position = o.position AND " +
+                 unchanged(tables_, "o"),
              Params()
                  .texts(endpoints)
                  .texts(events)
@@ -350,7 +373,9 @@ class PostgresOutlet final : public webhook::Outlet {
                  .integers(next)
                  .integers(codes)
                  .integers(dead)
-                 .integers(positions)});
+                 .integers(positions)
+                 .integers(created)
+                 .integers(revisions)});
     }
 
     // What an operator changed meanwhile stays, and one that has the id of another that is gone is

@@ -23,17 +23,20 @@ constexpr const char* kColumns =
     "r.attempts, r.first_failed_at, r.next_attempt_at FROM outbox_webhook_deliveries r "
     "WHERE r.endpoint_id = ?1 AND r.dead = 0 "
     "AND r.position NOT IN (SELECT value FROM json_each(?2)) "
-    "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) ";
+    "AND (coalesce(r.key, '') = '' OR r.key NOT IN (SELECT value FROM json_each(?3))) "
+    "AND EXISTS (SELECT 1 FROM outbox_webhook_endpoints WHERE endpoint_id = ?1 AND revision = ?4 "
+    "AND created_at = ?5) ";
 constexpr const char* kDue =
-    "AND r.attempts > 0 AND r.next_attempt_at <= ?4 ORDER BY r.next_attempt_at LIMIT ?5";
+    "AND r.attempts > 0 AND r.next_attempt_at <= ?6 ORDER BY r.next_attempt_at LIMIT ?7";
+constexpr const char* kTooFar =
+    "AND r.attempts > 0 AND r.next_attempt_at > ?6 ORDER BY r.next_attempt_at LIMIT ?7";
 // A fresh delivery waits for an earlier one of its key that failed.
 constexpr const char* kFresh =
-    "AND r.attempts = 0 AND r.position > ?4 AND r.position <= ?6 AND (coalesce(r.key, '') = '' OR "
-    "NOT EXISTS (SELECT 1 "
-    "FROM "
-    "outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND f.key = r.key AND "
+    "AND r.attempts = 0 AND r.position > ?6 AND r.position <= ?8 AND (coalesce(r.key, '') = '' OR "
+    "NOT EXISTS (SELECT 1 FROM outbox_webhook_deliveries f WHERE f.endpoint_id = r.endpoint_id AND "
+    "f.key = r.key AND "
     "f.key IS NOT NULL AND f.attempts > 0 AND NOT f.dead AND f.position < r.position)) "
-    "ORDER BY r.position LIMIT ?5";
+    "ORDER BY r.position LIMIT ?7";
 
 // Those given up on as well, which are looked at like the others.
 constexpr const char* kFails =
@@ -45,9 +48,10 @@ constexpr const char* kLooked =
 constexpr const char* kLast =
     "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox_webhook_deliveries'), "
     "0)";
-constexpr const char* kHeld =
-    "SELECT 1 FROM outbox_webhook_deliveries WHERE position = ? AND endpoint_id = ? AND event_id = "
-    "?";
+// Another event than the one that is held; that one may be gone, with its endpoint.
+constexpr const char* kAnother =
+    "SELECT 1 FROM outbox_webhook_deliveries WHERE position = ? AND NOT (endpoint_id = ? AND "
+    "event_id = ?)";
 
 constexpr const char* kBacklog =
     "SELECT EXISTS (SELECT 1 FROM outbox_webhook_deliveries d WHERE d.endpoint_id = ?1 AND "
@@ -66,7 +70,8 @@ constexpr const char* kDone =
 constexpr const char* kFailed =
     "UPDATE outbox_webhook_deliveries SET attempts = ?3, first_failed_at = nullif(?4, 0), "
     "next_attempt_at = nullif(?5, 0), last_status = nullif(?6, 0), last_error = ?7, dead = ?8 "
-    "WHERE endpoint_id = ?1 AND event_id = ?2 AND position = ?9";
+    "WHERE endpoint_id = ?1 AND event_id = ?2 AND position = ?9 AND EXISTS (SELECT 1 FROM "
+    "outbox_webhook_endpoints WHERE endpoint_id = ?1 AND revision = ?10 AND created_at = ?11)";
 constexpr const char* kTotals =
     "UPDATE outbox_webhook_endpoints SET delivered_total = delivered_total + ?2 WHERE endpoint_id "
     "= "
@@ -136,13 +141,14 @@ class SqliteOutlet final : public webhook::Outlet {
         return out;
     }
 
-    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, std::int64_t now_us,
+    Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& when,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
         if (Status status = open(); !status.ok()) return status;
         if (Status status = look_at_life(slices); !status.ok()) return status;
         webhook::Read read{life_, std::vector<webhook::Looked>(slices.size())};
         Statement due(*database_, std::string(kColumns) + kDue);
+        Statement too_far(*database_, std::string(kColumns) + kTooFar);
         Statement fresh(*database_, std::string(kColumns) + kFresh);
         std::size_t bytes = 0;
         for (std::size_t i = 0; i < slices.size() && bytes < max.of_all; ++i) {
@@ -151,11 +157,14 @@ class SqliteOutlet final : public webhook::Outlet {
             if (!bound.ok()) return bound.status();
             const std::string held = json_positions(slice.held);
             const std::string keys = json_texts(slice.without_keys);
-            for (Statement* one : {&due, &fresh}) {
+            for (Statement* one : {&due, &too_far, &fresh}) {
                 if (bytes >= max.of_all) break;
+                const std::int64_t bounded_by = one == &due       ? when.now_us
+                                                : one == &too_far ? when.latest_us
+                                                                  : bound->after;
                 one->bind(std::string_view(slice.endpoint_id)).bind(std::string_view(held));
-                one->bind(std::string_view(keys)).bind(one == &due ? now_us : bound->after);
-                one->bind(slice.max_rows);
+                one->bind(std::string_view(keys)).bind(slice.revision).bind(slice.created_at_us);
+                one->bind(bounded_by).bind(slice.max_rows);
                 if (one == &fresh) one->bind(bound->last);
                 bytes += SqliteOutlet::read(*one, slice.endpoint_id,
                                             std::min(max.of_endpoint, max.of_all - bytes), out);
@@ -163,6 +172,7 @@ class SqliteOutlet final : public webhook::Outlet {
             }
         }
         if (Status status = due.status(); !status.ok()) return status;
+        if (Status status = too_far.status(); !status.ok()) return status;
         if (Status status = fresh.status(); !status.ok()) return status;
         return read;
     }
@@ -243,17 +253,17 @@ class SqliteOutlet final : public webhook::Outlet {
         if (!last.step()) return last.status();
         bool fits = last.integer(0) >= last_;
         last_ = last.integer(0);
-        Statement held(*database_, kHeld);
+        Statement another(*database_, kAnother);
         for (const webhook::Slice& slice : slices) {
             for (const webhook::Slice::Held& one : slice.held) {
-                held.bind(one.position).bind(std::string_view(slice.endpoint_id));
-                held.bind(std::string_view(one.event_id));
-                fits = held.step() && fits;
-                held.reset();
+                another.bind(one.position).bind(std::string_view(slice.endpoint_id));
+                another.bind(std::string_view(one.event_id));
+                fits = !another.step() && fits;
+                another.reset();
             }
         }
         if (!fits) ++life_;
-        return held.status();
+        return another.status();
     }
 
     // Which fresh ones are read. Where none has failed that is from the beginning: nothing is in
@@ -300,7 +310,7 @@ class SqliteOutlet final : public webhook::Outlet {
                 one.bind(outcome.next_attempt_at_us).bind(outcome.last_status);
                 one.bind(std::string_view(outcome.last_error));
                 one.bind(outcome.kind == webhook::Outcome::Kind::kDead ? 1 : 0);
-                one.bind(outcome.position);
+                one.bind(outcome.position).bind(outcome.revision).bind(outcome.created_at_us);
             }
             if (Status status = one.run(); !status.ok()) return status;
             one.reset();

@@ -1,6 +1,8 @@
 // Databases that are exchanged or away while relays run.
+#include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <initializer_list>
 
 #include "tests/support/adopted_tables.h"
 #include "tests/support/eventually.h"
@@ -18,6 +20,16 @@ constexpr auto kDeadline = 60s;
 
 bool says(const Process& relay, const std::string& what) {
     return relay.stderr_text().find(what) != std::string::npos;
+}
+
+// A file takes the place of a database's. Who opened it between the steps would make a log of the old
+// file beside the new one, which SQLite would take for the new one's.
+void replace_file(const std::string& path, const std::string& by,
+                  std::initializer_list<Process*> relays) {
+    for (Process* relay : relays) relay->kill(SIGSTOP);
+    for (const char* extra : {"-wal", "-shm"}) std::filesystem::remove(path + extra);
+    std::filesystem::rename(by, path);
+    for (Process* relay : relays) relay->kill(SIGCONT);
 }
 
 // The usual way back to a backup: another database is renamed to the name. The numbers of the old
@@ -122,8 +134,7 @@ TEST_F(SqliteFile, ThatIsReplacedEndsNeitherLeaderNorStandby) {
     Process standby = relay();
     ASSERT_TRUE(eventually(kDeadline, "the other one waits",
                            [&] { return says(standby, "event=standby"); }));
-    for (const char* extra : {"-wal", "-shm"}) std::filesystem::remove(path_ + extra);
-    std::filesystem::rename(path_ + ".backup", path_);
+    replace_file(path_, path_ + ".backup", {&leader, &standby});
     for (Process* one : {&leader, &standby}) {
         ASSERT_TRUE(eventually(kDeadline, "both see it", [&] {
             return says(*one, "event=server_changed");
@@ -199,8 +210,7 @@ TEST_F(AdoptedTableThatComesBack, InAnotherFileEndsNeitherLeaderNorStandby) {
     Process standby = relay(url);
     ASSERT_TRUE(eventually(kDeadline, "the other one waits",
                            [&] { return says(standby, "event=standby"); }));
-    for (const char* extra : {"-wal", "-shm"}) std::filesystem::remove(path + extra);
-    std::filesystem::rename(path + ".before", path);
+    replace_file(path, path + ".before", {&leader, &standby});
     for (Process* one : {&leader, &standby}) {
         ASSERT_TRUE(eventually(kDeadline, "both see it", [&] {
             return says(*one, "event=server_changed");

@@ -68,7 +68,10 @@ void Courier::publish(const std::vector<Letter>& letters) {
             ++next;
             continue;
         }
-        if (!sink_.publish(letter.record(*next))) return;
+        if (!sink_.publish(letter.record(*next))) {
+            ++times_full_;
+            return;
+        }
         ++count;
         if (letter.key) busy_keys_.insert(*letter.key);
         under_way_.insert(*next);

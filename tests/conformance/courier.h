@@ -45,6 +45,8 @@ class Courier {
     };
     [[nodiscard]] const std::vector<Dead>& dead() const { return dead_; }
     [[nodiscard]] std::size_t acknowledged() const { return acknowledged_; }
+    /// Times that the sink took no more.
+    [[nodiscard]] std::size_t times_full() const { return times_full_; }
     [[nodiscard]] std::size_t failures() const { return failures_; }
     [[nodiscard]] std::size_t suspects() const { return suspects_; }
     [[nodiscard]] std::size_t counted_attempts() const { return counted_attempts_; }
@@ -85,6 +87,7 @@ class Courier {
     std::map<std::size_t, std::size_t> part_failures_;
     std::vector<Dead> dead_;
     std::size_t acknowledged_ = 0;
+    std::size_t times_full_ = 0;
     std::size_t failures_ = 0;
     std::optional<ErrorInfo> last_failure_;
     std::size_t suspects_ = 0;

@@ -1,5 +1,6 @@
 #include "schema/registry_answers.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -57,15 +58,14 @@ std::string name_of_error(int status, std::optional<int> code) {
         return "UNKNOWN";
     }
     if (status == kUnauthorized) return "UNAUTHORIZED";
-    if (status == kForbidden) return code ? "FORBIDDEN" : "UNAUTHORIZED";
+    if (status == kForbidden) return code ? "FORBIDDEN" : "REFUSED";
     if (status == kTooManyRequests) return "BUSY";
     if (status >= kServersFault) return "BROKEN";
     return "NO REGISTRY";
 }
 
-}  // namespace
-
-RegistryFault read_registry_fault(int status, std::string_view location, std::string_view body) {
+// Why an answer to anything is none of a registry; an empty name: it may be one.
+RegistryFault read_fault(int status, std::string_view location, std::string_view body) {
     if (status / 100 == kRedirect) {
         return {"REDIRECT",
                 "HTTP status " + std::to_string(status) + ", which leads to " +
@@ -87,9 +87,23 @@ RegistryFault read_registry_fault(int status, std::string_view location, std::st
     return {name_of_error(status, code), std::move(said), status};
 }
 
+}  // namespace
+
+RegistryFault read_types(int status, std::string_view location, std::string_view body) {
+    if (RegistryFault fault = read_fault(status, location, body); !fault.name.empty()) return fault;
+    std::string why;
+    const auto answer = JsonDocument::read(body, why);
+    const auto types = answer->root().items();
+    const bool are_types =
+        !types.empty() && std::all_of(types.begin(), types.end(),
+                                      [](const JsonValue& one) { return one.is(Kind::kString); });
+    if (are_types) return {};
+    return {"NO REGISTRY", "no list of types in answer to GET /schemas/types", status};
+}
+
 std::variant<Registered, RegistryFault> read_registered(int status, std::string_view location,
                                                         std::string_view body) {
-    if (RegistryFault fault = read_registry_fault(status, location, body); !fault.name.empty()) {
+    if (RegistryFault fault = read_fault(status, location, body); !fault.name.empty()) {
         return fault;
     }
     std::string why;

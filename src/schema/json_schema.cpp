@@ -18,7 +18,7 @@ using Violation = JsonSchema::Violation;
 
 constexpr std::size_t kMaxNameShown = 100;
 constexpr std::size_t kMaxPathShown = 500;
-constexpr std::size_t kBytesPerStep = 64;      // of texts that are gone over
+constexpr std::size_t kBytesPerStep = 16;      // of texts that are gone over
 constexpr std::size_t kStepsPerLook = 10'000;  // for `stop`
 
 std::size_t code_points(std::string_view text) {

@@ -23,7 +23,7 @@ class JsonSchema {
     static constexpr std::size_t kMaxDepth = 1'000;
     static constexpr std::size_t kMaxInPlace = 100;
     /// Of one check, beside those for each byte of the payload. A subschema that is applied is one,
-    /// so are a member, an item of a pattern, and 64 bytes of a text that is gone over.
+    /// so are a member, an item of a pattern, and 16 bytes of a text that is gone over.
     static constexpr std::size_t kMaxSteps = 1'000'000;
     static constexpr std::size_t kStepsPerByte = 4;
 

@@ -148,12 +148,12 @@ TEST(JsonSchema, TextsThatAreGoneOverCountAsSteps) {
         return compiled(R"({"definitions": {"d": )" + rule + R"(}, "allOf": [)" +
                         repeated(R"({"$ref": "#/definitions/d"}, )", kTimes) + "{}]}");
     };
-    const std::string digits(2'000'000, '7');
+    const std::string digits(500'000, '7');
     for (const std::string_view rule :
          {R"({"minimum": 1})", R"({"type": "integer"})", R"({"multipleOf": 7})"}) {
         EXPECT_THAT(fault(many(std::string(rule)), digits), HasSubstr("steps to check")) << rule;
     }
-    EXPECT_THAT(fault(many(R"({"maxLength": 2000000})"), "\"" + digits + "\""),
+    EXPECT_THAT(fault(many(R"({"maxLength": 500000})"), "\"" + digits + "\""),
                 HasSubstr("steps to check"));
     EXPECT_THAT(fault(many(R"({"properties": {"a": true}})"), "{\"" + digits + "\": 1}"),
                 HasSubstr("steps to check"));

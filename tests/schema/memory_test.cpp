@@ -1,15 +1,16 @@
 // What checks and schemas take of memory, by each operator new of this program.
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <new>
+#include <thread>
+#include <vector>
 
-#include "schema/json_document.h"
 #include "schema/json_schema.h"
+#include "schema/registry.h"
 
 namespace {
 
@@ -21,8 +22,10 @@ std::atomic<std::size_t> g_most{0};
 void* operator new(std::size_t size) {
     void* const memory = std::malloc(size);
     if (memory == nullptr) throw std::bad_alloc();
-    g_now += malloc_usable_size(memory);
-    g_most = std::max(g_most.load(), g_now.load());
+    const std::size_t now = g_now += malloc_usable_size(memory);
+    std::size_t most = g_most;
+    while (most < now && !g_most.compare_exchange_weak(most, now)) {
+    }
     return memory;
 }
 void operator delete(void* memory) noexcept {
@@ -86,6 +89,33 @@ TEST(SchemaMemory, UniqueItemsTakeNoMoreThanAsMuchAgain) {
     g_most = before;
     EXPECT_FALSE(schema.check(payload));
     EXPECT_LE(g_most - before, 2 * 20 * kCount);
+}
+
+TEST(SchemaMemory, OfLargePayloadsOneIsCheckedAtATime) {
+    auto config = schema::make_registry_config("http://127.0.0.1:9");
+    ASSERT_TRUE(config.ok());
+    schema::Registry registry(*std::move(config));
+    constexpr std::size_t kCount = 1'000'000;
+    const std::string payload = many("0", kCount);
+    const auto schema = compiled(R"({"items": {"type": "integer"}})");
+    const std::size_t before = g_now;
+    g_most = before;
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&] {
+            JsonSchema::Violation violation;
+            EXPECT_EQ(registry.check_payload(schema, payload, {}, violation),
+                      JsonSchema::Outcome::kHolds);
+        });
+    }
+    threads.clear();
+    EXPECT_LE(g_most - before, 20 * kCount);
+    std::stop_source stop;
+    stop.request_stop();
+    JsonSchema::Violation violation;
+    EXPECT_EQ(registry.check_payload(schema, payload, stop.get_token(), violation),
+              JsonSchema::Outcome::kStopped);
+    EXPECT_EQ(registry.check_payload(schema, payload, {}, violation), JsonSchema::Outcome::kHolds);
 }
 
 // But for patterns, which are PCRE2's.

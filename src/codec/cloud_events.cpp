@@ -210,7 +210,7 @@ std::string_view CloudEventsEncoder::schema_of(const spi::EventView& event,
         const bool is_address =
             schema_id_.find("://") != std::string::npos && ce::is_absolute_uri(schema_id_);
         schema_ = is_address ? schema_id_
-                             : config_.schema_registry + "/subjects/" + path_part(schema_id_);
+                             : config_.dataschema_base + "/subjects/" + path_part(schema_id_);
         if (!is_address && !schema_version_.empty()) {
             schema_ += "/versions/" + path_part(schema_version_);
         }

@@ -27,7 +27,7 @@ struct CloudEventsConfig {
     std::string source;           ///< A URI-reference.
     std::string type;             ///< Of events without; empty: they are refused.
     std::string datacontenttype;  ///< Empty: what the payload turns out to be.
-    std::string schema_registry;  ///< What `dataschema` begins with.
+    std::string dataschema_base;  ///< What `dataschema` begins with.
 };
 
 /// Errors: kConfigInvalid for an unknown option, or a value that no event could have.

@@ -35,19 +35,24 @@ Status take_option(std::string_view name, const std::string& value, CloudEventsC
                                 "is no media type of data; write for example application/json");
         }
         config.datacontenttype = value;
-    } else if (name == "schema_registry") {
+    } else if (name == "dataschema_base") {
         if (!ce::is_absolute_uri(value)) {
             return wrong_option(name, value,
                                 "is not an absolute URI; write for example "
                                 "https://registry.example.com");
         }
-        config.schema_registry = value;
-        while (config.schema_registry.ends_with('/')) config.schema_registry.pop_back();
+        config.dataschema_base = value;
+        while (config.dataschema_base.ends_with('/')) config.dataschema_base.pop_back();
+    } else if (name == "schema_registry") {
+        return {ErrorCode::kConfigInvalid, Advice::kStop,
+                "there is no option 'schema_registry' under [route.cloudevents]: payloads are "
+                "checked by the schema_registry of the route, above that table, and what "
+                "dataschema begins with is dataschema_base"};
     } else {
         return {ErrorCode::kConfigInvalid, Advice::kStop,
                 "there is no option '" + std::string(name) +
                     "' under [route.cloudevents]; there are source, type, datacontenttype and "
-                    "schema_registry"};
+                    "dataschema_base"};
     }
     return {};
 }
@@ -68,7 +73,7 @@ Result<CloudEventsConfig> make_cloud_events_config(const FormatSettings& setting
                              .source = "/outbox/" + path_part(settings.table),
                              .type = {},
                              .datacontenttype = {},
-                             .schema_registry = std::string(kRegistry)};
+                             .dataschema_base = std::string(kRegistry)};
     for (const auto& [option, value] : settings.options) {
         const std::string_view name = std::string_view(option).substr(kTable.size());
         if (Status status = take_option(name, value, config); !status.ok()) return status;

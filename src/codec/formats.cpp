@@ -54,7 +54,7 @@ constexpr std::array kFormats{
            .table = kCloudEvents,
            .options = "for `format` cloudevents and cloudevents-structured: `source` "
                       "(default `/outbox/` and the table), `type` (of events without), "
-                      "`datacontenttype` (default: what the payload is), `schema_registry` (what "
+                      "`datacontenttype` (default: what the payload is), `dataschema_base` (what "
                       "`dataschema` begins with, default `outbox:`), such as "
                       "`source = \"/shop\"`; [Formats](../formats.md) says more",
            .example_option = "source = \"/shop\"",

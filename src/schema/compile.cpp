@@ -18,6 +18,7 @@ using Kind = JsonValue::Kind;
 enum class Draft : std::uint8_t { k4, k6, k7 };
 
 constexpr std::size_t kMaxRules = 20'000;
+constexpr std::size_t kMaxPatternBytes = std::size_t{8} << 20;  // compiled, of a whole schema
 constexpr std::size_t kMaxUri = 4'096;
 constexpr std::size_t kMaxPointer = 500;  // which is for messages alone
 constexpr std::size_t kMaxShown = 100;
@@ -122,7 +123,7 @@ class Compiler {
     Draft draft_of(const JsonValue& root) const {
         const JsonValue* named = root.find("$schema");
         if (named == nullptr) return main_draft_;
-        std::string_view text = named->text;
+        std::string_view text = named->text();
         if (text.ends_with('#')) text.remove_suffix(1);
         for (const std::string_view scheme : {"http://", "https://"}) {
             if (text.starts_with(scheme)) text.remove_prefix(scheme.size());
@@ -132,14 +133,14 @@ class Compiler {
         if (text == "json-schema.org/draft-07/schema" || text == "json-schema.org/schema") {
             return Draft::k7;
         }
-        refuse("/$schema", shown(named->text) + " is none of the drafts 4, 6 and 7");
+        refuse("/$schema", shown(named->text()) + " is none of the drafts 4, 6 and 7");
     }
 
     static std::string_view id_of(const JsonValue& schema, Draft draft) {
         const JsonValue* ref = schema.find("$ref");
         if (ref != nullptr && ref->is(Kind::kString)) return {};  // it stands alone
         const JsonValue* id = schema.find(draft == Draft::k4 ? "id" : "$id");
-        return id != nullptr && id->is(Kind::kString) ? id->text : std::string_view();
+        return id != nullptr && id->is(Kind::kString) ? id->text() : std::string_view();
     }
 
     // What a schema within another one calls itself.
@@ -164,17 +165,17 @@ class Compiler {
         }
         const Place place = enter(schema, outer);
         places_.emplace(&schema, place);
-        for (const auto& [name, value] : schema.members) {
+        for (const auto& [name, value] : schema.members()) {
             const Place below{place.base, place.draft, within(place.pointer, name)};
             if (is_one_of(name, kOne) && (value.is(Kind::kObject) || value.is_bool())) {
                 index(value, below);
             } else if (is_one_of(name, kList) && value.is(Kind::kArray)) {
-                for (std::size_t i = 0; i < value.items.size(); ++i) {
-                    index(value.items[i],
+                for (std::size_t i = 0; i < value.items().size(); ++i) {
+                    index(value.items()[i],
                           {below.base, below.draft, within(below.pointer, std::to_string(i))});
                 }
             } else if (is_one_of(name, kNamed) && value.is(Kind::kObject)) {
-                for (const auto& [key, one] : value.members) {
+                for (const auto& [key, one] : value.members()) {
                     index(one, {below.base, below.draft, within(below.pointer, key)});
                 }
             }
@@ -227,8 +228,8 @@ class Compiler {
             const auto [last, error] =
                 std::from_chars(token.data(), token.data() + token.size(), index);
             if (at->is(Kind::kArray) && error == std::errc() &&
-                last == token.data() + token.size() && index < at->items.size()) {
-                next = &at->items[index];
+                last == token.data() + token.size() && index < at->items().size()) {
+                next = &at->items()[index];
             }
             if (next == nullptr) {
                 refuse(from.place,
@@ -263,7 +264,7 @@ class Compiler {
         }
         const JsonValue* ref = schema.find("$ref");
         if (ref != nullptr && ref->is(Kind::kString)) {
-            waiting_.push_back({&rule, std::string(ref->text), place});
+            waiting_.push_back({&rule, std::string(ref->text()), place});
             return &rule;
         }
         refuse_later_keywords(schema, place);
@@ -277,7 +278,7 @@ class Compiler {
     }
 
     static void refuse_later_keywords(const JsonValue& schema, const Place& place) {
-        for (const auto& [name, value] : schema.members) {
+        for (const auto& [name, value] : schema.members()) {
             if (is_one_of(name, kOfLater) || (place.draft < Draft::k7 && is_one_of(name, kOf7)) ||
                 (place.draft < Draft::k6 && is_one_of(name, kOf6))) {
                 refuse(place.pointer, shown(name) +
@@ -311,11 +312,11 @@ class Compiler {
               std::vector<const Rule*>& to) {
         const JsonValue* value = schema.find(keyword);
         if (value == nullptr) return;
-        if (!value->is(Kind::kArray) || value->items.empty()) {
+        if (!value->is(Kind::kArray) || value->items().empty()) {
             wrong(place, keyword, "an array with schemas in it");
         }
-        for (std::size_t i = 0; i < value->items.size(); ++i) {
-            to.push_back(below(value->items[i], under(place, keyword), std::to_string(i)));
+        for (std::size_t i = 0; i < value->items().size(); ++i) {
+            to.push_back(below(value->items()[i], under(place, keyword), std::to_string(i)));
         }
     }
 
@@ -333,18 +334,21 @@ class Compiler {
                      {"object", 1U << static_cast<unsigned>(Kind::kObject)}}};
                 const auto* const found =
                     std::find_if(kTypes.begin(), kTypes.end(),
-                                 [&](const auto& known) { return known.first == name.text; });
+                                 [&](const auto& known) { return known.first == name.text(); });
                 if (!name.is(Kind::kString) || found == kTypes.end()) {
                     wrong(place, "type", "names of types, or one");
                 }
+                const std::string_view known = rule.type_names;
+                const bool again = known.find(name.text()) != std::string_view::npos;
+                if (again) return;
                 rule.types |= found->second;
-                rule.integer = rule.integer || name.text == "integer";
+                rule.integer = rule.integer || name.text() == "integer";
                 if (!rule.type_names.empty()) rule.type_names += " or ";
-                rule.type_names += name.text;
+                rule.type_names += name.text();
             };
             if (type->is(Kind::kArray)) {
-                if (type->items.empty()) wrong(place, "type", "names of types, or one");
-                for (const JsonValue& name : type->items) add(name);
+                if (type->items().empty()) wrong(place, "type", "names of types, or one");
+                for (const JsonValue& name : type->items()) add(name);
             } else {
                 add(*type);
             }
@@ -356,15 +360,17 @@ class Compiler {
         if (const JsonValue* values = schema.find("enum")) {
             if (!values->is(Kind::kArray)) wrong(place, "enum", "an array");
             rule.has_values = true;
-            for (const JsonValue& value : values->items) {
+            for (const JsonValue& value : values->items()) {
                 std::string text;
                 append_canonical(value, text);
+                rule.longest_value = std::max(rule.longest_value, text.size());
                 rule.values.insert(std::move(text));
             }
         }
         if (const JsonValue* value = schema.find("const")) {
             rule.has_constant = true;
             append_canonical(*value, rule.constant);
+            rule.longest_value = std::max(rule.longest_value, rule.constant.size());
         }
     }
 
@@ -373,7 +379,7 @@ class Compiler {
         const JsonValue* value = schema.find(keyword);
         if (value == nullptr) return std::nullopt;
         if (!value->is(Kind::kNumber)) wrong(place, keyword, "a number");
-        return Decimal(value->text);
+        return Decimal(value->text());
     }
 
     static void take_numbers(const JsonValue& schema, const Place& place, Rule& rule) {
@@ -407,7 +413,7 @@ class Compiler {
         const JsonValue* value = schema.find(keyword);
         if (value == nullptr) return std::nullopt;
         if (value->is(Kind::kNumber)) {
-            const Decimal number(value->text);
+            const Decimal number(value->text());
             std::string text;
             number.append_to(text);
             // "2.0" and "2e1", too; what is larger than any payload is as good as any.
@@ -435,7 +441,7 @@ class Compiler {
                               count(schema, place, "maxProperties")};
         if (const JsonValue* value = schema.find("pattern")) {
             if (!value->is(Kind::kString)) wrong(place, "pattern", "a string");
-            rule.pattern = pattern(value->text, place, "pattern");
+            rule.pattern = pattern(value->text(), place, "pattern");
         }
         if (const JsonValue* value = schema.find("uniqueItems")) {
             if (!value->is_bool()) wrong(place, "uniqueItems", "true or false");
@@ -450,6 +456,11 @@ class Compiler {
             refuse(place.pointer,
                    "the pattern " + shown(text) + " of " + std::string(keyword) + " " + why);
         }
+        pattern_bytes_ += compiled->bytes();
+        if (pattern_bytes_ > kMaxPatternBytes) {
+            refuse(place.pointer, "its patterns take more than " +
+                                      std::to_string(kMaxPatternBytes) + " bytes of memory");
+        }
         return &out_.patterns.emplace_back(std::move(*compiled));
     }
 
@@ -457,9 +468,9 @@ class Compiler {
                                                std::string_view keyword) {
         std::vector<std::string_view> found;
         if (!value.is(Kind::kArray)) wrong(place, keyword, "an array of names");
-        for (const JsonValue& name : value.items) {
+        for (const JsonValue& name : value.items()) {
             if (!name.is(Kind::kString)) wrong(place, keyword, "an array of names");
-            found.push_back(name.text);
+            found.push_back(name.text());
         }
         return found;
     }
@@ -475,12 +486,12 @@ class Compiler {
             rule.required = names(*value, place, "required");
         }
         if (const JsonValue* all = object(schema, place, "properties")) {
-            for (const auto& [name, value] : all->members) {
+            for (const auto& [name, value] : all->members()) {
                 rule.properties.emplace_back(name, below(value, under(place, "properties"), name));
             }
         }
         if (const JsonValue* all = object(schema, place, "patternProperties")) {
-            for (const auto& [name, value] : all->members) {
+            for (const auto& [name, value] : all->members()) {
                 rule.pattern_properties.emplace_back(
                     pattern(name, place, "patternProperties"),
                     below(value, under(place, "patternProperties"), name));
@@ -489,7 +500,7 @@ class Compiler {
         rule.additional_properties = one_or_bool(schema, place, "additionalProperties");
         rule.property_names = one(schema, place, "propertyNames");
         if (const JsonValue* all = object(schema, place, "dependencies")) {
-            for (const auto& [name, value] : all->members) {
+            for (const auto& [name, value] : all->members()) {
                 if (value.is(Kind::kArray)) {
                     rule.needs_members.emplace_back(name, names(value, place, "dependencies"));
                 } else {
@@ -501,7 +512,7 @@ class Compiler {
         // Reached by references, and checked whether they are or not.
         for (const std::string_view keyword : {"definitions", "$defs"}) {
             if (const JsonValue* all = object(schema, place, keyword)) {
-                for (const auto& [name, value] : all->members) {
+                for (const auto& [name, value] : all->members()) {
                     below(value, under(place, keyword), name);
                 }
             }
@@ -521,7 +532,7 @@ class Compiler {
     void take_items(const JsonValue& schema, const Place& place, Rule& rule) {
         const JsonValue* items = schema.find("items");
         if (items != nullptr && items->is(Kind::kArray)) {
-            if (!items->items.empty()) list(schema, place, "items", rule.first_items);
+            if (!items->items().empty()) list(schema, place, "items", rule.first_items);
             rule.more_items = one_or_bool(schema, place, "additionalItems");
         } else {
             rule.items = one(schema, place, "items");
@@ -544,6 +555,7 @@ class Compiler {
     }
 
     Rules& out_;
+    std::size_t pattern_bytes_ = 0;
     Draft main_draft_ = Draft::k7;
     std::map<std::string, const JsonValue*, std::less<>> roots_;
     std::map<std::string, const JsonValue*, std::less<>> named_;
@@ -551,6 +563,36 @@ class Compiler {
     std::unordered_map<const JsonValue*, Rule*> done_;
     std::vector<Reference> waiting_;
 };
+
+template <typename List>
+std::size_t room(const List& list) {
+    return list.capacity() * sizeof(typename List::value_type);
+}
+
+std::size_t bytes_of(const Rule& rule) {
+    std::size_t bytes = sizeof(Rule) + room(rule.place) + room(rule.type_names) +
+                        room(rule.constant) + room(rule.required) + room(rule.properties) +
+                        room(rule.pattern_properties) + room(rule.needs_members) +
+                        room(rule.needs_rules) + room(rule.first_items) + room(rule.all_of) +
+                        room(rule.any_of) + room(rule.one_of);
+    constexpr std::size_t kNode = 4 * sizeof(void*);  // of the set, and its place there
+    for (const std::string& value : rule.values) bytes += sizeof(value) + room(value) + kNode;
+    for (const auto& [name, needed] : rule.needs_members) bytes += room(needed);
+    for (const auto* number :
+         {&rule.minimum, &rule.maximum, &rule.above, &rule.below, &rule.multiple_of}) {
+        if (*number) bytes += (*number)->digits();
+    }
+    return bytes;
+}
+
+std::size_t bytes_of(const Rules& rules) {
+    std::size_t bytes = sizeof(Rules);
+    for (const std::string& text : rules.texts) bytes += room(text);
+    for (const JsonDocument& document : rules.documents) bytes += document.bytes();
+    for (const Pattern& pattern : rules.patterns) bytes += pattern.bytes();
+    for (const Rule& rule : rules.rules) bytes += bytes_of(rule);
+    return bytes;
+}
 
 }  // namespace
 
@@ -562,6 +604,7 @@ std::unique_ptr<const Rules> compile_rules(std::string_view text, const Referenc
         compiler.add("", text);
         for (const auto& [name, document] : references) compiler.add(name, document);
         rules->root = compiler.compile("");
+        rules->bytes = bytes_of(*rules);
     } catch (const Refusal& refusal) {
         why = refusal.why;
         return nullptr;

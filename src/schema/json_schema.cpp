@@ -1,7 +1,8 @@
 #include "schema/json_schema.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,13 @@ namespace outbox::schema {
 namespace {
 
 using Kind = JsonValue::Kind;
+using Outcome = JsonSchema::Outcome;
 using Violation = JsonSchema::Violation;
 
 constexpr std::size_t kMaxNameShown = 100;
 constexpr std::size_t kMaxPathShown = 500;
-constexpr std::size_t kTextTimes = 8;
-constexpr std::size_t kBytesPerStep = 64;  // of texts that are compared
+constexpr std::size_t kBytesPerStep = 16;      // of texts that are gone over
+constexpr std::size_t kStepsPerLook = 10'000;  // for `stop`
 
 std::size_t code_points(std::string_view text) {
     return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -32,6 +34,7 @@ std::string shown(std::string_view name) {
 std::string text_of(const Decimal& number) {
     std::string text;
     number.append_to(text);
+    if (text.size() > kMaxNameShown) text.replace(kMaxNameShown, std::string::npos, "...");
     return text;
 }
 
@@ -44,21 +47,23 @@ struct Step {
 
 class Check {
   public:
-    explicit Check(std::size_t max_steps) : max_steps_(max_steps) {}
+    Check(std::size_t max_steps, const std::stop_token& stop)
+        : max_steps_(max_steps), stop_(stop) {}
 
-    std::optional<Violation> run(const Rule& rule, const JsonValue& value) {
-        holds(rule, value);
-        return std::move(found_);
+    Outcome run(const Rule& rule, const JsonValue& value, Violation& out) {
+        const bool result = holds(rule, value);
+        if (stop_.stop_requested()) return Outcome::kStopped;
+        if (result) return Outcome::kHolds;
+        if (found_) out = *std::move(found_);
+        return Outcome::kViolates;
     }
 
   private:
     // False: it does not, and `found_` says why, unless nobody wants to know.
     bool holds(const Rule& rule, const JsonValue& value) {
         if (stopped_) return false;
-        if (++steps_ > max_steps_) {
-            return stop(rule,
-                        "it takes more than " + std::to_string(max_steps_) + " steps to check");
-        }
+        ++steps_;
+        if (!may_go_on(rule)) return false;
         if (depth_ >= JsonSchema::kMaxDepth || in_place_ >= JsonSchema::kMaxInPlace) {
             return stop(rule,
                         "it is nested too deeply to be checked by this schema, or the schema "
@@ -69,7 +74,23 @@ class Check {
         const bool result = applies(rule, value);
         --depth_;
         --in_place_;
-        return result;
+        return result && may_go_on(rule);
+    }
+
+    bool may_go_on(const Rule& rule) {
+        if (steps_ > max_steps_) {
+            return stop(rule,
+                        "it takes more than " + std::to_string(max_steps_) + " steps to check");
+        }
+        if (steps_ < next_look_) return true;
+        next_look_ = steps_ + kStepsPerLook;
+        return !stop_.stop_requested() || stop(rule, "the relay stops");
+    }
+
+    // A text that is gone over.
+    std::string_view read(std::string_view text) {
+        steps_ += text.size() / kBytesPerStep;
+        return text;
     }
 
     bool applies(const Rule& rule, const JsonValue& value) {
@@ -82,7 +103,7 @@ class Check {
                 own = number_holds(rule, value);
                 break;
             case Kind::kString:
-                own = string_holds(rule, value.text);
+                own = string_holds(rule, value.text());
                 break;
             case Kind::kArray:
                 own = array_holds(rule, value);
@@ -100,8 +121,9 @@ class Check {
         if (rule.types == 0) return true;
         bool fits = (rule.types >> static_cast<unsigned>(value.kind) & 1U) != 0;
         if (fits && rule.integer && value.is(Kind::kNumber)) {
-            fits = rule.strict_integer ? value.text.find_first_of(".eE") == std::string_view::npos
-                                       : Decimal(value.text).is_integer();
+            const std::string_view text = read(value.text());
+            fits = rule.strict_integer ? text.find_first_of(".eE") == std::string_view::npos
+                                       : Decimal(text).is_integer();
         }
         if (fits) return true;
         return broken(rule, "/type",
@@ -111,9 +133,10 @@ class Check {
 
     bool values_hold(const Rule& rule, const JsonValue& value) {
         if (!rule.has_values && !rule.has_constant) return true;
+        // What is longer is none of them.
         std::string text;
-        append_canonical(value, text);
-        steps_ += text.size() / kBytesPerStep;
+        append_canonical(value, text, rule.longest_value);
+        read(text);
         if (rule.has_values && !rule.values.contains(text)) {
             return broken(rule, "/enum", "is none of the values of enum");
         }
@@ -125,7 +148,7 @@ class Check {
         if (!rule.minimum && !rule.maximum && !rule.above && !rule.below && !rule.multiple_of) {
             return true;
         }
-        const Decimal number(value.text);
+        const Decimal number(read(value.text()));
         if (rule.minimum && number < *rule.minimum) {
             return broken(rule, "/minimum", "is less than " + text_of(*rule.minimum));
         }
@@ -138,6 +161,7 @@ class Check {
         if (rule.below && number >= *rule.below) {
             return broken(rule, "/exclusiveMaximum", "is not less than " + text_of(*rule.below));
         }
+        if (rule.multiple_of) steps_ += number.digits();
         return !rule.multiple_of || number.is_multiple_of(*rule.multiple_of) ||
                broken(rule, "/multipleOf", "is not a multiple of " + text_of(*rule.multiple_of));
     }
@@ -157,7 +181,7 @@ class Check {
 
     bool string_holds(const Rule& rule, std::string_view text) {
         if ((rule.length.least || rule.length.most) &&
-            !range_holds(rule, rule.length, code_points(text), "Length", "characters")) {
+            !range_holds(rule, rule.length, code_points(read(text)), "Length", "characters")) {
             return false;
         }
         return rule.pattern == nullptr || matches(rule, *rule.pattern, text, "/pattern") ||
@@ -166,7 +190,7 @@ class Check {
 
     bool matches(const Rule& rule, const Pattern& pattern, std::string_view text,
                  std::string_view keyword) {
-        const Pattern::Outcome outcome = pattern.search(text, steps_, max_steps_);
+        const Pattern::Outcome outcome = pattern.search(text, steps_, max_steps_, stop_);
         if (outcome == Pattern::Outcome::kTooManySteps) {
             stop(rule, "its " + std::string(keyword.substr(1)) + " takes too many steps to search");
         }
@@ -184,10 +208,13 @@ class Check {
     }
 
     bool array_holds(const Rule& rule, const JsonValue& value) {
-        const auto& items = value.items;
+        const auto items = value.items();
         if (!range_holds(rule, rule.items_count, items.size(), "Items", "items")) return false;
         if (rule.unique_items && !items_differ(rule, items)) return false;
-        for (std::size_t i = 0; i < items.size(); ++i) {
+        const bool all = rule.items != nullptr || rule.more_items != nullptr;
+        const std::size_t ruled =
+            all ? items.size() : std::min(rule.first_items.size(), items.size());
+        for (std::size_t i = 0; i < ruled; ++i) {
             const Rule* of_item = rule.items != nullptr         ? rule.items
                                   : i < rule.first_items.size() ? rule.first_items[i]
                                                                 : rule.more_items;
@@ -201,34 +228,56 @@ class Check {
         return broken(rule, "/contains", "has no item such as contains wants one");
     }
 
-    bool items_differ(const Rule& rule, const std::vector<JsonValue>& items) {
-        std::unordered_set<std::string> seen;
-        for (std::size_t i = 0; i < items.size(); ++i) {
-            std::string text;
-            append_canonical(items[i], text);
-            steps_ += text.size() / kBytesPerStep;
-            if (!seen.insert(std::move(text)).second) {
-                return broken(rule, "/uniqueItems", "has the item " + std::to_string(i) + " twice");
+    // By hashes, as what is compared would take several times the payload's memory.
+    bool items_differ(const Rule& rule, std::span<const JsonValue> items) {
+        std::vector<std::pair<std::size_t, std::uint32_t>> seen;
+        seen.reserve(items.size());
+        std::string text;
+        for (std::uint32_t i = 0; i < items.size(); ++i) {
+            seen.emplace_back(std::hash<std::string_view>()(canonical(items[i], text)), i);
+        }
+        std::sort(seen.begin(), seen.end());
+        std::size_t twice = items.size();
+        std::string other;
+        for (std::size_t i = 0, begin = 0; i < seen.size() && steps_ <= max_steps_; ++i) {
+            if (seen[i].first != seen[begin].first) begin = i;
+            if (begin == i || seen[i].second > twice) continue;
+            canonical(items[seen[i].second], text);
+            for (std::size_t j = begin; j < i && steps_ <= max_steps_; ++j) {
+                if (canonical(items[seen[j].second], other) == text) twice = seen[i].second;
             }
         }
-        return true;
+        return twice == items.size() ||
+               broken(rule, "/uniqueItems", "has the item " + std::to_string(twice) + " twice");
+    }
+
+    const std::string& canonical(const JsonValue& value, std::string& text) {
+        text.clear();
+        append_canonical(value, text);
+        steps_ += 1 + text.size() / kBytesPerStep;
+        return text;
     }
 
     bool object_holds(const Rule& rule, const JsonValue& value) {
-        const auto& members = value.members;
+        const auto members = value.members();
         if (!range_holds(rule, rule.members_count, members.size(), "Properties", "properties")) {
             return false;
         }
+        steps_ += rule.required.size() + rule.needs_members.size() + rule.needs_rules.size();
         for (const std::string_view name : rule.required) {
             if (value.find(name) == nullptr) {
                 return broken(rule, "/required", "has no property " + shown(name));
             }
         }
-        for (const JsonMember& member : members) {
+        const bool ruled = rule.property_names != nullptr || !rule.properties.empty() ||
+                           !rule.pattern_properties.empty() ||
+                           rule.additional_properties != nullptr;
+        for (const JsonMember& member : ruled ? members : std::span<const JsonMember>()) {
             if (!member_holds(rule, member)) return false;
         }
         for (const auto& [name, needed] : rule.needs_members) {
             if (value.find(name) == nullptr) continue;
+            steps_ += needed.size();
             for (const std::string_view other : needed) {
                 if (value.find(other) != nullptr) continue;
                 return broken(rule, "/dependencies",
@@ -242,11 +291,14 @@ class Check {
     }
 
     bool member_holds(const Rule& rule, const JsonMember& member) {
+        ++steps_;
+        read(member.name);
+        if (!may_go_on(rule)) return false;
         const Step step{.name = member.name};
         if (rule.property_names != nullptr) {
-            JsonValue name;
-            name.kind = Kind::kString;
-            name.text = member.name;
+            const JsonValue name{.start = member.name.data(),
+                                 .count = static_cast<std::uint32_t>(member.name.size()),
+                                 .kind = Kind::kString};
             if (!holds_at(rule.property_names, name, step)) return false;
         }
         bool known = false;
@@ -371,10 +423,12 @@ class Check {
     }
 
     const std::size_t max_steps_;
+    const std::stop_token& stop_;
     std::vector<Step> path_;
     std::size_t depth_ = 0;
     std::size_t in_place_ = 0;
     std::size_t steps_ = 0;
+    std::size_t next_look_ = 0;
     int quiet_ = 0;
     bool stopped_ = false;
     std::optional<Violation> found_;
@@ -395,18 +449,24 @@ std::optional<JsonSchema> JsonSchema::compile(std::string_view text, const Refer
 }
 
 std::size_t JsonSchema::bytes() const {
-    std::size_t bytes = rules_->rules.size() * sizeof(Rule);
-    // What is read of a text takes several times as much.
-    for (const std::string& text : rules_->texts) bytes += kTextTimes * text.size();
-    return bytes;
+    return rules_->bytes;
+}
+
+Outcome JsonSchema::check(std::string_view payload, const std::stop_token& stop,
+                          Violation& out) const {
+    std::string why;
+    const auto document = JsonDocument::read(payload, why);
+    if (!document) {
+        out = {"", why, ""};
+        return Outcome::kViolates;
+    }
+    const std::size_t max_steps = kMaxSteps + kStepsPerByte * payload.size();
+    return Check(max_steps, stop).run(*rules_->root, document->root(), out);
 }
 
 std::optional<Violation> JsonSchema::check(std::string_view payload) const {
-    std::string why;
-    const auto document = JsonDocument::read(payload, why);
-    if (!document) return Violation{"", why, ""};
-    const std::size_t max_steps = kMaxSteps + kStepsPerByte * payload.size();
-    return Check(max_steps).run(*rules_->root, document->root());
+    Violation found;
+    return check(payload, {}, found) == Outcome::kHolds ? std::nullopt : std::optional(found);
 }
 
 }  // namespace outbox::schema

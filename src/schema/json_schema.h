@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,8 @@ class JsonSchema {
     /// Subschemas that are applied within one another, of which so many are to the same value.
     static constexpr std::size_t kMaxDepth = 1'000;
     static constexpr std::size_t kMaxInPlace = 100;
-    /// Subschemas that are applied in one check, beside those for each byte of the payload.
+    /// Of one check, beside those for each byte of the payload. A subschema that is applied is one,
+    /// so are a member, an item of a pattern, and 16 bytes of a text that is gone over.
     static constexpr std::size_t kMaxSteps = 1'000'000;
     static constexpr std::size_t kStepsPerByte = 4;
 
@@ -32,7 +34,7 @@ class JsonSchema {
     JsonSchema(JsonSchema&&) noexcept;
     JsonSchema& operator=(JsonSchema&&) noexcept;
 
-    /// About what it takes of memory.
+    /// What it takes of memory, about; 8 MiB of its patterns at most.
     [[nodiscard]] std::size_t bytes() const;
 
     struct Violation {
@@ -40,8 +42,13 @@ class JsonSchema {
         std::string rule;   ///< What it breaks; shows no value of the payload.
         std::string place;  ///< JSON Pointer of the rule in the schema.
     };
-    /// What is wrong with a payload; nothing: it is as the schema says. A payload that is no JSON,
-    /// or cannot be checked within the limits, violates.
+    enum class Outcome : std::uint8_t { kHolds, kViolates, kStopped };
+    /// Whether a payload is as the schema says; `out`: what is wrong with one that violates. One
+    /// that is no JSON, or cannot be checked within the limits, does. Memory: `JsonDocument`'s, and
+    /// for uniqueItems as much again.
+    [[nodiscard]] Outcome check(std::string_view payload, const std::stop_token& stop,
+                                Violation& out) const;
+    /// The same, to its end; nothing: it holds.
     [[nodiscard]] std::optional<Violation> check(std::string_view payload) const;
 
   private:

@@ -23,8 +23,11 @@ struct FreeCompileContext {
 struct Meter {
     std::size_t steps = 0;
     std::size_t most = 0;
+    const std::stop_token& stop;
     std::size_t at = 0;
+    std::size_t next_look = 0;
 };
+constexpr std::size_t kStepsPerLook = 10'000;  // for `stop`
 
 // Called before each item of a pattern.
 extern "C" int outbox_pattern_step(pcre2_callout_block* block, void* user) {
@@ -33,6 +36,10 @@ extern "C" int outbox_pattern_step(pcre2_callout_block* block, void* user) {
     const std::size_t way = at > meter.at ? at - meter.at : meter.at - at;
     meter.at = at;
     meter.steps += 1 + way / Pattern::kBytesPerStep;
+    if (meter.steps >= meter.next_look) {
+        meter.next_look = meter.steps + kStepsPerLook;
+        if (meter.stop.stop_requested()) return PCRE2_ERROR_CALLOUT;
+    }
     return meter.steps > meter.most ? PCRE2_ERROR_CALLOUT : 0;
 }
 
@@ -111,9 +118,9 @@ std::optional<Pattern> Pattern::compile(std::string_view text, std::string& why)
     return pattern;
 }
 
-Pattern::Outcome Pattern::search(std::string_view text, std::size_t& steps,
-                                 std::size_t most) const {
-    Meter meter{steps + text.size() / kBytesPerStep, most};
+Pattern::Outcome Pattern::search(std::string_view text, std::size_t& steps, std::size_t most,
+                                 const std::stop_token& stop) const {
+    Meter meter{steps + text.size() / kBytesPerStep, most, stop};
     const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(
         pcre2_match_context_create(nullptr));
     pcre2_set_heap_limit(context.get(), kMaxHeapKib);
@@ -125,6 +132,12 @@ Pattern::Outcome Pattern::search(std::string_view text, std::size_t& steps,
     if (found >= 0) return Outcome::kFound;
     // Whatever else ended the search did not end it without a find.
     return found == PCRE2_ERROR_NOMATCH ? Outcome::kNotFound : Outcome::kTooManySteps;
+}
+
+std::size_t Pattern::bytes() const {
+    std::size_t bytes = 0;
+    pcre2_pattern_info(code_.get(), PCRE2_INFO_SIZE, &bytes);
+    return bytes;
 }
 
 }  // namespace outbox::schema

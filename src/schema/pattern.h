@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,12 @@ class Pattern {
     static std::optional<Pattern> compile(std::string_view text, std::string& why);
 
     enum class Outcome : std::uint8_t { kFound, kNotFound, kTooManySteps };
-    /// Whether it is found anywhere in `text`. Adds what that takes to `steps`, to `most` at most.
-    [[nodiscard]] Outcome search(std::string_view text, std::size_t& steps, std::size_t most) const;
+    /// Whether it is found anywhere in `text`. Adds what that takes to `steps`, to `most` at most;
+    /// once `stop` is requested it is too many.
+    [[nodiscard]] Outcome search(std::string_view text, std::size_t& steps, std::size_t most,
+                                 const std::stop_token& stop) const;
+    /// What it takes of memory, compiled.
+    [[nodiscard]] std::size_t bytes() const;
 
   private:
     struct Free {

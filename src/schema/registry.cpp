@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{50};  // for `stop`
+constexpr std::size_t kLargePayload = std::size_t{1} << 20;
 constexpr std::string_view kLatest = "latest";
 constexpr std::string_view kJson = "JSON";
 
@@ -32,7 +33,7 @@ void write_key(std::string_view subject, std::string_view version, std::string& 
     out.assign(version.empty() ? kLatest : version).append(1, '\n').append(subject);
 }
 
-RegistryFault stopped() {
+RegistryFault stop_fault() {
     return {"STOPPED", "the relay stops"};
 }
 
@@ -61,10 +62,7 @@ std::optional<Registry::Answer> Registry::find_locked(const std::string& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return std::nullopt;
     Entry& entry = found->second;
-    if (entry.until && now_() >= *entry.until) {
-        forget(found);
-        return std::nullopt;
-    }
+    if (now_() >= entry.until) return std::nullopt;
     used_.splice(used_.begin(), used_, entry.use);
     return entry.answer;
 }
@@ -77,11 +75,11 @@ void Registry::forget(std::unordered_map<std::string, Entry>::iterator entry) {
 
 void Registry::remember(const std::string& key, const Answer& answer, bool is_latest) {
     if (const auto old = entries_.find(key); old != entries_.end()) forget(old);
-    std::optional<Clock::time_point> until;
-    if (is_latest) until = now_() + limits_.latest_for;
-    if (std::holds_alternative<Failure>(answer)) until = now_() + limits_.unknown_for;
+    const milliseconds time = std::holds_alternative<Failure>(answer) ? limits_.unknown_for
+                              : is_latest                             ? limits_.latest_for
+                                                                      : limits_.version_for;
     used_.push_front(key);
-    entries_.emplace(key, Entry{answer, until, used_.begin()});
+    entries_.emplace(key, Entry{answer, now_() + time, used_.begin()});
     bytes_ += bytes_of(answer);
     while (entries_.size() > 1 &&
            (entries_.size() > limits_.max_schemas || bytes_ > limits_.max_bytes)) {
@@ -99,8 +97,8 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
     while (asking_) {
         answered_.wait_for(mutex_, kLook, [&]() OUTBOX_REQUIRES(mutex_) { return !asking_; });
         // Whoever was before us has waited for it, and in vain.
-        if (outages_ != outages) return *outage_;
-        if (stop.stop_requested()) return Failure{to_error(stopped(), name_), {}};
+        if (outages_ != outages) return or_as_it_was(key, *outage_);
+        if (stop.stop_requested()) return Failure{stopped(), {}};
     }
     if (auto found = find_locked(key)) return *std::move(found);
     asking_ = true;
@@ -113,6 +111,7 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
     if (failure != nullptr && failure->part.empty()) {
         ++outages_;
         outage_ = *failure;
+        answer = or_as_it_was(key, *outage_);
     } else {
         remember(key, answer, wanted == kLatest);
     }
@@ -120,12 +119,30 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
     return answer;
 }
 
+// What has a number is hardly ever another one: better that than to wait. Asked for again as late
+// as if it had been told, as each time may cost the timeout.
+Registry::Answer Registry::or_as_it_was(const std::string& key, const Failure& outage) {
+    const auto found = entries_.find(key);
+    const bool has_number = !key.starts_with(std::string(kLatest) + "\n");
+    if (found == entries_.end() || !has_number ||
+        std::holds_alternative<Failure>(found->second.answer)) {
+        return outage;
+    }
+    found->second.until = now_() + limits_.version_for;
+    return found->second.answer;
+}
+
 Registry::Answer Registry::fetch_and_compile(std::string_view subject, const std::string& version,
                                              const std::stop_token& stop) {
     const std::string what =
         "schema '" + to_printable(subject) + "' version " + to_printable(version) + " in " + name_;
-    const auto failed = [&](const RegistryFault& fault) -> Answer {
-        if (!is_of_schema(fault)) return Failure{to_error(fault, name_), {}};
+    const auto failed = [&](RegistryFault fault) -> Answer {
+        Concern concern = concern_of(fault);
+        if (concern == Concern::kUnclear && ask_types(stop).name.empty()) {
+            fault.name = "OF SCHEMA";
+            concern = Concern::kSchema;
+        }
+        if (concern != Concern::kSchema) return Failure{to_error(fault, name_), {}};
         return Failure{to_error(fault, what), what};
     };
     const Fetched fetched = fetch(subject, version, stop);
@@ -210,7 +227,7 @@ std::variant<net::HttpOutcome, RegistryFault> Registry::get(const std::string& p
         http_.poll(kLook, outcomes);
         if (!outcomes.empty() || !stop.stop_requested()) continue;
         http_.cancel_all();
-        return stopped();
+        return stop_fault();
     }
     net::HttpOutcome& outcome = outcomes.front();
     if (outcome.fault) {
@@ -219,16 +236,40 @@ std::variant<net::HttpOutcome, RegistryFault> Registry::get(const std::string& p
     return std::move(outcome);
 }
 
+RegistryFault Registry::ask_types(const std::stop_token& stop) {
+    auto got = get("/schemas/types", stop);
+    if (auto* fault = std::get_if<RegistryFault>(&got)) return std::move(*fault);
+    const auto& outcome = std::get<net::HttpOutcome>(got);
+    return read_types(outcome.status, outcome.header("location"), outcome.body);
+}
+
 Status Registry::check() {
-    auto got = get("/schemas/types", {});
-    RegistryFault fault;
-    if (auto* failed = std::get_if<RegistryFault>(&got)) {
-        fault = std::move(*failed);
-    } else {
-        const auto& outcome = std::get<net::HttpOutcome>(got);
-        fault = read_registry_fault(outcome.status, outcome.header("location"), outcome.body);
-    }
+    const RegistryFault fault = ask_types({});
     return fault.name.empty() ? Status() : Status(to_error(fault, name_));
+}
+
+JsonSchema::Outcome Registry::check_payload(const JsonSchema& rules, std::string_view payload,
+                                            const std::stop_token& stop,
+                                            JsonSchema::Violation& out) {
+    if (payload.size() <= kLargePayload) return rules.check(payload, stop, out);
+    core::Lock lock(mutex_);
+    while (checking_large_) {
+        checked_.wait_for(mutex_, kLook, [&]() OUTBOX_REQUIRES(mutex_) {  //
+            return !checking_large_;
+        });
+        if (stop.stop_requested()) return JsonSchema::Outcome::kStopped;
+    }
+    checking_large_ = true;
+    lock.unlock();
+    const JsonSchema::Outcome outcome = rules.check(payload, stop, out);
+    lock.lock();
+    checking_large_ = false;
+    checked_.notify_one();
+    return outcome;
+}
+
+ErrorInfo Registry::stopped() const {
+    return to_error(stop_fault(), name_);
 }
 
 }  // namespace outbox::schema

@@ -29,6 +29,7 @@ struct RegistryLimits {
     std::size_t max_schema_bytes = std::size_t{1} << 20;  ///< Of an answer, and of all references.
     std::size_t max_references = 64;                      ///< Schemas that one refers to, in all.
     std::chrono::milliseconds latest_for{60'000};         ///< Then "latest" is asked for again.
+    std::chrono::milliseconds version_for{600'000};       ///< Then a version that has a number is.
     std::chrono::milliseconds unknown_for{1'000};         ///< Then what was not there is.
     std::chrono::milliseconds request_time{10'000};
 };
@@ -59,25 +60,34 @@ class Registry {
     /// "latest".
     std::optional<Answer> find(std::string_view subject, std::string_view version);
     /// Asks, unless it is remembered by now. Blocks for a request, and those under way before it;
-    /// ends within 100 ms of `stop`. Advice of errors: retry_destination.
+    /// ends within 100 ms of `stop`. While the registry is away a version that has a number stays
+    /// what it was. Advice of errors: retry_destination.
     Answer ask(std::string_view subject, std::string_view version, const std::stop_token& stop);
     /// That a registry answers, and takes us.
     Status check();
+    /// `rules.check`. Blocks: of payloads above 1 MiB, which may take much memory, one is checked
+    /// at a time. Ends within 100 ms of `stop` while it waits.
+    JsonSchema::Outcome check_payload(const JsonSchema& rules, std::string_view payload,
+                                      const std::stop_token& stop, JsonSchema::Violation& out);
+    /// The error of what the relay does not wait for, as it stops.
+    [[nodiscard]] ErrorInfo stopped() const;
 
   private:
     struct Entry {
         Answer answer;
-        std::optional<Clock::time_point> until;
+        Clock::time_point until;
         std::list<std::string>::iterator use;
     };
     using Fetched = std::variant<Registered, RegistryFault>;
 
     std::optional<Answer> find_locked(const std::string& key) OUTBOX_REQUIRES(mutex_);
+    Answer or_as_it_was(const std::string& key, const Failure& outage) OUTBOX_REQUIRES(mutex_);
     void remember(const std::string& key, const Answer& answer, bool is_latest)
         OUTBOX_REQUIRES(mutex_);
     void forget(std::unordered_map<std::string, Entry>::iterator entry) OUTBOX_REQUIRES(mutex_);
     Answer fetch_and_compile(std::string_view subject, const std::string& version,
                              const std::stop_token& stop);
+    RegistryFault ask_types(const std::stop_token& stop);
     std::optional<RegistryFault> fetch_references(const Registered& of, References& out,
                                                   const std::stop_token& stop);
     Fetched fetch(std::string_view subject, std::string_view version, const std::stop_token& stop);
@@ -92,6 +102,8 @@ class Registry {
 
     core::Mutex mutex_;
     core::Condition answered_;
+    core::Condition checked_;
+    bool checking_large_ OUTBOX_GUARDED_BY(mutex_) = false;
     bool asking_ OUTBOX_GUARDED_BY(mutex_) = false;
     std::uint64_t outages_ OUTBOX_GUARDED_BY(mutex_) = 0;
     std::optional<Failure> outage_ OUTBOX_GUARDED_BY(mutex_);  // the last

@@ -1,5 +1,6 @@
 #include "schema/registry_answers.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -33,14 +34,15 @@ template <typename Number>
 std::optional<Number> number(const JsonValue* value) {
     Number found{};
     if (value == nullptr || !value->is(Kind::kNumber)) return std::nullopt;
-    const char* const end = value->text.data() + value->text.size();
-    const auto [last, error] = std::from_chars(value->text.data(), end, found);
+    const char* const end = value->text().data() + value->text().size();
+    const auto [last, error] = std::from_chars(value->text().data(), end, found);
     if (error != std::errc() || last != end) return std::nullopt;
     return found;
 }
 
-const std::string_view* text(const JsonValue* value) {
-    return value != nullptr && value->is(Kind::kString) ? &value->text : nullptr;
+std::optional<std::string_view> text(const JsonValue* value) {
+    if (value == nullptr || !value->is(Kind::kString)) return std::nullopt;
+    return value->text();
 }
 
 // By the numbers of errors that the API has.
@@ -56,15 +58,14 @@ std::string name_of_error(int status, std::optional<int> code) {
         return "UNKNOWN";
     }
     if (status == kUnauthorized) return "UNAUTHORIZED";
-    if (status == kForbidden) return code ? "FORBIDDEN" : "UNAUTHORIZED";
+    if (status == kForbidden) return code ? "FORBIDDEN" : "REFUSED";
     if (status == kTooManyRequests) return "BUSY";
     if (status >= kServersFault) return "BROKEN";
     return "NO REGISTRY";
 }
 
-}  // namespace
-
-RegistryFault read_registry_fault(int status, std::string_view location, std::string_view body) {
+// Why an answer to anything is none of a registry; an empty name: it may be one.
+RegistryFault read_fault(int status, std::string_view location, std::string_view body) {
     if (status / 100 == kRedirect) {
         return {"REDIRECT",
                 "HTTP status " + std::to_string(status) + ", which leads to " +
@@ -80,34 +81,48 @@ RegistryFault read_registry_fault(int status, std::string_view location, std::st
     std::optional<int> code;
     if (answer) {
         code = number<int>(answer->root().find("error_code"));
-        const std::string_view* message = text(answer->root().find("message"));
-        if (message != nullptr) said += ": " + shown(*message);
+        const auto message = text(answer->root().find("message"));
+        if (message) said += ": " + shown(*message);
     }
     return {name_of_error(status, code), std::move(said), status};
 }
 
+}  // namespace
+
+RegistryFault read_types(int status, std::string_view location, std::string_view body) {
+    if (RegistryFault fault = read_fault(status, location, body); !fault.name.empty()) return fault;
+    std::string why;
+    const auto answer = JsonDocument::read(body, why);
+    const auto types = answer->root().items();
+    const bool are_types =
+        !types.empty() && std::all_of(types.begin(), types.end(),
+                                      [](const JsonValue& one) { return one.is(Kind::kString); });
+    if (are_types) return {};
+    return {"NO REGISTRY", "no list of types in answer to GET /schemas/types", status};
+}
+
 std::variant<Registered, RegistryFault> read_registered(int status, std::string_view location,
                                                         std::string_view body) {
-    if (RegistryFault fault = read_registry_fault(status, location, body); !fault.name.empty()) {
+    if (RegistryFault fault = read_fault(status, location, body); !fault.name.empty()) {
         return fault;
     }
     std::string why;
     const auto answer = JsonDocument::read(body, why);
     const JsonValue& root = answer->root();
     const auto id = number<std::uint32_t>(root.find("id"));
-    const std::string_view* schema = text(root.find("schema"));
-    if (!id || schema == nullptr) {
+    const auto schema = text(root.find("schema"));
+    if (!id || !schema) {
         return RegistryFault{"NO REGISTRY", "an answer without id and schema", status};
     }
     Registered found{.id = *id, .text = std::string(*schema)};
-    if (const std::string_view* type = text(root.find("schemaType"))) found.type = shown(*type);
+    if (const auto type = text(root.find("schemaType"))) found.type = shown(*type);
     const JsonValue* references = root.find("references");
     if (references == nullptr) return found;
-    for (const JsonValue& one : references->items) {
-        const std::string_view* name = text(one.find("name"));
-        const std::string_view* subject = text(one.find("subject"));
+    for (const JsonValue& one : references->items()) {
+        const auto name = text(one.find("name"));
+        const auto subject = text(one.find("subject"));
         const auto version = number<std::int64_t>(one.find("version"));
-        if (name == nullptr || subject == nullptr || !version) {
+        if (!name || !subject || !version) {
             return RegistryFault{"NO REGISTRY", "a reference without name, subject and version",
                                  status};
         }

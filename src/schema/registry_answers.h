@@ -32,8 +32,9 @@ struct Registered {
 [[nodiscard]] std::variant<Registered, RegistryFault> read_registered(int status,
                                                                       std::string_view location,
                                                                       std::string_view body);
-/// Why an answer to anything is none of a registry; an empty name: it is one.
-[[nodiscard]] RegistryFault read_registry_fault(int status, std::string_view location,
-                                                std::string_view body);
+/// What is wrong with an answer to GET /schemas/types, which tells a registry from whatever else
+/// may be there; an empty name: nothing.
+[[nodiscard]] RegistryFault read_types(int status, std::string_view location,
+                                       std::string_view body);
 
 }  // namespace outbox::schema

@@ -8,11 +8,12 @@
 namespace outbox::schema {
 namespace {
 
+using enum Concern;
 using enum ErrorCode;
 
 struct Row {
     std::string_view name;
-    bool of_schema;
+    Concern concern;
     ErrorCode code;
     std::string_view remedy;
 };
@@ -23,37 +24,42 @@ constexpr std::string_view kOther =
 constexpr std::string_view kReach = "check schema_registry and the network";
 
 constexpr std::array kTable = {
-    Row{"UNKNOWN", true, kSchemaUnknown,
+    Row{"UNKNOWN", kSchema, kSchemaUnknown,
         "register it, or correct schema_id and schema_version of the events; then it goes on"},
-    Row{"UNUSABLE", true, kSchemaUnknown,
+    Row{"UNUSABLE", kSchema, kSchemaUnknown,
         "register a schema of draft 4, 6 or 7 as docs/schemas.md says, or take schema_registry out "
         "of the route"},
-    Row{"TOO LARGE", true, kSchemaUnknown, "register a smaller schema"},
-    Row{"FORBIDDEN", true, kNoRights, "give the user of schema_registry the right to read it"},
+    Row{"TOO LARGE", kSchema, kSchemaUnknown, "register a smaller schema"},
+    Row{"FORBIDDEN", kSchema, kNoRights, "give the user of schema_registry the right to read it"},
 
-    Row{"UNAUTHORIZED", false, kAuthFailed,
+    Row{"OF SCHEMA", kSchema, kSchemaUnknown,
+        "the registry answers otherwise: see its log for this one, and what stands before it"},
+
+    Row{"REFUSED", kUnclear, kAuthFailed,
+        "check user and password, or the token, in schema_registry, and what stands before it"},
+    Row{"UNAUTHORIZED", kRegistry, kAuthFailed,
         "check user and password, or the token, in schema_registry"},
-    Row{"CREDENTIALS", false, kAuthFailed, "check password_file in schema_registry"},
-    Row{"REDIRECT", false, kSinkUnavailable,
+    Row{"CREDENTIALS", kRegistry, kAuthFailed, "check password_file in schema_registry"},
+    Row{"REDIRECT", kUnclear, kSinkUnavailable,
         "redirects are not followed: write where the registry is as schema_registry"},
-    Row{"NO REGISTRY", false, kSinkUnavailable, kOther},
-    Row{"BUSY", false, kSinkUnavailable, kBusy},
-    Row{"BROKEN", false, kSinkUnavailable, kBusy},
-    Row{"STOPPED", false, kSinkUnavailable, "it goes again after the start"},
+    Row{"NO REGISTRY", kUnclear, kSinkUnavailable, kOther},
+    Row{"BUSY", kRegistry, kSinkUnavailable, kBusy},
+    Row{"BROKEN", kUnclear, kSinkUnavailable, kBusy},
+    Row{"STOPPED", kRegistry, kSinkUnavailable, "it goes again after the start"},
 
-    Row{"RESOLVE", false, kConnectFailed, "check the host in schema_registry"},
-    Row{"CONNECT", false, kConnectFailed, kReach},
-    Row{"TLS", false, kConnectFailed,
+    Row{"RESOLVE", kRegistry, kConnectFailed, "check the host in schema_registry"},
+    Row{"CONNECT", kRegistry, kConnectFailed, kReach},
+    Row{"TLS", kRegistry, kConnectFailed,
         "check ca_file, that the certificate names the host, and that the server has TLS"},
-    Row{"SETTING", false, kConfigInvalid, "check the file"},
-    Row{"REQUEST", false, kConfigInvalid, "check schema_registry"},
-    Row{"LOCAL", false, kSinkUnavailable,
+    Row{"SETTING", kRegistry, kConfigInvalid, "check the file"},
+    Row{"REQUEST", kRegistry, kConfigInvalid, "check schema_registry"},
+    Row{"LOCAL", kRegistry, kSinkUnavailable,
         "this process has no memory or descriptor left: see its limits"},
-    Row{"NO CONNECTION", false, kSinkTimeout,
+    Row{"NO CONNECTION", kRegistry, kSinkTimeout,
         "others hold all connections there; it goes on by itself"},
-    Row{"TIMEOUT", false, kSinkTimeout, "the registry or the network hangs"},
-    Row{"PROTOCOL", false, kSinkUnavailable, kOther},
-    Row{"ENDED", false, kSinkUnavailable, kReach},
+    Row{"TIMEOUT", kRegistry, kSinkTimeout, "the registry or the network hangs"},
+    Row{"PROTOCOL", kUnclear, kSinkUnavailable, kOther},
+    Row{"ENDED", kUnclear, kSinkUnavailable, kReach},
 };
 
 const Row& row_of(std::string_view name) {
@@ -64,8 +70,8 @@ const Row& row_of(std::string_view name) {
 
 }  // namespace
 
-bool is_of_schema(const RegistryFault& fault) {
-    return row_of(fault.name).of_schema;
+Concern concern_of(const RegistryFault& fault) {
+    return row_of(fault.name).concern;
 }
 
 // Whatever it is, it can be mended without the event: it waits, and nothing is counted.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include <outbox/error.h>
@@ -8,8 +9,10 @@
 
 namespace outbox::schema {
 
-/// Whether it is a fault of one schema, while the registry answers for others.
-[[nodiscard]] bool is_of_schema(const RegistryFault& fault);
+/// What a fault concerns. What something else may have said than a registry, or a registry in a bad
+/// state, does not tell: where it answers otherwise it is of the one schema.
+enum class Concern : std::uint8_t { kSchema, kRegistry, kUnclear };
+[[nodiscard]] Concern concern_of(const RegistryFault& fault);
 
 /// The one table from such faults to our errors. `what`: "schema registry https://host:8081".
 [[nodiscard]] ErrorInfo to_error(const RegistryFault& fault, std::string_view what);

@@ -33,6 +33,7 @@ struct Rule {
     std::unordered_set<std::string> values = {};  ///< Canonical.
     bool has_constant = false;
     std::string constant = {};
+    std::size_t longest_value = 0;  ///< Of those and the constant, in bytes.
 
     std::optional<Decimal> minimum = {};
     std::optional<Decimal> maximum = {};
@@ -79,6 +80,7 @@ struct Rules {
     std::deque<Pattern> patterns = {};
     std::deque<Rule> rules = {};
     const Rule* root = nullptr;
+    std::size_t bytes = 0;  ///< Of memory, about.
 };
 
 /// Null: `why` says what is wrong.

@@ -38,12 +38,12 @@ std::optional<Status> SchemaCheck::prepare_at_once(spi::Record& record, prepare:
     if (record.payload.size() > kMaxAtOnceBytes) return std::nullopt;
     const auto answer = registry_->find(record.schema_id, record.schema_version);
     if (!answer) return std::nullopt;
-    return apply(*answer, record, out);
+    return apply(*answer, record, out, {});
 }
 
 Status SchemaCheck::prepare(spi::Record& record, prepare::Prepared& out,
                             const std::stop_token& stop) {
-    return apply(registry_->ask(record.schema_id, record.schema_version, stop), record, out);
+    return apply(registry_->ask(record.schema_id, record.schema_version, stop), record, out, stop);
 }
 
 Status SchemaCheck::why_not_asked(const spi::Record& record) const {
@@ -61,18 +61,22 @@ Status SchemaCheck::why_not_asked(const spi::Record& record) const {
 }
 
 Status SchemaCheck::apply(const Registry::Answer& answer, spi::Record& record,
-                          prepare::Prepared& out) const {
+                          prepare::Prepared& out, const std::stop_token& stop) const {
     if (const auto* failure = std::get_if<Registry::Failure>(&answer)) {
         out.part = failure->part;
         return failure->error;
     }
     const Registry::Schema& schema = *std::get<std::shared_ptr<const Registry::Schema>>(answer);
     if (schema.rules) {
-        if (const auto violation = schema.rules->check(record.payload)) {
+        JsonSchema::Violation violation;
+        const auto outcome =
+            registry_->check_payload(*schema.rules, record.payload, stop, violation);
+        if (outcome == JsonSchema::Outcome::kStopped) return registry_->stopped();
+        if (outcome == JsonSchema::Outcome::kViolates) {
             return dead(ErrorCode::kSchemaViolated,
                         "the payload of event " + std::string(record.id) + " at " +
-                            (violation->path.empty() ? "its root" : violation->path) + " " +
-                            violation->rule + " (rule " + violation->place + " of schema '" +
+                            (violation.path.empty() ? "its root" : violation.path) + " " +
+                            violation.rule + " (rule " + violation.place + " of schema '" +
                             shown(record.schema_id) + "', id " + std::to_string(schema.id) + ")");
         }
     }

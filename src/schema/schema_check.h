@@ -28,7 +28,8 @@ class SchemaCheck final : public prepare::Preparation {
 
   private:
     [[nodiscard]] Status why_not_asked(const spi::Record& record) const;
-    Status apply(const Registry::Answer& answer, spi::Record& record, prepare::Prepared& out) const;
+    Status apply(const Registry::Answer& answer, spi::Record& record, prepare::Prepared& out,
+                 const std::stop_token& stop) const;
 
     const std::shared_ptr<Registry> registry_;
     const bool framed_;

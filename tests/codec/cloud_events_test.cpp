@@ -203,7 +203,7 @@ TEST(CloudEvents, TheMediaTypeIsTheHeadersElseTheRoutesElseThatOfThePayload) {
 TEST(CloudEvents, SchemaIdAndVersionTravelAndNameTheSchemaInTheRegistry) {
     Encoding plain;
     Encoding registry(ContentMode::kBinary, kKafka,
-                      {{"cloudevents.schema_registry", "https://registry.example/"}});
+                      {{"cloudevents.dataschema_base", "https://registry.example/"}});
     auto event = order_created();
     event.schema_id = "orders value";
     event.schema_version = "3";
@@ -336,7 +336,8 @@ TEST(CloudEvents, WrongOptionsAreNamedWithWhatWouldBeRight) {
         {"type", ""},
         {"datacontenttype", "json"},
         {"datacontenttype", "application/cloudevents+json"},
-        {"schema_registry", "/relative"},
+        {"dataschema_base", "/relative"},
+        {"schema_registry", "https://registry.example"},
         {"sorce", "/x"},
         {"extensions", "x"}};
     for (const auto& [name, value] : wrong) {
@@ -346,6 +347,10 @@ TEST(CloudEvents, WrongOptionsAreNamedWithWhatWouldBeRight) {
         EXPECT_EQ(config.error().code, ErrorCode::kConfigInvalid);
         EXPECT_NE(config.error().message.find(name), std::string::npos);
         EXPECT_NE(config.error().message.find("[route.cloudevents]"), std::string::npos);
+        if (name != "schema_registry") continue;
+        EXPECT_NE(config.error().message.find("dataschema_base"), std::string::npos)
+            << "which may be meant";
+        EXPECT_NE(config.error().message.find("of the route"), std::string::npos);
     }
 }
 

@@ -48,7 +48,7 @@ void read_document(std::string_view text) {
     if (!is_json(text)) std::abort();
     const schema::JsonValue& root = document->root();
     if (!root.is(schema::JsonValue::Kind::kNumber)) return;
-    const schema::Decimal number(root.text);
+    const schema::Decimal number(root.text());
     std::string canonical;
     number.append_to(canonical);
     if (!is_json(canonical) || number != schema::Decimal(canonical)) std::abort();

@@ -3,7 +3,8 @@
 usage: front.py PORT TO_PORT FOLDER [--login VALUE] [--tls PEM]
 
 FOLDER/requests gets a line for each request: its path. --login: what the header Authorization has to be; else it answers
-401. FOLDER/mode, where it is, says for each request what is done: pass, html, redirect URL, status N, text BODY, hang, or close.
+401. FOLDER/mode, where it is, says for each request what is done: pass, html, redirect URL, status N, page N, text BODY, hang, or
+close; or "for TEXT" and one of them, which is then done to paths that hold TEXT alone.
 """
 
 import argparse
@@ -23,6 +24,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             log.write(self.path + "\n")
         mode = folder / "mode"
         word, _, rest = (mode.read_text() if mode.exists() else "pass").partition(" ")
+        if word == "for":
+            part, _, rest = rest.partition(" ")
+            word, _, rest = rest.partition(" ") if part in self.path else ("pass", "", "")
         if self.server.login and self.headers.get("Authorization") != self.server.login:
             return self.answer(401, b'{"error_code":401,"message":"Unauthorized"}')
         if word == "html":
@@ -31,6 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(302, b"", Location=rest)
         if word == "status":
             return self.answer(int(rest), b'{"error_code":%d,"message":"told to"}' % int(rest))
+        if word == "page":
+            return self.answer(int(rest), b"<html><body>No</body></html>")
         if word == "text":
             return self.answer(200, rest.encode())
         if word == "hang":

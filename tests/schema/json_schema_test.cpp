@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "schema/json_document.h"
+
 namespace outbox::test {
 namespace {
 
@@ -139,6 +141,69 @@ TEST(JsonSchema, NothingTakesMoreStepsThanItMay) {
     EXPECT_THAT(fault(compiled(text), "{}"), HasSubstr("steps to check"));
 }
 
+// Each of these is one step by the count of subschemas, and a millisecond or more of time.
+TEST(JsonSchema, TextsThatAreGoneOverCountAsSteps) {
+    constexpr int kTimes = 1'000;
+    const auto many = [](const std::string& rule) {
+        return compiled(R"({"definitions": {"d": )" + rule + R"(}, "allOf": [)" +
+                        repeated(R"({"$ref": "#/definitions/d"}, )", kTimes) + "{}]}");
+    };
+    const std::string digits(500'000, '7');
+    for (const std::string_view rule :
+         {R"({"minimum": 1})", R"({"type": "integer"})", R"({"multipleOf": 7})"}) {
+        EXPECT_THAT(fault(many(std::string(rule)), digits), HasSubstr("steps to check")) << rule;
+    }
+    EXPECT_THAT(fault(many(R"({"maxLength": 500000})"), "\"" + digits + "\""),
+                HasSubstr("steps to check"));
+    EXPECT_THAT(fault(many(R"({"properties": {"a": true}})"), "{\"" + digits + "\": 1}"),
+                HasSubstr("steps to check"));
+    const std::string names = repeated(R"("a", )", 30'000) + R"("a")";
+    EXPECT_THAT(fault(many(R"({"required": [)" + names + "]}"), R"({"a": 1})"),
+                HasSubstr("steps to check"));
+    // Where nothing is gone over nothing is counted, and what is too long is no value of an enum.
+    EXPECT_EQ(fault(many(R"({"type": "number"})"), digits), "");
+    const std::string items = "[" + repeated("0,", 500'000) + "0]";
+    EXPECT_EQ(fault(many(R"({"maxItems": 500001})"), items), "");
+    EXPECT_EQ(fault(many(R"({"not": {"enum": [7, [0]]}})"), items), "");
+}
+
+TEST(JsonSchema, ACheckEndsWhereItIsToldTo) {
+    std::stop_source stop;
+    JsonSchema::Violation violation;
+    std::string items = "[0";
+    for (int i = 0; i < 20'000; ++i) items += ",0";
+    items += "]";
+    const auto schema = compiled(R"({"items": {"type": "integer"}})");
+    EXPECT_EQ(schema.check(items, stop.get_token(), violation), JsonSchema::Outcome::kHolds);
+    const auto pattern = compiled(R"({"pattern": "^(a+)+$"})");
+    stop.request_stop();
+    EXPECT_EQ(schema.check(items, stop.get_token(), violation), JsonSchema::Outcome::kStopped);
+    EXPECT_EQ(pattern.check("\"" + std::string(50, 'a') + "b\"", stop.get_token(), violation),
+              JsonSchema::Outcome::kStopped);
+}
+
+TEST(JsonSchema, TellsTheFirstItemThatIsThereTwice) {
+    const auto schema = compiled(R"({"uniqueItems": true})");
+    EXPECT_THAT(fault(schema, R"([1, {"a": 1, "b": 2}, 3, {"b": 2, "a": 1.0}, 1])"),
+                HasSubstr("has the item 3 twice"));
+    EXPECT_THAT(fault(schema, "[0, 0, 0, 0]"), HasSubstr("has the item 1 twice"));
+    EXPECT_EQ(fault(schema, R"([1, "1", [1], true, null])"), "");
+}
+
+TEST(JsonSchema, APayloadMayHaveNoMoreValuesThanTheLimit) {
+    const auto any = compiled("{}");
+    const auto zeros = [](std::size_t count) {
+        std::string text(2 * count + 1, '0');
+        for (std::size_t i = 0; i < text.size(); i += 2) text[i] = ',';
+        text.front() = '[';
+        text.back() = ']';
+        return text;
+    };
+    EXPECT_EQ(fault(any, zeros(schema::JsonDocument::kMaxValues - 1)), "");
+    EXPECT_THAT(fault(any, zeros(schema::JsonDocument::kMaxValues)),
+                HasSubstr("more than 10000000 values and names"));
+}
+
 TEST(JsonSchema, APatternTakesNoMoreStepsThanItMay) {
     const auto schema = compiled(R"({"pattern": "^(a+)+$"})");
     EXPECT_EQ(fault(schema, "\"aaaa\""), "");
@@ -173,6 +238,16 @@ TEST(JsonSchema, RefusesPatternsThatAreTooLargeOrForeign) {
     EXPECT_THAT(refusal_of(R"({"patternProperties": {"[": true}})"), HasSubstr("'['"));
     EXPECT_THAT(refusal_of(R"({"pattern": "a\\Z"})"), HasSubstr("ECMA 262 has not"));
     EXPECT_THAT(refusal_of(R"({"pattern": "(*UCP)a"})"), HasSubstr("nothing to repeat"));
+}
+
+TEST(JsonSchema, CompiledPatternsCountAndHaveALimit) {
+    const std::string large = R"("(a(b(c)){1,50}){1,20}")";
+    EXPECT_GT(compiled(R"({"pattern": )" + large + "}").bytes(), 10'000U);
+    std::string all = R"({"patternProperties": {"x": true)";
+    for (int i = 0; i < 5'000; ++i) {
+        all += R"(, "(a(b(c)){1,50}){1,20})" + std::to_string(i) + "\": true";
+    }
+    EXPECT_THAT(refusal_of(all + "}}"), HasSubstr("patterns take more than 8388608 bytes"));
 }
 
 TEST(JsonSchema, ReadsPatternsAsEcma262Does) {

@@ -61,7 +61,7 @@ TEST_F(SchemaRegistry, TellsIdAndRulesOfAVersionAndAsksOnce) {
     ASSERT_TRUE(schema_of(first).rules);
     EXPECT_FALSE(schema_of(first).rules->check(R"({"quantity": 1})"));
     EXPECT_TRUE(schema_of(first).rules->check(R"({"quantity": 0})"));
-    now_ += 24h;
+    now_ += RegistryLimits().version_for - 1ms;
     for (int i = 0; i < 100; ++i) {
         EXPECT_TRUE(registry->find(subject_, "1"));
         EXPECT_EQ(error_of(registry->ask(subject_, "1", {})), "");
@@ -96,6 +96,30 @@ TEST_F(SchemaRegistry, TheLatestVersionIsAskedForAgainAfterAWhile) {
     now_ += 1ms;
     EXPECT_FALSE(registry->find(subject_, ""));
     EXPECT_EQ(schema_of(registry->ask(subject_, "", {})).id, second);
+}
+
+// As the registry was made anew, or restored: whoever looks at an id there finds another schema.
+TEST_F(SchemaRegistry, AVersionIsAskedForAgainAfterAWhileAndStaysWhileNobodyCanTell) {
+    RegistryServer own;
+    own.add(subject_, kOrder);
+    const std::string any = R"({"$schema": "http://json-schema.org/draft-07/schema#"})";
+    const auto registry = this->registry(own.url());
+    EXPECT_TRUE(schema_of(registry->ask(subject_, "1", {})).rules->check("{}"));
+    EXPECT_EQ(error_of(registry->ask(subject_, "latest", {})), "");
+    own.stop();
+    now_ += RegistryLimits().version_for;
+    EXPECT_FALSE(registry->find(subject_, "1")) << "it has to be asked for";
+    EXPECT_EQ(error_of(registry->ask(subject_, "1", {})), "");
+    EXPECT_TRUE(registry->find(subject_, "1")) << "and is not for each event";
+    EXPECT_THAT(error_of(registry->ask(subject_, "latest", {})), HasSubstr("OB_CONNECT_FAILED"));
+    own.start();
+    own.add("another", kOrder);
+    const std::uint32_t id = own.add(subject_, any);
+    EXPECT_TRUE(schema_of(registry->ask(subject_, "1", {})).rules->check("{}")) << "remembered";
+    now_ += RegistryLimits().version_for;
+    const auto answer = registry->ask(subject_, "1", {});
+    EXPECT_EQ(schema_of(answer).id, id);
+    EXPECT_FALSE(schema_of(answer).rules->check("{}"));
 }
 
 TEST_F(SchemaRegistry, ForgetsWhatWasNotUsedForLongest) {
@@ -187,6 +211,46 @@ TEST_F(SchemaRegistry, WhatIsNoRegistryIsAnOutageThatSaysWhatAnswers) {
         EXPECT_EQ(error_of(registry->ask(subject_ + "", "1", {})),
                   of_schema ? error_of(answer) : "")
             << mode;
+    }
+}
+
+TEST_F(SchemaRegistry, WhatOneSubjectAloneGetsIsItsOwnFaultWhateverItIs) {
+    const std::string bad = subject_ + "-bad";
+    server_.add(subject_, kOrder);
+    server_.add(bad, kOrder);
+    const Front front(server_.port());
+    for (const std::string mode : {"status 500", "page 500", "page 414", "page 404", "page 403",
+                                   "status 400", "html", "redirect http://x", "text {}", "close"}) {
+        front.set_mode("for " + bad + " " + mode);
+        const auto registry = this->registry(front.url());
+        const auto answer = registry->ask(bad, "1", {});
+        EXPECT_THAT(error_of(answer), AllOf(HasSubstr("OB_SCHEMA_UNKNOWN"), HasSubstr(bad),
+                                            HasSubstr("the registry answers otherwise")))
+            << mode;
+        const auto& failure = std::get<Registry::Failure>(answer);
+        EXPECT_EQ(failure.error.advice, Advice::kRetryDestination) << mode;
+        EXPECT_THAT(failure.part, HasSubstr(bad)) << mode;
+        EXPECT_EQ(error_of(registry->ask(subject_, "1", {})), "") << mode;
+        now_ += RegistryLimits().unknown_for;
+        front.set_mode("pass");
+        EXPECT_EQ(error_of(registry->ask(bad, "1", {})), "") << mode;
+    }
+    for (const std::string mode : {"status 401", "status 429"}) {
+        front.set_mode("for " + bad + " " + mode);
+        const auto answer = this->registry(front.url())->ask(bad, "1", {});
+        EXPECT_EQ(std::get<Registry::Failure>(answer).part, "") << mode;
+    }
+}
+
+TEST_F(SchemaRegistry, CheckTakesOnlyARegistryForOne) {
+    const Front front(server_.port());
+    EXPECT_TRUE(registry(front.url())->check().ok());
+    for (const std::string body : {"{}", "[]", "[1]", R"({"status": "ok"})"}) {
+        front.set_mode("text " + body);
+        const Status status = registry(front.url())->check();
+        ASSERT_FALSE(status.ok()) << body;
+        EXPECT_THAT(describe(status.error()),
+                    AllOf(HasSubstr("no list of types"), HasSubstr("something else than")));
     }
 }
 

@@ -10,9 +10,11 @@
 namespace outbox::test {
 namespace {
 
-using schema::is_of_schema;
+using schema::Concern;
+using schema::concern_of;
 using schema::make_registry_config;
 using schema::read_registered;
+using schema::read_types;
 using schema::Registered;
 using schema::registry_weakness;
 using schema::RegistryFault;
@@ -44,7 +46,7 @@ TEST(RegistryAnswers, TellsOneSchemaFromTheWholeRegistry) {
         const std::string body = R"({"error_code": )" + std::to_string(code) + "}";
         EXPECT_EQ(fault_of(code / 100, body), "UNKNOWN") << code;
     }
-    EXPECT_TRUE(is_of_schema({"UNKNOWN"}));
+    EXPECT_EQ(concern_of({"UNKNOWN"}), Concern::kSchema);
     EXPECT_EQ(fault_of(404, "<html>"), "NO REGISTRY");
     EXPECT_EQ(fault_of(404, R"({"error_code": 0})"), "NO REGISTRY");
     EXPECT_EQ(fault_of(404, ""), "NO REGISTRY");
@@ -55,12 +57,28 @@ TEST(RegistryAnswers, TellsOneSchemaFromTheWholeRegistry) {
     EXPECT_EQ(fault_of(200, R"({"id": 1, "schema": {}})"), "NO REGISTRY");
     EXPECT_EQ(fault_of(200, R"({"id": 1, "schema": "{}", "references": [{}]})"), "NO REGISTRY");
     EXPECT_EQ(fault_of(401, ""), "UNAUTHORIZED");
-    EXPECT_EQ(fault_of(403, "<html>"), "UNAUTHORIZED");
+    EXPECT_EQ(fault_of(403, "<html>"), "REFUSED");
     EXPECT_EQ(fault_of(403, R"({"error_code": 40301})"), "FORBIDDEN");
     EXPECT_EQ(fault_of(429, ""), "BUSY");
     EXPECT_EQ(fault_of(502, "<html>"), "BROKEN");
     EXPECT_EQ(fault_of(301, ""), "REDIRECT");
-    EXPECT_FALSE(is_of_schema({"NO REGISTRY"}));
+    for (const char* const name : {"UNAUTHORIZED", "BUSY", "TIMEOUT", "CONNECT"}) {
+        EXPECT_EQ(concern_of({name}), Concern::kRegistry) << name;
+    }
+    // What these are of the registry itself has to tell.
+    for (const int status : {301, 400, 403, 404, 414, 500, 503}) {
+        EXPECT_EQ(concern_of({fault_of(status, "<html>")}), Concern::kUnclear) << status;
+    }
+}
+
+TEST(RegistryAnswers, ARegistryHasTypes) {
+    EXPECT_EQ(read_types(200, "", R"(["JSON", "AVRO"])").name, "");
+    for (const std::string_view body :
+         {"{}", "[]", "7", "[1]", R"({"types": ["JSON"]})", "", "<"}) {
+        EXPECT_EQ(read_types(200, "", body).name, "NO REGISTRY") << body;
+    }
+    EXPECT_EQ(read_types(302, "", R"(["JSON"])").name, "REDIRECT");
+    EXPECT_EQ(read_types(401, "", "").name, "UNAUTHORIZED");
 }
 
 TEST(RegistryConfig, ReadsUrls) {

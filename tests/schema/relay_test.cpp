@@ -146,6 +146,25 @@ TEST_F(SchemaRelay, AnUnknownSubjectOrVersionHoldsBackItsOwnEventsOnly) {
     expect_nothing_counted();
 }
 
+TEST_F(SchemaRelay, ASubjectThatBreaksTheRegistryHoldsBackItsOwnEventsOnly) {
+    const std::string bad = subject_ + "broken";
+    server_.add(subject_, kOrder);
+    server_.add(bad, kOrder);
+    const Front front(server_.port());
+    front.set_mode("for " + bad + " status 500");
+    Process running = relay(front.url());
+    emit(bad, "held", R"({"n": 1})");
+    emit(bad, "held", R"({"n": 2})");
+    await_log(running, "the registry answers otherwise");
+    emit_many(subject_, 100, 100);
+    await_mailbox(100);
+    EXPECT_EQ(arrived(), 100);
+    expect_nothing_counted();
+    front.set_mode("pass");
+    await_mailbox(102);
+    expect_nothing_counted();
+}
+
 TEST_F(SchemaRelay, AProxysPageAndAWrongPasswordHoldBackAndSayWhy) {
     server_.add(subject_, kOrder);
     const Front front(server_.port(), "Basic cmVsYXk6czNjcmV0");  // relay:s3cret
@@ -178,6 +197,10 @@ TEST_F(SchemaRelay, CheckAsksTheRegistry) {
     const Finished page = check(front.url(":t0ken-of-relay@"));
     EXPECT_NE(page.status.code, 0);
     EXPECT_THAT(page.out, HasSubstr("with HTML"));
+    front.set_mode(R"(text {"status": "UP"})");
+    const Finished other = check(front.url(":t0ken-of-relay@"));
+    EXPECT_NE(other.status.code, 0);
+    EXPECT_THAT(other.out, HasSubstr("something else than a schema registry answers there"));
 }
 
 TEST_F(SchemaRelay, RefusesAtTheStartWhatCannotBe) {

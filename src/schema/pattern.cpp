@@ -27,7 +27,7 @@ struct Meter {
     std::size_t at = 0;
     std::size_t next_look = 0;
 };
-constexpr std::size_t kStepsPerLook = 10'000;  // for `stop`
+constexpr std::size_t kPatternStepsPerLook = 10'000;  // for `stop`
 
 // Called before each item of a pattern.
 extern "C" int outbox_pattern_step(pcre2_callout_block* block, void* user) {
@@ -37,7 +37,7 @@ extern "C" int outbox_pattern_step(pcre2_callout_block* block, void* user) {
     meter.at = at;
     meter.steps += 1 + way / Pattern::kBytesPerStep;
     if (meter.steps >= meter.next_look) {
-        meter.next_look = meter.steps + kStepsPerLook;
+        meter.next_look = meter.steps + kPatternStepsPerLook;
         if (meter.stop.stop_requested()) return PCRE2_ERROR_CALLOUT;
     }
     return meter.steps > meter.most ? PCRE2_ERROR_CALLOUT : 0;

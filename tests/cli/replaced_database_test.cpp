@@ -22,8 +22,8 @@ bool says(const Process& relay, const std::string& what) {
     return relay.stderr_text().find(what) != std::string::npos;
 }
 
-// A file takes the place of a database's. Who opened it between the steps would make a log of the old
-// file beside the new one, which SQLite would take for the new one's.
+// A file takes the place of a database's. Who opened it between the steps would make a log of the
+// old file beside the new one, which SQLite would take for the new one's.
 void replace_file(const std::string& path, const std::string& by,
                   std::initializer_list<Process*> relays) {
     for (Process* relay : relays) relay->kill(SIGSTOP);

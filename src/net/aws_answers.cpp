@@ -110,6 +110,7 @@ std::string read_key_refusal(std::string_view body) {
         const json document = object_of(body);
         code = text_of(document, document.contains("Code") ? "Code" : "code");
         text = text_of(document, document.contains("Message") ? "Message" : "message");
+        if (code == "Success") code.clear();
     }
     std::string why = code.substr(0, kMostText);
     if (!why.empty() && !text.empty()) why += ": ";

@@ -47,12 +47,12 @@ Result<Source> source_of(const ServerAccess& access, const AwsLogin& login,
 }  // namespace
 
 AwsKeys::AwsKeys(const ServerAccess& access, const AwsLogin& login, std::string region,
-                 std::string_view prefix)
-    : access_(access), login_(login), region_(std::move(region)), prefix_(prefix) {}
+                 std::string_view prefix, Clock::time_point (*now)())
+    : access_(access), login_(login), region_(std::move(region)), prefix_(prefix), now_(now) {}
 
 Result<const AwsCredentials*> AwsKeys::current(const std::stop_token& stop) {
     drive();
-    const auto now = Clock::now();
+    const auto now = now_();
     if (held_ && now >= held_->until) hold(nullptr);
     // One that holds stays in force whatever comes of its renewal.
     if (held_ && now >= held_->renew_at && !giver_) static_cast<void>(find());
@@ -66,7 +66,7 @@ Result<const AwsCredentials*> AwsKeys::current(const std::stop_token& stop) {
 }
 
 Status AwsKeys::find() {
-    begun_ = Clock::now();
+    begun_ = now_();
     auto source = source_of(access_, login_, region_, prefix_);
     if (!source.ok()) {
         if (held_) held_->renew_at = begun_ + kKeyPause;
@@ -126,7 +126,7 @@ void AwsKeys::take(KeyGiver::Step step) {
         http_->start(0, std::move(*request));
         return;
     }
-    const auto now = Clock::now();
+    const auto now = now_();
     if (auto* given = std::get_if<TemporaryKey>(&step)) {
         auto held = std::make_unique<Held>();
         held->of_role = true;
@@ -160,7 +160,7 @@ void AwsKeys::refused(std::uint64_t number, bool usable) {
     if (!usable || !held_->of_role) {
         hold(nullptr);
     } else {
-        held_->renew_at = std::min(held_->renew_at, std::max(Clock::now(), begun_ + kKeyPause));
+        held_->renew_at = std::min(held_->renew_at, std::max(now_(), begun_ + kKeyPause));
     }
 }
 

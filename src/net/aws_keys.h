@@ -36,9 +36,12 @@ constexpr std::chrono::seconds kKeyPause{10};
 /// refused. Secrets are known to the redactor while they may be met. Not thread-safe.
 class AwsKeys {
   public:
-    /// `access` and `login` last longer. `prefix`: of the options in messages, "sqs.".
+    using Clock = std::chrono::steady_clock;
+
+    /// `access` and `login` last longer. `prefix`: of the options in messages, "sqs.". `now`: by
+    /// which keys expire.
     AwsKeys(const ServerAccess& access, const AwsLogin& login, std::string region,
-            std::string_view prefix);
+            std::string_view prefix, Clock::time_point (*now)() = Clock::now);
 
     /// The one in force, until the next call. Null: there is none anywhere, which a server in clear
     /// may do without. Begins the renewal that is due. Blocks up to `kKeyTime` where a role has no
@@ -54,7 +57,6 @@ class AwsKeys {
     void refused(std::uint64_t number, bool usable);
 
   private:
-    using Clock = std::chrono::steady_clock;
     struct Held {
         std::optional<AwsCredentials> key;
         bool of_role = false;
@@ -74,6 +76,7 @@ class AwsKeys {
     const AwsLogin& login_;
     const std::string region_;
     const std::string prefix_;
+    Clock::time_point (*const now_)();
     std::unique_ptr<Held> held_;    // none, or one that held when it was last looked at
     std::unique_ptr<Held> former_;  // whose secrets answers may still quote
     std::uint64_t number_ = 0;

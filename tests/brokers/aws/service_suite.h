@@ -14,6 +14,7 @@
 #include "aws/config.h"
 #include "tests/brokers/aws/server.h"
 #include "tests/brokers/troubles.h"
+#include "tests/net/key_server.h"
 
 namespace outbox::test {
 
@@ -148,6 +149,7 @@ TEST_P(AwsServiceTest, SaysWhatIsWrongWithTheKey) {
     const auto failed = failure_of(*wrong, "orders");
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
     EXPECT_EQ(failed.part, "");
+    const Variable no_machine("AWS_EC2_METADATA_DISABLED", "true");
     const auto keyless = open(with_tls(service().address("localhost") + "?region=eu-central-1"));
     const auto none = failure_of(*keyless, "orders");
     EXPECT_EQ(none.error.code, ErrorCode::kAuthFailed);
@@ -216,6 +218,49 @@ TEST_P(AwsServiceTest, ABatchThatIsRefusedForOneOfItsEntriesCostsNoOther) {
     EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kPayloadTooLarge);
     EXPECT_EQ(courier.acknowledged(), 19U);
     EXPECT_GT(courier.suspects(), 0U);
+}
+
+TEST_P(AwsServiceTest, AKeyOfARoleThatHasExpiredIsRenewedAndCostsNoAttempt) {
+    const KeyServer keys;
+    const Variables role(keys.web_identity());
+    keys.set("lifetime", "0");  // it is found out by the refusal
+    const auto sink = open(in_clear());
+    keys.set("key", "ROLE1x1");
+    const auto failed = failure_of(*sink, "orders");
+    EXPECT_EQ(failed.error.backend_code, GetParam().expired) << describe(failed.error);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    keys.set("key", "");
+    keys.set("lifetime", "3600");
+    EXPECT_EQ(outcome_of(*sink, letters("orders", 1, 1)).acknowledged.size(), 1U);
+}
+
+TEST_P(AwsServiceTest, WithoutAKeyItIsDownWithCauseAndRemedy) {
+    const KeyServer keys;
+    const Variables role(keys.web_identity());
+    keys.set("mode", "refuse");
+    const auto sink = open(in_clear());
+    const auto failed = failure_of(*sink, "orders");
+    EXPECT_EQ(failed.error.code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    EXPECT_EQ(failed.part, "");
+    for (const std::string word : {"InvalidIdentityToken", "trust policy", "***"}) {
+        EXPECT_NE(failed.error.message.find(word), std::string::npos) << failed.error.message;
+    }
+    keys.set("mode", "ok");
+    EXPECT_EQ(outcome_of(*sink, letters("orders", 1, 1)).acknowledged.size(), 1U);
+}
+
+TEST_P(AwsServiceTest, ContainersAndMachinesGiveAKey) {
+    const AwsService secure(GetParam().name, broker_certificates().file("server.pem"));
+    const std::string url = with_tls(secure.address("localhost") + "?region=eu-central-1&ca_file=" +
+                                     broker_certificates().file("ca.crt").string());
+    const KeyServer keys;
+    for (const auto& environment : {keys.container(), keys.machine()}) {
+        const Variables role(environment);
+        const Status status = open(url)->check();
+        EXPECT_TRUE(status.ok()) << describe(status.error());
+    }
+    EXPECT_EQ(keys.asked(), 4U);
 }
 
 TEST_P(AwsServiceTest, TlsProvesWhoTheServiceIs) {

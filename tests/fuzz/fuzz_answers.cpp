@@ -1,6 +1,6 @@
-// What services of AWS, S3 and whoever hands out their keys may answer: an outcome for each
-// message, whatever comes, and nothing that a terminal would obey. And what a message may say of a
-// payload that is kept elsewhere.
+// What services of AWS, S3 and those who hand out their keys may answer: an outcome for each
+// message, whatever comes, nothing that a terminal would obey, and no key that is more than one
+// word. And what a message may say of a payload that is kept elsewhere.
 
 #include <cstdint>
 #include <cstdlib>

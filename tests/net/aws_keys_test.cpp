@@ -10,6 +10,7 @@
 #include "core/redact.h"
 #include "net/aws_answers.h"
 #include "tests/net/key_server.h"
+#include "tests/support/certificates.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::net {
@@ -204,6 +205,17 @@ TEST_F(AwsKeysTest, AWebIdentityThatFailsSaysWhy) {
     expect_error("the token file /nowhere/token holds no token, or cannot be read");
     add({{"AWS_ROLE_ARN", ""}});
     expect_error("AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not");
+}
+
+TEST_F(AwsKeysTest, StsProvesWhoItIs) {
+    test::Certificates certificates;
+    certificates.sign("server", "/CN=localhost", "subjectAltName=DNS:localhost");
+    const test::KeyServer secure(certificates.file("server.pem"));
+    add(server_.web_identity());
+    add({{"AWS_ENDPOINT_URL_STS", "https://localhost:" + std::to_string(secure.port())}});
+    expect_error("certificate");
+    add({{"AWS_CA_BUNDLE", certificates.file("ca.crt")}});
+    EXPECT_EQ(access_key(), "ROLE");
 }
 
 // --- Containers

@@ -30,8 +30,15 @@ const std::map<std::string, std::string> kUnset{
     {"AWS_CONTAINER_AUTHORIZATION_TOKEN", ""},
     {"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", ""},
     {"AWS_EC2_METADATA_SERVICE_ENDPOINT", ""},
+    {"AWS_CA_BUNDLE", ""},
     {"AWS_EC2_METADATA_DISABLED", "true"},
 };
+
+std::vector<std::string> command(const std::string& certificate) {
+    std::vector<std::string> all{"/usr/bin/python3", "-B", KEY_SERVER};
+    if (!certificate.empty()) all.push_back(certificate);
+    return all;
+}
 
 void set_variable(const std::string& name, const std::string& value) {
     if (value.empty()) {
@@ -55,8 +62,8 @@ Variables::~Variables() {
     for (const auto& [name, value] : former_) set_variable(name, value);
 }
 
-KeyServer::KeyServer()
-    : process_({.command = {"/usr/bin/python3", "-B", KEY_SERVER}}), none_(kUnset) {
+KeyServer::KeyServer(const std::string& certificate)
+    : process_({.command = command(certificate)}), none_(kUnset) {
     std::string port;
     const auto serves = eventually(60s, "the key server's port", [&] {
         port = process_.stdout_text();

@@ -25,7 +25,8 @@ class Variables {
 // key_server.py, until this goes; what AWS' variables say of other sources of keys is unset.
 class KeyServer {
   public:
-    KeyServer();
+    // With TLS where there is a certificate; it can be told and says nothing then.
+    explicit KeyServer(const std::string& certificate = {});
     [[nodiscard]] std::string url(const std::string& path = "/") const;
     [[nodiscard]] int port() const { return port_; }
     void set(const std::string& name, const std::string& value) const;

@@ -1,4 +1,5 @@
-"""Hands out access keys of AWS as STS, containers and machines of EC2 do, to the tests. Prints its port.
+"""Hands out access keys of AWS as STS, containers and machines of EC2 do, to the tests: key_server.py [certificate and key].
+Prints its port.
 
 A key is ROLE<when it expires, in ms since 1970>x<its number>; its secret is s3cret-of-role and its session
 token t0ken-of- and the key. GET /set?NAME=VALUE changes what it does, GET /seen tells what it was asked:
@@ -13,6 +14,8 @@ import datetime
 import email.utils
 import http.server
 import json
+import ssl
+import sys
 import threading
 from urllib.parse import parse_qsl, urlsplit
 
@@ -136,5 +139,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 server = Server(("127.0.0.1", 0), Handler)
+if len(sys.argv) > 1:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1])
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 print(server.server_address[1], flush=True)
 server.serve_forever()

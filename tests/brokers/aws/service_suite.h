@@ -253,7 +253,7 @@ TEST_P(AwsServiceTest, WithoutAKeyItIsDownWithCauseAndRemedy) {
 TEST_P(AwsServiceTest, ContainersAndMachinesGiveAKey) {
     const AwsService secure(GetParam().name, broker_certificates().file("server.pem"));
     const std::string url = with_tls(secure.address("localhost") + "?region=eu-central-1&ca_file=" +
-                                     broker_certificates().file("ca.crt").string());
+                                     broker_certificates().file("ca.crt"));
     const KeyServer keys;
     for (const auto& environment : {keys.container(), keys.machine()}) {
         const Variables role(environment);

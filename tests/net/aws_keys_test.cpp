@@ -261,8 +261,8 @@ TEST_F(AwsKeysTest, AContainersKeyComesInClearFromKnownHostsAlone) {
     for (const std::string url :
          {"http://example.com/x", "http://127.example.com/x", "http://169.254.169.254/x",
           "http://localhost.example.com/", "http://localhost@example.com/",
-          "http://example.com#@127.0.0.1/", "http://example.com\\@localhost/", "http:///x",
-          "ftp://localhost/x", "localhost"}) {
+          "http://localhost:80@example.com/", "http://example.com#@127.0.0.1/",
+          "http://example.com\\@localhost/", "http:///x", "ftp://localhost/x", "localhost"}) {
         EXPECT_FALSE(allowed(url)) << url;
     }
     expect_error("would have it come from there in clear; use https://");

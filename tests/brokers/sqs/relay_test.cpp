@@ -57,10 +57,8 @@ TEST_F(SqsRelay, DeliversWithTheKeysOfAWebIdentityThatExpireAndAreRenewed) {
     const Variables role(keys.web_identity());
     keys.set("lifetime", "4");
     Process relay = outbox_.start_relay(arguments("sqs+http://" + aws.address()));
-    long long written = 0;
     while (keys.asked() < 4) {
         write("orders", 100);
-        written += 100;
         ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
     }
     // Without keys, whatever the reason, they wait.

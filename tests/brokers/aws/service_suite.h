@@ -3,7 +3,6 @@
 // What Amazon's own services do to the sink, as aws.py plays them: signatures are checked by
 // botocore. A service's test includes this file and instantiates the suite.
 
-#include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -57,20 +56,6 @@ class AwsServiceTest : public testing::TestWithParam<AwsWords> {
     static std::string with_tls(const std::string& rest) { return GetParam().name + "://" + rest; }
 };
 
-// A variable of the environment, while this lives.
-class Variable {
-  public:
-    Variable(const char* name, const std::string& value) : name_(name) {
-        ::setenv(name, value.c_str(), 1);
-    }
-    ~Variable() { ::unsetenv(name_); }
-    Variable(const Variable&) = delete;
-    Variable& operator=(const Variable&) = delete;
-
-  private:
-    const char* name_;
-};
-
 TEST_P(AwsServiceTest, TakesWhatIsSigned) {
     const Status status = sink().check();
     EXPECT_TRUE(status.ok()) << describe(status.error());
@@ -85,14 +70,14 @@ TEST_P(AwsServiceTest, ReadsTheKeyOfTheEnvironmentAndOfAFile) {
     const std::string url = in_clear();
     EXPECT_EQ(error_of(url).code, ErrorCode::kAuthFailed);
     {
-        const Variable id("AWS_ACCESS_KEY_ID", "AKTEMP");
-        const Variable secret("AWS_SECRET_ACCESS_KEY", "s3cret-of-aws");
+        const Variables id({{"AWS_ACCESS_KEY_ID", "AKTEMP"}});
+        const Variables secret({{"AWS_SECRET_ACCESS_KEY", "s3cret-of-aws"}});
         EXPECT_EQ(error_of(url).backend_code, GetParam().expired);
-        const Variable token("AWS_SESSION_TOKEN", "s3cret-token");
+        const Variables token({{"AWS_SESSION_TOKEN", "s3cret-token"}});
         const Status status = open(url)->check();
         EXPECT_TRUE(status.ok()) << describe(status.error());
         // The service quotes what was signed.
-        const Variable wrong("AWS_SECRET_ACCESS_KEY", "wrong-one");
+        const Variables wrong({{"AWS_SECRET_ACCESS_KEY", "wrong-one"}});
         const auto error = error_of(url);
         EXPECT_EQ(error.backend_code, GetParam().signature);
         EXPECT_NE(error.message.find("canonical string"), std::string::npos);
@@ -149,7 +134,7 @@ TEST_P(AwsServiceTest, SaysWhatIsWrongWithTheKey) {
     const auto failed = failure_of(*wrong, "orders");
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
     EXPECT_EQ(failed.part, "");
-    const Variable no_machine("AWS_EC2_METADATA_DISABLED", "true");
+    const Variables no_machine({{"AWS_EC2_METADATA_DISABLED", "true"}});
     const auto keyless = open(with_tls(service().address("localhost") + "?region=eu-central-1"));
     const auto none = failure_of(*keyless, "orders");
     EXPECT_EQ(none.error.code, ErrorCode::kAuthFailed);

@@ -55,7 +55,7 @@ class AwsKeysTest : public testing::Test {
         return origin_of_key(access_, login_, "eu-central-1", "sqs.").value_or_throw();
     }
     [[nodiscard]] nlohmann::json seen() const { return nlohmann::json::parse(server_.seen()); }
-    void add(std::map<std::string, std::string> values) {
+    void add(const std::map<std::string, std::string>& values) {
         variables_.push_back(std::make_unique<Variables>(values));
     }
     ~AwsKeysTest() override {

@@ -58,6 +58,9 @@ Variables::Variables(const std::map<std::string, std::string>& values) {
     }
 }
 
+Variables::Variables(const std::string& name, const std::string& value)
+    : Variables(std::map<std::string, std::string>{{name, value}}) {}
+
 Variables::~Variables() {
     for (const auto& [name, value] : former_) set_variable(name, value);
 }

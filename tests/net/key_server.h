@@ -14,6 +14,7 @@ namespace outbox::test {
 class Variables {
   public:
     explicit Variables(const std::map<std::string, std::string>& values);
+    Variables(const std::string& name, const std::string& value);
     ~Variables();
     Variables(const Variables&) = delete;
     Variables& operator=(const Variables&) = delete;

@@ -70,14 +70,14 @@ TEST_P(AwsServiceTest, ReadsTheKeyOfTheEnvironmentAndOfAFile) {
     const std::string url = in_clear();
     EXPECT_EQ(error_of(url).code, ErrorCode::kAuthFailed);
     {
-        const Variables id({{"AWS_ACCESS_KEY_ID", "AKTEMP"}});
-        const Variables secret({{"AWS_SECRET_ACCESS_KEY", "s3cret-of-aws"}});
+        const Variables id("AWS_ACCESS_KEY_ID", "AKTEMP");
+        const Variables secret("AWS_SECRET_ACCESS_KEY", "s3cret-of-aws");
         EXPECT_EQ(error_of(url).backend_code, GetParam().expired);
-        const Variables token({{"AWS_SESSION_TOKEN", "s3cret-token"}});
+        const Variables token("AWS_SESSION_TOKEN", "s3cret-token");
         const Status status = open(url)->check();
         EXPECT_TRUE(status.ok()) << describe(status.error());
         // The service quotes what was signed.
-        const Variables wrong({{"AWS_SECRET_ACCESS_KEY", "wrong-one"}});
+        const Variables wrong("AWS_SECRET_ACCESS_KEY", "wrong-one");
         const auto error = error_of(url);
         EXPECT_EQ(error.backend_code, GetParam().signature);
         EXPECT_NE(error.message.find("canonical string"), std::string::npos);
@@ -134,7 +134,7 @@ TEST_P(AwsServiceTest, SaysWhatIsWrongWithTheKey) {
     const auto failed = failure_of(*wrong, "orders");
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
     EXPECT_EQ(failed.part, "");
-    const Variables no_machine({{"AWS_EC2_METADATA_DISABLED", "true"}});
+    const Variables no_machine("AWS_EC2_METADATA_DISABLED", "true");
     const auto keyless = open(with_tls(service().address("localhost") + "?region=eu-central-1"));
     const auto none = failure_of(*keyless, "orders");
     EXPECT_EQ(none.error.code, ErrorCode::kAuthFailed);

@@ -1,14 +1,10 @@
-""
-    "Hands out access keys of AWS as STS, containers and machines of EC2 do, to the tests: key_server.py [certificate and key].
-    Prints its port.
+"""Hands out access keys of AWS as STS, containers and machines of EC2 do, to the tests: key_server.py [certificate and key].
+Prints its port.
 
-    A key is ROLE<when it expires, in ms since 1970>
-        x<its number>;
-its secret is s3cret - of - role and its session token t0ken - of - and the key.GET / set
-    ? NAME = VALUE changes what it does,
-      GET / seen tells what it was asked :
+A key is ROLE<when it expires, in ms since 1970>x<its number>; its secret is s3cret-of-role and its session
+token t0ken-of- and the key. GET /set?NAME=VALUE changes what it does, GET /seen tells what it was asked:
 
-    lifetime of keys, in seconds(3600); 0: none is said
+    lifetime        of keys, in seconds (3600); 0: none is said
     mode            ok, refuse, hang, nonsense, huge, expired, foreign (an hour ahead), noKey, noRole, off
     authorization   that /container wants
     key, secret     to be handed out instead

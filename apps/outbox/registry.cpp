@@ -134,6 +134,18 @@ Result<MakeSteps> make_steps(const runtime::RouteConfig& route) {
                                          : with_registry(route, std::move(make));
 }
 
+// Where its key is from; empty: it has none.
+Result<std::string> describe_store([[maybe_unused]] const std::string& url) {
+#ifdef OUTBOX_WITH_HTTP
+    if (url.starts_with("s3:")) {
+        auto origin = claim::s3_key_origin(url);
+        if (!origin.ok()) return origin;
+        return "access key of the object store: " + *origin;
+    }
+#endif
+    return std::string();
+}
+
 }  // namespace
 
 void tell_secret_options() {
@@ -287,8 +299,16 @@ Result<std::string> describe_destination(const runtime::RelayConfig& config,
                                          const runtime::RouteConfig& route) {
     const auto broker = find_broker(route.to);
     if (!broker.ok()) return broker.error();
-    if ((*broker)->describe == nullptr) return std::string();
-    return (*broker)->describe(destination_of(config, route));
+    std::string text;
+    if ((*broker)->describe != nullptr) {
+        auto described = (*broker)->describe(destination_of(config, route));
+        if (!described.ok()) return described;
+        text = *std::move(described);
+    }
+    const auto store = describe_store(route.claim_check);
+    if (!store.ok()) return store;
+    if (!text.empty() && !store->empty()) text += "; ";
+    return text + *store;
 }
 
 }  // namespace outbox::app

@@ -39,21 +39,19 @@ Client::Client(const Config& config)
     : config_(config),
       url_(url_of(config)),
       http_(http_options(config)),
+      keys_(config_, config_, config_.region, config_.service->product.prefix),
       timeout_(config.stuck_after) {}
 
 std::optional<ErrorInfo> Client::start(std::uint64_t token, Call call) {
-    if (!credentials_) {
-        auto read = net::current_credentials(config_, config_, config_.service->product.prefix);
-        if (!read.ok()) return read.error();
-        credentials_ = *std::move(read);
-    }
+    const auto current = keys_.current();
+    if (!current.ok()) return current.error();
     net::HttpRequest request{.method = "POST",
                              .url = url_,
                              .headers = config_.service->headers(call.action),
                              .body = std::move(call.body),
                              .timeout = timeout_,
                              .connect_timeout = config_.connect_timeout};
-    if (const auto& key = *credentials_) {
+    if (const net::AwsCredentials* key = *current) {
         request.sigv4 = net::SigV4{.region = config_.region,
                                    .service = std::string(config_.service->name),
                                    .access_key = key->access_key,
@@ -61,18 +59,21 @@ std::optional<ErrorInfo> Client::start(std::uint64_t token, Call call) {
                                    .session_token = key->session_token,
                                    .clock_skew = clock_skew_};
     }
+    signed_by_[token] = keys_.number();
     http_.start(token, std::move(request));
     return std::nullopt;
 }
 
 void Client::poll(milliseconds most, std::vector<Answer>& out) {
     outcomes_.clear();
+    keys_.drive();
     http_.poll(most, outcomes_);
     for (net::HttpOutcome& outcome : outcomes_) out.push_back(read(std::move(outcome)));
 }
 
 Answer Client::read(net::HttpOutcome outcome) {
     Answer answer{.token = outcome.token};
+    const std::uint64_t key = signed_by_.extract(outcome.token).mapped();
     if (outcome.fault) {
         answer.fault =
             Fault{std::string(net::word_of(outcome.fault->kind)), outcome.fault->text, false};
@@ -83,7 +84,9 @@ Answer Client::read(net::HttpOutcome outcome) {
         compare_clocks(outcome, *answer.fault);
         // Whoever renews the key, or gives one with more rights, may have done so.
         const auto code = to_error(*config_.service, *answer.fault, "").code;
-        if (code == ErrorCode::kAuthFailed || code == ErrorCode::kNoRights) credentials_.reset();
+        if (code == ErrorCode::kAuthFailed || code == ErrorCode::kNoRights) {
+            keys_.refused(key, code == ErrorCode::kNoRights);
+        }
     }
     answer.body = std::move(outcome.body);
     return answer;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <outbox/result.h>
@@ -13,7 +14,7 @@
 #include "aws/config.h"
 #include "aws/faults.h"
 #include "aws/service.h"
-#include "net/aws_credentials.h"
+#include "net/aws_keys.h"
 #include "net/http_client.h"
 
 namespace outbox::aws {
@@ -25,8 +26,8 @@ struct Answer {
     std::string body = {};
 };
 
-/// Sends a service's requests, each signed by the key in force. Nothing blocks but `poll`. Not
-/// thread-safe.
+/// Sends a service's requests, each signed by the key in force. Nothing blocks but `poll`, and for
+/// up to `net::kKeyTime` what needs a key of a role while there is none. Not thread-safe.
 class Client {
   public:
     explicit Client(const Config& config);
@@ -37,7 +38,7 @@ class Client {
     void poll(std::chrono::milliseconds most, std::vector<Answer>& out);
     [[nodiscard]] std::size_t under_way() const { return http_.under_way(); }
 
-    /// One request, with all of its time. Blocks up to `most`.
+    /// One request, with all of its time. Blocks up to `most`, and for its key.
     Result<std::string> ask(Call call, std::chrono::milliseconds most);
 
   private:
@@ -47,7 +48,8 @@ class Client {
     const Config config_;
     const std::string url_;
     net::HttpClient http_;
-    std::optional<std::optional<net::AwsCredentials>> credentials_;  // nothing: to be read
+    net::AwsKeys keys_;
+    std::unordered_map<std::uint64_t, std::uint64_t> signed_by_;  // of requests under way
     std::chrono::seconds clock_skew_{0};
     std::chrono::milliseconds timeout_;
     std::vector<net::HttpOutcome> outcomes_;

@@ -7,6 +7,7 @@
 
 #include "core/transport.h"
 #include "core/url.h"
+#include "net/aws_keys.h"
 
 namespace outbox::aws {
 namespace {
@@ -135,7 +136,8 @@ std::string name_of_server(const Config& config) {
 }
 
 std::string transport_weakness(const Config& config) {
-    return net::transport_weakness(config.service->product, config);
+    std::string weakness = net::transport_weakness(config.service->product, config);
+    return weakness.empty() ? net::weakness_of_key(config, config, config.region) : weakness;
 }
 
 }  // namespace outbox::aws

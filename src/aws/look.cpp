@@ -33,10 +33,15 @@ Status look_at_service(const Config& config) {
 
 Result<std::string> describe_topics(const Config& config) {
     const auto listed = list_topics(config);
+    const auto origin =
+        net::origin_of_key(config, config, config.region, config.service->product.prefix);
+    if (!origin.ok()) return origin.error();
     const std::string all(config.service->topics);
     std::string text =
         "only " + all +
-        " whose names end with .fifo keep the order of keys and drop repeats (5 min)";
+        " whose names end with .fifo keep the order of keys and drop repeats (5 min); access "
+        "key: " +
+        *origin;
     if (!listed.ok() && listed.error().code == ErrorCode::kNoRights) {
         return text + "; which there are is not known: the key may not list " + all;
     }

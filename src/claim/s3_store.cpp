@@ -11,6 +11,7 @@
 #include "claim/s3_errors.h"
 #include "core/redact.h"
 #include "core/transport.h"
+#include "net/aws_keys.h"
 #include "net/http_client.h"
 
 namespace outbox::claim {
@@ -41,7 +42,8 @@ class S3Store final : public ObjectStore {
           url_("s3://" + config_.bucket +
                (config_.prefix.empty()
                     ? ""
-                    : "/" + config_.prefix.substr(0, config_.prefix.size() - 1))) {}
+                    : "/" + config_.prefix.substr(0, config_.prefix.size() - 1))),
+          keys_(config_, config_, config_.region, "") {}
 
     [[nodiscard]] const std::string& url() const override { return url_; }
 
@@ -82,12 +84,13 @@ class S3Store final : public ObjectStore {
             limit_ = std::max(max_bytes, kFaultBytes);
             http_.emplace(http_options(config_, limit_));
         }
-        if (Status signed_by = add_signature(request); !signed_by.ok()) return signed_by;
+        if (Status signed_by = add_signature(request, stop); !signed_by.ok()) return signed_by;
         request.connect_timeout = config_.connect_timeout;
         http_->start(0, std::move(request));
         std::vector<net::HttpOutcome> outcomes;
         while (outcomes.empty()) {
             http_->poll(kLook, outcomes);
+            keys_.drive();
             if (!outcomes.empty() || !stop.stop_requested()) continue;
             http_->cancel_all();
             return to_error({"STOPPED", "the relay stops", 0}, what());
@@ -99,13 +102,10 @@ class S3Store final : public ObjectStore {
         return std::move(outcome);
     }
 
-    Status add_signature(net::HttpRequest& request) {
-        if (!credentials_) {
-            auto read = net::current_credentials(config_, config_, "");
-            if (!read.ok()) return read.error();
-            credentials_ = *std::move(read);
-        }
-        if (const auto& key = *credentials_) {
+    Status add_signature(net::HttpRequest& request, const std::stop_token& stop) {
+        const auto current = keys_.current(stop);
+        if (!current.ok()) return current.error();
+        if (const net::AwsCredentials* key = *current) {
             request.sigv4 = net::SigV4{.region = config_.region,
                                        .service = "s3",
                                        .access_key = key->access_key,
@@ -123,7 +123,7 @@ class S3Store final : public ObjectStore {
         ErrorInfo error = to_error(
             fault, of_object ? "the payload at " + url_ + "/" + std::string(name) : what());
         // Whoever renews the key may have done so.
-        if (error.code == ErrorCode::kAuthFailed) credentials_.reset();
+        if (error.code == ErrorCode::kAuthFailed) keys_.refused(keys_.number(), false);
         return error;
     }
 
@@ -133,7 +133,7 @@ class S3Store final : public ObjectStore {
     const std::string url_;
     std::size_t limit_ = 0;
     std::optional<net::HttpClient> http_;
-    std::optional<std::optional<net::AwsCredentials>> credentials_;  // nothing: to be read
+    net::AwsKeys keys_;
 };
 
 }  // namespace
@@ -146,9 +146,18 @@ Result<std::unique_ptr<ObjectStore>> open_s3_store(std::string_view url) {
 
 std::string s3_weakness(std::string_view url) {
     const auto config = make_s3_config(url);
-    if (!config.ok() || !is_remote(config->hosts.front().name)) return {};
-    if (!config->tls) return "is reached in clear: use an endpoint with https://";
-    return config->verify ? "" : "is reached without proof who it is: remove verify";
+    if (!config.ok()) return {};
+    if (is_remote(config->hosts.front().name)) {
+        if (!config->tls) return "is reached in clear: use an endpoint with https://";
+        if (!config->verify) return "is reached without proof who it is: remove verify";
+    }
+    return net::weakness_of_key(*config, *config, config->region);
+}
+
+Result<std::string> s3_key_origin(std::string_view url) {
+    const auto config = make_s3_config(url);
+    if (!config.ok()) return config.error();
+    return net::origin_of_key(*config, *config, config->region, "");
 }
 
 }  // namespace outbox::claim

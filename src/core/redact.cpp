@@ -41,6 +41,7 @@ struct Known {
     std::atomic_flag busy;
     std::vector<std::string> parts{kParts.begin(), kParts.end()};
     std::vector<std::string> values;
+    std::vector<std::string> temporary;  // one for each holder
 };
 
 Known& known() {
@@ -140,9 +141,12 @@ std::string mask(std::string_view text, std::vector<Region> regions) {
 void find_remembered(std::string_view text, std::vector<Region>& found) {
     Known& all = known();
     const Lock lock(all.busy);
-    for (const std::string& value : all.values) {
-        for (auto at = text.find(value); at != std::string::npos; at = text.find(value, at + 1)) {
-            found.emplace_back(at, at + value.size());
+    for (const auto* const values : {&all.values, &all.temporary}) {
+        for (const std::string& value : *values) {
+            for (auto at = text.find(value); at != std::string::npos;
+                 at = text.find(value, at + 1)) {
+                found.emplace_back(at, at + value.size());
+            }
         }
     }
 }
@@ -183,6 +187,20 @@ void remember_secret(std::string_view value) {
         remember_secret(value.substr(0, end));
         remember_secret(value.substr(end + 1));
     }
+}
+
+TemporarySecret::TemporarySecret(std::string_view value) : value_(value) {
+    if (value_.size() < kMinRemembered) return;
+    Known& all = known();
+    const Lock lock(all.busy);
+    all.temporary.push_back(value_);
+}
+
+TemporarySecret::~TemporarySecret() {
+    Known& all = known();
+    const Lock lock(all.busy);
+    const auto place = std::find(all.temporary.begin(), all.temporary.end(), value_);
+    if (place != all.temporary.end()) all.temporary.erase(place);
 }
 
 void remember_secrets_of(std::string_view url) {

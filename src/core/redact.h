@@ -18,8 +18,21 @@ void add_secret_options(std::span<const std::string_view> parts);
 /// configuration, as nothing is ever forgotten.
 void remember_secret(std::string_view value);
 
-/// The same for what is secret in an option's value, which is one URL or connection string, however
-/// malformed.
+/// Hides a value as `remember_secret` does, while it lives: for what is renewed without end.
+/// Thread-safe.
+class TemporarySecret {
+  public:
+    explicit TemporarySecret(std::string_view value);
+    ~TemporarySecret();
+    TemporarySecret(const TemporarySecret&) = delete;
+    TemporarySecret& operator=(const TemporarySecret&) = delete;
+
+  private:
+    const std::string value_;
+};
+
+/// `remember_secret` of what is secret in an option's value, which is one URL or connection string,
+/// however malformed.
 void remember_secrets_of(std::string_view url);
 
 /// For tests.

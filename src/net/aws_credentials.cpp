@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-
-#include "core/redact.h"
+#include <utility>
 
 namespace outbox::net {
 namespace {
@@ -17,31 +16,16 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::string() : std::string(value);
-}
-
 ErrorInfo failed(std::string why) {
     return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS", std::move(why)};
 }
 
-Result<std::optional<AwsCredentials>> of_file(const AwsLogin& login) {
-    std::string path = login.credentials_file;
-    if (path.empty()) path = variable("AWS_SHARED_CREDENTIALS_FILE");
-    const bool asked_for = !path.empty() || !login.profile.empty();
-    if (path.empty()) path = variable("HOME") + "/.aws/credentials";
-    std::string profile = login.profile.empty() ? variable("AWS_PROFILE") : login.profile;
-    if (profile.empty()) profile = "default";
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    auto found = read_profile(text, profile);
-    if (found || !asked_for) return found;
-    return failed("the file " + path + " has no access key of the profile '" + profile +
-                  "', or cannot be read");
-}
-
 }  // namespace
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+}
 
 std::optional<AwsCredentials> read_profile(std::string_view text, std::string_view profile) {
     AwsCredentials found;
@@ -65,38 +49,39 @@ std::optional<AwsCredentials> read_profile(std::string_view text, std::string_vi
     return found;
 }
 
-Result<std::optional<AwsCredentials>> current_credentials(const ServerAccess& access,
-                                                          const AwsLogin& login,
-                                                          std::string_view prefix) {
-    std::optional<AwsCredentials> found;
-    if (!access.user.empty()) {
-        auto secret = password_of(access);
-        if (!secret.ok()) return failed(secret.error().message);
-        found = AwsCredentials{access.user, *std::move(secret), {}};
-    }
-    const bool named = !login.profile.empty() || !login.credentials_file.empty();
-    if (!found && !named) {
-        const std::string id = variable("AWS_ACCESS_KEY_ID");
-        const std::string secret = variable("AWS_SECRET_ACCESS_KEY");
-        if (!id.empty() && !secret.empty()) {
-            found = AwsCredentials{id, secret, variable("AWS_SESSION_TOKEN")};
-        }
-    }
-    if (!found) {
-        auto read = of_file(login);
-        if (!read.ok()) return read;
-        found = *std::move(read);
-    }
-    if (!found && access.tls) {
-        return failed(
-            "there is no access key: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or " +
-            std::string(prefix) + "credentials_file");
-    }
-    if (found) {
-        remember_secret(found->secret_key);
-        if (!found->session_token.empty()) remember_secret(found->session_token);
-    }
+Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access) {
+    if (access.user.empty()) return std::optional<WrittenKey>();
+    auto secret = password_of(access);
+    if (!secret.ok()) return failed(secret.error().message);
+    return std::optional(WrittenKey{
+        {access.user, *std::move(secret), {}},
+        access.password_file.empty() ? "the URL" : "the URL and " + access.password_file});
+}
+
+std::optional<WrittenKey> key_of_environment() {
+    WrittenKey found{{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"),
+                      variable("AWS_SESSION_TOKEN")},
+                     "AWS_ACCESS_KEY_ID"};
+    if (found.key.access_key.empty() || found.key.secret_key.empty()) return std::nullopt;
     return found;
+}
+
+Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login) {
+    std::string path = login.credentials_file;
+    if (path.empty()) path = variable("AWS_SHARED_CREDENTIALS_FILE");
+    const bool asked_for = !path.empty() || !login.profile.empty();
+    if (path.empty()) path = variable("HOME") + "/.aws/credentials";
+    std::string profile = login.profile.empty() ? variable("AWS_PROFILE") : login.profile;
+    if (profile.empty()) profile = "default";
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (auto found = read_profile(text, profile)) {
+        return std::optional(
+            WrittenKey{*std::move(found), "the profile '" + profile + "' in " + path});
+    }
+    if (!asked_for) return std::optional<WrittenKey>();
+    return failed("the file " + path + " has no access key of the profile '" + profile +
+                  "', or cannot be read");
 }
 
 }  // namespace outbox::net

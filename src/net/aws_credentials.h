@@ -23,16 +23,26 @@ struct AwsLogin {
     std::string credentials_file;  ///< Empty: AWS_SHARED_CREDENTIALS_FILE, ~/.aws/credentials.
 };
 
+/// A key that is written somewhere, and where: "profile relay in /etc/aws".
+struct WrittenKey {
+    AwsCredentials key;
+    std::string origin;
+};
+
+/// Of the environment; empty: it is not set.
+[[nodiscard]] std::string variable(const char* name);
+
 /// The profile's, out of the text of a credentials file of AWS' own tools; nothing: it has none.
 [[nodiscard]] std::optional<AwsCredentials> read_profile(std::string_view text,
                                                          std::string_view profile);
 
-/// What is in force now: user and password of the access, else the environment's, else the file's.
-/// Nothing: there is none anywhere, which a server in clear may do without. Secrets are remembered
-/// by the redactor. `prefix`: of the options in messages, "sqs.".
-/// Errors: kAuthFailed/retry_destination.
-Result<std::optional<AwsCredentials>> current_credentials(const ServerAccess& access,
-                                                          const AwsLogin& login,
-                                                          std::string_view prefix);
+/// User and password of the access; nothing: it has no user. Errors:
+/// kAuthFailed/retry_destination.
+Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access);
+/// That of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+std::optional<WrittenKey> key_of_environment();
+/// The file's. Nothing: there is none, and neither file nor profile were asked for. Errors: as
+/// above.
+Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login);
 
 }  // namespace outbox::net

@@ -207,7 +207,9 @@ TEST_F(ClaimRelay, CheckWritesAndReadsAnObject) {
     const Finished missing = check(folder());
     EXPECT_NE(missing.status.code, 0);
     EXPECT_THAT(missing.out, HasSubstr("make the folder"));
-    EXPECT_EQ(check(shared_s3().store()).status.code, 0);
+    const Finished right = check(shared_s3().store());
+    EXPECT_EQ(right.status.code, 0);
+    EXPECT_THAT(right.out + right.err, HasSubstr("access key of the object store: the URL"));
     const Finished wrong = check(shared_s3().store("payloads", "wr0ng-secret"));
     EXPECT_NE(wrong.status.code, 0);
     EXPECT_THAT(wrong.out, HasSubstr("check the secret"));

@@ -4,6 +4,7 @@
 
 #include "tests/claim/s3_server.h"
 #include "tests/claim/store_suite.h"
+#include "tests/net/key_server.h"
 
 namespace outbox::test {
 namespace {
@@ -70,6 +71,45 @@ TEST(S3Store, EndsItsWaitWhenItIsToldToStop) {
     ASSERT_FALSE(put.ok());
     EXPECT_EQ(put.error().backend_code, "STOPPED");
     EXPECT_EQ(put.error().advice, Advice::kRetryDestination);
+}
+
+TEST(S3Store, IsGivenItsKeyByAContainer) {
+    const KeyServer keys;
+    const Variables container(keys.container());
+    keys.set("key", "relay");
+    keys.set("secret", "wr0ng-secret");
+    const std::string url =
+        "s3://payloads/from/outbox?endpoint=http://127.0.0.1:" + std::to_string(shared_s3().port());
+    const auto store = claim::open_s3_store(url).value_or_throw();
+    const Status refused = store->put(kName, "x", {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kAuthFailed) << describe(refused.error());
+    // What was refused is not used again.
+    keys.set("secret", "s3cret-key");
+    const Status put = store->put(kName, "x", {});
+    EXPECT_TRUE(put.ok()) << describe(put.error());
+    EXPECT_EQ(keys.asked(), 2U);
+    EXPECT_EQ(claim::s3_key_origin(url).value_or_throw(),
+              "the container's role (" + keys.url("/container") + ")");
+}
+
+TEST(S3Store, WithoutAKeyIsDownAndEndsItsWaitWhenItIsToldToStop) {
+    const KeyServer keys;
+    const Variables container(keys.container());
+    const auto store = claim::open_s3_store("s3://payloads/from/outbox?endpoint=http://127.0.0.1:" +
+                                            std::to_string(shared_s3().port()))
+                           .value_or_throw();
+    keys.set("mode", "refuse");
+    const Status refused = store->put(kName, "x", {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().advice, Advice::kRetryDestination) << describe(refused.error());
+    EXPECT_NE(refused.error().message.find("check that the task"), std::string::npos);
+    keys.set("mode", "hang");
+    std::stop_source stop;
+    stop.request_stop();
+    const Status stopped = store->put(kName, "x", stop.get_token());
+    ASSERT_FALSE(stopped.ok());
+    EXPECT_EQ(stopped.error().message, "the relay stops");
 }
 
 }  // namespace

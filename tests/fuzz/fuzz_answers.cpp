@@ -1,5 +1,6 @@
-// What services of AWS and S3 may answer: an outcome for each message, whatever comes, and nothing
-// that a terminal would obey. And what a message may say of a payload that is kept elsewhere.
+// What services of AWS, S3 and those who hand out their keys may answer: an outcome for each
+// message, whatever comes, nothing that a terminal would obey, and no key that is more than one
+// word. And what a message may say of a payload that is kept elsewhere.
 
 #include <cstdint>
 #include <cstdlib>
@@ -11,11 +12,20 @@
 #include "claim/claim.h"
 #include "claim/s3_answers.h"
 #include "core/utf8.h"
+#include "net/aws_answers.h"
 
 namespace {
 
 void must_be_printable(const std::string& text) {
     if (outbox::to_printable(text) != text) std::abort();
+}
+
+// Each of its parts stands in a header.
+void must_be_one_word(const outbox::net::AwsCredentials& key) {
+    for (const std::string& part : {key.access_key, key.secret_key, key.session_token}) {
+        if (part.empty() || part.find_first_of(" \r\n\t") != std::string::npos) std::abort();
+        must_be_printable(part);
+    }
 }
 
 template <typename ReadBatch, typename ReadFault>
@@ -46,6 +56,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto refusal = outbox::claim::read_s3_fault(status, body);
     if (refusal.name.empty() || refusal.text.empty()) std::abort();
     must_be_printable(refusal.name + refusal.text);
+    for (const auto& handed :
+         {outbox::net::read_key_document(body), outbox::net::read_assumed_role(body)}) {
+        if (handed) must_be_one_word(handed->key);
+    }
+    must_be_printable(outbox::net::read_key_refusal(body));
+    must_be_printable(outbox::net::read_role_name(body));
     const auto claim = outbox::claim::read_claim(body);
     if (claim.ok() && *claim && !outbox::claim::is_object_name((*claim)->name())) std::abort();
     if (!claim.ok()) must_be_printable(claim.error().message);

@@ -158,6 +158,9 @@ int main(int argc, char** argv) {
          R"(<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "c">]><ErrorResponse><Error><Code>NotFound</Code><Message><![CDATA[no]]>&b;</Message></Error></ErrorResponse>)"s,
          R"(<ListTopicsResponse><ListTopicsResult><Topics><member><TopicArn>a</TopicArn></member></Topics></ListTopicsResult></ListTopicsResponse>)"s,
          "<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>"s,
+         R"({"Code":"Success","AccessKeyId":"A","SecretAccessKey":"B","Token":"C","Expiration":"2026-11-25T17:10:40.5Z"})"s,
+         "<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>B</SecretAccessKey><SessionToken>C</SessionToken><Expiration>2026-11-25T17:10:40+00:00</Expiration></Credentials>"s,
+         "relay-role\nother"s,
          "{\"claim-check\":\"s3://b/" + std::string(64, 'a') +
              "\",\"claim-check-size\":\"5\",\"claim-check-sha256\":\"" + std::string(64, 'b') +
              "\"}"}) {

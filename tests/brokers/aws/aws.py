@@ -4,7 +4,7 @@ signatures, by botocore, and refuses for the reasons that the services' referenc
 usage: aws.py [PEM]     with TLS where there is a certificate and its key. Prints its port.
 
 The key is AKID with the secret s3cret-of-aws; AKTEMP wants the session token s3cret-token, too, and
-AKPOOR has no rights. What it
+AKPOOR has no rights. One of tests/net/key_server.py is good until it expires. What it
 does depends on the name of the queue or topic: "throttled" and "denied" are, "partly" does not take entries whose
 body says why ("refuse InvalidMessageContents", "fault InternalError"), "toolong" refuses a batch with
 a body "long", and all others take everything. "skewed" in the region: a clock an hour ahead.
@@ -14,8 +14,10 @@ import datetime
 import email.utils
 import http.server
 import json
+import re
 import ssl
 import sys
+import time
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
@@ -56,9 +58,12 @@ def check_signature(method, target, headers, body):
         raise Refused("MissingAuthenticationToken", status=403)
     parts = parts_of(headers["Authorization"])
     key, date, region, service, _ = parts["Credential"].split("/")
-    if key not in KEYS:
+    role = re.fullmatch(r"ROLE(\d+)x\d+", key)
+    if role and int(role[1]) < 1000 * time.time():
+        raise Refused("ExpiredTokenException", "The security token is expired.", 403)
+    if not role and key not in KEYS:
         raise Refused("UnrecognizedClientException", "The security token is invalid.", 403)
-    secret, token = KEYS[key]
+    secret, token = ("s3cret-of-role", "t0ken-of-" + key) if role else KEYS[key]
     if token and headers.get("X-Amz-Security-Token") != token:
         raise Refused("ExpiredTokenException", "The security token is expired.", 403)
     stamp = headers["X-Amz-Date"]

@@ -3,7 +3,6 @@
 // What Amazon's own services do to the sink, as aws.py plays them: signatures are checked by
 // botocore. A service's test includes this file and instantiates the suite.
 
-#include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -14,6 +13,7 @@
 #include "aws/config.h"
 #include "tests/brokers/aws/server.h"
 #include "tests/brokers/troubles.h"
+#include "tests/net/key_server.h"
 
 namespace outbox::test {
 
@@ -56,20 +56,6 @@ class AwsServiceTest : public testing::TestWithParam<AwsWords> {
     static std::string with_tls(const std::string& rest) { return GetParam().name + "://" + rest; }
 };
 
-// A variable of the environment, while this lives.
-class Variable {
-  public:
-    Variable(const char* name, const std::string& value) : name_(name) {
-        ::setenv(name, value.c_str(), 1);
-    }
-    ~Variable() { ::unsetenv(name_); }
-    Variable(const Variable&) = delete;
-    Variable& operator=(const Variable&) = delete;
-
-  private:
-    const char* name_;
-};
-
 TEST_P(AwsServiceTest, TakesWhatIsSigned) {
     const Status status = sink().check();
     EXPECT_TRUE(status.ok()) << describe(status.error());
@@ -84,14 +70,14 @@ TEST_P(AwsServiceTest, ReadsTheKeyOfTheEnvironmentAndOfAFile) {
     const std::string url = in_clear();
     EXPECT_EQ(error_of(url).code, ErrorCode::kAuthFailed);
     {
-        const Variable id("AWS_ACCESS_KEY_ID", "AKTEMP");
-        const Variable secret("AWS_SECRET_ACCESS_KEY", "s3cret-of-aws");
+        const Variables id("AWS_ACCESS_KEY_ID", "AKTEMP");
+        const Variables secret("AWS_SECRET_ACCESS_KEY", "s3cret-of-aws");
         EXPECT_EQ(error_of(url).backend_code, GetParam().expired);
-        const Variable token("AWS_SESSION_TOKEN", "s3cret-token");
+        const Variables token("AWS_SESSION_TOKEN", "s3cret-token");
         const Status status = open(url)->check();
         EXPECT_TRUE(status.ok()) << describe(status.error());
         // The service quotes what was signed.
-        const Variable wrong("AWS_SECRET_ACCESS_KEY", "wrong-one");
+        const Variables wrong("AWS_SECRET_ACCESS_KEY", "wrong-one");
         const auto error = error_of(url);
         EXPECT_EQ(error.backend_code, GetParam().signature);
         EXPECT_NE(error.message.find("canonical string"), std::string::npos);
@@ -148,6 +134,7 @@ TEST_P(AwsServiceTest, SaysWhatIsWrongWithTheKey) {
     const auto failed = failure_of(*wrong, "orders");
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
     EXPECT_EQ(failed.part, "");
+    const Variables no_machine("AWS_EC2_METADATA_DISABLED", "true");
     const auto keyless = open(with_tls(service().address("localhost") + "?region=eu-central-1"));
     const auto none = failure_of(*keyless, "orders");
     EXPECT_EQ(none.error.code, ErrorCode::kAuthFailed);
@@ -216,6 +203,49 @@ TEST_P(AwsServiceTest, ABatchThatIsRefusedForOneOfItsEntriesCostsNoOther) {
     EXPECT_EQ(courier.dead()[0].error.code, ErrorCode::kPayloadTooLarge);
     EXPECT_EQ(courier.acknowledged(), 19U);
     EXPECT_GT(courier.suspects(), 0U);
+}
+
+TEST_P(AwsServiceTest, AKeyOfARoleThatHasExpiredIsRenewedAndCostsNoAttempt) {
+    const KeyServer keys;
+    const Variables role(keys.web_identity());
+    keys.set("lifetime", "0");  // it is found out by the refusal
+    const auto sink = open(in_clear());
+    keys.set("key", "ROLE1x1");
+    const auto failed = failure_of(*sink, "orders");
+    EXPECT_EQ(failed.error.backend_code, GetParam().expired) << describe(failed.error);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    keys.set("key", "");
+    keys.set("lifetime", "3600");
+    EXPECT_EQ(outcome_of(*sink, letters("orders", 1, 1)).acknowledged.size(), 1U);
+}
+
+TEST_P(AwsServiceTest, WithoutAKeyItIsDownWithCauseAndRemedy) {
+    const KeyServer keys;
+    const Variables role(keys.web_identity());
+    keys.set("mode", "refuse");
+    const auto sink = open(in_clear());
+    const auto failed = failure_of(*sink, "orders");
+    EXPECT_EQ(failed.error.code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+    EXPECT_EQ(failed.part, "");
+    for (const std::string word : {"InvalidIdentityToken", "trust policy", "***"}) {
+        EXPECT_NE(failed.error.message.find(word), std::string::npos) << failed.error.message;
+    }
+    keys.set("mode", "ok");
+    EXPECT_EQ(outcome_of(*sink, letters("orders", 1, 1)).acknowledged.size(), 1U);
+}
+
+TEST_P(AwsServiceTest, ContainersAndMachinesGiveAKey) {
+    const AwsService secure(GetParam().name, broker_certificates().file("server.pem"));
+    const std::string url = with_tls(secure.address("localhost") + "?region=eu-central-1&ca_file=" +
+                                     broker_certificates().file("ca.crt"));
+    const KeyServer keys;
+    for (const auto& environment : {keys.container(), keys.machine()}) {
+        const Variables role(environment);
+        const Status status = open(url)->check();
+        EXPECT_TRUE(status.ok()) << describe(status.error());
+    }
+    EXPECT_EQ(keys.asked(), 4U);
 }
 
 TEST_P(AwsServiceTest, TlsProvesWhoTheServiceIs) {

@@ -2,6 +2,7 @@
 
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sns/server.h"
+#include "tests/net/key_server.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {
@@ -47,6 +48,24 @@ TEST_F(SnsRelay, CheckSaysWhatIsWrongAndWhichTopicsKeepAnOrder) {
     const auto nobody = check("sns+http://127.0.0.1:1");
     EXPECT_NE(nobody.first, 0);
     EXPECT_NE(nobody.second.find("OB_CONNECT_FAILED"), std::string::npos) << nobody.second;
+}
+
+TEST_F(SnsRelay, AWebIdentityGetsItsKeyFromStsOfMoto) {
+    shared_sns().make("identified");
+    const KeyServer keys;  // for its file alone
+    const std::string place = "127.0.0.1:" + std::to_string(shared_sns().port());
+    auto environment = keys.web_identity();
+    environment["AWS_ENDPOINT_URL_STS"] = "http://" + place;
+    const Variables role(environment);
+    const auto right = check("sns+http://" + place);
+    EXPECT_EQ(right.first, 0) << right.second;
+    EXPECT_NE(right.second.find("(STS at http://" + place), std::string::npos) << right.second;
+    write("identified", 100);
+    Process relay = outbox_.start_relay(arguments("sns+http://" + place));
+    ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(shared_sns().arrived("identified", 100).size(), 100U);
+    EXPECT_EQ(keys.asked(), 0U);
 }
 
 }  // namespace

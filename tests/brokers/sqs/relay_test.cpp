@@ -2,6 +2,7 @@
 
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sqs/server.h"
+#include "tests/net/key_server.h"
 #include "tests/support/eventually.h"
 #include "tests/support/sqlite.h"
 
@@ -48,6 +49,56 @@ TEST_F(SqsRelay, CheckSaysWhatIsWrongAndWhichQueuesKeepAnOrder) {
     const auto nobody = check("sqs+http://127.0.0.1:1");
     EXPECT_NE(nobody.first, 0);
     EXPECT_NE(nobody.second.find("OB_CONNECT_FAILED"), std::string::npos) << nobody.second;
+}
+
+TEST_F(SqsRelay, DeliversWithTheKeysOfAWebIdentityThatExpireAndAreRenewed) {
+    const AwsService aws("sqs");
+    const KeyServer keys;
+    const Variables role(keys.web_identity());
+    keys.set("lifetime", "4");
+    Process relay = outbox_.start_relay(arguments("sqs+http://" + aws.address()));
+    while (keys.asked() < 4) {
+        write("orders", 100);
+        ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
+    }
+    // Without keys, whatever the reason, they wait.
+    keys.set("mode", "refuse");
+    ASSERT_TRUE(eventually(60s, "there is no key any more", [&] {
+        write("orders", 1);
+        return relay.stderr_text().find("InvalidIdentityToken") != std::string::npos;
+    }));
+    keys.set("mode", "ok");
+    ASSERT_TRUE(eventually(60s, "all are published", [&] { return left() == 0; }));
+    EXPECT_EQ(Sqlite(path_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    EXPECT_EQ(Sqlite(path_).number("SELECT coalesce(max(attempts), 0) FROM outbox_delivery"), 0);
+    EXPECT_EQ(relay.stop().code, 0);
+    const std::string log = relay.stderr_text();
+    EXPECT_NE(log.find("trust policy"), std::string::npos) << log;
+    for (const std::string secret : {"t0ken", "s3cret"}) {
+        EXPECT_EQ(log.find(secret), std::string::npos) << log;
+    }
+}
+
+TEST_F(SqsRelay, CheckSaysWhereTheKeyIsFrom) {
+    const AwsService aws("sqs");
+    const KeyServer keys;
+    const auto without = check("sqs+http://" + aws.address());
+    EXPECT_NE(without.first, 0);
+    const Variables role(keys.web_identity());
+    const auto right = check("sqs+http://" + aws.address());
+    EXPECT_EQ(right.first, 0) << right.second;
+    EXPECT_NE(right.second.find("access key: role arn:aws:iam::123456789012:role/relay by its web "
+                                "identity token (STS at http://127.0.0.1:"),
+              std::string::npos)
+        << right.second;
+    keys.set("mode", "refuse");
+    const auto refused = check("sqs+http://" + aws.address());
+    EXPECT_NE(refused.first, 0);
+    EXPECT_NE(refused.second.find("trust policy"), std::string::npos) << refused.second;
+    for (const auto& one : {right, refused}) {
+        EXPECT_EQ(one.second.find("t0ken"), std::string::npos) << one.second;
+        EXPECT_EQ(one.second.find("s3cret"), std::string::npos) << one.second;
+    }
 }
 
 }  // namespace

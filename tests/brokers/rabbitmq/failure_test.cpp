@@ -353,10 +353,10 @@ TEST(RabbitmqFailure, AMessageThatTheBrokerDoesNotReadIsGivenUp) {
 
 TEST(RabbitmqFailure, EndsAtOnceWhileABrokerHangs) {
     const std::string queue = new_queue();
+    const auto sent = letters(queue, 5'000, 5'000, 5'000);
     {
         RabbitmqSink sink(config());
         ASSERT_EQ(Courier(sink).deliver(letters(queue, 10, 10)), "");
-        const auto sent = letters(queue, 5'000, 5'000, 5'000);
         server().pause();
         std::size_t next = 0;
         while (next < sent.size() && sink.publish(sent[next].record(next))) ++next;

@@ -240,11 +240,11 @@ TEST(RedisFailure, AServerThatHangsIsDownUntilItGoesOn) {
 TEST(RedisFailure, TakesNoMoreThanItsLimitsWhileTheServerHangs) {
     auto limited = config();
     limited.max_bytes = 1'000'000;
-    RedisSink sink(limited);
     const std::string stream = new_name();
+    const auto sent = letters(stream, 1'000, 10, 10'000);
+    RedisSink sink(limited);
     ASSERT_EQ(Courier(sink).deliver(letters(stream, 10, 10)), "");
     server().pause();
-    const auto sent = letters(stream, 1'000, 10, 10'000);
     std::size_t taken = 0;
     spi::Completions out;
     for (int i = 0; i < 10; ++i) {

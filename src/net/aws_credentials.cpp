@@ -16,11 +16,11 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-ErrorInfo failed(std::string why) {
+}  // namespace
+
+ErrorInfo key_failed(std::string why) {
     return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS", std::move(why)};
 }
-
-}  // namespace
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);
@@ -52,7 +52,7 @@ std::optional<AwsCredentials> read_profile(std::string_view text, std::string_vi
 Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access) {
     if (access.user.empty()) return std::optional<WrittenKey>();
     auto secret = password_of(access);
-    if (!secret.ok()) return failed(secret.error().message);
+    if (!secret.ok()) return key_failed(secret.error().message);
     return std::optional(WrittenKey{
         {access.user, *std::move(secret), {}},
         access.password_file.empty() ? "the URL" : "the URL and " + access.password_file});
@@ -80,8 +80,8 @@ Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login) {
             WrittenKey{*std::move(found), "the profile '" + profile + "' in " + path});
     }
     if (!asked_for) return std::optional<WrittenKey>();
-    return failed("the file " + path + " has no access key of the profile '" + profile +
-                  "', or cannot be read");
+    return key_failed("the file " + path + " has no access key of the profile '" + profile +
+                      "', or cannot be read");
 }
 
 }  // namespace outbox::net

@@ -29,6 +29,9 @@ struct WrittenKey {
     std::string origin;
 };
 
+/// What is said of being without a key: kAuthFailed/retry_destination.
+[[nodiscard]] ErrorInfo key_failed(std::string why);
+
 /// Of the environment; empty: it is not set.
 [[nodiscard]] std::string variable(const char* name);
 

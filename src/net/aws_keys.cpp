@@ -15,10 +15,6 @@ constexpr std::size_t kMostAnswer = std::size_t{64} << 10;
 constexpr std::chrono::hours kMostLifetime{36};  // no key of a role has more
 constexpr int kLastPart = 4;                     // of a life
 
-ErrorInfo failed(std::string why) {
-    return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS", std::move(why)};
-}
-
 // A key, or who gives one; neither: there is none, and none is needed.
 struct Source {
     std::optional<WrittenKey> written;
@@ -40,8 +36,9 @@ Result<Source> source_of(const ServerAccess& access, const AwsLogin& login,
     if (auto giver = container_role()) return Source{std::nullopt, std::move(giver)};
     if (!access.tls) return Source{};
     if (auto giver = machine_role()) return Source{std::nullopt, std::move(giver)};
-    return failed("there is no access key: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or " +
-                  prefix + "credentials_file");
+    return key_failed(
+        "there is no access key: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or " + prefix +
+        "credentials_file");
 }
 
 }  // namespace
@@ -107,9 +104,9 @@ Status AwsKeys::wait(const std::stop_token& stop) {
         const std::string name = giver_->name();
         giver_.reset();
         http_.reset();
-        if (stop.stop_requested()) return failed("the relay stops");
-        return failed("there is no access key of " + name + ": no answer within " +
-                      std::to_string(kKeyTime.count()) + " ms; it is asked again");
+        if (stop.stop_requested()) return key_failed("the relay stops");
+        return key_failed("there is no access key of " + name + ": no answer within " +
+                          std::to_string(kKeyTime.count()) + " ms; it is asked again");
     }
     return *failure_;
 }

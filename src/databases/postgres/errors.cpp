@@ -168,7 +168,7 @@ constexpr std::array kRules{
               "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
          stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
               "ON SCHEMA."),
-         wait("outbox roles --print --operator ROLE has the rights of who operates")},
+         wait("outbox roles --print --operator ROLE has the GRANTs of who operates")},
     Rule{"42703", Kind::kSetup, Code::kTableShape,
          stop("check [source.table] against the table's columns; outbox relay --check names them"),
          kNone, kNone, stop(kNotOurEvents)},

@@ -41,6 +41,8 @@ class NatsQueue : public QueueFixture {
     }
     void go_down() override { shared_nats().kill(); }
     void come_back() override { shared_nats().start(); }
+    // docs/guarantees.md, of NATS 2.9.
+    [[nodiscard]] bool keeps_order_across_deaths() const override { return false; }
     [[nodiscard]] const std::string& stream() const { return name_; }
 
   private:

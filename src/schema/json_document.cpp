@@ -157,13 +157,15 @@ class JsonDocument::Reader {
     void members(JsonValue& out) {
         const std::span<JsonMember> all = room(to_.members_);
         ++at_;
+        constexpr std::uint32_t kOrders = (1U << 24U) - 1;
+        static_assert(JsonDocument::kMaxValues <= kOrders);
         std::uint32_t order = 0;
         for (JsonMember& member : all) {
             skip_space();
             member.name = string();
             skip(':');
             value(member.value);
-            member.value.order = order++;
+            member.value.order = order++ & kOrders;
             skip(',');
         }
         skip('}');

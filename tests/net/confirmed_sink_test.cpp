@@ -150,7 +150,7 @@ TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {
     for (const bool answers_each : {false, true}) {
         Server server;
         server.answers_each = answers_each;
-        Sink sink(server, {.stuck_after = 20ms});
+        Sink sink(server, {.stuck_after = 500ms});
         ASSERT_TRUE(sink.publish(record(1, "t")));
         spi::Completions out;
         for (int i = 0; i < 1'000 && out.failed.empty(); ++i) {
@@ -179,25 +179,25 @@ TEST(ConfirmedSink, AServerThatWorksThroughWhatItHasIsWaitedFor) {
     Server server;
     server.answers_each = false;
     server.window = SIZE_MAX;
-    Sink sink(server, {.stuck_after = 40ms});
+    Sink sink(server, {.stuck_after = 400ms});
     spi::Completions out;
-    for (std::uint64_t i = 1; i <= 500; ++i) ASSERT_TRUE(sink.publish(record(i, "t")));
+    for (std::uint64_t i = 1; i <= 1'000; ++i) ASSERT_TRUE(sink.publish(record(i, "t")));
     sink.poll(0ms, out);
-    for (std::uint64_t next = 1; next <= 500; ++next) {
+    for (std::uint64_t next = 1; next <= 1'000; ++next) {
         server.answers = {{.number = next}};
         sink.poll(0ms, out);
         std::this_thread::sleep_for(1ms);
     }
-    EXPECT_EQ(out.acknowledged.size(), 500U);
+    EXPECT_EQ(out.acknowledged.size(), 1'000U);
     EXPECT_TRUE(out.failed.empty()) << out.failed.size();
-    EXPECT_EQ(server.sent.size(), 500U) << "each once";
+    EXPECT_EQ(server.sent.size(), 1'000U) << "each once";
 }
 
 TEST(ConfirmedSink, ASlowTopicIsWaitedForHoweverManyOfAnotherPass) {
     Server server;
     server.answers_each = false;
     server.window = SIZE_MAX;
-    Sink sink(server, {.records = 40, .stuck_after = 200ms});
+    Sink sink(server, {.records = 40, .stuck_after = 1s});
     spi::Completions out;
     for (std::uint64_t i = 1; i <= 30; ++i) ASSERT_TRUE(sink.publish(record(i, "slow")));
     sink.poll(0ms, out);
@@ -212,7 +212,7 @@ TEST(ConfirmedSink, ASlowTopicIsWaitedForHoweverManyOfAnotherPass) {
         sink.poll(0ms, out);
         server.answers = answers;
         sink.poll(0ms, out);
-        std::this_thread::sleep_for(15ms);
+        std::this_thread::sleep_for(50ms);
     }
     EXPECT_EQ(out.acknowledged.size(), last);
     EXPECT_TRUE(out.failed.empty()) << out.failed.size();
@@ -223,7 +223,7 @@ TEST(ConfirmedSink, WhatIsOvertakenForTooLongHasFailedHoweverManyPass) {
     Server server;
     server.answers_each = false;
     server.window = SIZE_MAX;
-    Sink sink(server, {.records = 10, .stuck_after = 40ms});
+    Sink sink(server, {.records = 10, .stuck_after = 1s});
     spi::Completions out;
     ASSERT_TRUE(sink.publish(record(1, "stuck")));
     std::uint64_t number = 1;

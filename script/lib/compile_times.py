@@ -25,6 +25,8 @@ def main():
     for output, taken in sorted(seconds.items(), key=lambda item: -item[1])[:count]:
         source = pathlib.Path(sources.get(output, output))
         name = source.relative_to(root) if source.is_relative_to(root) else source
+        if folder := re.match(r"unity_(\w+)_cxx\.cxx$", source.name):
+            name = folder[1].replace("_", "/") + "/*.cpp"
         print(f"| `{name}` | {taken:.0f} |")
 
 

@@ -244,6 +244,30 @@ TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
     EXPECT_TRUE(eventually(60s, "the slot is gone", [&] { return slots() == "0"; }));
 }
 
+// It is not even kept in memory: what is read in its place must be said.
+TEST_F(Stream, ARowLargerThanAQueueIsLeftToTheTable) {
+    pg_.exec("ALTER TABLE outbox_events DROP CONSTRAINT outbox_payload_size");
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec(insert("1") +
+             "; INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', "
+             "to_jsonb(repeat('x', 5000000))); " +
+             insert("3"));
+    EXPECT_TRUE(eventually(60s, "the route is behind", [&] {
+        static_cast<void>(route.reader().wait(10ms));
+        const auto now = route.read();
+        route.seen.insert(route.seen.end(), now.begin(), now.end());
+        return route.path() == "polling";
+    }));
+    EXPECT_EQ(route.reason(), "the route is behind");
+    const auto rest = route.next(3 - route.seen.size());
+    route.seen.insert(route.seen.end(), rest.begin(), rest.end());
+    ASSERT_EQ(route.seen.size(), 3U);
+    EXPECT_EQ(route.seen[0], "1");
+    EXPECT_GT(route.seen[1].size(), 5'000'000U);
+    EXPECT_EQ(route.seen[2], "3");
+}
+
 TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
     Route route(source());
     ASSERT_TRUE(route.joins());

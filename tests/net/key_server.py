@@ -14,10 +14,10 @@ import datetime
 import email.utils
 import http.server
 import json
-import ssl
-import sys
 import threading
 from urllib.parse import parse_qsl, urlsplit
+
+from serve import serve
 
 settings = {}
 seen = []
@@ -131,17 +131,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, address):
-        pass
-
-
-server = Server(("127.0.0.1", 0), Handler)
-if len(sys.argv) > 1:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(sys.argv[1])
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)

@@ -14,8 +14,8 @@ import datetime
 import email.utils
 import http.server
 import json
+import pathlib
 import re
-import ssl
 import sys
 import time
 from urllib.parse import parse_qsl
@@ -24,6 +24,9 @@ from xml.sax.saxutils import escape
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "net"))
+from serve import serve  # noqa: E402
 
 KEYS = {"AKID": ("s3cret-of-aws", None), "AKPOOR": ("s3cret-of-aws", None),
         "AKTEMP": ("s3cret-of-aws", "s3cret-token")}
@@ -200,18 +203,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, request, address):
-        pass
-
-
-server = Server(("127.0.0.1", 0), Handler)
-if len(sys.argv) > 1:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(sys.argv[1])
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-print(server.server_address[1], flush=True)
-server.serve_forever()
+serve(Handler)

@@ -107,7 +107,8 @@ set(OUTBOX_ALONE
     src/databases/postgres/source/check.cpp src/databases/postgres/source/scan_reader.cpp
     src/databases/postgres/stream/reader.cpp src/databases/postgres/webhook/outlet.cpp
     src/databases/sqlite/receive/mailbox.cpp src/databases/sqlite/webhook/outlet.cpp
-    src/brokers/kafka/receive/rereader.cpp src/net/http_client.cpp src/runtime/debezium_import.cpp src/saga/coordinator.cpp src/saga/machine.cpp
+    src/brokers/kafka/receive/rereader.cpp src/net/http_client.cpp
+    src/runtime/debezium_import.cpp src/saga/coordinator.cpp src/saga/machine.cpp
     src/schema/compile.cpp src/schema/json_document.cpp src/schema/registry_answers.cpp
     src/schema/schema_check.cpp)
 

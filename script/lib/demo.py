@@ -37,6 +37,7 @@ LISTENERS = {  # who speaks: who listens
     "inventory": ("payment", "order"),
     "payment": ("order",),
 }
+LAST_TABLE = {"order": "order_counters", "inventory": "reservations", "payment": "payments", "notification": "mails"}
 CLIENTS = 4
 USERS = 12
 CREDIT = "8000.00"  # of each user, so that some payments are refused
@@ -104,7 +105,7 @@ class Demo:
             return self.port != 0
 
         self.wait("the order service listens", listening)
-        self.wait("the others are there", lambda: all(map(self.has_mailbox, SERVICES)))
+        self.wait("the others are there", lambda: all(map(self.is_ready, SERVICES)))
 
     def start_relay(self, side):
         """A relay for each service that speaks, with a route to each that listens."""
@@ -477,9 +478,10 @@ class Demo:
             self.keep_running(result.stdout)
         return result
 
-    def has_mailbox(self, name):
+    def is_ready(self, side):
+        """Whether its last table is there: a service makes the outbox's tables before its own."""
         try:
-            return self.waiting(name) == 0
+            return self.query(side, f"SELECT count(*) FROM {LAST_TABLE[side]}") is not None
         except sqlite3.OperationalError:
             return False
 

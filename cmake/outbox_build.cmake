@@ -99,15 +99,14 @@ option(OUTBOX_UNITY "Compile the files of a folder as one" OFF)
 set(OUTBOX_ALONE
     apps/outbox src/webhook src/brokers/kafka
     src/brokers/nats/protocol.cpp src/brokers/nats/sink.cpp src/claim/s3_errors.cpp
-    src/codec/debezium/json_node.cpp src/codec/debezium/row_reader.cpp
-    src/codec/debezium/topic_router.cpp src/codec/debezium/value_forms.cpp
+    src/codec/debezium/row_reader.cpp src/codec/debezium/topic_router.cpp
     src/consumer/idempotency_answers.cpp src/consumer/operate.cpp
     src/databases/postgres/receive/mailbox.cpp src/databases/postgres/record/recorder_due.cpp
     src/databases/postgres/record/removals.cpp src/databases/postgres/replication.cpp
     src/databases/postgres/source/check.cpp src/databases/postgres/source/scan_reader.cpp
     src/databases/postgres/stream/reader.cpp src/databases/postgres/webhook/outlet.cpp
     src/databases/sqlite/receive/mailbox.cpp src/databases/sqlite/webhook/outlet.cpp
-    src/brokers/kafka/receive/rereader.cpp src/net/http_client.cpp
+    src/brokers/kafka/receive/rereader.cpp
     src/runtime/debezium_import.cpp src/saga/coordinator.cpp src/saga/machine.cpp
     src/schema/compile.cpp src/schema/json_document.cpp src/schema/registry_answers.cpp
     src/schema/schema_check.cpp)

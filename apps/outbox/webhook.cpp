@@ -10,6 +10,7 @@
 #include <outbox/producer/emit.h>
 
 #include "commands.h"
+#include "core/ascii.h"
 #include "core/redact.h"
 #include "core/system_clock.h"
 #include "core/utf8.h"
@@ -59,8 +60,7 @@ Result<std::string> argument_of(const runtime::Invocation& invocation) {
 Status check_id(const runtime::Invocation& invocation, const std::string& id) {
     constexpr std::string_view kMarks = "-_.:@";
     const bool plain = std::all_of(id.begin(), id.end(), [&](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               kMarks.find(c) != std::string_view::npos;
+        return is_letter_or_digit(c) || kMarks.find(c) != std::string_view::npos;
     });
     if (!id.empty() && id.size() <= webhook::kMaxEndpointIdBytes && plain) return {};
     return usage(invocation, "--id takes up to 64 letters, digits and - _ . : @");

@@ -57,6 +57,17 @@ give_up() {
     die "the server $1; its log is $DIR/log"
 }
 
+# Becomes that command, with nothing of its caller's: who waits for the end of a pipe must not wait
+# for a server.
+detach() {
+    local file
+    for file in "/proc/$BASHPID/fd/"*; do
+        file=${file##*/}
+        [ "$file" -le 2 ] || eval "exec $file>&-"
+    done
+    exec setsid "$@"
+}
+
 start() {
     local pid deadline
     if pid=$(running_pid); then
@@ -65,7 +76,7 @@ start() {
     fi
     mkdir -p "$DIR"
     trap 'stop >/dev/null; exit 130' INT TERM HUP
-    setsid "$0" run --dir "$DIR" ${PORT:+--port "$PORT"} </dev/null >"$DIR/log" 2>&1 &
+    detach "$0" run --dir "$DIR" ${PORT:+--port "$PORT"} </dev/null >"$DIR/log" 2>&1 &
     pid=$!
     echo "$pid $(start_time "$pid")" >"$DIR/pid"
     deadline=$((SECONDS + START_DEADLINE_S))

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ascii.h"
 #include "core/base64.h"
 #include "core/json_text.h"
 #include "core/utf8.h"
@@ -26,13 +27,7 @@ constexpr std::string_view kPlaceholder = "-";  // a body is never empty
 constexpr std::string_view kNoCharacter = "\xEF\xBF";
 
 bool begins_with_amazons(std::string_view name) {
-    const auto begins = [name](std::string_view prefix) {
-        return name.size() >= prefix.size() &&
-               std::equal(prefix.begin(), prefix.end(), name.begin(), [](char a, char b) {
-                   return a == std::tolower(static_cast<unsigned char>(b));
-               });
-    };
-    return begins("aws.") || begins("amazon.");
+    return begins_with_word(name, "aws.") || begins_with_word(name, "amazon.");
 }
 
 bool is_attribute_name(std::string_view name) {

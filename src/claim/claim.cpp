@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "core/ascii.h"
 #include "core/json_text.h"
 #include "core/utf8.h"
 #include "net/sha256.h"
@@ -16,7 +17,7 @@ constexpr std::size_t kMaxReference = 4'096;
 
 bool is_hash(std::string_view text) {
     return text.size() == kHashDigits && std::all_of(text.begin(), text.end(), [](char c) {
-               return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+               return is_digit(c) || (c >= 'a' && c <= 'f');
            });
 }
 

@@ -1,11 +1,11 @@
 #include "codec/cloud_events.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <utility>
 
 #include "codec/headers.h"
+#include "core/ascii.h"
 #include "core/base64.h"
 #include "core/json_scan.h"
 #include "core/json_text.h"
@@ -53,12 +53,6 @@ constexpr std::array kFromEvent = {
 template <typename List>
 bool is_one_of(std::string_view name, const List& list) {
     return std::find(list.begin(), list.end(), name) != list.end();
-}
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return out;
 }
 
 bool is_content_type(std::string_view name) {

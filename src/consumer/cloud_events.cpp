@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "consumer/queue/headers_json.h"
+#include "core/ascii.h"
 #include "core/base64.h"
 #include "core/cloud_event.h"
 #include "core/json_scan.h"
@@ -32,16 +32,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kRawNames
 }};
 
 using Attributes = std::map<std::string, std::string, std::less<>>;
-
-char lower(char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = lower(c);
-    return out;
-}
 
 bool contains_text(std::string_view text, std::string_view part) {
     const auto same = [](char a, char b) { return lower(a) == lower(b); };

@@ -1,11 +1,11 @@
 #include "consumer/idempotency_answers.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include <outbox/error.h>
+
+#include "core/ascii.h"
 
 namespace outbox {
 
@@ -29,10 +29,8 @@ constexpr int kUnprocessable = 422;
 
 // What belongs to one caller's session must not be handed to another connection.
 bool may_be_stored(const std::string& name) {
-    std::string lower(name.size(), '\0');
-    std::transform(name.begin(), name.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return lower != "set-cookie" && lower != "authorization";
+    const std::string plain = lower(name);
+    return plain != "set-cookie" && plain != "authorization";
 }
 
 }  // namespace

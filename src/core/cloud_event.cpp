@@ -1,8 +1,8 @@
 #include "core/cloud_event.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "core/ascii.h"
 #include "core/url.h"
 #include "core/utf8.h"
 
@@ -27,28 +27,16 @@ bool is_allowed(std::uint32_t code) {
     return !control && !noncharacter;
 }
 
-char lower(char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
-
 bool same_text(std::string_view a, std::string_view b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](char x, char y) { return lower(x) == lower(y); });
-}
-
-bool is_hex(char c) {
-    return std::isxdigit(static_cast<unsigned char>(c)) != 0;
-}
-
-bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 }  // namespace
 
 bool is_attribute_name(std::string_view name) {
     return !name.empty() && name != "data" && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        return is_digit(c) || (c >= 'a' && c <= 'z');
     });
 }
 
@@ -102,9 +90,9 @@ bool is_uri_reference(std::string_view text) {
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
         if (c == '%') {
-            if (i + 2 >= text.size() || !is_hex(text[i + 1]) || !is_hex(text[i + 2])) return false;
-        } else if (!is_letter(c) && (c < '0' || c > '9') &&
-                   kOthers.find(c) == std::string_view::npos) {
+            if (i + 2 >= text.size() || !is_hex_digit(text[i + 1]) || !is_hex_digit(text[i + 2]))
+                return false;
+        } else if (!is_letter_or_digit(c) && kOthers.find(c) == std::string_view::npos) {
             return false;
         }
     }
@@ -117,7 +105,7 @@ bool is_absolute_uri(std::string_view text) {
     const std::string_view scheme = text.substr(0, colon);
     return is_letter(scheme[0]) && is_uri_reference(text) &&
            std::all_of(scheme.begin(), scheme.end(), [](char c) {
-               return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+               return is_letter_or_digit(c) || c == '+' || c == '-' || c == '.';
            });
 }
 

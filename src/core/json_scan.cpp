@@ -5,18 +5,11 @@
 #include <cstring>
 #include <vector>
 
+#include "core/ascii.h"
 #include "core/utf8.h"
 
 namespace outbox {
 namespace {
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
-bool is_hex(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
 
 // Which containers are open: true for an object. The first 64 need no memory.
 class Open {
@@ -144,7 +137,7 @@ class Scanner {
         const char c = *at_++;
         if (c != 'u') return std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos;
         for (int i = 0; i < 4; ++i) {
-            if (at_ == end_ || !is_hex(*at_)) return false;
+            if (at_ == end_ || !is_hex_digit(*at_)) return false;
             ++at_;
         }
         return true;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ascii.h"
 #include "core/url.h"
 
 namespace outbox {
@@ -164,13 +165,12 @@ void add_secret_options(std::span<const std::string_view> parts) {
 }
 
 bool is_secret_option(std::string_view name) {
-    std::string lower(name);
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (lower == kFileName) return false;
+    const std::string plain = lower(name);
+    if (plain == kFileName) return false;
     Known& all = known();
     const Lock lock(all.busy);
     return std::any_of(all.parts.begin(), all.parts.end(), [&](const std::string& part) {
-        return lower.find(part) != std::string::npos;
+        return plain.find(part) != std::string::npos;
     });
 }
 

@@ -6,6 +6,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/ascii.h"
+
 namespace outbox::core {
 
 namespace {
@@ -191,11 +193,7 @@ std::string TopicRule::make_topic(const spi::EventView& event) const {
 }
 
 std::string TopicRule::make_token(const Part& part, std::string_view value) const {
-    std::string token(value);
-    if (part.lower) {
-        std::transform(token.begin(), token.end(), token.begin(),
-                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    }
+    std::string token = part.lower ? lower(value) : std::string(value);
     return token_ == nullptr ? token : token_(token);
 }
 

@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/ascii.h"
 #include "core/table_shape.h"
 
 namespace outbox {
@@ -276,8 +277,7 @@ bool looks_like_uuid(std::string_view text) {
     for (std::size_t i = 0; i < kUuidText; ++i) {
         const char c = text[i];
         const bool hyphen = i == 8 || i == 13 || i == 18 || i == 23;
-        const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-        if (hyphen ? c != '-' : !hex) return false;
+        if (hyphen ? c != '-' : !is_hex_digit(c)) return false;
     }
     return true;
 }

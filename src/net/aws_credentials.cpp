@@ -6,18 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "core/ascii.h"
+
 namespace outbox::net {
-namespace {
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kBlanks = " \t\r";
-    const std::size_t begin = text.find_first_not_of(kBlanks);
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
-}  // namespace
-
 ErrorInfo key_failed(std::string why) {
     return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS", std::move(why)};
 }

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/redact.h"
 #include "core/url.h"
 #include "core/utf8.h"
@@ -334,9 +335,7 @@ std::unique_ptr<KeyGiver> container_role() {
 }
 
 std::unique_ptr<KeyGiver> machine_role() {
-    std::string off = variable("AWS_EC2_METADATA_DISABLED");
-    for (char& c : off) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (off == "true") return nullptr;
+    if (lower(variable("AWS_EC2_METADATA_DISABLED")) == "true") return nullptr;
     return std::make_unique<MachineRole>();
 }
 

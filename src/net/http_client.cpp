@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <curl/curl.h>
 #include <iterator>
@@ -13,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/utf8.h"
 #include "net/header_line.h"
 
@@ -45,19 +45,6 @@ void append(List& list, const std::string& line) {
     if (longer == nullptr) throw std::bad_alloc();
     static_cast<void>(list.release());
     list.reset(longer);
-}
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kBlanks = " \t\r\n";
-    const std::size_t begin = text.find_first_not_of(kBlanks);
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
 std::optional<std::string> why_not_sent(const HttpRequest& request) {

@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "core/ascii.h"
 #include "core/url.h"
 #include "net/sha256.h"
 
@@ -107,11 +108,9 @@ HttpHeaders canonical_headers(const HttpHeaders& headers, const HttpHeaders& add
     bool has_host = false;
     for (const HttpHeaders* list : {&headers, &added}) {
         for (const auto& [name, value] : *list) {
-            std::string lower = name;
-            for (char& c : lower)
-                c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-            has_host = has_host || lower == "host";
-            all.emplace_back(std::move(lower), canonical_value(value));
+            std::string plain = lower(name);
+            has_host = has_host || plain == "host";
+            all.emplace_back(std::move(plain), canonical_value(value));
         }
     }
     if (!has_host) all.emplace_back("host", host);

@@ -8,6 +8,7 @@
 
 #include "codec/debezium/options.h"
 #include "codec/debezium/topic_router.h"
+#include "core/ascii.h"
 #include "core/json_text.h"
 #include "runtime/options.h"
 #include "runtime/properties_file.h"
@@ -225,8 +226,7 @@ class Import {
         if (name == "table.include.list") {
             const std::string& list = property.value;
             const bool plain = std::all_of(list.begin(), list.end(), [](char c) {
-                return c == '.' || c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                       (c >= 'A' && c <= 'Z');
+                return c == '.' || c == '_' || is_letter_or_digit(c);
             });
             if (plain && std::count(list.begin(), list.end(), '.') == 1) {
                 table_ = list;

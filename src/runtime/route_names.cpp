@@ -1,10 +1,10 @@
 #include "runtime/route_names.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "backend/backends.h"
+#include "core/ascii.h"
 #include "core/redact.h"
 #include "core/url.h"
 #include "runtime/options.h"
@@ -13,10 +13,6 @@ namespace outbox::runtime {
 namespace {
 
 constexpr std::size_t kMaxFormerBytes = 60;
-
-bool is_letter_or_digit(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
 
 // What is no letter, digit or one of `others` becomes "-", several of them one.
 std::string words_of(std::string_view text, std::string_view others, std::size_t max_bytes) {

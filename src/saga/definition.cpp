@@ -6,14 +6,15 @@
 #include <outbox/error.h>
 #include <outbox/saga/definition.h>
 
+#include "core/ascii.h"
+
 namespace outbox {
 namespace {
 
 bool is_name(std::string_view text) {
     return !text.empty() && text.size() <= kMaxSagaNameBytes &&
            std::all_of(text.begin(), text.end(), [](char c) {
-               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '-' || c == '_' || c == '.';
+               return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
            });
 }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/redact.h"
 #include "core/utf8.h"
 
@@ -25,10 +26,6 @@ ErrorInfo invalid(std::string_view text, const std::string& why) {
             Advice::kStop,
             {},
             "the webhook URL '" + to_printable(redacted_url(shown)) + "' " + why};
-}
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
 }
 
 bool is_lower_hex(char c) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/ascii.h"
 #include "core/url.h"
 #include "net/header_line.h"
 #include "webhook/endpoint_url.h"
@@ -40,8 +41,7 @@ bool is_reserved(std::string_view name) {
 bool is_token(std::string_view name) {
     constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
     return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               kMarks.find(c) != std::string_view::npos;
+        return is_letter_or_digit(c) || kMarks.find(c) != std::string_view::npos;
     });
 }
 

@@ -62,6 +62,7 @@ struct Descriptors {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);
+    close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);  // sockets of libraries and the like
     execvpe(arguments[0], arguments, environment);
     fail();
     _exit(127);

@@ -1,4 +1,6 @@
+#include <cstdlib>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +53,37 @@ TEST(Process, EndsWithTheProcessThatStartedIt) {
         const auto status = read_file("/proc/" + std::to_string(sleeper) + "/stat");
         return status.empty() || status.find(") Z ") != std::string::npos;
     }));
+}
+
+// True once nobody holds the other end of the pipe.
+bool has_ended(int read_end) {
+    pollfd waiting{read_end, POLLIN, 0};
+    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLHUP) != 0;
+}
+
+TEST(Process, InheritsNothingButItsInputAndOutput) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    Process sleeper({.command = {"sleep", "600"}});
+    close(ends[1]);
+    EXPECT_TRUE(has_ended(ends[0]));
+    close(ends[0]);
+}
+
+TEST(ServerScript, StartsAServerThatHoldsNothingOfItsCallers) {
+    const TemporaryFolder folder("server");
+    const std::string script = std::string(OUTBOX_SOURCE_DIR) + "/script/servers/redis";
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    // Not `run`, from which nothing is inherited.
+    const int started =
+        std::system((script + " start --dir " + folder.path().string() + " >/dev/null").c_str());
+    close(ends[1]);
+    EXPECT_EQ(started, 0);
+    EXPECT_TRUE(has_ended(ends[0]));
+    close(ends[0]);
+    EXPECT_EQ(run({.command = {script, "wipe", "--dir", folder.path()}}, 60s).status,
+              (ExitStatus{0, 0}));
 }
 
 TEST(Eventually, FailsWithWhatWasAwaitedAndTheLogs) {

@@ -1,8 +1,6 @@
 #include "brokers/kafka/transport.h"
 
-#include <algorithm>
-#include <cctype>
-
+#include "core/ascii.h"
 #include "core/transport.h"
 
 namespace outbox::sinks::kafka {
@@ -11,10 +9,7 @@ namespace {
 // In lower case, as librdkafka takes either.
 std::string option(const KafkaConfig& config, const char* name, const char* fallback) {
     const auto found = config.options.find(name);
-    std::string value = found == config.options.end() ? fallback : found->second;
-    std::transform(value.begin(), value.end(), value.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return value;
+    return lower(found == config.options.end() ? fallback : found->second);
 }
 
 }  // namespace

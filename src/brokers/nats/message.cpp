@@ -1,9 +1,7 @@
 #include "brokers/nats/message.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "brokers/nats/protocol.h"
+#include "core/ascii.h"
 #include "net/header_line.h"
 
 namespace outbox::nats {
@@ -12,19 +10,12 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kServers = "nats-";  // headers that mean something to the server
 
-bool is_servers(std::string_view name) {
-    return name.size() >= kServers.size() &&
-           std::equal(kServers.begin(), kServers.end(), name.begin(), [](char a, char b) {
-               return a == std::tolower(static_cast<unsigned char>(b));
-           });
-}
-
 }  // namespace
 
 std::optional<std::string> why_not_carried(const spi::Record& record) {
     for (const spi::HeaderView& header : record.headers) {
         if (auto why = net::why_not_header_name(header.name)) return why;
-        if (is_servers(header.name)) {
+        if (begins_with_word(header.name, kServers)) {
             return "NATS has a meaning of its own for headers that begin with Nats-, as '" +
                    std::string(header.name) + "' does; use another name";
         }

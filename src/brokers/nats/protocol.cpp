@@ -3,6 +3,8 @@
 #include <array>
 #include <charconv>
 
+#include "core/ascii.h"
+
 namespace outbox::nats {
 namespace {
 
@@ -10,12 +12,6 @@ constexpr std::string_view kEnd = "\r\n";
 constexpr std::size_t kMaxLine = std::size_t{1} << 20;       // INFO names all servers of a cluster
 constexpr std::size_t kMaxMessage = std::size_t{128} << 20;  // the server's own bound is 64 MiB
 constexpr std::size_t kCompactBytes = std::size_t{64} << 10;
-
-std::string_view trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return {};
-    return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 // Cuts the next word off.
 std::string_view take_word(std::string_view& line) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "codec/debezium/java_text.h"
+#include "core/ascii.h"
 
 namespace outbox::codec::debezium {
 namespace {
@@ -38,8 +39,7 @@ constexpr std::array kPlaceholders{
 };
 
 bool is_name_char(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '.';
+    return is_letter_or_digit(c) || c == '_' || c == '.';
 }
 
 // name(...) at the beginning, perhaps behind a parenthesis.
@@ -54,11 +54,7 @@ bool calls_function(std::string_view expression) {
 bool is_current_time(std::string_view expression) {
     constexpr std::array<std::string_view, 5> kWords{"current_timestamp", "current_time",
                                                      "current_date", "localtime", "localtimestamp"};
-    std::string lower(expression);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+    return std::find(kWords.begin(), kWords.end(), lower(expression)) != kWords.end();
 }
 
 // The first text in quotes, or all of an expression without quotes.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "core/ascii.h"
 #include "core/utf8.h"
 
 namespace outbox::codec::debezium {
@@ -14,10 +15,6 @@ namespace {
 constexpr int kMaxDepth = 1000;
 constexpr std::size_t kMaxNumberChars = 1000;
 constexpr std::size_t kMaxNameChars = 50'000;
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
 
 int hex_digit(char c) {
     if (is_digit(c)) return c - '0';

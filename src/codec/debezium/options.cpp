@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/debezium/java_text.h"
+#include "core/ascii.h"
 
 namespace outbox::codec::debezium {
 namespace {
@@ -15,14 +16,6 @@ ErrorInfo wrong(std::string_view name, std::string_view value, std::string_view 
             {},
             "debezium: " + std::string(name) + " = '" + std::string(value) +
                 "': " + std::string(right)};
-}
-
-std::string lower(std::string_view text) {
-    std::string out(java_trim(text));
-    std::transform(out.begin(), out.end(), out.begin(), [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    return out;
 }
 
 template <typename T>
@@ -43,7 +36,7 @@ Take text(std::string Options::* member) {
 
 Take flag(bool Options::* member) {
     return [member](Options& out, std::string_view name, const std::string& value) -> Status {
-        const std::string word = lower(value);
+        const std::string word = lower(java_trim(value));
         out.*member = word == "true";
         if (word == "true" || word == "false") return {};
         return wrong(name, value, "write true or false");
@@ -56,7 +49,7 @@ Take choice(T Options::* member, std::vector<Choice<T>> choices) {
                                                   const std::string& value) -> Status {
         std::string known;
         for (const Choice<T>& one : choices) {
-            if (one.word == lower(value)) {
+            if (one.word == lower(java_trim(value))) {
                 out.*member = one.value;
                 return {};
             }
@@ -69,7 +62,7 @@ Take choice(T Options::* member, std::vector<Choice<T>> choices) {
 Take converter(ConverterOptions Options::* member, bool binary) {
     return [member, binary](Options& out, std::string_view name,
                             const std::string& value) -> Status {
-        const std::string word = lower(value);
+        const std::string word = lower(java_trim(value));
         ConverterOptions& format = out.*member;
         if (word == "json" || word == "jsonbytearray") {
             format.converter = Converter::kJson;
@@ -89,7 +82,7 @@ Take converter(ConverterOptions Options::* member, bool binary) {
 
 Take schemas(ConverterOptions Options::* member) {
     return [member](Options& out, std::string_view name, const std::string& value) -> Status {
-        const std::string word = lower(value);
+        const std::string word = lower(java_trim(value));
         (out.*member).schemas = word == "true";
         if (word == "true" || word == "false") return {};
         return wrong(name, value, "write true or false");
@@ -98,7 +91,7 @@ Take schemas(ConverterOptions Options::* member) {
 
 Take decimal_format(ConverterOptions Options::* member) {
     return [member](Options& out, std::string_view name, const std::string& value) -> Status {
-        const std::string word = lower(value);
+        const std::string word = lower(java_trim(value));
         (out.*member).decimal_as_text = word == "numeric";
         if (word == "numeric" || word == "base64") return {};
         return wrong(name, value, "there are base64, numeric");
@@ -127,7 +120,7 @@ Status take_additional(Options& out, std::string_view name, const std::string& v
         }
         AdditionalField field{parts[0], Placement::kHeader, parts.back()};
         if (parts.size() == 2) field.alias = parts[0];
-        const std::string placement = lower(parts[1]);
+        const std::string placement = lower(java_trim(parts[1]));
         if (placement == "envelope") {
             field.placement = Placement::kEnvelope;
         } else if (placement == "partition") {
@@ -142,7 +135,7 @@ Status take_additional(Options& out, std::string_view name, const std::string& v
 
 // The relay reads rows and sees no change of one, so that there is nothing to warn of.
 Status take_behavior(Options& /*out*/, std::string_view name, const std::string& value) {
-    const std::string word = lower(value);
+    const std::string word = lower(java_trim(value));
     if (word == "warn" || word == "error") return {};
     return wrong(name, value,
                  "there are warn and error, which change nothing here: the relay reads rows and "

@@ -5,16 +5,14 @@
 #include <array>
 #include <pcre2.h>
 
+#include "core/ascii.h"
+
 namespace outbox::codec::debezium {
 namespace {
 
 constexpr std::uint32_t kMatchLimit = 1'000'000;  // steps
 constexpr std::uint32_t kHeapKib = 8 * 1024;
 constexpr std::size_t kMaxMadeBytes = std::size_t{256} << 10;
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
 
 ErrorInfo wrong(std::string_view option, std::string_view text, const std::string& why) {
     return {ErrorCode::kConfigInvalid,

@@ -6,15 +6,13 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/ascii.h"
+
 namespace outbox::codec::debezium {
 namespace {
 
 constexpr std::int64_t kSecondUs = 1'000'000;
 constexpr std::int64_t kDayUs = 86'400 * kSecondUs;
-
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
 
 // Takes a number of digits from the front.
 bool take_number(std::string_view& text, std::int64_t& out) {

@@ -1,8 +1,6 @@
 #include "databases/postgres/stream/check.h"
 
-#include <algorithm>
-#include <cctype>
-
+#include "core/ascii.h"
 #include "core/sql_text.h"
 #include "databases/postgres/stream/table.h"
 
@@ -26,9 +24,8 @@ constexpr const char* kPublicationSql =
     "WHERE c.oid = $2::text::regclass";
 
 // A stream of the log is a standby to the server when its application_name is listed, in any case.
-bool counts_as_standby(std::string names) {
-    std::transform(names.begin(), names.end(), names.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+bool counts_as_standby(std::string_view listed) {
+    const std::string names = lower(listed);
     return names.find('*') != std::string::npos ||
            names.find(kStreamApplicationName) != std::string::npos;
 }

@@ -1,8 +1,8 @@
 #include "databases/sqlite/source/table.h"
 
-#include <cctype>
 #include <utility>
 
+#include "core/ascii.h"
 #include "core/sql_text.h"
 #include "core/url.h"
 #include "relay/tenants.h"
@@ -12,11 +12,6 @@ namespace {
 
 ErrorInfo shape_error(std::string message) {
     return {ErrorCode::kTableShape, Advice::kStop, {}, std::move(message)};
-}
-
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return text;
 }
 
 Status load_columns(Database& database, Table& table, std::string& primary_key) {

@@ -164,7 +164,19 @@ Status Housekeeper::tell_destinations() {
 
 Status Housekeeper::look_at_figures() {
     const auto stats = deps_.recorder.stats();
-    if (!stats.ok()) return stats.status();
+    if (!stats.ok()) {
+        // A figure that cannot be had is in the way of nothing else.
+        if (stats.error().code != ErrorCode::kQueryFailed) return stats.status();
+        const std::string error = describe(stats.error());
+        if (error != figures_error_) {
+            deps_.notify(
+                {Note::Level::kWarning,
+                 "figures_failed",
+                 {{"error", error}, {"consequence", "backlog and ages stay as told last"}}});
+        }
+        figures_error_ = error;
+        return {};
+    }
     if (stats->refusal != told_refusal_) {
         told_refusal_ = stats->refusal;
         deps_.notify(rows_refused(told_refusal_));

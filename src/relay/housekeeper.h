@@ -69,6 +69,7 @@ class Housekeeper {
     std::int64_t last_figures_us_ = 0;
     std::int64_t prune_wait_us_ = 0;
     std::string prune_error_;
+    std::string figures_error_;
     std::string told_refusal_;
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
     std::vector<std::string> names_;            // of the routes

@@ -222,6 +222,22 @@ TEST_F(PruningThatFails, ForAnOldRowThatAnotherTableRefersToIsAWarningWithItsRem
     expect_a_warning_and_delivery(relay("outbox"), "ON DELETE CASCADE");
 }
 
+// More rows than are removed at once; of the kept ones some are refused and some are held.
+TEST_F(PendingPublishedTable, WhatMayNotBePrunedKeepsNothingElse) {
+    exec(
+        "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, status, "
+        "published_at) SELECT gen_random_uuid(), 'Order', 'o-' || n, 'Made', '{}', 'PUBLISHED', "
+        "now() - interval '8 days' FROM generate_series(1, 2500) n; CREATE TABLE invoices (event "
+        "uuid REFERENCES outbox); INSERT INTO invoices SELECT id FROM outbox WHERE aggregate_id IN "
+        "('o-1', 'o-1200', 'o-2500')");
+    exec(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+        "CREATE TRIGGER keep BEFORE DELETE ON outbox FOR EACH ROW WHEN (OLD.aggregate_id IN "
+        "('o-7', 'o-8')) EXECUTE FUNCTION keep()");
+    EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 2495);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox"), "5");
+}
+
 // Shape 2.
 class NewSentTable : public AdoptedPostgres {
   protected:

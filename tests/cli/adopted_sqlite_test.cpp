@@ -182,6 +182,26 @@ TEST_F(AdoptedSqlite, AColumnNamedRowidIsNotWhatIsPrunedBy) {
     EXPECT_EQ(value("SELECT group_concat(id) FROM outbox"), "unsent");
 }
 
+// What the owner's table says to a row concerns that row: an error, one that ends the transaction,
+// or nothing.
+class RefusingSqlite : public PendingPublishedSqlite,
+                       public testing::WithParamInterface<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(, RefusingSqlite,
+                         testing::Values("ABORT, 'the owner wants this row as it is'",
+                                         "ROLLBACK, 'the owner wants all as it was'", "IGNORE"));
+
+TEST_P(RefusingSqlite, WhatMayNotBePrunedKeepsNothingElse) {
+    exec(
+        "CREATE TRIGGER keep BEFORE DELETE ON outbox WHEN OLD.aggregate_id = 'o-0' BEGIN SELECT "
+        "RAISE(" +
+        GetParam() + "); END");
+    for (int n = 1; n <= 9; ++n) insert(n, "o-" + std::to_string(n % 3));
+    exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");
+    EXPECT_EQ(result({"prune", "--table", "outbox"})["removed"], 6);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox"), "3");
+}
+
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {
     insert(1, "o-1");
     exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");
@@ -429,11 +449,11 @@ TEST_F(PendingPublishedSqlite, ARowThatDiesAgainHasItsLastContentInItsLetter) {
     EXPECT_THAT(arrived(kBody), ElementsAre("{\"is\": \"poison, corrected\"}"));
 }
 
-// What the owner's table says to a row concerns that row.
-TEST_F(PendingPublishedSqlite, RowsThatItsOwnerRefusesToChangeAreOwedTheirMarkAndTheRestGoesOn) {
+TEST_P(RefusingSqlite, RowsThatItsOwnerRefusesToChangeAreOwedTheirMarkAndTheRestGoesOn) {
     exec(
         "CREATE TRIGGER refuse BEFORE UPDATE ON outbox WHEN OLD.aggregate_id = 'o-3' BEGIN "
-        "SELECT RAISE(ABORT, 'the owner wants this row as it is'); END");
+        "SELECT RAISE(" +
+        GetParam() + "); END");
     for (int n = 1; n <= 8; ++n)
         insert(n, "o-" + std::to_string(n % 4), n == 7 ? "poison" : "fine");
     const std::string published = "SELECT count(*) FROM outbox WHERE status = 'PUBLISHED'";

@@ -221,6 +221,70 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 0);
 }
 
+// With an error, with one that ends the transaction, and without a word: it concerns those rows.
+TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
+    for (const char* how : {"ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, 'no'", "IGNORE"}) {
+        db_.exec(
+            "DROP TRIGGER IF EXISTS keep; DELETE FROM outbox_events; DELETE FROM sqlite_sequence");
+        db_.exec(
+            "CREATE TRIGGER keep BEFORE DELETE ON outbox_events WHEN OLD.key = 'kept' BEGIN SELECT "
+            "RAISE(" +
+            std::string(how) + "); END");
+        std::vector<spi::Position> positions;
+        for (int n = 1; n <= 9; ++n) {
+            db_.exec("INSERT INTO outbox_events (topic, key) VALUES ('t', '" +
+                     std::string(n % 3 == 2 ? "kept" : "free") + "')");
+            positions.push_back(n);
+        }
+        const auto source = open();
+        const auto recorder = value_of(source->open_recorder());
+        const auto lease = value_of(source->open_lease());
+        spi::RecordBatch done = begin(*lease, *recorder);
+        done.finished.push_back({0, positions});
+        ASSERT_TRUE(recorder->record(done).ok());
+        const auto removed = value_of(recorder->remove(done.epoch, positions));
+        EXPECT_THAT(removed.positions, testing::ElementsAre(1, 3, 4, 6, 7, 9)) << how;
+        EXPECT_FALSE(removed.refusal.empty()) << how;
+        EXPECT_EQ(db_.value("SELECT group_concat(position) FROM outbox_events"), "2,5,8") << how;
+        // Nothing is sent again by who comes next.
+        EXPECT_TRUE(value_of(source->open_recorder())
+                        ->begin(done.epoch, std::vector<spi::RouteName>{{"default", {}}})
+                        .ok());
+        const auto reader = value_of(source->open_reader("default", {}));
+        const auto ledger =
+            value_of(recorder->begin(done.epoch, std::vector<spi::RouteName>{{"default", {}}}));
+        ASSERT_EQ(ledger.routes.size(), 1U);
+        for (const spi::Position kept : {2, 5, 8}) {
+            EXPECT_TRUE(ledger.routes[0].finished.contains(kept)) << how;
+        }
+    }
+}
+
+// Of those that are due: one that a trigger refuses waits, and holds no other.
+TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
+    for (const char* how : {"ABORT, 'no'", "ROLLBACK, 'no'"}) {
+        db_.exec(
+            "DELETE FROM outbox_scheduled; DELETE FROM outbox_events; DROP TRIGGER IF EXISTS "
+            "refuse");
+        db_.exec(
+            "CREATE TRIGGER refuse BEFORE INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN "
+            "SELECT RAISE(" +
+            std::string(how) + "); END");
+        for (const char* key : {"a", "refused", "b", "refused", "c"}) {
+            db_.exec("INSERT INTO outbox_scheduled (available_at, topic, key) VALUES (1, 't', '" +
+                     std::string(key) + "')");
+        }
+        const auto source = open();
+        const auto recorder = value_of(source->open_recorder());
+        const auto lease = value_of(source->open_lease());
+        const spi::RecordBatch term = begin(*lease, *recorder);
+        EXPECT_EQ(value_of(recorder->move_due(term.epoch, 10)), 3U) << how;
+        EXPECT_EQ(value_of(recorder->move_due(term.epoch, 10)), 0U) << how;
+        EXPECT_EQ(db_.value("SELECT group_concat(key) FROM outbox_events"), "a,b,c") << how;
+        EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 2) << how;
+    }
+}
+
 TEST_F(SqliteSource, ABusyWriterIsWaitedForNotFatal) {
     sqlite::SqliteSourceConfig config;
     config.url = url_;

@@ -322,25 +322,6 @@ Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
     return removed;
 }
 
-Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
-    const std::string sql = writer_.prune_sql();
-    if (sql.empty()) return std::size_t{0};
-    Result<Rows> rows = query(sql, Params()
-                                       .integer(retention.count())
-                                       .text(table_.source)
-                                       .integer(static_cast<std::int64_t>(limit)));
-    if (!rows.ok()) return rows.status();
-    return static_cast<std::size_t>(rows->affected());
-}
-
-Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) {
-    const std::string sql = writer_.prunable_sql();
-    if (sql.empty()) return std::int64_t{0};
-    Result<Rows> rows = query(sql, Params().integer(retention.count()).text(table_.source));
-    if (!rows.ok()) return rows.status();
-    return rows->integer(0, 0);
-}
-
 Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
     if (stats.empty()) return {};
     const Result<Connection*> connection = session_.get();

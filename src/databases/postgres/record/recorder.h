@@ -80,6 +80,8 @@ class PostgresRecorder final : public spi::Recorder {
     Status mark_as(Connection& connection, std::vector<std::string> raw_ids, Ending ending,
                    bool careful, std::unordered_set<std::string>& marked);
     Status end_owed(std::uint64_t epoch);
+    Status prune_free(Connection& connection, std::chrono::seconds retention, std::size_t limit,
+                      std::size_t& removed);
     static std::string move_due_sql(const Table& table);
     [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
     bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
@@ -112,6 +114,8 @@ class PostgresRecorder final : public spi::Recorder {
     bool has_dead_ = false;  // there may be dead letters
     std::optional<Stats> last_stats_;
     std::string refusal_;  // what the owner's table answered last to what it refused
+    std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
+    ErrorInfo kept_for_{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, {}};
     std::vector<std::int64_t> refused_due_;  // of delayed events that the outbox table refuses
     Clock::time_point try_refused_due_{};
     std::string owed_after_;  // the look at what rows are owed goes on behind this one

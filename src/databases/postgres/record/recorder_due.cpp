@@ -8,7 +8,7 @@ namespace outbox::postgres {
 namespace {
 
 // To find the rows that the owner's table refuses.
-constexpr int kMaxParts = 64;
+constexpr int kMaxSingly = 64;
 constexpr std::size_t kMaxRefusedDue = 1'000;
 constexpr std::chrono::seconds kRefusedDueAgain{60};
 
@@ -64,7 +64,7 @@ Result<std::size_t> PostgresRecorder::move_some(std::uint64_t epoch, std::size_t
 // The outbox table refuses one of them (a trigger, an index of the owner's): that one waits alone.
 Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
     std::size_t count = 0;
-    for (int tries = 0; tries < kMaxParts; ++tries) {
+    for (int tries = 0; tries < kMaxSingly; ++tries) {
         auto moved = move_some(epoch, 1);
         if (moved.ok()) {
             if (*moved == 0) break;

@@ -247,7 +247,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     std::string count;
     std::string oldest;
     const std::string available =
-        table_.has("available_at") ? table_.quoted("available_at") : "NULL::timestamptz";
+        table_.has("available_at") ? finite_time(table_, "available_at") : "NULL::timestamptz";
     for (const std::string& condition : unfinished_conditions(table_)) {
         const std::string where = from + condition + tenants_;
         count +=

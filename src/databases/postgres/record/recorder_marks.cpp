@@ -1,19 +1,15 @@
 // The owner's rows: their columns, and the mark of those that every route has finished.
 #include <algorithm>
-#include <deque>
 #include <iterator>
 
 #include "databases/postgres/errors.h"
+#include "databases/postgres/record/halves.h"
 #include "databases/postgres/record/recorder.h"
 #include "databases/postgres/record/refusal.h"
 #include "databases/postgres/source/decode.h"
 
 namespace outbox::postgres {
 namespace {
-
-// To find the rows that the owner's table refuses.
-constexpr int kMaxParts = 64;
-constexpr std::chrono::milliseconds kHalveFor{2'000};
 
 // A trigger may have kept the row as it was.
 void take_ended(const Rows& rows, std::unordered_set<std::string>& ids) {
@@ -174,7 +170,6 @@ Result<std::size_t> PostgresRecorder::mark(Connection& connection, std::vector<s
     return marked.size();
 }
 
-// Where the owner's table refuses some it is halved, and halved again, until those are alone.
 Status PostgresRecorder::mark_as(Connection& connection, std::vector<std::string> raw_ids,
                                  Ending ending, bool careful,
                                  std::unordered_set<std::string>& marked) {
@@ -186,20 +181,13 @@ Status PostgresRecorder::mark_as(Connection& connection, std::vector<std::string
         take_ended(*rows, marked);
         return {};
     }
-    const auto until = Clock::now() + kHalveFor;
-    std::deque<std::vector<std::string>> parts;
-    parts.push_back(std::move(raw_ids));
-    for (int tries = 0; !parts.empty() && tries < kMaxParts && Clock::now() < until; ++tries) {
-        const std::vector<std::string> part = std::move(parts.front());
-        parts.pop_front();
-        const auto taken = owner_takes(connection, (writer_.*ending)(part, true), &marked);
-        if (!taken.ok()) return taken.status();
-        if (*taken || part.size() == 1) continue;
-        const auto middle = part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2);
-        parts.emplace_back(part.begin(), middle);
-        parts.emplace_back(middle, part.end());
-    }
-    return {};
+    return in_halves(
+        std::span<const std::string>(raw_ids),
+        [&](std::span<const std::string> part) {
+            const std::vector<std::string> ids(part.begin(), part.end());
+            return owner_takes(connection, (writer_.*ending)(ids, true), &marked);
+        },
+        [](const std::string& /*owed*/) {});
 }
 
 }  // namespace outbox::postgres

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <iterator>
 #include <string>
 
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/record/halves.h"
 #include "databases/postgres/record/refusal.h"
 #include "databases/postgres/source/decode.h"
 
@@ -19,8 +19,6 @@ constexpr std::chrono::milliseconds kWaitMax{1'000};
 constexpr const char* kRemove = "outbox_remove";
 constexpr const char* kRemoveFree = "outbox_remove_free";  // passes over rows that are held
 // To find the rows that the table does not let go.
-constexpr int kMaxParts = 64;
-constexpr std::chrono::milliseconds kHalveFor{2'000};
 
 }  // namespace
 
@@ -122,36 +120,36 @@ Result<Removals::Positions> Removals::present(Connection& connection,
 // other, until those are alone.
 Status Removals::remove_free(Connection& connection, std::span<const spi::Position> positions,
                              Positions& hit) {
-    std::deque<std::span<const spi::Position>> parts{positions};
-    const auto until = Clock::now() + kHalveFor;
-    for (int tries = 0; !parts.empty() && tries < kMaxParts && Clock::now() < until; ++tries) {
-        const std::span<const spi::Position> part = parts.front();
-        parts.pop_front();
-        Status status = connection.execute("SAVEPOINT outbox_rows");
+    return in_halves(
+        positions,
+        [&](std::span<const spi::Position> part) { return remove_part(connection, part, hit); },
+        [](spi::Position /*kept*/) {});
+}
+
+// False: the table keeps some of them, and nothing was removed.
+Result<bool> Removals::remove_part(Connection& connection, std::span<const spi::Position> part,
+                                   Positions& hit) {
+    Status status = connection.execute("SAVEPOINT outbox_rows");
+    if (!status.ok()) return status;
+    Positions removed;
+    status = remove_rows(connection, kRemoveFree, part, removed);
+    if (status.ok()) {
+        hit.insert(hit.end(), removed.begin(), removed.end());
+        status = connection.execute("RELEASE SAVEPOINT outbox_rows");
         if (!status.ok()) return status;
-        Positions removed;
-        status = remove_rows(connection, kRemoveFree, part, removed);
-        if (status.ok()) {
-            hit.insert(hit.end(), removed.begin(), removed.end());
-            status = connection.execute("RELEASE SAVEPOINT outbox_rows");
-            if (!status.ok()) return status;
-            continue;
-        }
-        if (!concerns_rows(status.error())) return status;
-        const ErrorInfo error = status.error();
-        status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
-        if (!status.ok()) return status;
-        if (!rows_are_to_blame(connection, error, remove_free_sql_,
-                               Params().integers(part).text(identity_.life()))) {
-            return error;
-        }
-        refused_ = true;
-        refusal_ = words_of(error);
-        if (part.size() == 1) continue;
-        parts.push_back(part.first(part.size() / 2));
-        parts.push_back(part.subspan(part.size() / 2));
+        return true;
     }
-    return {};
+    if (!concerns_rows(status.error())) return status;
+    const ErrorInfo error = status.error();
+    status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
+    if (!status.ok()) return status;
+    if (!rows_are_to_blame(connection, error, remove_free_sql_,
+                           Params().integers(part).text(identity_.life()))) {
+        return error;
+    }
+    refused_ = true;
+    refusal_ = words_of(error);
+    return false;
 }
 
 // Those that nobody holds any more are removed now, or the table keeps them.

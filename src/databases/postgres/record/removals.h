@@ -42,6 +42,8 @@ class Removals {
                                     std::span<const spi::Position> positions, bool careful);
     Status remove_rows(Connection& connection, const char* how,
                        std::span<const spi::Position> positions, Positions& hit);
+    Result<bool> remove_part(Connection& connection, std::span<const spi::Position> part,
+                             Positions& hit);
     Status remove_free(Connection& connection, std::span<const spi::Position> positions,
                        Positions& hit);
     Status look_for_unseen(Connection& connection, bool careful, Positions& hit, Positions& held,

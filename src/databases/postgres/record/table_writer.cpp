@@ -224,4 +224,26 @@ std::string TableWriter::prunable_sql() const {
     return "SELECT count(*) FROM " + table_.sql + " t WHERE " + prunable;
 }
 
+Connection::Statement TableWriter::prunable(std::chrono::seconds retention, std::size_t limit,
+                                            const std::vector<std::string>& kept) const {
+    const std::string id = table_.quoted("id") + "::text";
+    return {"SELECT " + id + " FROM " + table_.sql + " t WHERE " + prunable_rows() + " AND " + id +
+                " <> ALL($4::text[]) LIMIT $3",
+            Params()
+                .integer(retention.count())
+                .text(table_.source)
+                .integer(static_cast<std::int64_t>(limit))
+                .texts(kept)};
+}
+
+Connection::Statement TableWriter::prune(std::chrono::seconds retention,
+                                         const std::vector<std::string>& raw_ids) const {
+    const std::string id = table_.quoted("id");
+    return {"DELETE FROM " + table_.sql + " t WHERE " + id + " IN (SELECT " + id + " FROM " +
+                table_.sql + " t WHERE " + id + " = ANY($3::" + id_type(table_) + "[]) AND " +
+                prunable_rows() + " FOR UPDATE SKIP LOCKED) AND " + prunable_rows() +
+                " RETURNING " + id + "::text, false",
+            Params().integer(retention.count()).text(table_.source).texts(raw_ids)};
+}
+
 }  // namespace outbox::postgres

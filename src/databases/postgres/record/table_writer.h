@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,6 +46,12 @@ class TableWriter {
     [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
     [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
     [[nodiscard]] std::string prunable_sql() const;  ///< Counts what `prune_sql` would remove.
+    /// The raw ids of at most `limit` rows that `prune_sql` would remove, but for `kept`.
+    [[nodiscard]] Statement prunable(std::chrono::seconds retention, std::size_t limit,
+                                     const std::vector<std::string>& kept) const;
+    /// Removes those of them that may go and that nobody holds; as `published` returns them.
+    [[nodiscard]] Statement prune(std::chrono::seconds retention,
+                                  const std::vector<std::string>& raw_ids) const;
 
   private:
     [[nodiscard]] std::string prunable_rows() const;

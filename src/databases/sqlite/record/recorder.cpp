@@ -11,6 +11,13 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2'000;
+constexpr std::size_t kMaxUndoing = 10'000;  // more are learned anew
+constexpr std::size_t kMaxKept = 10'000;     // rows that prune passes over
+constexpr std::size_t kMaxRefusedDue = 1'000;
+constexpr std::chrono::seconds kRefusedDueAgain{60};
+constexpr const char* kKeptSilently =
+    "the table keeps rows as they are without an error; does a trigger of yours RAISE(IGNORE) for "
+    "them?";
 
 std::int64_t older_than(std::chrono::seconds retention) {
     return now_us() - std::chrono::microseconds(retention).count();
@@ -53,17 +60,56 @@ void SqliteRecorder::bind_position(Statement& statement, spi::Position position)
 
 template <typename Work>
 Status SqliteRecorder::transact(Work work) {
-    const Result<Database*> database = session_.get();
-    if (!database.ok()) return database.status();
+    if (undoing_.size() > kMaxUndoing) undoing_.clear();
     Status status;
-    {
-        WriteTransaction transaction(**database);
-        status = transaction.begin();
-        if (status.ok()) status = work(**database);
-        if (status.ok()) status = transaction.commit();
-    }
-    if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    do {  // each turn but the last knows one row more
+        const Result<Database*> database = session_.get();
+        if (!database.ok()) return database.status();
+        undone_ = false;
+        {
+            WriteTransaction transaction(**database);
+            status = transaction.begin();
+            if (status.ok()) status = work(**database);
+            if (status.ok()) status = transaction.commit();
+        }
+        if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    } while (undone_);
     return status;
+}
+
+Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statement,
+                                         const std::string& row) {
+    const bool undoes = undoing_.contains(row);
+    const Status status = undoes ? Status() : statement.run();
+    statement.forget();
+    if (undoes) return false;
+    if (status.ok()) return true;
+    if (!refuses_row(status.error())) return status;
+    refusal_ = status.error().message;
+    if (database.in_transaction()) return false;
+    undoing_.insert(row);
+    undone_ = true;
+    return status;
+}
+
+Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
+                                  const std::string& row) {
+    const Result<bool> taken = owner_takes(database, statement, row);
+    if (!taken.ok() || !*taken || database.changes() > 0) return taken;
+    // Gone or finished by somebody else, or kept by a trigger with RAISE(IGNORE).
+    Statement left(database, "SELECT 1 FROM " + table_.sql + " AS t WHERE " +
+                                 (positions_ == nullptr ? "t.position = ?1"
+                                                        : table_.quoted("id") + " = ?1 AND " +
+                                                              any_unfinished(table_)));
+    if (positions_ == nullptr) {
+        left.bind(static_cast<std::int64_t>(std::stoll(row)));
+    } else {
+        bind_raw_id(left, row);
+    }
+    const bool there = left.step();
+    if (Status status = left.status(); !status.ok()) return status;
+    if (there) refusal_ = kKeptSilently;
+    return !there;
 }
 
 ErrorInfo SqliteRecorder::lease_lost(std::uint64_t epoch) const {
@@ -109,7 +155,7 @@ Status SqliteRecorder::record(const spi::RecordBatch& batch) {
     return transact([&](Database& database) { return write_batch(database, batch); });
 }
 
-Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) const {
+Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) {
     const Result<bool> owner = holds_lease(database, batch.epoch);
     if (!owner.ok()) return owner.status();
     if (!*owner) return lease_lost(batch.epoch);
@@ -125,7 +171,7 @@ Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& b
     return status;
 }
 
-Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch) const {
+Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch) {
     std::unordered_set<spi::Position> dead;
     for (const spi::DeadLetter& letter : batch.dead) dead.insert(letter.position);
     for (const spi::Finished& finished : batch.finished) {
@@ -157,16 +203,17 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
         const Result<bool> owner = holds_lease(database, epoch);
         if (!owner.ok()) return owner.status();
         if (!*owner) return lease_lost(epoch);
+        removed = {};
         Statement row(database, writer_.published);
         for (const spi::Position position : positions) {
-            const Status done = row.bind(position).bind(now_us()).run();
-            if (done.ok()) {
+            row.bind(position).bind(now_us());
+            const Result<bool> ended = ends(database, row, std::to_string(position));
+            if (!ended.ok()) return ended.status();
+            if (*ended) {
                 removed.positions.push_back(position);
-            } else if (refuses_row(done.error())) {
-                // It stays in the ledger; the next start tries again.
-                removed.refusal = done.error().message;
             } else {
-                return done;
+                // It stays in the ledger; the next start tries again.
+                removed.refusal = refusal_;
             }
         }
         return ledger_.subtract(database, removed.positions);
@@ -214,19 +261,18 @@ Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& 
 // The owner's columns, where the table has them.
 Status SqliteRecorder::write_attempt(Database& database, const std::string& sql,
                                      spi::Position position, std::uint32_t attempts,
-                                     std::int64_t next_attempt_us, const std::string& error) const {
+                                     std::int64_t next_attempt_us, const std::string& error) {
     if (sql.empty() || positions_ == nullptr) return {};
     const auto id = raw_id(position);
     if (!id) return {};
     Statement update(database, sql);
     bind_raw_id(update, *id);
     update.bind(static_cast<std::int64_t>(attempts)).bind(next_attempt_us);
-    const Status status = update.bind(to_storable_text(error, kMaxErrorBytes)).run();
-    return !status.ok() && refuses_row(status.error()) ? Status() : status;
+    update.bind(to_storable_text(error, kMaxErrorBytes));
+    return owner_takes(database, update, *id).status();
 }
 
-Status SqliteRecorder::add_failed(Database& database,
-                                  const std::vector<spi::Delivery>& failed) const {
+Status SqliteRecorder::add_failed(Database& database, const std::vector<spi::Delivery>& failed) {
     if (failed.empty()) return {};
     Statement upsert(
         database,
@@ -251,8 +297,7 @@ Status SqliteRecorder::add_failed(Database& database,
     return {};
 }
 
-Status SqliteRecorder::add_dead(Database& database,
-                                const std::vector<spi::DeadLetter>& dead) const {
+Status SqliteRecorder::add_dead(Database& database, const std::vector<spi::DeadLetter>& dead) {
     if (dead.empty()) return {};
     Statement insert(
         database,
@@ -299,7 +344,7 @@ Status SqliteRecorder::add_dead(Database& database,
     return {};
 }
 
-Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch& batch) const {
+Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch& batch) {
     Statement remove(database, "DELETE FROM outbox_dead_letters WHERE dead_id = ? AND source = ?");
     for (const std::int64_t dead_id : batch.redelivered) {
         if (Status status = say_delivered(database, dead_id); !status.ok()) return status;
@@ -320,7 +365,7 @@ Status SqliteRecorder::settle_retries(Database& database, const spi::RecordBatch
 }
 
 // The owner's row says so when the last of its dead letters was delivered after all.
-Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) const {
+Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) {
     if (writer_.redelivered.empty()) return {};
     Statement letter(database,
                      "SELECT id FROM outbox_dead_letters l WHERE dead_id = ? AND source = ? AND "
@@ -331,69 +376,124 @@ Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) c
     std::string id = letter.string(0);
     if (id.starts_with(table_.id_prefix())) id.erase(0, table_.id_prefix().size());
     Statement update(database, writer_.redelivered);
-    const Status status = update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us()).run();
-    return !status.ok() && refuses_row(status.error()) ? Status() : status;
+    update.bind(id).bind_blob(bytes_of_hex(id)).bind(now_us());
+    return owner_takes(database, update, id).status();
 }
 
 Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
     if (!table_.native || table_.name != "outbox_events") return std::size_t{0};
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
+    if (std::chrono::steady_clock::now() >= try_refused_due_) refused_due_.clear();
     // A look first: an idle relay must not take the write lock.
-    Statement due(**database, "SELECT 1 FROM outbox_scheduled WHERE available_at <= ? LIMIT 1");
-    due.bind(now_us());
-    const bool any = due.step();
-    if (Status status = due.status(); !status.ok()) return status;
-    due.reset();
-    if (!any) return std::size_t{0};
+    const auto due = due_now(**database, 1);
+    if (!due.ok()) return due.status();
+    if (due->empty()) return std::size_t{0};
     std::size_t moved = 0;
     Status status = transact([&](Database& writer) -> Status {
         const Result<bool> owner = holds_lease(writer, epoch);
         if (!owner.ok()) return owner.status();
         if (!*owner) return lease_lost(epoch);
-        const Result<std::size_t> count = move_rows(writer, limit);
-        if (count.ok()) moved = *count;
-        return count.status();
+        return move_rows(writer, limit, moved);
     });
     if (!status.ok()) return status;
     return moved;
 }
 
-Result<std::size_t> SqliteRecorder::move_rows(Database& database, std::size_t limit) const {
+// The oldest of the events that are due, but for those that the table refuses.
+Result<std::vector<std::int64_t>> SqliteRecorder::due_now(Database& database,
+                                                          std::size_t limit) const {
+    Statement rows(database,
+                   "SELECT schedule_id FROM outbox_scheduled WHERE available_at <= ?1 ORDER BY "
+                   "available_at, schedule_id LIMIT ?2");
+    rows.bind(now_us()).bind(limit + refused_due_.size());
+    std::vector<std::int64_t> due;
+    while (rows.step() && due.size() < limit) {
+        if (!refused_due_.contains(rows.integer(0))) due.push_back(rows.integer(0));
+    }
+    if (Status status = rows.status(); !status.ok()) return status;
+    return due;
+}
+
+Status SqliteRecorder::move_rows(Database& database, std::size_t limit, std::size_t& moved) {
+    moved = 0;
     const std::string columns =
         "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
         "schema_version, occurred_at, topic, key, routing_key";
-    const std::string due =
-        " FROM outbox_scheduled WHERE available_at <= ?1 ORDER BY available_at, schedule_id "
-        "LIMIT ?2";
-    const std::int64_t now = now_us();
-    const auto rows = static_cast<std::int64_t>(limit);
+    const auto due = due_now(database, limit);
+    if (!due.ok()) return due.status();
     Statement insert(database, "INSERT INTO " + table_.sql + " (" + columns +
-                                   ", available_at) SELECT " + columns + ", available_at" + due);
-    Status status = insert.bind(now).bind(rows).run();
-    if (!status.ok()) return status;
-    const auto moved = static_cast<std::size_t>(database.changes());
-    Statement remove(database,
-                     "DELETE FROM outbox_scheduled WHERE schedule_id IN (SELECT "
-                     "schedule_id" +
-                         due + ")");
-    status = remove.bind(now).bind(rows).run();
-    if (!status.ok()) return status;
-    return moved;
+                                   ", available_at) SELECT " + columns +
+                                   ", available_at FROM outbox_scheduled WHERE schedule_id = ?1");
+    Statement remove(database, "DELETE FROM outbox_scheduled WHERE schedule_id = ?1");
+    for (const std::int64_t row : *due) {
+        insert.bind(row);
+        const Result<bool> taken = owner_takes(database, insert, "due:" + std::to_string(row));
+        if (!taken.ok()) return taken.status();
+        if (!*taken) {
+            if (refused_due_.size() >= kMaxRefusedDue) break;
+            refused_due_.insert(row);
+            try_refused_due_ = std::chrono::steady_clock::now() + kRefusedDueAgain;
+            continue;
+        }
+        if (Status status = remove.bind(row).run(); !status.ok()) return status;
+        ++moved;
+    }
+    return {};
 }
 
+// A row that its table keeps is passed over by the next ones, which are others.
 Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
     if (writer_.prune.empty()) return std::size_t{0};
     std::size_t removed = 0;
     Status status = transact([&](Database& database) -> Status {
-        Statement remove(database, writer_.prune);
-        remove.bind(older_than(retention)).bind(table_.source);
-        Status done = remove.bind(static_cast<std::int64_t>(limit)).run();
-        removed = static_cast<std::size_t>(database.changes());
-        return done;
+        removed = 0;
+        if (kept_.empty()) {
+            Statement all(database, writer_.prune);
+            all.bind(older_than(retention)).bind(table_.source).bind(limit);
+            const Result<bool> taken = owner_takes(database, all, "prune");
+            if (!taken.ok()) return taken.status();
+            removed = *taken ? static_cast<std::size_t>(database.changes()) : 0;
+            if (removed > 0) return {};
+        }
+        return prune_singly(database, older_than(retention), limit, removed);
     });
     if (!status.ok()) return status;
-    return removed;
+    if (removed > 0 || kept_.empty()) return removed;
+    return ErrorInfo{ErrorCode::kQueryFailed,
+                     Advice::kRetryEvent,
+                     {},
+                     "the table keeps " + std::to_string(kept_.size()) +
+                         " rows that are old enough to go: " + refusal_};
+}
+
+Status SqliteRecorder::prune_singly(Database& database, std::int64_t older_than, std::size_t limit,
+                                    std::size_t& removed) {
+    Statement rows(database, writer_.prunable_ids);
+    Statement one(database, writer_.prune_one);
+    for (bool more = true; more && removed < limit && kept_.size() < kMaxKept;) {
+        rows.bind(older_than).bind(table_.source).bind(limit + kept_.size());
+        std::vector<std::string> ids;
+        while (removed + ids.size() < limit && rows.step()) {
+            std::string id = raw_id_of(rows, 0, 1);
+            if (!kept_.contains(id)) ids.push_back(std::move(id));
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        rows.reset();
+        more = !ids.empty();
+        for (const std::string& id : ids) {
+            bind_raw_id(one.bind(older_than).bind(table_.source), id);
+            const Result<bool> taken = owner_takes(database, one, "prune:" + id);
+            if (!taken.ok()) return taken.status();
+            if (*taken && database.changes() > 0) {
+                ++removed;
+            } else {
+                if (*taken) refusal_ = kKeptSilently;
+                kept_.insert(id);
+            }
+        }
+    }
+    return {};
 }
 
 Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {

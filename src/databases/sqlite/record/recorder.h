@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -38,33 +39,43 @@ class SqliteRecorder final : public spi::Recorder {
     Result<Stats> stats() override;
 
   private:
-    /// Runs `work` in one write transaction; the connection is made anew after an error.
+    /// Runs `work` in one write transaction; the connection is made anew after an error. `work` is
+    /// run again, from its beginning, where a trigger of the owner's ended the transaction.
     template <typename Work>
     Status transact(Work work);
+    /// Runs a statement over one of the owner's rows, within `transact`. False: a trigger or a
+    /// constraint of the owner's keeps the row from it (`refusal_`), or has ended the transaction
+    /// over it before.
+    Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row);
+    /// As `owner_takes`, and false where the statement was kept from the row without a word.
+    Result<bool> ends(Database& database, Statement& statement, const std::string& row);
     Result<bool> holds_lease(Database& database, std::uint64_t epoch) const;
     [[nodiscard]] ErrorInfo lease_lost(std::uint64_t epoch) const;
 
-    Status write_batch(Database& database, const spi::RecordBatch& batch) const;
-    Status finish(Database& database, const spi::RecordBatch& batch) const;
+    Status write_batch(Database& database, const spi::RecordBatch& batch);
+    Status finish(Database& database, const spi::RecordBatch& batch);
     enum class How : std::uint8_t { kTaken, kPassed, kDead };
     Status end_row(Database& database, const std::string& route, const std::string& raw_id,
-                   How how) const;
+                   How how);
     Status owe(Database& database, const std::string& name) const;
     Status forget_state(Database& database, const spi::RecordBatch& batch) const;
-    Status end_left_rows(Database& database) const;
+    Status end_left_rows(Database& database);
     Status write_attempt(Database& database, const std::string& sql, spi::Position position,
                          std::uint32_t attempts, std::int64_t next_attempt_us,
-                         const std::string& error) const;
-    Status say_delivered(Database& database, std::int64_t dead_id) const;
+                         const std::string& error);
+    Status say_delivered(Database& database, std::int64_t dead_id);
     /// The name of an adopted table's row; none: nobody holds it any more.
     [[nodiscard]] std::optional<std::string> raw_id(spi::Position position) const;
     /// A position that was made up means nothing to the next process.
     void bind_position(Statement& statement, spi::Position position) const;
-    Status add_failed(Database& database, const std::vector<spi::Delivery>& failed) const;
-    Status add_dead(Database& database, const std::vector<spi::DeadLetter>& dead) const;
+    Status add_failed(Database& database, const std::vector<spi::Delivery>& failed);
+    Status add_dead(Database& database, const std::vector<spi::DeadLetter>& dead);
     [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
-    Status settle_retries(Database& database, const spi::RecordBatch& batch) const;
-    Result<std::size_t> move_rows(Database& database, std::size_t limit) const;
+    Status settle_retries(Database& database, const spi::RecordBatch& batch);
+    Result<std::vector<std::int64_t>> due_now(Database& database, std::size_t limit) const;
+    Status move_rows(Database& database, std::size_t limit, std::size_t& moved);
+    Status prune_singly(Database& database, std::int64_t older_than, std::size_t limit,
+                        std::size_t& removed);
 
     const Table table_;
     const TableWriter writer_;
@@ -73,6 +84,13 @@ class SqliteRecorder final : public spi::Recorder {
     // Shared by the readers of this source, which give and take positions.
     const std::shared_ptr<sources::PositionMap> positions_;
     Session session_;
+    std::string refusal_;  // what the owner's table answered last to what it refused
+    // Rows whose triggers end the transaction (RAISE(ROLLBACK)).
+    std::unordered_set<std::string> undoing_;
+    bool undone_ = false;
+    std::unordered_set<std::int64_t> refused_due_;
+    std::chrono::steady_clock::time_point try_refused_due_{};
+    std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
 };
 
 }  // namespace outbox::sqlite

@@ -144,7 +144,10 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
         stats.failing = others.integer(0);
         stats.dead = others.integer(1);
         stats.owed = others.integer(2);
-        if (stats.owed > 0) stats.refusal = "a constraint or a trigger of " + table_.sql;
+        if (stats.owed > 0) {
+            stats.refusal =
+                refusal_.empty() ? "a constraint or a trigger of " + table_.sql : refusal_;
+        }
         stats.scheduled = others.integer(3);
     }
     for (const Statement* statement : {&count, &oldest, &others}) {

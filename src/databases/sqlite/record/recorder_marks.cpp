@@ -11,7 +11,7 @@ namespace outbox::sqlite {
 // Of a table without positions: the row's end when every route has finished it, else a note that
 // this one has.
 Status SqliteRecorder::end_row(Database& database, const std::string& route,
-                               const std::string& raw_id, How how) const {
+                               const std::string& raw_id, How how) {
     const std::string name = done_name(raw_id);
     bool dead = how == How::kDead;
     if (routes_.size() > 1) {
@@ -42,8 +42,10 @@ Status SqliteRecorder::end_row(Database& database, const std::string& route,
     }
     Statement row(database, dead ? writer_.dead : writer_.published);
     bind_raw_id(row, raw_id);
-    const Status status = row.bind(now_us()).run();
-    if (!status.ok()) return refuses_row(status.error()) ? owe(database, name) : status;
+    row.bind(now_us());
+    const Result<bool> ended = ends(database, row, raw_id);
+    if (!ended.ok()) return ended.status();
+    if (!*ended) return owe(database, name);
     if (routes_.size() <= 1) return {};
     Statement forget(database, "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ?");
     return forget.bind(table_.source).bind(name).run();
@@ -63,7 +65,7 @@ Status SqliteRecorder::owe(Database& database, const std::string& name) const {
 }
 
 // Rows that only a route which is gone had not finished.
-Status SqliteRecorder::end_left_rows(Database& database) const {
+Status SqliteRecorder::end_left_rows(Database& database) {
     std::string list;
     for (const std::string& route : routes_)
         list += (list.empty() ? "" : ", ") + quote_literal(route);

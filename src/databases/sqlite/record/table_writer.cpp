@@ -74,6 +74,10 @@ TableWriter::TableWriter(const Table& table) {
     prune = "DELETE FROM " + table.sql + " AS t WHERE " + table.quoted("id") + " IN (SELECT " +
             table.quoted("id") + " FROM " + table.sql + " AS t WHERE " + condition +
             " LIMIT ?3) AND " + condition;
+    prunable_ids = "SELECT typeof(" + table.quoted("id") + "), " + table.quoted("id") + " FROM " +
+                   table.sql + " AS t WHERE " + condition + " LIMIT ?3";
+    prune_one = "DELETE FROM " + table.sql + " AS t WHERE " + condition + " AND " +
+                table.quoted("id") + " = ?3";
 }
 
 std::string TableWriter::finished_columns(const Table& table, const std::string& status, bool sent,

@@ -24,6 +24,9 @@ class TableWriter {
     /// how many.
     std::string prunable;
     std::string prune;
+    /// The ids of these rows with their types; removes one of them, its id in place of how many.
+    std::string prunable_ids;
+    std::string prune_one;
 
   private:
     [[nodiscard]] std::string finished_columns(const Table& table, const std::string& status,

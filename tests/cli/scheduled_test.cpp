@@ -279,5 +279,18 @@ TEST_P(Audited, StatusTellsWhenTheLastErrorWas) {
 INSTANTIATE_TEST_SUITE_P(On, Audited, testing::Values("postgres", "sqlite"),
                          [](const auto& tested) { return std::string(tested.param); });
 
+// Held back for ever by an INSERT that knew the column: it is an event like others.
+TEST(TimesWithoutEnd, AreInTheWayOfNoFigure) {
+    const std::string url = shared_postgres().create_database();
+    OutboxBinary outbox;
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    for (const char* time : {"infinity", "-infinity"}) {
+        Pg(url).exec("INSERT INTO outbox_events (topic, available_at, occurred_at) VALUES ('t', '" +
+                     std::string(time) + "', '" + time + "')");
+        const Finished status = outbox.run({"status", "--db", url, "--json"});
+        EXPECT_EQ(status.status.code, 0) << status.err;
+    }
+}
+
 }  // namespace
 }  // namespace outbox::test

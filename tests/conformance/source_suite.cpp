@@ -444,6 +444,32 @@ TEST_P(SourceSuite, RemembersFailingEventsUntilTheyArePublished) {
     EXPECT_EQ(fixture_->unfinished_rows(), 0);
 }
 
+// While nobody relays, who gives an event up deletes its row.
+TEST_P(SourceSuite, ForgetsTheAttemptsOfEventsThatWereDeleted) {
+    commit({suite_event(1)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 1).size(), 1U);
+    const std::uint64_t epoch = own_lease();
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.failed.push_back({"default", positions_[0], suite_id(1), "k", 1, 111, "OB_A", "there"});
+    batch.failed.push_back(
+        {"default", positions_[0] + 1'000, suite_id(2), "k", 1, 111, "OB_A", "deleted"});
+    {
+        const auto recorder = this->recorder();
+        begin(*recorder, epoch);
+        require(recorder->record(batch));
+    }
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch);
+    EXPECT_EQ(value_of(recorder->stats()).failing, 2);
+    value_of(recorder->tidy(epoch));
+    const auto deliveries = value_of(recorder->load_deliveries("default"));
+    ASSERT_EQ(deliveries.size(), 1U);
+    EXPECT_EQ(deliveries[0].event_id, suite_id(1));
+    EXPECT_EQ(value_of(recorder->stats()).failing, 1);
+}
+
 TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
     if (!source_->stable_positions()) GTEST_SKIP() << "no lasting positions";
     commit({suite_event(1), suite_event(2), suite_event(3), suite_event(4)});

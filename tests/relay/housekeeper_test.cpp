@@ -57,10 +57,14 @@ class Chores final : public spi::Recorder {
         return std::vector<std::string>{};
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
-    Result<Stats> stats() override { return Stats{}; }
+    Result<Stats> stats() override {
+        if (stats_error) return *stats_error;
+        return Stats{};
+    }
 
     std::map<std::int64_t, int> letters;  // to how often each was handed over
     std::optional<ErrorInfo> prune_error;
+    std::optional<ErrorInfo> stats_error;
     std::size_t prunes = 0;
     std::size_t looks = 0;
     std::size_t key_looks = 0;
@@ -104,6 +108,17 @@ TEST_F(HousekeeperTest, PruningThatFailsIsToldOnceAndTriedLaterAndLater) {
     chores_.prune_error = ErrorInfo{ErrorCode::kNoRights, Advice::kStop, "42501", "may not"};
     for (int i = 0; i < 3; ++i) turn(60'000'000);
     EXPECT_EQ(notes_.size(), 2U);
+}
+
+TEST_F(HousekeeperTest, AFigureThatCannotBeHadIsToldAndEndsNothing) {
+    chores_.stats_error = ErrorInfo{ErrorCode::kQueryFailed, Advice::kStop, "22008", "no figure"};
+    for (int i = 0; i < 10; ++i) turn(60'000'000);
+    ASSERT_EQ(notes_.size(), 1U);
+    EXPECT_EQ(notes_[0].what, "figures_failed");
+    // That the database is away or another's concerns the term.
+    chores_.stats_error = ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "", ""};
+    clock_.now_us += 60'000'000;
+    EXPECT_FALSE(housekeeper_.turn().ok());
 }
 
 // Ten times as fast as a hundred a second, and each once.

@@ -210,7 +210,8 @@ class Recorder {
     virtual Result<Removed> remove(std::uint64_t epoch, std::span<const Position> positions) = 0;
 
     /// Takes out of the ledgers what somebody else has removed from the table, and ends rows that
-    /// are recorded and could not be ended at once. To be called each second or so. Returns the
+    /// are recorded and could not be ended at once; forgets attempts of events whose rows were
+    /// deleted before a reader of this owner saw them. To be called each second or so. Returns the
     /// lowest position that is there, as far as it is known; 0: not known.
     virtual Result<Position> tidy(std::uint64_t /*epoch*/) { return Position{0}; }
 

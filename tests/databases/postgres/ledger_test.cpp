@@ -140,6 +140,31 @@ TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
     EXPECT_EQ(next.read().size(), 6U);
 }
 
+// What is named to the table again and again is bounded, so that what waits for its turn is.
+TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
+    constexpr spi::Position kRows = 70'000;
+    pg_.exec("INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, " +
+             std::to_string(kRows) + ")");
+    pg_.exec(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''they "
+        "are kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW EXECUTE "
+        "FUNCTION keep()");
+    Relay relay(config());
+    std::size_t left = 0;
+    for (spi::Position from = 1; from < kRows; from += 10'000) {
+        std::vector<spi::Position> positions;
+        for (spi::Position n = from; n < from + 10'000; ++n) positions.push_back(n);
+        finish(relay, 0, positions);
+        left = relay.remove(positions);
+    }
+    EXPECT_GE(left, 50'000U);
+    EXPECT_LE(left, 60'000U);
+    EXPECT_EQ(rows(), kRows);
+    relay.end();
+    Relay next(config());
+    EXPECT_EQ(next.read().size(), 0U) << "all of it is finished";
+}
+
 TEST_F(NativeLedger, ARowThatSomebodyHoldsDelaysItsOwnRemovalAlone) {
     insert(5);
     Relay relay(config());

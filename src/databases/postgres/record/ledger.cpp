@@ -310,7 +310,8 @@ Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::Rou
         if (*unfinished) {
             return spi::route_gone(route.name, route.destination, names_of(routes));
         }
-        for (const char* table : {"outbox_routes", "outbox_ledger", "outbox_route_done"}) {
+        for (const char* table :
+             {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const Result<Rows> rows = connection.query(
                 "DELETE FROM " + table_.side + table + " WHERE source = $1 AND route = $2",
                 Params().text(table_.source).text(route.name));

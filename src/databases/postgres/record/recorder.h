@@ -86,6 +86,7 @@ class PostgresRecorder final : public spi::Recorder {
     [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
     bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
     Status look_outside(Stats& stats);
+    Status forget_deleted(Connection& connection, std::uint64_t epoch);
     Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
     Result<std::size_t> move_singly(std::uint64_t epoch);
     Result<Rows> query(const std::string& sql, const Params& params);
@@ -121,6 +122,7 @@ class PostgresRecorder final : public spi::Recorder {
     std::string owed_after_;  // the look at what rows are owed goes on behind this one
     Clock::time_point next_owed_{};
     std::chrono::milliseconds owed_wait_{};
+    Clock::time_point looked_for_deleted_{};
     Clock::time_point looked_for_lowest_{};
     spi::Position lowest_ = 0;
 };

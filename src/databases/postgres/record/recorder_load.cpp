@@ -186,15 +186,53 @@ Status PostgresRecorder::end_owed(std::uint64_t epoch) {
     return {};
 }
 
+// The attempts of events whose rows were deleted while nobody relayed: who had read them forgets
+// them with the event.
+Status PostgresRecorder::forget_deleted(Connection& connection, std::uint64_t epoch) {
+    if (!last_stats_ || last_stats_->failing == 0) return {};
+    if (!table_.by_position && last_stats_->backlog > kCountLimit) return {};  // it would take long
+    const std::string lacks = " AND NOT EXISTS (SELECT FROM " + table_.sql + " t WHERE ";
+    std::string deleted;
+    if (table_.by_position) {
+        deleted = lacks + "t." + quote_identifier(table_.position) + " = d.position)";
+    } else {
+        const std::string rows = lacks + any_of_conditions(table_) + " AND ";
+        const std::string id = table_.quoted("id") + "::text";
+        const std::string prefix = quote_literal(table_.id_prefix());
+        // Of a long id there is a digest alone.
+        deleted = rows + id + " = d.event_id)" + rows + prefix + " || " + id +
+                  " = d.event_id) AND strpos(d.event_id, " + prefix + " || 'xxh128:') = 0";
+    }
+    Status status =
+        connection.execute(std::string("BEGIN; SET LOCAL statement_timeout = ") +
+                           quote_literal(kLookWithin));
+    if (!status.ok()) return status;
+    status = fence_.commit(connection, epoch,
+                           {{"DELETE FROM " + table_.side +
+                                 "outbox_delivery d WHERE source = $1" + deleted,
+                             Params().text(table_.source)}});
+    if (!status.ok() && status.error().backend_code == kCancelled) {
+        return connection.execute("ROLLBACK");
+    }
+    return status;
+}
+
 Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
+    const auto now = Clock::now();
+    if (now - looked_for_deleted_ >= kLowestEvery && last_stats_) {
+        looked_for_deleted_ = now;
+        if (Status status = forget_deleted(**connection, epoch); !status.ok()) {
+            session_.drop();
+            return status;
+        }
+    }
     if (!table_.by_position) {
         if (Status status = identity_.check_table(**connection); !status.ok()) return status;
         if (Status status = end_owed(epoch); !status.ok()) return status;
         return spi::Position{0};
     }
-    const auto now = Clock::now();
     if (now - looked_for_lowest_ < kLowestEvery) return lowest_;
     looked_for_lowest_ = now;
     const std::string position = quote_identifier(table_.position);

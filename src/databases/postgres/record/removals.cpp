@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kWaitMin{10};  // most commits are visible by then
 constexpr std::chrono::milliseconds kWaitMax{1'000};
+constexpr std::size_t kMaxRefused = 50'000;  // more stay until the next start: the ledger has them
 constexpr const char* kRemove = "outbox_remove";
 constexpr const char* kRemoveFree = "outbox_remove_free";  // passes over rows that are held
 // To find the rows that the table does not let go.
@@ -85,9 +86,9 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
         return status;
     }
     unseen_.add(held);
-    unseen_.add(missed);
+    if (refusal_.empty() || unseen_.size() < kMaxRefused) unseen_.add(missed);
     if (due) wait_ = hit.empty() ? std::min(wait_ * 2, kWaitMax) : kWaitMin;
-    if (!missed.empty()) wait_ = kWaitMin;
+    if (wait_ < kWaitMin || (!missed.empty() && refusal_.empty())) wait_ = kWaitMin;
     if (due || !missed.empty()) next_ = Clock::now() + wait_;
     if (due && !refused_) refusal_.clear();
     return spi::Removed{std::move(hit), unseen_.size(), refusal_};

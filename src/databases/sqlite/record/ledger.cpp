@@ -341,7 +341,8 @@ Status Ledger::settle_gone(Database& database, std::span<const spi::RouteName> r
             for (const spi::RouteName& one : routes) configured.push_back(one.name);
             return spi::route_gone(route.name, route.destination, configured);
         }
-        for (const char* table : {"outbox_routes", "outbox_ledger_segments", "outbox_route_done"}) {
+        for (const char* table :
+             {"outbox_routes", "outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
             Statement remove(
                 database, "DELETE FROM " + std::string(table) + " WHERE source = ? AND route = ?");
             Status status = remove.bind(table_.source).bind(route.name).run();

@@ -35,6 +35,7 @@ class SqliteRecorder final : public spi::Recorder {
                                                            std::int64_t after_dead_id,
                                                            std::size_t limit) override;
     Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Result<spi::Position> tidy(std::uint64_t epoch) override;
     Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
     Result<Stats> stats() override;
 
@@ -88,6 +89,7 @@ class SqliteRecorder final : public spi::Recorder {
     // Rows whose triggers end the transaction (RAISE(ROLLBACK)).
     std::unordered_set<std::string> undoing_;
     bool undone_ = false;
+    std::chrono::steady_clock::time_point looked_for_deleted_{};
     std::unordered_set<std::int64_t> refused_due_;
     std::chrono::steady_clock::time_point try_refused_due_{};
     std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start

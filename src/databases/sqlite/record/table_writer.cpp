@@ -1,5 +1,6 @@
 #include "databases/sqlite/record/table_writer.h"
 
+#include <array>
 #include <cstdlib>
 #include <vector>
 
@@ -26,8 +27,8 @@ std::string cut_to_fit(const Table& table, const std::string& value) {
     return length > 0 ? "substr(" + value + ", 1, " + std::to_string(length) + ")" : value;
 }
 
-// Every id under which the dead letter of a row may be known.
-std::string event_ids(const Table& table) {
+// Every id under which an event of a row may be known, long ones aside.
+std::array<std::string, 2> event_ids(const Table& table) {
     const std::string id = table.quoted("id");
     const std::string hex = "lower(hex(" + id + "))";
     std::string uuid;
@@ -38,9 +39,9 @@ std::string event_ids(const Table& table) {
         at += size;
     }
     const std::string prefix = quote_literal(table.id_prefix()) + " || ";
-    return "(CASE typeof(" + id + ") WHEN 'blob' THEN " + uuid + " ELSE CAST(" + id +
-           " AS text) END, CASE typeof(" + id + ") WHEN 'blob' THEN " + prefix + hex + " ELSE " +
-           prefix + id + " END)";
+    const std::string choice = "CASE typeof(" + id + ") WHEN 'blob' THEN ";
+    return {choice + uuid + " ELSE CAST(" + id + " AS text) END",
+            choice + prefix + hex + " ELSE " + prefix + id + " END"};
 }
 
 }  // namespace
@@ -48,6 +49,16 @@ std::string event_ids(const Table& table) {
 TableWriter::TableWriter(const Table& table) {
     const std::string row = table.native ? "t.position = ?1" : table.quoted("id") + " = ?1";
     const std::string update = "UPDATE " + table.sql + " AS t SET ";
+    deleted = "DELETE FROM outbox_delivery WHERE source = ?1";
+    if (table.native) {
+        deleted += " AND position NOT IN (SELECT position FROM " + table.sql + ")";
+    } else {
+        for (const std::string& event_id : event_ids(table)) {
+            deleted += " AND event_id NOT IN (SELECT " + event_id + " FROM " + table.sql +
+                       " AS t WHERE " + any_unfinished(table) + ")";
+        }
+        deleted += " AND instr(event_id, " + quote_literal(table.id_prefix()) + " || 'xxh128:') = 0";
+    }
     if (!table.mark) {
         published = "DELETE FROM " + table.sql + " AS t WHERE " + row + " AND ?2 > 0";
         dead = published;
@@ -132,8 +143,8 @@ std::string TableWriter::prunable_rows(const Table& table) const {
     }
     const std::string not_dead = table.has_side_tables
                                      ? " AND NOT EXISTS (SELECT 1 FROM outbox_dead_letters d WHERE "
-                                       "d.source = ?2 AND d.id IN " +
-                                           event_ids(table) + ")"
+                                       "d.source = ?2 AND d.id IN (" +
+                                           event_ids(table)[0] + ", " + event_ids(table)[1] + "))"
                                      : std::string(" AND ?2 IS NOT NULL");
     // The row with the highest number stays: SQLite would give its number to the next row.
     const std::string not_last =

@@ -24,6 +24,8 @@ class TableWriter {
     /// how many.
     std::string prunable;
     std::string prune;
+    /// Forgets the attempts of events whose rows are gone or finished. Parameter: the source.
+    std::string deleted;
     /// The ids of these rows with their types; removes one of them, its id in place of how many.
     std::string prunable_ids;
     std::string prune_one;

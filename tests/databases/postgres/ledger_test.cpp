@@ -140,6 +140,29 @@ TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
     EXPECT_EQ(next.read().size(), 6U);
 }
 
+// However many of them are refused, the others go, and those that are let go later, too.
+TEST_F(NativeLedger, RowsThatTheTableKeepsHoldNoOther) {
+    constexpr spi::Position kRows = 8'000;
+    pg_.exec("INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, " +
+             std::to_string(kRows) + ")");
+    pg_.exec(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it is "
+        "kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW WHEN "
+        "(OLD.position % 20 = 7) EXECUTE FUNCTION keep()");
+    Relay relay(config());
+    std::vector<spi::Position> positions;
+    for (spi::Position n = 1; n <= kRows; ++n) positions.push_back(n);
+    finish(relay, 0, positions);
+    relay.remove(positions);
+    EXPECT_TRUE(eventually(120s, "the others are removed", [&] {
+        relay.remove();
+        return rows() == kRows / 20;
+    })) << rows();
+    pg_.exec("DROP TRIGGER keep ON outbox_events");
+    EXPECT_TRUE(eventually(120s, "all are removed", [&] { return relay.remove() == 0; })) << rows();
+    EXPECT_EQ(rows(), 0);
+}
+
 // What is named to the table again and again is bounded, so that what waits for its turn is.
 TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
     constexpr spi::Position kRows = 70'000;

@@ -1,28 +1,27 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <deque>
 #include <span>
+#include <vector>
 
 #include <outbox/result.h>
 
 namespace outbox::postgres {
 
-/// Does `attempt` with all of `items`, and where that says false with one half and the other, until
-/// those that it fails for are alone, which `alone` is given one by one. Stops after 64 attempts or
-/// two seconds: what is left then was neither done nor refused. Errors: those of `attempt`.
+/// Does `attempt` with all of `items`, and where that says false with one half and then the other,
+/// until those that it fails for are alone, which `alone` is given one by one. Goes on for half a
+/// second at most: what is left then was neither done nor refused. Errors: those of `attempt`.
 template <typename Item, typename Attempt, typename Alone>
 Status in_halves(std::span<const Item> items, Attempt attempt, Alone alone) {
-    constexpr int kMaxAttempts = 64;
-    constexpr std::chrono::milliseconds kWithin{2'000};
+    constexpr int kMaxAttempts = 1'000;
+    constexpr std::chrono::milliseconds kWithin{500};
     using Clock = std::chrono::steady_clock;
-    std::deque<std::span<const Item>> parts;
+    std::vector<std::span<const Item>> parts;  // the next one is the last
     if (!items.empty()) parts.push_back(items);
     const auto until = Clock::now() + kWithin;
     for (int made = 0; !parts.empty() && made < kMaxAttempts && Clock::now() < until; ++made) {
-        const std::span<const Item> part = parts.front();
-        parts.pop_front();
+        const std::span<const Item> part = parts.back();
+        parts.pop_back();
         const Result<bool> passed = attempt(part);
         if (!passed.ok()) return passed.status();
         if (*passed) continue;
@@ -30,8 +29,8 @@ Status in_halves(std::span<const Item> items, Attempt attempt, Alone alone) {
             alone(part.front());
             continue;
         }
-        parts.push_back(part.first(part.size() / 2));
         parts.push_back(part.subspan(part.size() / 2));
+        parts.push_back(part.first(part.size() / 2));
     }
     return {};
 }

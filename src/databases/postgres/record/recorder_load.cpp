@@ -203,14 +203,13 @@ Status PostgresRecorder::forget_deleted(Connection& connection, std::uint64_t ep
         deleted = rows + id + " = d.event_id)" + rows + prefix + " || " + id +
                   " = d.event_id) AND strpos(d.event_id, " + prefix + " || 'xxh128:') = 0";
     }
-    Status status =
-        connection.execute(std::string("BEGIN; SET LOCAL statement_timeout = ") +
-                           quote_literal(kLookWithin));
+    Status status = connection.execute(std::string("BEGIN; SET LOCAL statement_timeout = ") +
+                                       quote_literal(kLookWithin));
     if (!status.ok()) return status;
-    status = fence_.commit(connection, epoch,
-                           {{"DELETE FROM " + table_.side +
-                                 "outbox_delivery d WHERE source = $1" + deleted,
-                             Params().text(table_.source)}});
+    status = fence_.commit(
+        connection, epoch,
+        {{"DELETE FROM " + table_.side + "outbox_delivery d WHERE source = $1" + deleted,
+          Params().text(table_.source)}});
     if (!status.ok() && status.error().backend_code == kCancelled) {
         return connection.execute("ROLLBACK");
     }

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kWaitMin{10};  // most commits are visible by then
 constexpr std::chrono::milliseconds kWaitMax{1'000};
+constexpr std::size_t kTryKept = 50;  // at a time
+constexpr std::chrono::milliseconds kTryKeptFor{500};
 constexpr std::size_t kMaxRefused = 50'000;  // more stay until the next start: the ledger has them
 constexpr const char* kRemove = "outbox_remove";
 constexpr const char* kRemoveFree = "outbox_remove_free";  // passes over rows that are held
@@ -46,10 +48,12 @@ Status Removals::prepare(Connection& connection) {
 
 Result<spi::Removed> Removals::remove(Connection& connection, std::uint64_t epoch,
                                       std::span<const spi::Position> positions) {
-    auto removed = try_remove(connection, epoch, positions, false);
-    if (removed.ok() || !concerns_rows(removed.error())) return removed;
-    // Somebody holds one of the rows, or a trigger or a key keeps it: that one alone waits.
-    if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
+    if (kept_.empty()) {
+        auto removed = try_remove(connection, epoch, positions, false);
+        if (removed.ok() || !concerns_rows(removed.error())) return removed;
+        // Somebody holds one of the rows, or a trigger or a key keeps it: that one alone waits.
+        if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
+    }
     return try_remove(connection, epoch, positions, true);
 }
 
@@ -86,11 +90,16 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
         return status;
     }
     unseen_.add(held);
-    if (refusal_.empty() || unseen_.size() < kMaxRefused) unseen_.add(missed);
+    if (refusal_.empty() || unseen_.size() < kMaxRefused) {
+        unseen_.add(missed);
+    } else {
+        for (const spi::Position position : missed) kept_.erase(position);
+    }
     if (due) wait_ = hit.empty() ? std::min(wait_ * 2, kWaitMax) : kWaitMin;
     if (wait_ < kWaitMin || (!missed.empty() && refusal_.empty())) wait_ = kWaitMin;
     if (due || !missed.empty()) next_ = Clock::now() + wait_;
-    if (due && !refused_) refusal_.clear();
+    if (due && !refused_ && kept_.empty()) refusal_.clear();
+    for (const spi::Position position : hit) kept_.erase(position);
     return spi::Removed{std::move(hit), unseen_.size(), refusal_};
 }
 
@@ -121,10 +130,36 @@ Result<Removals::Positions> Removals::present(Connection& connection,
 // other, until those are alone.
 Status Removals::remove_free(Connection& connection, std::span<const spi::Position> positions,
                              Positions& hit) {
+    Positions others;  // that are not known to be kept
+    std::copy_if(positions.begin(), positions.end(), std::back_inserter(others),
+                 [&](spi::Position position) { return !kept_.contains(position); });
     return in_halves(
-        positions,
+        std::span<const spi::Position>(others),
         [&](std::span<const spi::Position> part) { return remove_part(connection, part, hit); },
-        [](spi::Position /*kept*/) {});
+        [&](spi::Position position) { kept_.insert(position); });
+}
+
+// Some of those that the table kept, and the next ones where it keeps none of these any more.
+Status Removals::try_kept(Connection& connection, Positions& found) {
+    const auto until = Clock::now() + kTryKeptFor;
+    for (bool let_go = true; let_go && !kept_.empty() && Clock::now() < until;) {
+        Positions some;
+        for (auto it = kept_.upper_bound(tried_kept_); it != kept_.end() && some.size() < kTryKept;
+             ++it) {
+            some.push_back(*it);
+        }
+        tried_kept_ = some.size() < kTryKept ? 0 : some.back();
+        const std::size_t before = kept_.size();
+        for (const spi::Position position : some) kept_.erase(position);
+        const std::size_t others = kept_.size();
+        const Status status = remove_free(connection, some, found);
+        if (!status.ok()) {
+            kept_.insert(some.begin(), some.end());
+            return status;
+        }
+        let_go = kept_.size() == others && others < before;
+    }
+    return {};
 }
 
 // False: the table keeps some of them, and nothing was removed.
@@ -188,6 +223,7 @@ Status Removals::look_for_unseen(Connection& connection, bool careful, Positions
     Positions found;
     Status status = careful ? remove_free(connection, unseen, found)
                             : remove_rows(connection, kRemoveFree, unseen, found);
+    if (status.ok() && careful) status = try_kept(connection, found);
     if (!status.ok()) return status;
     const auto there = present(connection, unseen);
     if (!there.ok()) return there.status();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,7 @@ class Removals {
                              Positions& hit);
     Status remove_free(Connection& connection, std::span<const spi::Position> positions,
                        Positions& hit);
+    Status try_kept(Connection& connection, Positions& found);
     Status look_for_unseen(Connection& connection, bool careful, Positions& hit, Positions& held,
                            Positions& gone);
     Status look_for_kept(Connection& connection, Positions& held, Positions& found);
@@ -60,6 +62,8 @@ class Removals {
     core::Absence unseen_;
     bool refused_ = false;  // by the table, now
     std::string refusal_;
+    std::set<spi::Position> kept_;  // of `unseen_`: that the table refused alone
+    spi::Position tried_kept_ = 0;  // the next look tries those behind this one
     Clock::time_point next_{};
     std::chrono::milliseconds wait_{};
 };

@@ -57,7 +57,8 @@ TableWriter::TableWriter(const Table& table) {
             deleted += " AND event_id NOT IN (SELECT " + event_id + " FROM " + table.sql +
                        " AS t WHERE " + any_unfinished(table) + ")";
         }
-        deleted += " AND instr(event_id, " + quote_literal(table.id_prefix()) + " || 'xxh128:') = 0";
+        deleted +=
+            " AND instr(event_id, " + quote_literal(table.id_prefix()) + " || 'xxh128:') = 0";
     }
     if (!table.mark) {
         published = "DELETE FROM " + table.sql + " AS t WHERE " + row + " AND ?2 > 0";

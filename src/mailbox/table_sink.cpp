@@ -12,6 +12,10 @@ namespace {
 // What one transaction holds at most; a single larger message still goes.
 constexpr std::size_t kMaxBatchMessages = 1'000;
 constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
+// Into what an error is about that may be a message's or the destination's.
+constexpr int kMaxLooks = 1'000;
+constexpr std::chrono::milliseconds kLookFor{1'000};
+constexpr std::size_t kMaxGuilty = 1'000;  // more are found anew
 
 }  // namespace
 
@@ -39,7 +43,13 @@ void TableSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
     }
     down_ = client_->prepare();
     failed_keys_.clear();
+    suspects_.clear();
+    looks_ = 0;
+    look_until_ = std::chrono::steady_clock::now() + kLookFor;
+    const std::size_t taken_before = out.acknowledged.size();
+    const std::size_t failed_before = out.failed.size();
     write(messages_, out);
+    blame(out, failed_before, out.acknowledged.size() > taken_before);
     messages_.clear();
     json_.clear();
     bytes_ = 0;
@@ -82,16 +92,46 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
     const Status status = client_->insert(rows_);
     if (status.ok()) {
         for (const Message& message : live) out.acknowledged.push_back(message.token);
-    } else if (!blames_a_message(status.error().advice)) {
+        return;
+    }
+    const bool may_be_a_members = may_look_closer(status.error());
+    if (!may_be_a_members && !blames_a_message(status.error().advice)) {
         down_ = status;
         write(live, out);
     } else if (live.size() == 1) {
+        if (may_be_a_members) {
+            suspects_.push_back({out.failed.size(), std::string(live[0].row.id)});
+        }
         out.failed.push_back({live[0].token, status.error()});
         if (!live[0].row.key.empty()) failed_keys_.insert(live[0].row.key);
     } else {
         const std::span<const Message> all(live);
         write(all.first(all.size() / 2), out);
         write(all.subspan(all.size() / 2), out);
+    }
+}
+
+bool TableSink::may_look_closer(const ErrorInfo& error) {
+    return !blames_a_message(error.advice) && client_->may_concern_a_row(error) &&
+           ++looks_ <= kMaxLooks && std::chrono::steady_clock::now() < look_until_;
+}
+
+// Nothing that was not looked at counts as an outage while others are taken: it goes again.
+void TableSink::blame(spi::Completions& out, std::size_t failed_before, bool others_passed) {
+    if (looks_ == 0) return;
+    if (guilty_.size() + suspects_.size() > kMaxGuilty) guilty_.clear();
+    for (const Suspect& suspect : suspects_) {
+        if (others_passed) guilty_.insert(suspect.id);
+        if (!guilty_.contains(suspect.id)) continue;
+        out.failed[suspect.failed].error.advice = Advice::kRetryEvent;
+    }
+    if (!others_passed) {
+        client_->drop();  // another server, a table created again, another plan
+        return;
+    }
+    for (std::size_t i = failed_before; i < out.failed.size(); ++i) {
+        spi::FailedRecord& failed = out.failed[i];
+        if (!blames_a_message(failed.error.advice)) failed.behind = true;
     }
 }
 

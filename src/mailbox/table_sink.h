@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -17,7 +18,8 @@ namespace outbox::mailbox {
 
 /// A sink whose records become rows of a table: a batch is written in one go. One that is refused
 /// because of a member is halved until the guilty one stands alone; what follows that one on its
-/// key is not written.
+/// key is not written. Where an error may be a member's or the destination's, what became of the
+/// others tells: a member is at fault that fails alone while others are taken, then or earlier.
 class TableSink final : public spi::Sink {
   public:
     /// `capabilities` outlive it.
@@ -42,6 +44,8 @@ class TableSink final : public spi::Sink {
 
     std::string_view headers_json(std::span<const spi::HeaderView> headers);
     void write(std::span<const Message> part, spi::Completions& out);
+    [[nodiscard]] bool may_look_closer(const ErrorInfo& error);
+    void blame(spi::Completions& out, std::size_t failed_before, bool others_passed);
 
     std::unique_ptr<Client> client_;
     const spi::SinkCapabilities& capabilities_;
@@ -52,6 +56,14 @@ class TableSink final : public spi::Sink {
     std::vector<Row> rows_;
     std::unordered_set<std::string_view> failed_keys_;
     Status down_;
+    int looks_ = 0;  // of this batch, into what an error is about
+    std::chrono::steady_clock::time_point look_until_{};
+    struct Suspect {
+        std::size_t failed;  // in the completions
+        std::string id;
+    };
+    std::vector<Suspect> suspects_;
+    std::unordered_set<std::string> guilty_;  // ids that failed alone while others were taken
 };
 
 }  // namespace outbox::mailbox

@@ -48,8 +48,15 @@ class Client {
 
     /// Adds the rows in their order, in one transaction that is durable on return; ids that the
     /// mailbox holds already are left out. All or none. Blocks up to `kRequestTimeoutMs`. Errors
-    /// as in errors.h; after one that blames no message `prepare` starts afresh.
+    /// as in errors.h; after one that blames no message, and may concern none, `prepare` starts
+    /// afresh.
     virtual Status insert(std::span<const Row> rows) = 0;
+
+    /// Whether an error of `insert` that blames no message may have come of one of them after all,
+    /// by a trigger or a policy of the owner's that looks at each row.
+    [[nodiscard]] virtual bool may_concern_a_row(const ErrorInfo& /*error*/) const { return false; }
+    /// Lets the next `prepare` start afresh. Does not block.
+    virtual void drop() {}
 };
 
 inline constexpr int kRequestTimeoutMs = 10'000;

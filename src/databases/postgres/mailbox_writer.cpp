@@ -124,11 +124,19 @@ class PostgresClient final : public Client {
                                                   params, postgres::Format::kText);
         Status status = sent ? finish() : Status(connection_error());
         // Another server, a new plan, a table created again: the next batch starts afresh.
-        if (!status.ok() && !blames_a_message(status.error().advice)) {
-            connection_.reset();
-            ready_ = false;
-        }
+        const bool keep = status.ok() || blames_a_message(status.error().advice) ||
+                          may_concern_a_row(status.error());
+        if (!keep) drop();
         return status;
+    }
+
+    void drop() override {
+        connection_.reset();
+        ready_ = false;
+    }
+
+    [[nodiscard]] bool may_concern_a_row(const ErrorInfo& error) const override {
+        return postgres::concerns_rows(error);
     }
 
   private:

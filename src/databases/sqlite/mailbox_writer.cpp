@@ -70,8 +70,15 @@ class SqliteClient final : public Client {
             // Its own result is of no use: what is open dies with the connection at the latest.
             static_cast<void>(database_->execute("ROLLBACK"));
         }
-        if (!blames_a_message(status.error().advice)) close();
+        if (!blames_a_message(status.error().advice) && !may_concern_a_row(status.error())) close();
         return status;
+    }
+
+    void drop() override { close(); }
+
+    // A trigger that cannot be run, as what it names is missing, has the general code.
+    [[nodiscard]] bool may_concern_a_row(const ErrorInfo& error) const override {
+        return error.backend_code == "SQLITE_1";
     }
 
   private:

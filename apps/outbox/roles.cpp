@@ -2,6 +2,7 @@
 #include <array>
 #include <iostream>
 #include <map>
+#include <vector>
 
 #include "commands.h"
 #include "core/schema_objects.h"
@@ -44,6 +45,10 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
                                     : kind.option == "writer"   ? "INSERT"
                                                                 : "";
     if (rights.empty()) return;
+    if (const auto dot = table.find('.'); dot != std::string::npos) {
+        std::cout << "GRANT USAGE ON SCHEMA " << quote_identifier(table.substr(0, dot)) << " TO "
+                  << role << ";\n";
+    }
     std::cout << "GRANT " << rights << " ON " << quoted_table(table) << " TO " << role << ";\n";
 }
 
@@ -51,11 +56,17 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
                 const std::string& adopted, const std::string& schema) {
     const std::string role = quote_identifier(name);
     std::map<std::pair<bool, std::string>, std::string> objects;  // by rights: their names
+    std::vector<std::pair<std::string, std::string>> where_it_is;
     for (const SchemaObject& object : schema_objects()) {
         const std::string_view rights = object.*kind.rights;
         const bool wanted = side.empty() || object.side.empty() || object.side == side;
         const bool there = adopted.empty() || object.side != "producer" || object.beside_adopted;
         if (rights.empty() || !wanted || !there) continue;
+        // Beside an adopted table the relay makes what it needs, and nobody need have migrated.
+        if (object.side.empty() && !object.beside_adopted && !adopted.empty()) {
+            where_it_is.emplace_back(object.name, rights);
+            continue;
+        }
         const bool function = object.kind == SchemaObject::Kind::kFunction;
         std::string& list = objects[{function, std::string(rights)}];
         list += (list.empty() ? "" : ", ") + std::string(object.name);
@@ -68,6 +79,11 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
     for (const auto& [what, list] : objects) {
         std::cout << "GRANT " << what.second << " ON " << (what.first ? "FUNCTION " : "TABLE ")
                   << list << " TO " << role << ";\n";
+    }
+    for (const auto& [object, rights] : where_it_is) {
+        std::cout << "DO $$ BEGIN IF to_regclass(" << quote_literal(object)
+                  << ") IS NOT NULL THEN\n    GRANT " << rights << " ON TABLE " << object << " TO "
+                  << role << ";\nEND IF; END $$;\n";
     }
     if (kind.option != "relay" || side == "consumer") return;
     if (adopted.empty()) {

@@ -357,6 +357,36 @@ TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
     operate({"prune", "--table", "old_outbox", "--retention", "1s"});
 }
 
+// In a schema of its own, in a database that nobody migrated.
+TEST_F(Roles, AnAdoptedTableInAnotherSchemaIsRelayedWithTheRightsThatArePrinted) {
+    admin_.exec("CREATE SCHEMA app AUTHORIZATION roles_owner");
+    Pg(as("owner"))
+        .exec(
+            "CREATE TABLE app.outbox (id uuid PRIMARY KEY, event_type text, payload text, "
+            "created_at timestamptz DEFAULT now(), published_at timestamptz, retry_count int "
+            "DEFAULT 0, status text DEFAULT 'PENDING')");
+    {
+        Process maker = outbox_.start_relay({"--from", as("owner"), "--to", "null:", "--table",
+                                             "app.outbox", "--schema", "public", "--admin", "off"});
+        ASSERT_TRUE(eventually(60s, "the side tables are there", [&] {
+            return !admin_.value("SELECT to_regclass('public.outbox_route_stats')").empty();
+        })) << maker.stderr_text();
+        EXPECT_EQ(maker.stop().code, 0) << maker.stderr_text();
+    }
+    grant({"--table", "app.outbox", "--only", "producer"});
+    Pg(as("writer"))
+        .exec(
+            "INSERT INTO app.outbox (id, event_type, payload) VALUES (gen_random_uuid(), 'Made', "
+            "'1')");
+    Process relay =
+        outbox_.start_relay({"--from", as("relay"), "--to", "null:", "--table", "app.outbox",
+                             "--schema", "public", "--owner", "roles_owner", "--admin", "off"});
+    EXPECT_TRUE(eventually(60s, "the row is marked", [&] {
+        return admin_.number("SELECT count(*) FROM app.outbox WHERE status = 'PUBLISHED'") == 1;
+    })) << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+}
+
 // What mallory made stands where ours belongs; the relay is a superuser.
 class BesideMallory : public Roles {
   protected:

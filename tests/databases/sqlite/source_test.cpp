@@ -113,6 +113,9 @@ class SqliteSource : public testing::Test {
 };
 
 TEST_F(SqliteSource, NamesWhatIsWrongWithFileTableOrUrl) {
+    const ErrorInfo parameter = open_error(url_ + "?mode=ro");
+    EXPECT_EQ(parameter.code, ErrorCode::kConfigInvalid);
+    EXPECT_THAT(parameter.message, HasSubstr("takes none"));
     EXPECT_EQ(open_error("sqlite:///no/such/folder/shop.db").code, ErrorCode::kConnectFailed);
     EXPECT_EQ(open_error("sqlite://" + std::string(folder_ / "none.db")).code,
               ErrorCode::kConnectFailed);

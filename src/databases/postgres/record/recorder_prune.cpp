@@ -41,6 +41,10 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
 // Passes over rows that the table keeps, and over those that somebody holds.
 Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds retention,
                                     std::size_t limit, std::size_t& removed) {
+    const Result<Rows> may =
+        connection.query("SELECT has_table_privilege($1, 'UPDATE')", Params().text(table_.sql));
+    if (!may.ok()) return may.status();
+    const bool free_only = may->boolean(0, 0);
     std::unordered_set<std::string> gone;
     std::unordered_set<std::string> passed = kept_;
     while (gone.size() < limit && passed.size() < kMaxKept) {
@@ -54,7 +58,8 @@ Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds
         const Status status = in_halves(
             std::span<const std::string>(ids),
             [&](std::span<const std::string> part) {
-                return owner_takes(connection, writer_.prune(retention, {part.begin(), part.end()}),
+                return owner_takes(connection,
+                                   writer_.prune(retention, {part.begin(), part.end()}, free_only),
                                    &gone);
             },
             [&](const std::string& id) {

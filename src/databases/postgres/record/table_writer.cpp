@@ -237,12 +237,14 @@ Connection::Statement TableWriter::prunable(std::chrono::seconds retention, std:
 }
 
 Connection::Statement TableWriter::prune(std::chrono::seconds retention,
-                                         const std::vector<std::string>& raw_ids) const {
+                                         const std::vector<std::string>& raw_ids,
+                                         bool free_only) const {
     const std::string id = table_.quoted("id");
-    return {"DELETE FROM " + table_.sql + " t WHERE " + id + " IN (SELECT " + id + " FROM " +
-                table_.sql + " t WHERE " + id + " = ANY($3::" + id_type(table_) + "[]) AND " +
-                prunable_rows() + " FOR UPDATE SKIP LOCKED) AND " + prunable_rows() +
-                " RETURNING " + id + "::text, false",
+    const std::string those = id + " = ANY($3::" + id_type(table_) + "[]) AND " + prunable_rows();
+    const std::string free = id + " IN (SELECT " + id + " FROM " + table_.sql + " t WHERE " +
+                             those + " FOR UPDATE SKIP LOCKED) AND " + prunable_rows();
+    return {"DELETE FROM " + table_.sql + " t WHERE " + (free_only ? free : those) + " RETURNING " +
+                id + "::text, false",
             Params().integer(retention.count()).text(table_.source).texts(raw_ids)};
 }
 

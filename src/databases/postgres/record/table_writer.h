@@ -49,9 +49,10 @@ class TableWriter {
     /// The raw ids of at most `limit` rows that `prune_sql` would remove, but for `kept`.
     [[nodiscard]] Statement prunable(std::chrono::seconds retention, std::size_t limit,
                                      const std::vector<std::string>& kept) const;
-    /// Removes those of them that may go and that nobody holds; as `published` returns them.
+    /// Removes those of them that may go; as `published` returns them. `free_only`, which takes the
+    /// right to UPDATE: passes over rows that somebody holds.
     [[nodiscard]] Statement prune(std::chrono::seconds retention,
-                                  const std::vector<std::string>& raw_ids) const;
+                                  const std::vector<std::string>& raw_ids, bool free_only) const;
 
   private:
     [[nodiscard]] std::string prunable_rows() const;

@@ -84,7 +84,12 @@ Result<std::string> database_path(const std::string& url) {
     const Result<Url> parsed = parse_url(url);
     if (!parsed.ok()) return parsed.status();
     if (parsed->scheme == "sqlite" && !parsed->path.empty() && parsed->authority.empty()) {
-        return parsed->path;
+        if (parsed->query.empty()) return parsed->path;
+        return ErrorInfo{
+            ErrorCode::kConfigInvalid, Advice::kStop, "",
+            "'" + redact(url) +
+                "' has a parameter, and a SQLite file takes none; a '?' in its name is "
+                "written %3F"};
     }
     return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
                      "'" + redact(url) +

@@ -190,12 +190,16 @@ Result<bool> Removals::remove_part(Connection& connection, std::span<const spi::
 
 // Those that nobody holds any more are removed now, or the table keeps them.
 Status Removals::look_for_kept(Connection& connection, Positions& held, Positions& found) {
-    if (held.empty() || refused_) return {};
+    if (refused_) return {};
+    Positions others;  // than those of which is known why they stay
+    std::copy_if(held.begin(), held.end(), std::back_inserter(others),
+                 [&](spi::Position one) { return !kept_.contains(one); });
+    if (others.empty()) return {};
     const std::string position = quote_identifier(table_.position);
     const Result<Rows> free = connection.query(
         "SELECT " + position + " FROM " + table_.sql + " WHERE " + position +
             " = ANY($1) AND (SELECT " + life_of(table_) + ") = $2 FOR UPDATE SKIP LOCKED",
-        Params().integers(held).text(identity_.life()));
+        Params().integers(others).text(identity_.life()));
     if (!free.ok() || free->empty()) return free.status();
     Positions lockable;
     for (int row = 0; row < free->size(); ++row) lockable.push_back(free->integer(row, 0));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 namespace outbox::codec {
 namespace {
@@ -16,6 +17,8 @@ constexpr std::size_t kTimeChars = kSecondChars + 7;
 
 std::string_view TimeText::of(std::int64_t time_us, spi::EventBatch& arena) {
     using namespace std::chrono;
+    constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min() + kMicrosPerSecond;
+    time_us = std::max(time_us, kFirst);
     const sys_time<microseconds> time{microseconds{time_us}};
     const auto second = floor<seconds>(time);
     // The calendar is worked out once for each second.

@@ -215,6 +215,7 @@ void PositionSet::keep_common(const PositionSet& other) {
 }
 
 bool PositionSet::contains(Position position) const {
+    if (position < 0) return false;
     const auto found = segments_.find(segment_of(position));
     if (found == segments_.end()) return false;
     return !found->second.bits || has(*found->second.bits, index_of(position));

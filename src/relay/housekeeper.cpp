@@ -56,28 +56,58 @@ Status Housekeeper::turn() {
     const std::int64_t now_us = deps_.clock.boot_us();
     if (now_us >= next_due_us_) {
         const auto moved = deps_.recorder.move_due(epoch_, kDueLimit);
-        if (!moved.ok()) return moved.status();
-        next_due_us_ = *moved == kDueLimit ? now_us : now_us + kDueEveryUs;
+        if (Status status = bear("delayed events", moved.status()); !status.ok()) return status;
+        next_due_us_ = !moved.ok()           ? now_us + kLookEveryUs
+                       : *moved == kDueLimit ? now_us
+                                             : now_us + kDueEveryUs;
     }
     if (now_us >= next_redelivery_us_) {
-        if (Status status = redeliver(now_us); !status.ok()) return status;
+        next_redelivery_us_ = now_us + kLookEveryUs;
+        const Status status = bear("dead letters to be sent again", redeliver(now_us));
+        if (!status.ok()) return status;
     }
     if (now_us >= next_look_us_) {
         next_look_us_ = now_us + kLookEveryUs;
         if (Status status = tell_destinations(); !status.ok()) return status;
-        if (Status status = save_stats(now_us, false); !status.ok()) return status;
+        const Status status = bear("figures of routes", save_stats(now_us, false));
+        if (!status.ok()) return status;
     }
     if (now_us >= next_stats_us_) {
         next_stats_us_ = now_us + kStatsEveryUs;
-        if (Status status = look_at_figures(); !status.ok()) return status;
+        const Status status = bear("figures of the table", look_at_figures());
+        if (!status.ok()) return status;
     }
     if (now_us >= next_tidy_us_) {
         next_tidy_us_ = now_us + kTidyEveryUs;
         const auto lowest = deps_.recorder.tidy(epoch_);
-        if (!lowest.ok()) return lowest.status();
-        lowest_.store(*lowest, std::memory_order_relaxed);
+        if (Status status = bear("tidying", lowest.status()); !status.ok()) return status;
+        if (lowest.ok()) lowest_.store(*lowest, std::memory_order_relaxed);
     }
     if (now_us >= next_prune_us_) prune(now_us);
+    return {};
+}
+
+// None of this reads, sends or records an event: that the database refuses it is told and tried
+// again, and ends no term. That it is away, or another's, does.
+Status Housekeeper::bear(const char* chore, const Status& status) {
+    std::string& told = told_failures_[chore];
+    if (status.ok()) {
+        told.clear();
+        return {};
+    }
+    if (status.error().code != ErrorCode::kQueryFailed ||
+        status.error().advice == Advice::kRetryDestination) {
+        return status;
+    }
+    const std::string error = describe(status.error());
+    if (error != told) {
+        deps_.notify({Note::Level::kWarning,
+                      "housekeeping_failed",
+                      {{"what", chore},
+                       {"error", error},
+                       {"consequence", "events are delivered all the same; it is tried again"}}});
+    }
+    told = error;
     return {};
 }
 
@@ -164,19 +194,7 @@ Status Housekeeper::tell_destinations() {
 
 Status Housekeeper::look_at_figures() {
     const auto stats = deps_.recorder.stats();
-    if (!stats.ok()) {
-        // A figure that cannot be had is in the way of nothing else.
-        if (stats.error().code != ErrorCode::kQueryFailed) return stats.status();
-        const std::string error = describe(stats.error());
-        if (error != figures_error_) {
-            deps_.notify(
-                {Note::Level::kWarning,
-                 "figures_failed",
-                 {{"error", error}, {"consequence", "backlog and ages stay as told last"}}});
-        }
-        figures_error_ = error;
-        return {};
-    }
+    if (!stats.ok()) return stats.status();
     if (stats->refusal != told_refusal_) {
         told_refusal_ = stats->refusal;
         deps_.notify(rows_refused(told_refusal_));

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class Housekeeper {
     Status redeliver(std::int64_t now_us);
     Status tell_destinations();
     Status save_stats(std::int64_t now_us, bool last);
+    Status bear(const char* chore, const Status& status);
     Status look_at_figures();
     void prune(std::int64_t now_us);
 
@@ -69,7 +71,7 @@ class Housekeeper {
     std::int64_t last_figures_us_ = 0;
     std::int64_t prune_wait_us_ = 0;
     std::string prune_error_;
-    std::string figures_error_;
+    std::map<std::string, std::string, std::less<>> told_failures_;  // by chore
     std::string told_refusal_;
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
     std::vector<std::string> names_;            // of the routes

@@ -561,7 +561,7 @@ constexpr std::array kOptions{
                .file_key = "max_unrecorded",
                .fallback = "10000",
                .unit = "events",
-               .min = 1,
+               .min = 2,
                .max = 1'000'000,
                .value = "N",
                .commands = kRelay,

@@ -110,11 +110,11 @@ TEST_F(HousekeeperTest, PruningThatFailsIsToldOnceAndTriedLaterAndLater) {
     EXPECT_EQ(notes_.size(), 2U);
 }
 
-TEST_F(HousekeeperTest, AFigureThatCannotBeHadIsToldAndEndsNothing) {
+TEST_F(HousekeeperTest, WhatTheDatabaseRefusesBesideEventsIsToldAndEndsNothing) {
     chores_.stats_error = ErrorInfo{ErrorCode::kQueryFailed, Advice::kStop, "22008", "no figure"};
     for (int i = 0; i < 10; ++i) turn(60'000'000);
     ASSERT_EQ(notes_.size(), 1U);
-    EXPECT_EQ(notes_[0].what, "figures_failed");
+    EXPECT_EQ(notes_[0].what, "housekeeping_failed");
     // That the database is away or another's concerns the term.
     chores_.stats_error = ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "", ""};
     clock_.now_us += 60'000'000;

@@ -58,6 +58,7 @@ class PositionSet {
     /// Removes what `other` lacks.
     void keep_common(const PositionSet& other);
 
+    /// False below 0.
     [[nodiscard]] bool contains(Position position) const;
     [[nodiscard]] bool empty() const { return size_ == 0; }
     [[nodiscard]] std::size_t size() const { return size_; }

@@ -416,6 +416,11 @@ Status Connection::stop() {
     return ended.ok() || ended.error().backend_code == kCancelled ? Status() : ended;
 }
 
+bool Connection::keeps_utf8() const {
+    const char* encoding = PQparameterStatus(connection_.get(), "server_encoding");
+    return encoding == nullptr || std::string_view(encoding) == "UTF8";
+}
+
 bool Connection::usable() const {
     return !silent_ && connection_ != nullptr && PQstatus(connection_.get()) == CONNECTION_OK;
 }

@@ -73,6 +73,8 @@ class Connection {
     void limit_waits(std::chrono::milliseconds max_wait, int stop = -1);
 
     [[nodiscard]] bool usable() const;
+    /// The database keeps any character; one of another encoding refuses those it lacks.
+    [[nodiscard]] bool keeps_utf8() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
     [[nodiscard]] int client_backend_pid() const;
     /// The schemas of the role's search path, quoted. The session's own path is the catalog's.

@@ -140,6 +140,37 @@ TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
     EXPECT_EQ(next.read().size(), 6U);
 }
 
+// Where no sequence comes: it is left out, and in no route's way.
+TEST_F(NativeLedger, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
+    pg_.exec(
+        "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE VALUES (-5, "
+        "'t', '1')");
+    Relay relay(config());
+    relay.end();
+    const std::vector<spi::RouteName> others{{"another", {}}};
+    EXPECT_NO_THROW(Relay(config(), others));
+}
+
+// The words of a destination come from all over the world.
+TEST_F(NativeLedger, OfADatabaseThatIsNotInUtf8KeepsWhatItCanOfAnError) {
+    const std::string name = "latin_" + std::to_string(getpid());
+    pg_.exec("CREATE DATABASE " + name +
+             " ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
+    const std::string url = url_.substr(0, url_.rfind('/') + 1) + name;
+    migrate(url);
+    Pg(url).exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    auto latin = config();
+    latin.url = url;
+    Relay relay(latin);
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 1U);
+    spi::EventView event;
+    event.position = events[0].position;
+    event.id = events[0].id;
+    relay.fail(event, 1, 0, "zu teuer: 100 €");
+    EXPECT_EQ(Pg(url).value("SELECT last_error FROM outbox_delivery"), "zu teuer: 100 ???");
+}
+
 // However many of them are refused, the others go, and those that are let go later, too.
 TEST_F(NativeLedger, RowsThatTheTableKeepsHoldNoOther) {
     constexpr spi::Position kRows = 8'000;

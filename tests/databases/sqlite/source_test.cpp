@@ -263,6 +263,16 @@ TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
     }
 }
 
+TEST_F(SqliteSource, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
+    db_.exec("INSERT INTO outbox_events (position, id, topic) VALUES (-5, 'a', 't')");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    const spi::RecordBatch term = begin(*lease, *recorder);
+    const std::vector<spi::RouteName> others{{"another", {}}};
+    EXPECT_TRUE(recorder->begin(term.epoch, others).ok());
+}
+
 // Of those that are due: one that a trigger refuses waits, and holds no other.
 TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
     for (const char* how : {"ABORT, 'no'", "ROLLBACK, 'no'"}) {

@@ -284,8 +284,9 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
         const std::string position = "t." + quote_identifier(table_.position);
         sql += "LEFT JOIN " + table_.side +
                "outbox_ledger l ON l.source = $1 AND l.route = $2 AND l.segment = " + position +
-               " / 65536 WHERE " + tenants_ + " AND (l.done IS NULL OR get_bit(l.done, (" +
-               position + " % 65536)::integer) = 0))";
+               " / 65536 WHERE " + tenants_ + " AND " + position +
+               " > 0 AND (l.done IS NULL OR get_bit(l.done, (" + position +
+               " % 65536)::integer) = 0))";
     } else {
         std::string unfinished;
         for (const std::string& condition : unfinished_conditions(table_)) {

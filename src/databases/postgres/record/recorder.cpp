@@ -37,6 +37,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
               if (removals_) {
                   if (Status same = identity_.check(connection); !same.ok()) return same;
               }
+              keeps_utf8_ = connection.keeps_utf8();
               // A row that somebody holds delays itself alone.
               Status status = connection.execute(kLockTimeout);
               if (status.ok()) status = ledger_.prepare(connection);
@@ -51,6 +52,16 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
 TableWriter::Keys PostgresRecorder::keys_of(std::span<const spi::Position> positions) const {
     if (positions_ != nullptr) return {{}, positions_->raw_ids(positions)};
     return {{positions.begin(), positions.end()}, {}};
+}
+
+// The words of a destination, as the database can keep them.
+std::string PostgresRecorder::storable(std::string_view text) const {
+    std::string out = to_storable_text(text, kMaxErrorBytes);
+    if (keeps_utf8_) return out;
+    for (char& c : out) {
+        if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+    }
+    return out;
 }
 
 std::string PostgresRecorder::event_id_of(const std::string& raw_id) const {
@@ -153,7 +164,7 @@ void PostgresRecorder::forget_failing(const spi::Finished& finished, const Table
 }
 
 void PostgresRecorder::add_failed(const spi::Delivery& failed, bool careful, Writing& out) {
-    const std::string error = to_storable_text(failed.error, kMaxErrorBytes);
+    const std::string error = storable(failed.error);
     Params params;
     params.text(table_.source).text(failed.route).text(failed.event_id);
     params.integer_or_null(stable_position(failed.position));
@@ -181,7 +192,7 @@ void PostgresRecorder::add_dead(const spi::DeadLetter& dead, bool careful, Writi
     if (dead.event.empty()) return;
     has_dead_ = true;
     const spi::EventView& event = dead.event.events().front();
-    const std::string error = to_storable_text(dead.error, kMaxErrorBytes);
+    const std::string error = storable(dead.error);
     Params params;
     params.text(table_.source).text(dead.route);
     params.integer_or_null(stable_position(dead.position)).text(event.id);
@@ -235,7 +246,7 @@ void PostgresRecorder::add_failed_again(const spi::RecordBatch& batch,
                            .integer(failed.position)
                            .integer(failed.attempts)
                            .text(failed.error_code)
-                           .text(to_storable_text(failed.error, kMaxErrorBytes))});
+                           .text(storable(failed.error))});
     }
 }
 
@@ -329,7 +340,7 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
     std::vector<Statement> statements;
     statements.push_back({"BEGIN", {}});
     for (const spi::RouteStats& one : stats) {
-        const std::string error = to_storable_text(one.last_error, kMaxErrorBytes);
+        const std::string error = storable(one.last_error);
         statements.push_back(
             {"INSERT INTO " + table_.side +
                  "outbox_route_stats AS s (source, route, published_total, dead_total, "
@@ -354,7 +365,7 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
                  .text(error)
                  .text(std::to_string(one.rate_per_s))
                  .text(one.path.path)
-                 .text(to_storable_text(one.path.reason, kMaxErrorBytes))
+                 .text(storable(one.path.reason))
                  .integer(one.last_error_at_us)});
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));

@@ -57,6 +57,7 @@ class PostgresRecorder final : public spi::Recorder {
     };
 
     [[nodiscard]] TableWriter::Keys keys_of(std::span<const spi::Position> positions) const;
+    [[nodiscard]] std::string storable(std::string_view text) const;
     [[nodiscard]] std::string event_id_of(const std::string& raw_id) const;
     [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
     [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
@@ -112,7 +113,8 @@ class PostgresRecorder final : public spi::Recorder {
         std::unordered_set<std::string> ids;
     };
     std::unordered_map<std::string, Failing> failing_;
-    bool has_dead_ = false;  // there may be dead letters
+    bool keeps_utf8_ = true;  // as the last connection said
+    bool has_dead_ = false;   // there may be dead letters
     std::optional<Stats> last_stats_;
     std::string refusal_;  // what the owner's table answered last to what it refused
     std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start

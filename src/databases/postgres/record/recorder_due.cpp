@@ -9,7 +9,7 @@ namespace {
 
 // To find the rows that the owner's table refuses.
 constexpr int kMaxSingly = 64;
-constexpr std::size_t kMaxRefusedDue = 1'000;
+constexpr std::size_t kMaxRefusedDue = 10'000;
 constexpr std::chrono::seconds kRefusedDueAgain{60};
 
 }  // namespace
@@ -71,9 +71,8 @@ Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
             ++count;
             continue;
         }
-        if (refused_due_.size() >= kMaxRefusedDue || !due_are_to_blame(moved.error(), epoch)) {
-            return moved;
-        }
+        if (!due_are_to_blame(moved.error(), epoch)) return moved;
+        if (refused_due_.size() >= kMaxRefusedDue) break;  // the oldest of these go first, later
         refusal_ = words_of(moved.error());
         Result<Rows> oldest = query("SELECT schedule_id FROM " + quote_identifier(table_.schema) +
                                         ".outbox_scheduled WHERE available_at <= "

@@ -131,8 +131,8 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
               "outbox_ledger "
               "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
               table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " +
-              tenants + " AND (l.done IS NULL OR get_bit(l.done, (" + position +
-              " % 65536)::integer) = 0)";
+              tenants + " AND " + position + " > 0 AND (l.done IS NULL OR get_bit(l.done, (" +
+              position + " % 65536)::integer) = 0)";
     } else {
         std::string unfinished;
         for (const std::string& condition : unfinished_conditions(*table)) {

@@ -319,7 +319,8 @@ Result<bool> Ledger::has_unfinished(Database& database, const std::string& route
     }
     const auto finished = load(database, route);
     if (!finished.ok()) return finished.status();
-    Statement rows(database, "SELECT position, tenant_id FROM " + table_.sql + " t");
+    Statement rows(database,
+                   "SELECT position, tenant_id FROM " + table_.sql + " t WHERE position > 0");
     bool found = false;
     while (!found && rows.step()) {
         found = !finished->contains(rows.integer(0)) && table_.wants(rows.text(1));

@@ -139,11 +139,11 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
         if (!loaded.ok()) return loaded.status();
         finished = std::move(*loaded);
     }
-    Statement rows(database_, table->native
-                                  ? "SELECT position FROM " + table->sql + " t WHERE " + tenants
-                                  : "SELECT 0 FROM " + table->sql + " t WHERE " +
-                                        any_unfinished(*table) + " AND " + tenants + " AND " +
-                                        not_done(*table, quote_literal(route)));
+    Statement rows(database_, table->native ? "SELECT position FROM " + table->sql +
+                                                  " t WHERE position > 0 AND " + tenants
+                                            : "SELECT 0 FROM " + table->sql + " t WHERE " +
+                                                  any_unfinished(*table) + " AND " + tenants +
+                                                  " AND " + not_done(*table, quote_literal(route)));
     BoundedCount count;
     while (!count.more && rows.step()) {
         if (table->native && finished.contains(rows.integer(0))) continue;

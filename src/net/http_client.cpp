@@ -108,6 +108,9 @@ struct Transfer {
     HttpRequest request;
     HttpOutcome outcome;
     Clock::time_point deadline;
+    milliseconds rest_time{0};
+    Clock::time_point* next_deadline = nullptr;  // the client's
+    bool has_status = false;                     // of the answer, and not of an interim one
     std::size_t max_body = 0;
     std::size_t header_bytes = 0;
     bool too_large = false;
@@ -130,6 +133,15 @@ extern "C" std::size_t outbox_http_take_body(char* bytes, std::size_t, std::size
     return 0;  // ends it
 }
 
+// " 200 OK".
+void take_status(Transfer& transfer, std::string_view text) {
+    const bool is_interim = text.starts_with(" 1");
+    if (is_interim || transfer.has_status || transfer.rest_time.count() == 0) return;
+    transfer.has_status = true;
+    transfer.deadline = std::min(transfer.deadline, Clock::now() + transfer.rest_time);
+    *transfer.next_deadline = std::min(*transfer.next_deadline, transfer.deadline);
+}
+
 extern "C" std::size_t outbox_http_take_header(char* bytes, std::size_t, std::size_t count,
                                                void* user) {
     auto& transfer = *static_cast<Transfer*>(user);
@@ -141,6 +153,7 @@ extern "C" std::size_t outbox_http_take_header(char* bytes, std::size_t, std::si
     }
     if (line.starts_with("HTTP/")) {
         transfer.outcome.headers.clear();  // those before were of a preliminary answer
+        take_status(transfer, line.substr(std::min(line.find(' '), line.size())));
     } else if (const std::size_t colon = line.find(':'); colon != std::string_view::npos) {
         transfer.outcome.headers.emplace_back(lower(trimmed(line.substr(0, colon))),
                                               trimmed(line.substr(colon + 1)));
@@ -260,6 +273,8 @@ void HttpClient::Impl::start(std::uint64_t token, HttpRequest request) {
     transfer->outcome.token = token;
     transfer->max_body = options_.max_response_bytes;
     transfer->deadline = Clock::now() + transfer->request.timeout;
+    transfer->rest_time = options_.rest_time;
+    transfer->next_deadline = &next_deadline_;
     next_deadline_ = std::min(next_deadline_, transfer->deadline);
     if (idle_.empty()) {
         transfer->easy.reset(curl_easy_init());
@@ -435,13 +450,18 @@ void HttpClient::Impl::end_late(std::vector<HttpOutcome>& out) {
             ++one;
             continue;
         }
-        const std::string within =
-            " within " + std::to_string(transfer.request.timeout.count()) + " ms";
-        const bool had_time = transfer.connected && Clock::now() - *transfer.connected >=
-                                                        transfer.request.timeout / kTimeToAnswer;
-        transfer.outcome.fault =
-            had_time ? HttpFault{Kind::kTimeout, "no answer" + within}
-                     : HttpFault{Kind::kNoConnection, "no connection was free for it" + within};
+        if (transfer.has_status) {
+            transfer.outcome.cut = true;
+        } else {
+            const std::string within =
+                " within " + std::to_string(transfer.request.timeout.count()) + " ms";
+            const bool had_time =
+                transfer.connected &&
+                now - *transfer.connected >= transfer.request.timeout / kTimeToAnswer;
+            transfer.outcome.fault =
+                had_time ? HttpFault{Kind::kTimeout, "no answer" + within}
+                         : HttpFault{Kind::kNoConnection, "no connection was free for it" + within};
+        }
         const auto late = one++;
         out.push_back(take(late));
     }

@@ -59,7 +59,7 @@ struct HttpOutcome {
     int status = 0;
     HttpHeaders headers = {};  ///< Names in lower case.
     std::string body = {};
-    bool cut = false;       ///< The body was longer (`HttpOptions::cut_responses`).
+    bool cut = false;       ///< There was more (`HttpOptions::cut_responses`, `rest_time`).
     std::string peer = {};  ///< The address that it was sent to; empty: there was no connection.
 
     /// The first header of this name, which is in lower case; empty: there is none.
@@ -74,6 +74,8 @@ struct HttpOptions {
     bool http2 = false;                                     ///< Over TLS, where the server has it.
     std::size_t max_response_bytes = std::size_t{1} << 20;  ///< Of a body.
     bool cut_responses = false;  ///< A longer body is cut and its connection closed, not a fault.
+    /// Where it is not 0: what has not come of an answer so long after its status is cut, too.
+    std::chrono::milliseconds rest_time{0};
     std::size_t max_connections_per_host = 16;
     std::size_t max_connections = 256;  ///< Idle ones included.
 };

@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxAnswerBytes = std::size_t{16} << 10;  // the rest is cut
+constexpr milliseconds kRestTime{1'000};  // of an answer behind its status, which says all
 constexpr std::int64_t kUsPerSecond = 1'000'000;
 // A name server that did not answer for one host and answered for another so lately is not at
 // fault.
@@ -108,6 +109,7 @@ class HttpSender final : public Sender {
                 .http2 = true,
                 .max_response_bytes = kMaxAnswerBytes,
                 .cut_responses = true,
+                .rest_time = kRestTime,
                 // Of a "host" that is an address, behind which may be many: the limits of an
                 // endpoint and of a host are the dispatcher's.
                 .max_connections_per_host = config.max_connections,

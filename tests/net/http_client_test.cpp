@@ -262,6 +262,18 @@ TEST(HttpClient, TakesNoMoreOfAnAnswerThanItsLimit) {
     EXPECT_FALSE(whole.cut);
 }
 
+TEST(HttpClient, WaitsForNoRestOfAnAnswer) {
+    HttpClient client({.rest_time = 50ms});
+    for (const char* what : {"headers", "body"}) {
+        const HttpOutcome cut = ask(client, {.url = server().url(std::string("/half=") + what),
+                                             .timeout = std::chrono::minutes(10)});
+        EXPECT_FALSE(cut.fault) << text_of(cut);
+        EXPECT_TRUE(cut.cut);
+        EXPECT_EQ(cut.status, 200);
+    }
+    EXPECT_FALSE(ask(client, {.url = server().url("/echo")}).cut);
+}
+
 TEST(HttpClient, TakesNoHeadersWithoutEnd) {
     EXPECT_FAULT(ask({.url = server().url("/headers")}), Kind::kTooLarge);
     EXPECT_FAULT(ask({.url = server().url("/headers")}, {.cut_responses = true}), Kind::kTooLarge);

@@ -59,6 +59,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             hanging += 1
         forever.wait()
 
+    def do_half(self, argument, body):
+        """Never ends the headers, or the body."""
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        if argument == "headers":
+            self.flush_headers()
+        else:
+            self.end_headers()
+            self.wfile.write(b"half")
+        forever.wait()
+
     def do_hanging(self, argument, body):
         self.answer(200, str(hanging).encode())
 

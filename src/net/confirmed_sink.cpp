@@ -55,7 +55,8 @@ bool ConfirmedSink::publish(const spi::Record& record) {
     if (records_ > 0 && bytes_ + bytes > limits_.bytes) return false;
     ++records_;
     bytes_ += bytes;
-    (search_.is_suspect(record.id) ? suspects_ : queue_).push_back({record, bytes});
+    const Item item{record, bytes};
+    (is_suspect(item) ? suspects_ : queue_).push_back(item);
     return true;
 }
 
@@ -121,8 +122,10 @@ void ConfirmedSink::send(const Item& item, Time now, spi::Completions& out) {
 
 // False: it is nobody else's turn.
 bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
+    // Others first, until one has passed since the last end.
+    const bool has_turn = queue_.empty() || search_.has_passed();
     const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
-        return search_.may_go(item.record.id, now);
+        return has_turn && search_.may_go(item.record.id, now);
     });
     const EndSearch::Turn turn = search_.turn(suspect != suspects_.end(), is_idle(), now);
     if (turn == EndSearch::Turn::kSuspect) {
@@ -282,7 +285,7 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
 
 void ConfirmedSink::requeue(const std::vector<Item>& items) {
     for (auto item = items.rbegin(); item != items.rend(); ++item) {
-        if (search_.is_suspect(item->record.id)) {
+        if (is_suspect(*item)) {
             suspects_.push_back(*item);
         } else {
             queue_.push_front(*item);
@@ -300,7 +303,7 @@ void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out
         out.failed.push_back({.token = sent.item.record.token,
                               .error = blames_one ? behind_error() : error,
                               .behind = blames_one,
-                              .bad_probe = bad_probes});
+                              .bad_probe = bad_probes && is_suspect(sent.item)});
         return true;
     });
     let_go();
@@ -339,8 +342,9 @@ void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out, bo
     for (auto* waiting : {&queue_, &suspects_}) {
         for (const Item& item : *waiting) {
             finish(item);
-            out.failed.push_back(
-                {.token = item.record.token, .error = error, .bad_probe = bad_probes});
+            out.failed.push_back({.token = item.record.token,
+                                  .error = error,
+                                  .bad_probe = bad_probes && is_suspect(item)});
         }
         waiting->clear();
     }

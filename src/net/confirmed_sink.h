@@ -97,6 +97,9 @@ class ConfirmedSink : public spi::Sink {
         bool settled = false;
     };
 
+    [[nodiscard]] bool is_suspect(const Item& item) const {
+        return search_.is_suspect(item.record.id);
+    }
     [[nodiscard]] bool is_idle() const { return sent_.empty() && late_.empty(); }
     template <typename Act>
     void for_each_sent(const Act& act);

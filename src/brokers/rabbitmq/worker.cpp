@@ -107,7 +107,7 @@ bool Worker::take_inbox() {
     if (client_ == nullptr && queue_.empty() && suspects_.empty()) came_.wait(mutex_, has_work);
     alive_at_ = clock_now();
     for (const Item& item : inbox_) {
-        (search_.is_suspect(item.record.id) ? suspects_ : queue_).push_back(item);
+        (is_suspect(item) ? suspects_ : queue_).push_back(item);
     }
     inbox_.clear();
     if (std::exchange(woken_, false)) {
@@ -165,8 +165,10 @@ void Worker::send_some() {
 
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
+    // Others first, until one has passed since the last end.
+    const bool has_turn = queue_.empty() || search_.has_passed();
     const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
-        return search_.may_go(item.record.id, now_);
+        return has_turn && search_.may_go(item.record.id, now_);
     });
     const auto turn = search_.turn(suspect != suspects_.end(), open_ == 0, now_);
     if (turn == net::EndSearch::Turn::kSuspect) {
@@ -302,7 +304,7 @@ void Worker::lost(const Fault& fault) {
                          (may_be_a_message(fault) && goes_again(error, bad_probes));
     for (const Sent& sent : sent_) {
         if (goes_on || sent.state != State::kSent) continue;
-        fail(sent.item, error, {}, false, bad_probes);
+        fail(sent.item, error, {}, false, bad_probes && is_suspect(sent.item));
     }
     sent_.clear();
     set_client(nullptr);
@@ -365,7 +367,7 @@ bool Worker::goes_again(const ErrorInfo& error, bool& bad_probes) {
 }
 
 void Worker::requeue(const Item& item) {
-    if (search_.is_suspect(item.record.id)) {
+    if (is_suspect(item)) {
         suspects_.push_back(item);
     } else {
         queue_.push_front(item);
@@ -374,7 +376,8 @@ void Worker::requeue(const Item& item) {
 
 void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
     for (auto* waiting : {&queue_, &suspects_}) {
-        for (const Item& item : *waiting) fail(item, error, {}, false, bad_probes);
+        for (const Item& item : *waiting)
+            fail(item, error, {}, false, bad_probes && is_suspect(item));
         waiting->clear();
     }
 }

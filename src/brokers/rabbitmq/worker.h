@@ -67,6 +67,9 @@ class Worker {
     void send_some();
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
+    [[nodiscard]] bool is_suspect(const Item& item) const {
+        return search_.is_suspect(item.record.id);
+    }
     [[nodiscard]] bool may_send() const { return !queue_.empty() && open_ < search_.window(); }
     void listen();
     void obey(const Word& word);

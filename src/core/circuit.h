@@ -31,6 +31,11 @@ class Circuit {
     /// An event to be sent again alone, to learn whether it is at fault; 0: none.
     [[nodiscard]] spi::Position suspect() const { return suspect_; }
 
+    /// Any other event makes a better probe than this one, which is not why the circuit opened.
+    void avoid(spi::Position position) {
+        if (!is_culprit(position)) add_culprit(position);
+    }
+
     /// The destination failed on the event at `position`. True: the failure follows this event
     /// while others succeed, so it is the event's own; the circuit stays as it is.
     bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
@@ -102,14 +107,17 @@ class Circuit {
     [[nodiscard]] bool counts(spi::Position position) const {
         return state_ == State::kClosed || (state_ == State::kHalfOpen && position == probe_);
     }
+    void add_culprit(spi::Position position) {
+        if (culprits_.size() == kMaxCulprits) {
+            std::erase(evidence_, culprits_.front());
+            culprits_.erase(culprits_.begin());
+        }
+        culprits_.push_back(position);
+    }
     void open(spi::Position culprit, std::int64_t now_us, std::uint64_t random) {
         if (culprit != 0) {
             std::erase(culprits_, culprit);
-            if (culprits_.size() == kMaxCulprits) {
-                std::erase(evidence_, culprits_.front());
-                culprits_.erase(culprits_.begin());
-            }
-            culprits_.push_back(culprit);
+            add_culprit(culprit);
         }
         if (failures_ == 0) {
             opener_ = culprit;

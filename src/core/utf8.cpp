@@ -36,6 +36,15 @@ bool is_c1(const unsigned char* at, std::size_t length) {
     return length == 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
 }
 
+// Of a sequence that is well-formed: U+FDD0 to U+FDEF, and the last two code points of each plane.
+bool is_noncharacter(const unsigned char* at, std::size_t length) {
+    if (length == 3 && at[0] == 0xef) {
+        if (at[1] == 0xb7) return at[2] >= 0x90 && at[2] <= 0xaf;
+        return at[1] == 0xbf && at[2] >= 0xbe;
+    }
+    return length == 4 && (at[1] & 0x0fU) == 0x0f && at[2] == 0xbf && at[3] >= 0xbe;
+}
+
 // Gives the well-formed sequences of `text` one by one, and every byte between them with `sound` =
 // false, for as long as `take` wants more.
 template <typename Take>
@@ -66,6 +75,18 @@ bool is_utf8(std::string_view text) {
         left -= length;
     }
     return true;
+}
+
+std::size_t plain_prefix(std::string_view text) {
+    std::size_t plain = 0;
+    for_each_sequence(text, [&](std::string_view sequence, bool sound) {
+        const auto* at = reinterpret_cast<const unsigned char*>(sequence.data());
+        const bool control = *at < ' ' || *at == kDelete || is_c1(at, sequence.size());
+        if (!sound || control || is_noncharacter(at, sequence.size())) return false;
+        plain += sequence.size();
+        return true;
+    });
+    return plain;
 }
 
 void append_utf8(std::uint32_t code, std::string& out) {

@@ -10,6 +10,10 @@ namespace outbox {
 /// True for well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, up to U+10FFFF).
 [[nodiscard]] bool is_utf8(std::string_view text);
 
+/// Bytes before the first that is not plain: a control character (U+0000 to U+001F, U+007F to
+/// U+009F), a noncharacter (U+FDD0 to U+FDEF, and U+FFFE and U+FFFF of each plane) or no UTF-8.
+[[nodiscard]] std::size_t plain_prefix(std::string_view text);
+
 /// Appends a code point, up to U+10FFFF; half a surrogate pair as if it were one.
 void append_utf8(std::uint32_t code, std::string& out);
 

@@ -15,6 +15,7 @@ constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;  // bytes that wait for
 constexpr std::size_t kLongRow = 4;                       // times the records that may be under way
 constexpr milliseconds kTryAgainMin{50};
 constexpr milliseconds kTryAgainMax{1'000};
+constexpr milliseconds kRound{10};  // while something waits for its time
 
 ErrorInfo behind_error() {
     return {ErrorCode::kSinkRebuilt,
@@ -54,28 +55,31 @@ bool ConfirmedSink::publish(const spi::Record& record) {
     if (records_ > 0 && bytes_ + bytes > limits_.bytes) return false;
     ++records_;
     bytes_ += bytes;
-    queue_.push_back({record, bytes});
+    const Item item{record, bytes};
+    (is_suspect(item) ? suspects_ : queue_).push_back(item);
     return true;
 }
 
 void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
     const Time now = std::chrono::steady_clock::now();
     if (link_ != nullptr) receive(now, out);
-    if (link_ == nullptr && !queue_.empty()) connect(now, out);
+    const bool has_work = !queue_.empty() || !suspects_.empty();
+    if (link_ == nullptr && has_work) connect(now, out);
     if (link_ == nullptr) {
-        if (out.empty()) std::this_thread::sleep_for(max_wait);
+        if (out.empty())
+            std::this_thread::sleep_for(has_work ? std::min(max_wait, kRound) : max_wait);
         return;
     }
     send(now, out);
     receive(now, out);
     if (link_ == nullptr || !out.empty()) return;
-    link_->wait(max_wait);
+    link_->wait(suspects_.empty() ? max_wait : std::min(max_wait, kRound));
     receive(std::chrono::steady_clock::now(), out);
 }
 
 void ConfirmedSink::connect(Time now, spi::Completions& out) {
-    if (down_ && now < next_try_) {
-        fail_queue(*down_, out);
+    if (now < next_try_) {
+        if (down_) fail_queue(*down_, out);
         return;
     }
     auto link = connect_(host_);
@@ -94,20 +98,42 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
 }
 
 void ConfirmedSink::send(Time now, spi::Completions& out) {
-    const std::size_t window = link_->max_window();
+    if (!send_suspect(now, out)) return;
+    const std::size_t window = std::min(link_->max_window(), search_.window());
     while (!queue_.empty() && sent_.size() < window && link_->unsent() < kMaxUnsent) {
-        const Item item = queue_.front();
-        queue_.pop_front();
-        // Whoever says nothing while nothing is asked is not silent.
-        if (is_idle()) heard_at_ = now;
-        auto error = link_->send(first_ + sent_.size(), item.record);
-        if (!error) {
-            sent_.push_back({item, now});
-            continue;
-        }
-        finish(item);
-        out.failed.push_back({.token = item.record.token, .error = *std::move(error)});
+        const bool newest = search_.newest_first();
+        const Item item = newest ? queue_.back() : queue_.front();
+        newest ? queue_.pop_back() : queue_.pop_front();
+        send(item, now, out);
     }
+}
+
+void ConfirmedSink::send(const Item& item, Time now, spi::Completions& out) {
+    // Whoever says nothing while nothing is asked is not silent.
+    if (is_idle()) heard_at_ = now;
+    auto error = link_->send(first_ + sent_.size(), item.record);
+    if (!error) {
+        sent_.push_back({item, now});
+        return;
+    }
+    finish(item);
+    out.failed.push_back({.token = item.record.token, .error = *std::move(error)});
+}
+
+// False: it is nobody else's turn.
+bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
+    // Others first, until one has passed since the last end.
+    const bool has_turn = queue_.empty() || search_.has_passed();
+    const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
+        return has_turn && search_.may_go(item.record.id, now);
+    });
+    const EndSearch::Turn turn = search_.turn(suspect != suspects_.end(), is_idle(), now);
+    if (turn == EndSearch::Turn::kSuspect) {
+        const Item item = *suspect;
+        suspects_.erase(suspect);
+        send(item, now, out);
+    }
+    return turn == EndSearch::Turn::kOthers;
 }
 
 void ConfirmedSink::receive(Time now, spi::Completions& out) {
@@ -121,7 +147,7 @@ void ConfirmedSink::receive(Time now, spi::Completions& out) {
     }
     drop_settled();
     if (ended) {
-        lose(*ended, now, out);
+        this->ended(*ended, now, out);
         return;
     }
     if (link_->heard() != heard_) {
@@ -149,6 +175,7 @@ void ConfirmedSink::settle(Sent& sent, const Answer& answer, Time now, spi::Comp
     if (std::exchange(sent.settled, true)) return;
     const spi::Record& record = sent.item.record;
     finish(sent.item);
+    search_.answered(record.id, !answer.error);
     if (!answer.error) {
         sent.alive_at = now;
         out.acknowledged.push_back(record.token);
@@ -225,7 +252,49 @@ bool ConfirmedSink::give_up_old(Time now, spi::Completions& out) {
     return is_alive;
 }
 
-void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out) {
+// For a message, perhaps: none has failed before that is known.
+void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& out) {
+    std::vector<Item> open;
+    for_each_open([&](std::uint64_t, const Sent& sent) {
+        open.push_back(sent.item);
+        return true;
+    });
+    if (open.empty() || error.advice != Advice::kRetryDestination) {
+        lose(error, now, out);
+        return;
+    }
+    const Item& first = open.front();
+    const bool has_passed = search_.has_passed();
+    switch (search_.ended(open.size(), first.record.id, now)) {
+        case EndSearch::Next::kOutage:
+            lose(error, now, out, true);
+            return;
+        case EndSearch::Next::kOwnFault:
+            finish(first);
+            out.failed.push_back(
+                {.token = first.record.token, .error = own_fault(error, first.record.id)});
+            break;
+        case EndSearch::Next::kAgain:
+            requeue(open);
+            break;
+    }
+    let_go();
+    down_.reset();
+    next_try_ = has_passed ? now : now + kTryAgainMin;
+}
+
+void ConfirmedSink::requeue(const std::vector<Item>& items) {
+    for (auto item = items.rbegin(); item != items.rend(); ++item) {
+        if (is_suspect(*item)) {
+            suspects_.push_back(*item);
+        } else {
+            queue_.push_front(*item);
+        }
+    }
+}
+
+// `bad_probes`: the server was there.
+void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out, bool bad_probes) {
     const bool was_idle = is_idle();
     const bool blames_one = error.advice == Advice::kDeadLetter;
     if (blames_one) blame(error, out);
@@ -233,19 +302,24 @@ void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out
         finish(sent.item);
         out.failed.push_back({.token = sent.item.record.token,
                               .error = blames_one ? behind_error() : error,
-                              .behind = blames_one});
+                              .behind = blames_one,
+                              .bad_probe = bad_probes && is_suspect(sent.item)});
         return true;
     });
+    let_go();
+    // An idle connection may have ended long ago: what waits tries another one first.
+    if (was_idle || blames_one) return;
+    down_ = error;
+    next_try_ = now + kTryAgainMin;
+    fail_queue(*down_, out, bad_probes);
+}
+
+void ConfirmedSink::let_go() {
     first_ += sent_.size();
     sent_.clear();
     late_.clear();
     link_.reset();
     ++host_;
-    // An idle connection may have ended long ago: what waits tries another one first.
-    if (was_idle || blames_one) return;
-    down_ = error;
-    next_try_ = now + kTryAgainMin;
-    fail_queue(*down_, out);
 }
 
 // The server has closed the connection for a message and does not say which: the largest.
@@ -264,12 +338,16 @@ void ConfirmedSink::blame(const ErrorInfo& error, spi::Completions& out) {
         {.token = largest->item.record.token, .error = error, .suspect = under_way > 1});
 }
 
-void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out) {
-    for (const Item& item : queue_) {
-        finish(item);
-        out.failed.push_back({.token = item.record.token, .error = error});
+void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out, bool bad_probes) {
+    for (auto* waiting : {&queue_, &suspects_}) {
+        for (const Item& item : *waiting) {
+            finish(item);
+            out.failed.push_back({.token = item.record.token,
+                                  .error = error,
+                                  .bad_probe = bad_probes && is_suspect(item)});
+        }
+        waiting->clear();
     }
-    queue_.clear();
 }
 
 void ConfirmedSink::finish(const Item& item) {

@@ -14,6 +14,8 @@
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
+#include "net/end_search.h"
+
 namespace outbox::net {
 
 /// What the server says of messages.
@@ -46,7 +48,7 @@ class ConfirmedLink {
     [[nodiscard]] virtual std::uint64_t heard() const = 0;
     /// Sends and receives what can be at once. An error ends the connection; with advice
     /// dead_letter it was a message that the server would not have, and the largest is taken for
-    /// it.
+    /// it; with advice retry_destination it may have been one (`EndSearch`).
     virtual std::optional<ErrorInfo> exchange(std::vector<Answer>& out) = 0;
     virtual void wait(std::chrono::milliseconds most) const = 0;
 
@@ -95,6 +97,9 @@ class ConfirmedSink : public spi::Sink {
         bool settled = false;
     };
 
+    [[nodiscard]] bool is_suspect(const Item& item) const {
+        return search_.is_suspect(item.record.id);
+    }
     [[nodiscard]] bool is_idle() const { return sent_.empty() && late_.empty(); }
     template <typename Act>
     void for_each_sent(const Act& act);
@@ -102,6 +107,8 @@ class ConfirmedSink : public spi::Sink {
     void for_each_open(const Act& act);
     void connect(Time now, spi::Completions& out);
     void send(Time now, spi::Completions& out);
+    void send(const Item& item, Time now, spi::Completions& out);
+    [[nodiscard]] bool send_suspect(Time now, spi::Completions& out);
     void receive(Time now, spi::Completions& out);
     void settle(const Answer& answer, Time now, spi::Completions& out);
     void settle(Sent& sent, const Answer& answer, Time now, spi::Completions& out);
@@ -110,9 +117,12 @@ class ConfirmedSink : public spi::Sink {
     void drop_first();
     [[nodiscard]] bool give_up_old(Time now, spi::Completions& out);
     void look_for_silence(Time now, spi::Completions& out);
-    void lose(const ErrorInfo& error, Time now, spi::Completions& out);
+    void ended(const ErrorInfo& error, Time now, spi::Completions& out);
+    void lose(const ErrorInfo& error, Time now, spi::Completions& out, bool bad_probes = false);
+    void let_go();
+    void requeue(const std::vector<Item>& items);
     void blame(const ErrorInfo& error, spi::Completions& out);
-    void fail_queue(const ErrorInfo& error, spi::Completions& out);
+    void fail_queue(const ErrorInfo& error, spi::Completions& out, bool bad_probes = false);
     void finish(const Item& item);
 
     const Limits limits_;
@@ -120,7 +130,9 @@ class ConfirmedSink : public spi::Sink {
     const Connect connect_;
     std::unique_ptr<ConfirmedLink> link_;
     std::deque<Item> queue_;  // not sent yet
-    std::deque<Sent> sent_;   // the first is the one with the number `first_`
+    EndSearch search_;
+    std::deque<Item> suspects_;  // not sent yet, and go alone
+    std::deque<Sent> sent_;      // the first is the one with the number `first_`
     std::uint64_t first_ = 1;
     std::map<std::uint64_t, Sent> late_;  // older ones, while many that came later are answered
     std::size_t records_ = 0;             // in all of these, without an outcome

@@ -66,11 +66,16 @@ void append_header_line(std::string_view name, std::string_view value, std::stri
 bool encode_header(std::string_view name, std::string_view value,
                    std::pair<std::string, std::string>& as) {
     if (is_as_it_is(name, value)) return false;
+    extend_header(name, value, as);
+    return true;
+}
+
+void extend_header(std::string_view name, std::string_view value,
+                   std::pair<std::string, std::string>& as) {
     as.first = name;
     as.first += '*';
     as.second.clear();
     append_extended(value, as.second);
-    return true;
 }
 
 std::pair<std::string, std::string> decode_header(std::string_view name, std::string_view value) {

@@ -21,6 +21,10 @@ void append_header_line(std::string_view name, std::string_view value, std::stri
 bool encode_header(std::string_view name, std::string_view value,
                    std::pair<std::string, std::string>& as);
 
+/// The same, whatever the value is.
+void extend_header(std::string_view name, std::string_view value,
+                   std::pair<std::string, std::string>& as);
+
 /// Name and value as they were before `append_header_line`.
 [[nodiscard]] std::pair<std::string, std::string> decode_header(std::string_view name,
                                                                 std::string_view value);

@@ -35,12 +35,14 @@ void Verdict::published(core::SlotId slot, std::int64_t wall_us) {
 }
 
 void Verdict::failed(core::SlotId slot, const spi::FailedRecord& failed) {
+    const Position position = flow_.lanes.work(slot).position;
     if (failed.behind) {
         flow_.lanes.requeue(slot);
     } else if (!failed.part.empty()) {
         wait_for_part(slot, failed);
     } else {
         whose_fault(slot, failed.error, failed.suspect);
+        if (failed.bad_probe) flow_.circuit.avoid(position);
     }
 }
 

@@ -1,10 +1,16 @@
 #include "tests/brokers/troubles.h"
 
+#include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
+
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
 
 namespace outbox::test {
 
@@ -147,6 +153,68 @@ void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOf
     const Status no_file = check("localhost", "ca_file=/no/such/file");
     ASSERT_FALSE(no_file.ok());
     EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid) << describe(no_file.error());
+}
+
+CuttingWay::CuttingWay(int port)
+    : port_(free_port()),
+      process_({.command = {"/usr/bin/python3", "-B",
+                            std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/forward.py",
+                            std::to_string(port_), std::to_string(port), kEndsConnections}}) {
+    const auto serves = eventually(std::chrono::seconds(60), "the way is open", [this] {
+        return process_.stdout_text().find("forwards") != std::string::npos;
+    });
+    if (!serves) throw std::runtime_error("forward.py: " + process_.stderr_text());
+}
+
+void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic) {
+    constexpr std::size_t kBad = 5;
+    constexpr std::chrono::seconds kMost{60};
+    auto sent = letters(topic, 100'000, 1'000);
+    for (std::size_t i = 0; i < kBad; ++i) sent[i].value = kEndsConnections;
+    std::set<std::size_t> found;
+    std::map<std::size_t, std::size_t> outages;
+    std::size_t taken = 0;
+    spi::Completions out;
+    const auto offer = [&](std::size_t index) {
+        EXPECT_TRUE(sink.publish(sent[index].record(index)));
+    };
+    const auto poll = [&] {
+        out.clear();
+        sink.poll(std::chrono::milliseconds(10), out);
+        taken += out.acknowledged.size();
+        for (const spi::FailedRecord& failed : out.failed) {
+            // What is offered while it seems to be an outage fails, too.
+            const bool may_fail = failed.token < kBad || taken == out.acknowledged.size();
+            EXPECT_TRUE(may_fail) << describe(failed.error);
+            if (failed.error.advice == Advice::kRetryEvent) {
+                EXPECT_EQ(failed.error.code, ErrorCode::kRecordRefused) << describe(failed.error);
+                found.insert(failed.token);
+                continue;
+            }
+            EXPECT_EQ(failed.error.advice, Advice::kRetryDestination) << describe(failed.error);
+            EXPECT_EQ(failed.part, "");
+            ++outages[failed.token];
+            offer(failed.token);
+        }
+    };
+    const auto end = std::chrono::steady_clock::now() + kMost;
+    const auto in_time = [&] { return std::chrono::steady_clock::now() < end; };
+    for (std::size_t i = 0; i < kBad; ++i) offer(i);
+    const auto failed_twice = [&](const auto& one) { return one.second >= 2; };
+    while (in_time() &&
+           (outages.size() < kBad || !std::all_of(outages.begin(), outages.end(), failed_twice))) {
+        poll();
+    }
+    EXPECT_EQ(outages.size(), kBad);
+    EXPECT_TRUE(found.empty()) << "nothing else has passed";
+    std::size_t next = kBad;
+    for (; in_time() && found.size() < kBad && next < sent.size(); ++next) {
+        offer(next);
+        poll();
+    }
+    EXPECT_EQ(found.size(), kBad);
+    while (in_time() && taken < next - kBad) poll();
+    EXPECT_EQ(taken, next - kBad) << "each of the others, and none has failed";
 }
 
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived) {

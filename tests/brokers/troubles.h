@@ -9,6 +9,7 @@
 
 #include "tests/conformance/letters.h"
 #include "tests/support/certificates.h"
+#include "tests/support/process.h"
 
 // What the tests of servers in trouble share.
 namespace outbox::test {
@@ -47,6 +48,21 @@ void expect_no_failure_after_idling(spi::Sink& sink, const std::string& topic,
 // That `broker_certificates()` decide, by the sink's check of a host with such options.
 using CheckOfHost = std::function<Status(const std::string& host, const std::string& options)>;
 void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);
+
+// A way to the server at `port` whose connections end where a client sends `kEndsConnections`.
+inline constexpr const char* kEndsConnections = "end-this-connection";
+class CuttingWay {
+  public:
+    explicit CuttingWay(int port);
+    int port() const { return port_; }
+
+  private:
+    int port_;
+    Process process_;
+};
+// That, through such a way, events that end each connection are nobody's fault while there are no
+// others, and their own once others pass, none of which fails.
+void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic);
 
 // Every letter, in the order of its key, and nothing twice.
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived);

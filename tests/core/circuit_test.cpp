@@ -148,6 +148,15 @@ TEST_F(CircuitTest, ASuspectOpensItAndIsTheNextProbe) {
     EXPECT_EQ(circuit_.state(), State::kClosed);
 }
 
+TEST_F(CircuitTest, WhatFailedBesideTheOpenerIsABadProbeAndNotBlamed) {
+    circuit_.failed(1, now_us_, 0);
+    for (const spi::Position position : {1, 2, 2}) circuit_.avoid(position);
+    EXPECT_EQ(circuit_.culprits().size(), 2U);
+    EXPECT_TRUE(circuit_.is_culprit(2));
+    for (int round = 0; round < 5; ++round) probe_ok(10);
+    EXPECT_FALSE(circuit_.failed(2, now_us_, 0));
+}
+
 TEST_F(CircuitTest, AskingTheDestinationItselfCountsAsAProbe) {
     circuit_.failed(1, now_us_, 0);
     probe_ok(2);

@@ -146,6 +146,79 @@ TEST(ConfirmedSink, TheLargestIsTakenForTheOneThatTheServerWouldNotHave) {
     EXPECT_EQ(server.connections, 2);
 }
 
+// A message that has ended a connection alone.
+void suspect(EndSearch& search, std::string_view id, EndSearch::Time now = {}) {
+    EXPECT_EQ(search.ended(1, id, now), EndSearch::Next::kAgain);
+    EXPECT_TRUE(search.is_suspect(id));
+}
+
+TEST(EndSearch, SendsFewAfterAnEndAndSoonAllAgain) {
+    EndSearch search;
+    EXPECT_EQ(search.window(), SIZE_MAX);
+    EXPECT_EQ(search.ended(100, "a", {}), EndSearch::Next::kAgain);
+    EXPECT_FALSE(search.is_suspect("a"));
+    EXPECT_EQ(search.window(), 1U);
+    for (std::size_t i = 1; i < 50; ++i) search.answered("x", true);
+    EXPECT_EQ(search.window(), 50U);
+    for (std::size_t i = 0; i < 5'000; ++i) search.answered("x", false);
+    EXPECT_EQ(search.window(), SIZE_MAX);
+}
+
+TEST(EndSearch, BlamesAMessageThatEndsConnectionsWhileOthersPass) {
+    EndSearch search;
+    suspect(search, "a");
+    search.answered("x", true);
+    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain) << "once is no proof";
+    search.answered("x", true);
+    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
+    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOutage) << "nothing has passed since";
+    search.answered("x", true);
+    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
+    search.answered("a", true);
+    EXPECT_FALSE(search.is_suspect("a"));
+}
+
+TEST(EndSearch, BlamesNobodyWhereNothingPasses) {
+    EndSearch search;
+    EXPECT_EQ(search.ended(1, "", {}), EndSearch::Next::kOutage) << "nobody would know it again";
+    for (int i = 0; i < 100; ++i) {
+        const auto next = search.ended(1, std::to_string(i % 10), {});
+        EXPECT_EQ(next, i < 10 ? EndSearch::Next::kAgain : EndSearch::Next::kOutage) << i;
+        search.answered("x", false);  // refused, which is no proof
+    }
+}
+
+TEST(EndSearch, AnOutageIsSoonTold) {
+    EndSearch search;
+    int ends = 1;
+    while (search.ended(100, "a", {}) == EndSearch::Next::kAgain && ends < 1'000) ++ends;
+    EXPECT_EQ(ends, 51);
+}
+
+TEST(EndSearch, ASuspectGoesAloneAndHoldsOthersUpForAMomentOnly) {
+    using Turn = EndSearch::Turn;
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    EXPECT_FALSE(search.may_go("a", now)) << "nothing has passed";
+    search.answered("x", true);
+    EXPECT_TRUE(search.may_go("a", now));
+    EXPECT_EQ(search.turn(true, true, now), Turn::kOthers) << "not at once";
+    now += 50ms;
+    EXPECT_EQ(search.turn(true, false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn(true, true, now), Turn::kSuspect);
+    EXPECT_EQ(search.turn(false, false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn(false, true, now), Turn::kOthers) << "it has been answered";
+    EXPECT_EQ(search.turn(true, false, now), Turn::kNobody);
+    now += 250ms;
+    EXPECT_EQ(search.turn(true, false, now), Turn::kOthers) << "something is slow";
+    EXPECT_EQ(search.turn(true, true, now), Turn::kOthers);
+    now += 1s;
+    EXPECT_EQ(search.turn(true, true, now), Turn::kSuspect);
+    now += 1s;
+    EXPECT_EQ(search.turn(false, false, now), Turn::kOthers) << "it is slow itself";
+}
+
 TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {
     for (const bool answers_each : {false, true}) {
         Server server;

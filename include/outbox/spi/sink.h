@@ -97,6 +97,9 @@ struct FailedRecord {
     /// destination of its own: the keys whose records fail on it wait, one of them is tried now and
     /// then, no attempt is counted, and other keys go on.
     std::string part = {};
+    /// The destination was reached, and this record is one that it has failed on before: any other
+    /// shows sooner whether it is down.
+    bool bad_probe = false;
 };
 
 /// Outcomes of published records, each token exactly once.

@@ -10,9 +10,9 @@
 namespace outbox::mqtt {
 namespace {
 
-bool has_control(std::string_view text) {
-    return std::any_of(text.begin(), text.end(),
-                       [](unsigned char c) { return c < ' ' || c == 0x7F; });
+// Brokers may end the connection for any other string (MQTT 5.0, 1.5.4), and mosquitto does.
+bool is_plain_text(std::string_view text) {
+    return plain_prefix(text) == text.size();
 }
 
 }  // namespace
@@ -20,6 +20,10 @@ bool has_control(std::string_view text) {
 std::optional<std::string> Properties::set(const spi::Record& record) {
     list_.clear();
     encoded_.clear();
+    if (!is_plain_text(record.content_type) || record.content_type.size() > kMaxStringBytes) {
+        return "its content type '" + to_printable(record.content_type.substr(0, 100)) +
+               "' has a control character or over 65535 bytes, or is not UTF-8";
+    }
     if (record.key.data() != nullptr) {
         if (auto why = add(kKeyProperty, record.key)) return why;
     }
@@ -29,7 +33,7 @@ std::optional<std::string> Properties::set(const spi::Record& record) {
             return "the header '" + std::string(header.name) + "' is the relay's; use another name";
         }
         if (header.name.empty()) return "it has a header without a name";
-        if (!is_utf8(header.name) || has_control(header.name)) {
+        if (!is_plain_text(header.name)) {
             return "the name of the header '" + to_printable(header.name.substr(0, 100)) +
                    "' has a control character or is not UTF-8; use another name";
         }
@@ -40,7 +44,9 @@ std::optional<std::string> Properties::set(const spi::Record& record) {
 
 std::optional<std::string> Properties::add(std::string_view name, std::string_view value) {
     std::pair<std::string, std::string> as;
-    if (net::encode_header(name, value, as)) {
+    const bool plain = is_plain_text(value);
+    if (!plain) net::extend_header(name, value, as);
+    if (!plain || net::encode_header(name, value, as)) {
         encoded_.push_back(std::make_unique<std::pair<std::string, std::string>>(std::move(as)));
         list_.emplace_back(encoded_.back()->first, encoded_.back()->second);
     } else {

@@ -106,7 +106,7 @@ std::optional<Fault> Client::publish(const spi::Record& record) {
     properties.app_id = bytes_of("outbox");
     for (const spi::HeaderView& header : record.headers) {
         headers.push_back(text_entry(header.name, header.value));
-        if (header.name != "content-type") continue;
+        if (header.name != kContentTypeHeader) continue;
         properties._flags |= AMQP_BASIC_CONTENT_TYPE_FLAG;
         properties.content_type = bytes_of(header.value);
     }

@@ -87,16 +87,27 @@ ErrorInfo to_error(const Fault& fault, std::string_view what) {
             std::string(what) + ": " + fault.text + "; " + std::string(row.remedy)};
 }
 
-std::string_view refused_routing_key(const Fault& fault) {
+bool may_be_a_message(const Fault& fault) {
+    constexpr std::array<std::string_view, 7> kOthers = {"320", "402",     "403",   "404",
+                                                         "530", "BLOCKED", "SILENT"};
+    return std::find(kOthers.begin(), kOthers.end(), fault.name) == kOthers.end() &&
+           row_of(fault).code != kSinkTimeout;
+}
+
+bool refuses_routing_key(const Fault& fault, std::string_view routing_key) {
     constexpr std::string_view kBefore = "access to topic '";
     constexpr std::string_view kBehind = "' in exchange '";
-    if (fault.name != "403") return {};
-    const std::string_view text = fault.text;
-    const std::size_t start = text.find(kBefore);
-    const std::size_t end = text.rfind(kBehind);
-    if (start == std::string_view::npos || end == std::string_view::npos) return {};
-    const std::size_t key = start + kBefore.size();
-    return end < key ? std::string_view() : text.substr(key, end - key);
+    constexpr std::string_view kCut = "...";
+    if (fault.name != "403") return false;
+    std::string_view told = fault.text;
+    const std::size_t start = told.find(kBefore);
+    if (start == std::string_view::npos) return false;
+    told.remove_prefix(start + kBefore.size());
+    if (!told.ends_with(kCut)) return told.substr(0, told.rfind(kBehind)) == routing_key;
+    // A reply has 255 bytes.
+    told.remove_suffix(kCut.size());
+    const std::string whole = std::string(routing_key) + std::string(kBehind);
+    return whole.starts_with(told) || told.starts_with(whole);
 }
 
 std::uint64_t refused_size(const Fault& fault) {

@@ -22,9 +22,12 @@ struct Fault {
 /// The one table from such faults to ours. `what` says what failed ("RabbitMQ at host:5672").
 ErrorInfo to_error(const Fault& fault, std::string_view what);
 
-/// The routing key that "access to topic 'KEY' in exchange" refuses; empty: it is about all of
-/// them.
-std::string_view refused_routing_key(const Fault& fault);
+/// Whether the end of a connection may be the fault of a message that was under way.
+bool may_be_a_message(const Fault& fault);
+
+/// Whether "access to topic 'KEY' in exchange" refuses this routing key, or may do: of a long one
+/// the broker tells the beginning.
+bool refuses_routing_key(const Fault& fault, std::string_view routing_key);
 
 /// The size of "message size N is larger than configured max size"; 0: it is about something else.
 std::uint64_t refused_size(const Fault& fault);

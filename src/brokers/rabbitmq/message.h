@@ -13,6 +13,8 @@ namespace outbox::rabbitmq {
 // cannot have them.
 inline constexpr std::string_view kKeyHeader = "outbox-key";
 inline constexpr std::string_view kNullHeader = "outbox-null";  ///< The value is null, not empty.
+/// An event's own that also becomes a property of its message.
+inline constexpr std::string_view kContentTypeHeader = "content-type";
 
 /// The event's own routing key, else the topic.
 [[nodiscard]] std::string_view routing_key_of(const spi::Record& record);

@@ -20,6 +20,7 @@ constexpr milliseconds kTryAgainMin{50};
 constexpr milliseconds kTryAgainMax{1'000};
 constexpr milliseconds kRound{100};  // with messages under way
 constexpr milliseconds kIdleRound{1'000};
+constexpr milliseconds kSuspectRound{10};  // while something waits for its time
 
 std::chrono::steady_clock::time_point clock_now() {
     return std::chrono::steady_clock::now();
@@ -83,16 +84,17 @@ std::optional<ErrorInfo> Worker::blocked() {
 void Worker::run() {
     while (take_inbox()) {
         now_ = clock_now();
-        if (client_ == nullptr && !queue_.empty()) connect();
+        if (client_ == nullptr && !(queue_.empty() && suspects_.empty())) connect();
         if (client_ != nullptr) listen();
         if (client_ != nullptr) send_some();
         if (client_ != nullptr) look_for_silence();
         tell();
         if (client_ == nullptr) continue;
-        const bool to_send = !queue_.empty();
-        const milliseconds most = to_send && !clogged_ ? milliseconds(0)
-                                  : sent_.empty()      ? kIdleRound
-                                                       : kRound;
+        const bool to_send = may_send();
+        const milliseconds most = !suspects_.empty()     ? kSuspectRound
+                                  : to_send && !clogged_ ? milliseconds(0)
+                                  : sent_.empty()        ? kIdleRound
+                                                         : kRound;
         if (client_->wait(most, to_send, wake_)) clogged_ = false;
     }
     set_client(nullptr);
@@ -102,9 +104,11 @@ void Worker::run() {
 bool Worker::take_inbox() {
     const core::Lock lock(mutex_);
     const auto has_work = [this]() OUTBOX_REQUIRES(mutex_) { return stopping_ || !inbox_.empty(); };
-    if (client_ == nullptr && queue_.empty()) came_.wait(mutex_, has_work);
+    if (client_ == nullptr && queue_.empty() && suspects_.empty()) came_.wait(mutex_, has_work);
     alive_at_ = clock_now();
-    std::move(inbox_.begin(), inbox_.end(), std::back_inserter(queue_));
+    for (const Item& item : inbox_) {
+        (is_suspect(item) ? suspects_ : queue_).push_back(item);
+    }
     inbox_.clear();
     if (std::exchange(woken_, false)) {
         eventfd_t count = 0;
@@ -118,6 +122,7 @@ void Worker::connect() {
         fail_all(*down_);
         return;
     }
+    std::this_thread::sleep_until(next_try_);
     auto client = Client::open(config_, next_host_);
     now_ = clock_now();
     if (!client.ok()) {
@@ -131,6 +136,7 @@ void Worker::connect() {
     tries_ = 0;
     first_tag_ = 1;
     next_returned_ = 0;
+    open_ = 0;
     told_ = 0;
     unlooked_bytes_ = 0;
     clogged_ = false;
@@ -140,23 +146,37 @@ void Worker::connect() {
 }
 
 void Worker::send_some() {
-    if (blocked_) {
-        for (const Item& item : queue_) fail(item, *blocked_);
-        queue_.clear();
-    }
-    if (queue_.empty() || clogged_) return;
+    if (blocked_) fail_all(*blocked_);
+    if (!send_suspect() || queue_.empty() || clogged_) return;
     client_->gather(true);
-    for (std::size_t i = 0; i < kBurst && !queue_.empty(); ++i) {
+    for (std::size_t i = 0; i < kBurst && may_send(); ++i) {
         if (unlooked_bytes_ >= kLookEveryBytes) {
             unlooked_bytes_ = 0;
             clogged_ = !client_->wait(milliseconds(0), true, -1);
             if (clogged_) break;
         }
-        const Item item = queue_.front();
-        queue_.pop_front();
+        const bool newest = search_.newest_first();
+        const Item item = newest ? queue_.back() : queue_.front();
+        newest ? queue_.pop_back() : queue_.pop_front();
         if (!send(item)) return;
     }
     client_->gather(false);
+}
+
+// False: it is nobody else's turn, or there is no connection any more.
+bool Worker::send_suspect() {
+    // Others first, until one has passed since the last end.
+    const bool has_turn = queue_.empty() || search_.has_passed();
+    const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
+        return has_turn && search_.may_go(item.record.id, now_);
+    });
+    const auto turn = search_.turn(suspect != suspects_.end(), open_ == 0, now_);
+    if (turn == net::EndSearch::Turn::kSuspect) {
+        const Item item = *suspect;
+        suspects_.erase(suspect);
+        static_cast<void>(send(item));
+    }
+    return turn == net::EndSearch::Turn::kOthers;
 }
 
 // False: there is no connection any more.
@@ -170,8 +190,8 @@ bool Worker::send(const Item& item) {
         return true;
     }
     unlooked_bytes_ += item.bytes;
-    sent_.push_back(
-        {record.token, item.bytes, record.value.size(), record.id, routing_key_of(record), now_});
+    sent_.push_back({item, now_});
+    ++open_;
     const auto fault = client_->publish(record);
     if (!fault) return true;
     listen();  // what the broker said before it went is the cause
@@ -223,16 +243,19 @@ void Worker::settle(Sent& sent, const Word& word) {
     const State before = std::exchange(sent.state, State::kSettled);
     if (before == State::kTold) --told_;
     if (before != State::kSent) return;
-    if (word.kind == Word::Kind::kNack) {
-        const std::string part = part_of(sent.routing_key);
-        fail(sent, to_error({"NACK", "the broker does not take it"}, part), part);
-    } else if (sent.returned != nullptr) {
-        const std::string part = part_of(sent.routing_key);
-        fail(sent, to_error(*sent.returned, part), part);
-    } else {
-        out_.acknowledged.push_back(sent.token);
-        out_.bytes += sent.bytes;
+    --open_;
+    const spi::Record& record = sent.item.record;
+    const bool took = word.kind != Word::Kind::kNack && sent.returned == nullptr;
+    search_.answered(record.id, took);
+    if (took) {
+        out_.acknowledged.push_back(record.token);
+        out_.bytes += sent.item.bytes;
+        return;
     }
+    const Fault fault =
+        sent.returned == nullptr ? Fault{"NACK", "the broker does not take it"} : *sent.returned;
+    const std::string part = part_of(routing_key_of(record));
+    fail(sent.item, to_error(fault, part), part);
 }
 
 // They come back in the order in which they were sent.
@@ -240,7 +263,10 @@ void Worker::mark_returned(const Word& word) {
     for (std::size_t n = 0; n < sent_.size(); ++n) {
         const std::size_t i = (next_returned_ + n) % sent_.size();
         Sent& sent = sent_[i];
-        if (sent.state != State::kSent || sent.returned != nullptr || sent.id != word.id) continue;
+        if (sent.state != State::kSent || sent.returned != nullptr ||
+            sent.item.record.id != word.id) {
+            continue;
+        }
         sent.returned = std::make_unique<Fault>(word.fault);
         next_returned_ = i + 1;
         return;
@@ -254,61 +280,106 @@ void Worker::look_for_silence() {
         if (!blocked && now_ - sent.at <= config_.stuck_after) break;
         if (sent.state != State::kSent) continue;
         if (blocked) {
-            fail(sent, *blocked_);
+            fail(sent.item, *blocked_);
         } else {
-            const std::string part = part_of(sent.routing_key);
-            fail(sent,
+            const std::string part = part_of(routing_key_of(sent.item.record));
+            fail(sent.item,
                  to_error({"SILENT", "no confirm for " +
                                          std::to_string(config_.stuck_after.count() / 1000) + " s"},
                           part),
                  part);
         }
+        --open_;
         sent.state = State::kTold;
         ++told_;
     }
     if (told_ > config_.max_records) lost({"SILENT", "too many messages without a confirm"});
 }
 
-// A message that is at fault is given back alone; the others go again at once.
 void Worker::lost(const Fault& fault) {
     if (client_ == nullptr) return;
-    const std::string host = where();
-    const std::string_view refused_key = refused_routing_key(fault);
-    const std::uint64_t size = refused_size(fault);
-    const auto guilty = [&](const Sent& sent) {
-        return refused_key.empty() ? size > 0 && sent.value_bytes == size
-                                   : sent.routing_key == refused_key;
-    };
-    const bool known = std::any_of(sent_.begin(), sent_.end(), [&](const Sent& sent) {
-        return sent.state == State::kSent && guilty(sent);
-    });
-    ErrorInfo error = to_error(fault, host + ", " + name_of_exchange(config_));
+    ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
+    bool bad_probes = false;
+    const bool goes_on = gives_back_guilty(fault, error) ||
+                         (may_be_a_message(fault) && goes_again(error, bad_probes));
     for (const Sent& sent : sent_) {
-        if (sent.state != State::kSent) continue;
-        if (!known) {
-            fail(sent, error);
-        } else if (!guilty(sent)) {
-            fail(sent, behind_error(), {}, true);
-        } else if (size > 0) {
-            fail(sent,
-                 {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
-        } else {
-            fail(sent, error, part_of(sent.routing_key));
-        }
+        if (goes_on || sent.state != State::kSent) continue;
+        fail(sent.item, error, {}, false, bad_probes && is_suspect(sent.item));
     }
     sent_.clear();
     set_client(nullptr);
     set_blocked(std::nullopt);
-    if (known) return;
+    if (goes_on) return;
     down_ = std::move(error);
     next_try_ = now_ + kTryAgainMin;
     next_host_ = (next_host_ + 1) % config_.hosts.size();
-    fail_all(*down_);
+    fail_all(*down_, bad_probes);
 }
 
-void Worker::fail_all(const ErrorInfo& error) {
-    for (const Item& item : queue_) fail(item, error);
-    queue_.clear();
+// A message that the broker says is at fault is given back alone; the others go again at once.
+bool Worker::gives_back_guilty(const Fault& fault, const ErrorInfo& error) {
+    const std::uint64_t size = refused_size(fault);
+    const auto guilty = [&](const Sent& sent) {
+        const spi::Record& record = sent.item.record;
+        return size > 0 ? record.value.size() == size
+                        : refuses_routing_key(fault, routing_key_of(record));
+    };
+    const bool known = std::any_of(sent_.begin(), sent_.end(), [&](const Sent& sent) {
+        return sent.state == State::kSent && guilty(sent);
+    });
+    if (!known) return false;
+    for (const Sent& sent : sent_) {
+        if (sent.state != State::kSent) continue;
+        if (!guilty(sent)) {
+            fail(sent.item, behind_error(), {}, true);
+        } else if (size > 0) {
+            fail(sent.item,
+                 {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
+        } else {
+            fail(sent.item, error, part_of(routing_key_of(sent.item.record)));
+        }
+    }
+    return true;
+}
+
+// For a message, perhaps: none has failed before that is known.
+bool Worker::goes_again(const ErrorInfo& error, bool& bad_probes) {
+    if (open_ == 0) return false;
+    std::vector<Item> open;
+    for (const Sent& sent : sent_) {
+        if (sent.state == State::kSent) open.push_back(sent.item);
+    }
+    const Item& first = open.front();
+    const bool has_passed = search_.has_passed();
+    switch (search_.ended(open.size(), first.record.id, now_)) {
+        case net::EndSearch::Next::kOutage:
+            bad_probes = true;
+            return false;
+        case net::EndSearch::Next::kOwnFault:
+            fail(first, net::own_fault(error, first.record.id));
+            break;
+        case net::EndSearch::Next::kAgain:
+            for (auto item = open.rbegin(); item != open.rend(); ++item) requeue(*item);
+            break;
+    }
+    next_try_ = has_passed ? now_ : now_ + kTryAgainMin;
+    return true;
+}
+
+void Worker::requeue(const Item& item) {
+    if (is_suspect(item)) {
+        suspects_.push_back(item);
+    } else {
+        queue_.push_front(item);
+    }
+}
+
+void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
+    for (auto* waiting : {&queue_, &suspects_}) {
+        for (const Item& item : *waiting)
+            fail(item, error, {}, false, bad_probes && is_suspect(item));
+        waiting->clear();
+    }
 }
 
 void Worker::set_client(std::unique_ptr<Client> client) {
@@ -337,16 +408,13 @@ void Worker::tell() {
     came_.notify_all();
 }
 
-void Worker::fail(const Sent& sent, ErrorInfo error, std::string part, bool behind) {
-    out_.failed.push_back({.token = sent.token,
+void Worker::fail(const Item& item, ErrorInfo error, std::string part, bool behind,
+                  bool bad_probe) {
+    out_.failed.push_back({.token = item.record.token,
                            .error = std::move(error),
                            .behind = behind,
-                           .part = std::move(part)});
-    out_.bytes += sent.bytes;
-}
-
-void Worker::fail(const Item& item, ErrorInfo error) {
-    out_.failed.push_back({.token = item.record.token, .error = std::move(error)});
+                           .part = std::move(part),
+                           .bad_probe = bad_probe});
     out_.bytes += item.bytes;
 }
 

@@ -16,6 +16,7 @@
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/config.h"
 #include "core/mutex.h"
+#include "net/end_search.h"
 
 namespace outbox::rabbitmq {
 
@@ -54,11 +55,7 @@ class Worker {
     using Time = std::chrono::steady_clock::time_point;
     enum class State : std::uint8_t { kSent, kTold, kSettled };
     struct Sent {
-        std::uint64_t token;
-        std::size_t bytes;
-        std::size_t value_bytes;
-        std::string_view id;
-        std::string_view routing_key;
+        Item item;
         Time at;
         State state = State::kSent;
         std::unique_ptr<Fault> returned = nullptr;
@@ -69,6 +66,11 @@ class Worker {
     void connect();
     void send_some();
     bool send(const Item& item);
+    [[nodiscard]] bool send_suspect();
+    [[nodiscard]] bool is_suspect(const Item& item) const {
+        return search_.is_suspect(item.record.id);
+    }
+    [[nodiscard]] bool may_send() const { return !queue_.empty() && open_ < search_.window(); }
     void listen();
     void obey(const Word& word);
     void settle(const Word& word);
@@ -76,12 +78,15 @@ class Worker {
     void mark_returned(const Word& word);
     void look_for_silence();
     void lost(const Fault& fault);
-    void fail_all(const ErrorInfo& error);
+    [[nodiscard]] bool gives_back_guilty(const Fault& fault, const ErrorInfo& error);
+    [[nodiscard]] bool goes_again(const ErrorInfo& error, bool& bad_probes);
+    void fail_all(const ErrorInfo& error, bool bad_probes = false);
+    void requeue(const Item& item);
     void set_client(std::unique_ptr<Client> client);
     void set_blocked(std::optional<ErrorInfo> error);
     void tell();
-    void fail(const Sent& sent, ErrorInfo error, std::string part = {}, bool behind = false);
-    void fail(const Item& item, ErrorInfo error);
+    void fail(const Item& item, ErrorInfo error, std::string part = {}, bool behind = false,
+              bool bad_probe = false);
     [[nodiscard]] std::string part_of(std::string_view routing_key) const;
     [[nodiscard]] std::string where() const;
 
@@ -92,6 +97,9 @@ class Worker {
     std::unique_ptr<Client> client_;
     std::deque<Item> queue_;
     std::deque<Sent> sent_;  // what has no ack yet; the first has the tag `first_tag_`
+    std::size_t open_ = 0;   // of these, without an outcome
+    net::EndSearch search_;
+    std::deque<Item> suspects_;  // not sent yet, and go alone
     std::uint64_t first_tag_ = 1;
     std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first
     std::size_t told_ = 0;           // of `sent_`: given up, and perhaps confirmed later

@@ -94,9 +94,9 @@ std::string Way::url() const {
 }
 
 void Way::open() {
-    process_.emplace(ProcessOptions{.command = {"/usr/bin/python3", "-B",
-                                                kSource + "/tests/brokers/aws/forward.py",
-                                                std::to_string(port_), std::to_string(to_)}});
+    process_.emplace(
+        ProcessOptions{.command = {"/usr/bin/python3", "-B", kSource + "/tests/brokers/forward.py",
+                                   std::to_string(port_), std::to_string(to_)}});
     const auto serves = eventually(60s, "the way is open", [this] {
         return process_->stdout_text().find("forwards") != std::string::npos;
     });

@@ -111,6 +111,26 @@ TEST(MqttFailure, AHeaderThatNoPropertyHoldsAloneIsDead) {
     expect_in_order(topic, sent);
 }
 
+TEST(MqttFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
+    const CuttingWay way(server().port());
+    MqttSink sink(config_of("mqtt://relay:s3cret@127.0.0.1:" + std::to_string(way.port())));
+    expect_what_ends_connections_is_found(sink, new_topic());
+}
+
+// What mosquitto ends a connection for.
+TEST(MqttFailure, StringsThatABrokerDoesNotTakeArriveAllTheSame) {
+    const std::string topic = new_topic();
+    MqttSink sink(config());
+    auto sent = letters(topic, 4, 4);
+    sent[0].headers.emplace_back("note", "a\xC2\x85z");
+    sent[1].headers.emplace_back("note", "a\xEF\xBF\xBE");
+    sent[2].headers.emplace_back("note", "\xF4\x8F\xBF\xBF\xEF\xB7\x90");
+    sent[3].key = "k\xC2\x85";
+    const auto out = outcome_of(sink, sent);
+    EXPECT_EQ(out.acknowledged.size(), 4U);
+    EXPECT_TRUE(out.failed.empty()) << describe(out.failed[0].error);
+}
+
 TEST(MqttFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
     const std::string topic = new_topic();
     auto impatient = config();

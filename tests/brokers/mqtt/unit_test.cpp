@@ -13,6 +13,7 @@ namespace outbox::mqtt {
 namespace {
 
 using namespace std::string_literals;
+using namespace std::string_view_literals;
 
 std::string refusal_of(const std::string& url) {
     const auto config = make_config(url, {});
@@ -46,14 +47,20 @@ TEST(MqttConfig, SaysWhatIsWrong) {
 TEST(MqttTopic, ALevelIsReversibleAndMeansNothing) {
     EXPECT_EQ(encode_level("plain.1_\xC3\xA9"), "plain.1_\xC3\xA9");
     EXPECT_EQ(encode_level("a/b+c#d e$f%g\n"), "a%2Fb%2Bc%23d%20e%24f%25g%0A");
+    EXPECT_EQ(encode_level("a\xC2\x85\xC3\xA9\xEF\xBF\xBF\xFFz"), "a%C2%85\xC3\xA9%EF%BF%BF%FFz");
+    EXPECT_EQ(encode_level("\xEF\xBF\xBD\xEF\xB7\x8F\xF0\x9F\xBF\xBD"),
+              "\xEF\xBF\xBD\xEF\xB7\x8F\xF0\x9F\xBF\xBD")
+        << "what lies beside noncharacters";
 }
 
 TEST(MqttTopic, TellsWhatCanBePublishedTo) {
     EXPECT_TRUE(check_topic("orders/new").ok());
     EXPECT_TRUE(check_topic("/").ok());
-    for (const char* bad : {"orders/+", "#", "$SYS/x", "a\xFF"}) {
+    for (const char* bad : {"orders/+", "#", "$SYS/x", "a\xFF", "a\nb", "a\xC2\x85", "\xEF\xB7\x90",
+                            "\xF0\x9F\xBF\xBE"}) {
         EXPECT_EQ(check_topic(bad).error().code, ErrorCode::kTopicInvalid) << bad;
     }
+    EXPECT_FALSE(check_topic(std::string(65'536, 'x')).ok());
 }
 
 TEST(MqttProtocol, WritesPackets) {
@@ -128,6 +135,17 @@ TEST(MqttMessage, CarriesHeadersKeyAndNull) {
     const std::vector<std::pair<std::string_view, std::string_view>> expected = {
         {"outbox-key", "k"}, {"outbox-null", "true"}, {"type", "T"}, {"note*", "UTF-8''a%0Ab"}};
     EXPECT_EQ(properties.list(), expected);
+    const spi::HeaderView odd[] = {{"note", "a\xC2\x85"}};
+    record.headers = odd;
+    EXPECT_EQ(properties.set(record), std::nullopt);
+    EXPECT_EQ(properties.list().back(), std::pair("note*"sv, "UTF-8''a%C2%85"sv));
+    const spi::HeaderView odd_name[] = {{"no\xC2\x85te", "a"}};
+    record.headers = odd_name;
+    EXPECT_NE(properties.set(record).value_or("").find("control character"), std::string::npos);
+    record.headers = headers;
+    record.content_type = "text/\xC2\x85";
+    EXPECT_NE(properties.set(record).value_or("").find("content type"), std::string::npos);
+    record.content_type = {};
     const std::string key(65'536, 'x');
     record.key = key;
     EXPECT_NE(properties.set(record).value_or("").find("65536 bytes"), std::string::npos);

@@ -252,6 +252,37 @@ TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     EXPECT_EQ(missing_or_reordered(open, server().arrived(queue, open.size())), "");
 }
 
+// The broker tells so much of a long one only.
+TEST(RabbitmqFailure, ALongRoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
+    server().api("PUT", "users/long", R"({"password":"pw","tags":""})");
+    server().api("PUT", "permissions/%2F/long", R"({"configure":"","write":".*","read":".*"})");
+    server().api("PUT", "topic-permissions/%2F/long",
+                 R"({"exchange":"events","write":"^failure-.*","read":".*"})");
+    const std::string queue = new_queue();
+    RabbitmqSink sink(config_of(server().url("long", "pw") + "?exchange=events"));
+    auto sent = letters(queue, 300, 10);
+    const std::vector<std::size_t> bad = {0, 1, 2};
+    for (const std::size_t i : bad) {
+        sent[i].topic = "secret." + std::string(195 + 20 * i, 'y');
+        sent[i].key = "bad-" + std::to_string(i);
+    }
+    Courier courier(sink);
+    courier.max_part_failures = 3;
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_EQ(courier.dead().size(), bad.size());
+    EXPECT_EQ(courier.failures_by_part().size(), bad.size());
+    EXPECT_EQ(courier.counted_attempts(), 0U);
+    EXPECT_EQ(courier.destination_failures(), 0U);
+    EXPECT_EQ(missing_or_reordered(delivered(sent, courier), server().arrived(queue, 297)), "");
+}
+
+TEST(RabbitmqFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
+    const CuttingWay way(server().port());
+    const std::string address = "127.0.0.1:" + std::to_string(way.port());
+    RabbitmqSink sink(config_of("amqp://relay:s3cret@" + address + "/?exchange=events"));
+    expect_what_ends_connections_is_found(sink, new_queue());
+}
+
 TEST(RabbitmqFailure, ABrokerWithAnAlarmIsDownAndNothingIsLost) {
     const std::string queue = new_queue();
     auto patient = config();

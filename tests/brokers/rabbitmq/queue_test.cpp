@@ -96,6 +96,35 @@ TEST_P(RabbitmqReceiving, AStreamIsRefused) {
     EXPECT_EQ(effects(), 0);
 }
 
+// As an event's own header, and as a shovel brings it from a stream.
+TEST_P(RabbitmqReceiving, AnOffsetInAHeaderMakesNoStreamOfAQueue) {
+    for (const std::string kind : {"quorum", "classic"}) {
+        take("offsets-" + kind, R"({"x-queue-type":")" + kind + R"("})");
+        std::string lines;
+        for (const std::string offset : {R"("7")", "7", "8"}) {
+            lines += R"({"id":")" + kind + offset.substr(0, offset.find('"')) +
+                     std::to_string(lines.size()) +
+                     R"(","topic":"orders","key":"k","value":"","headers":{"x-stream-offset":)" +
+                     offset + "}}\n";
+        }
+        shared_rabbitmq().publish_json(queue_, lines);
+        std::string headers;
+        const std::int64_t before = effects();
+        Running running(libpq_queue_consumer(
+            database_->url(), rabbitmq_queue(url()),
+            [&](PGconn* transaction, const Message& message) {
+                headers = std::string(message.headers_json);
+                apply([&](const std::string& sql) { Pg::query(transaction, sql); }, message);
+            },
+            options()));
+        ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() == before + 3; }))
+            << trouble();
+        running.stop();
+        EXPECT_EQ(headers, R"({"x-stream-offset":"8"})");
+        EXPECT_EQ(shared_rabbitmq().left(queue_), 0U);
+    }
+}
+
 TEST_P(RabbitmqReceiving, NeedsTheRightToReadAndNoOther) {
     take("rights", R"({"x-queue-type":"quorum"})");
     shared_rabbitmq().api("PUT", "users/stock", R"({"password":"pw","tags":""})");

@@ -103,11 +103,25 @@ TEST(RabbitmqErrors, TellALoginFromAMissingRight) {
 }
 
 TEST(RabbitmqErrors, FindTheGuiltyMessage) {
-    EXPECT_EQ(refused_routing_key({"403",
-                                   "ACCESS_REFUSED - access to topic 'a' in exchange 'b' in "
-                                   "exchange 'e' in vhost '/' refused for user 'u'"}),
-              "a' in exchange 'b");
-    EXPECT_EQ(refused_routing_key({"403", "ACCESS_REFUSED - access to exchange 'e'"}), "");
+    const std::string before = "ACCESS_REFUSED - access to topic '";
+    const auto refuses = [&](const std::string& told, const std::string& key) {
+        return refuses_routing_key({"403", before + told}, key);
+    };
+    const std::string whole =
+        "a' in exchange 'b' in exchange 'e' in vhost '/' refused for user 'u'";
+    EXPECT_TRUE(refuses(whole, "a' in exchange 'b"));
+    EXPECT_FALSE(refuses(whole, "a"));
+    EXPECT_FALSE(refuses_routing_key({"403", "ACCESS_REFUSED - access to exchange 'e'"}, "e"));
+    // As the broker cuts a reply.
+    const auto cut = [&](const std::string& key) {
+        return (key + "' in exchange 'e' in vhost '/'").substr(0, 252 - before.size()) + "...";
+    };
+    for (const std::size_t size : {150U, 205U, 218U, 255U}) {
+        const std::string key(size, 'k');
+        EXPECT_TRUE(refuses(cut(key), key)) << size;
+        EXPECT_FALSE(refuses(cut(key), "k")) << size;
+    }
+    EXPECT_FALSE(refuses(cut(std::string(205, 'k')), std::string(206, 'k')));
     EXPECT_EQ(refused_size({"406",
                             "PRECONDITION_FAILED - message size 2000 is larger than configured max "
                             "size 1000"}),
@@ -146,6 +160,9 @@ TEST_F(RabbitmqMessage, SaysWhatAmqpCannotCarry) {
     record_.event_type = longer;
     EXPECT_NE(why().find("event type has 256 bytes"), std::string::npos);
     record_.event_type = {};
+    const spi::HeaderView type{"content-type", longer};
+    record_.headers = {&type, 1};
+    EXPECT_NE(why().find("content-type' has 256 bytes"), std::string::npos) << why();
     for (const char* name : {"CC", "BCC", "outbox-key", "outbox-null", ""}) {
         const spi::HeaderView header{name, "v"};
         record_.headers = {&header, 1};

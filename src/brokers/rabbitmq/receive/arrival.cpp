@@ -63,13 +63,14 @@ bool read_properties(const amqp_basic_properties_t& properties, consumer::Arriva
     const auto has = [&](amqp_flags_t flag) { return (properties._flags & flag) != 0; };
     if (has(AMQP_BASIC_MESSAGE_ID_FLAG)) out.id = text_of(properties.message_id);
     consumer::HeadersJson headers;
+    bool has_offset = false;
     bool has_content_type = false;
     bool has_event_type = false;
     const int count = has(AMQP_BASIC_HEADERS_FLAG) ? properties.headers.num_entries : 0;
     for (int i = 0; i < count; ++i) {
         const amqp_table_entry_t& entry = properties.headers.entries[i];
         const std::string name = text_of(entry.key);
-        if (name == kStreamOffset) return false;
+        if (name == kStreamOffset) has_offset = integer_of(entry.value).has_value();
         if (name == kDeliveryCount) {
             out.deliveries = static_cast<std::uint32_t>(integer_of(entry.value).value_or(0) + 1);
             continue;
@@ -84,18 +85,18 @@ bool read_properties(const amqp_basic_properties_t& properties, consumer::Arriva
             out.key = *value;
             continue;
         }
-        has_content_type = has_content_type || name == "content-type";
+        has_content_type = has_content_type || name == kContentTypeHeader;
         has_event_type = has_event_type || name == "event_type";
         headers.add(name, *value);
     }
     if (has(AMQP_BASIC_CONTENT_TYPE_FLAG) && !has_content_type) {
-        headers.add("content-type", text_of(properties.content_type));
+        headers.add(kContentTypeHeader, text_of(properties.content_type));
     }
     if (has(AMQP_BASIC_TYPE_FLAG) && !has_event_type) {
         headers.add("event_type", text_of(properties.type));
     }
     out.headers = std::move(headers).text();
-    return true;
+    return has_offset;
 }
 
 }  // namespace outbox::rabbitmq

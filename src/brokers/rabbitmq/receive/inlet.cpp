@@ -30,6 +30,7 @@ struct RabbitmqInlet::Parts {
     Clock::time_point spoke_at = Clock::now();  // when we last sent something
     std::optional<Arrival> coming = {};         // whose content comes next
     std::uint64_t body_left = 0;
+    bool is_no_stream = false;  // as it has said
     // What was taken and is not acknowledged, from `first_tag` on; true: it is, out of turn.
     std::deque<bool> acknowledged = {};
     std::uint64_t first_tag = 1;
@@ -37,6 +38,7 @@ struct RabbitmqInlet::Parts {
     std::optional<Fault> take(const amqp_frame_t& frame, const std::string& queue,
                               std::vector<Arrival>& out);
     std::optional<Fault> take_method(const amqp_method_t& method, const std::string& queue);
+    std::optional<Fault> ask_whether_stream(const std::string& queue);
     bool send_ack(std::uint64_t tag, bool multiple) {
         return amqp_basic_ack(connection.get(), kChannel, tag, multiple ? 1 : 0) == AMQP_STATUS_OK;
     }
@@ -131,8 +133,9 @@ std::optional<Fault> RabbitmqInlet::Parts::take(const amqp_frame_t& frame, const
         const auto& properties =
             *static_cast<amqp_basic_properties_t*>(frame.payload.properties.decoded);
         body_left = frame.payload.properties.body_size;
-        if (!read_properties(properties, *coming)) {
-            return Fault{"STREAM", "it is a stream", Doing::kConsume};
+        if (read_properties(properties, *coming) && !is_no_stream) {
+            if (auto fault = ask_whether_stream(queue)) return fault;
+            is_no_stream = true;
         }
         if (coming->payload) coming->payload->reserve(body_left);
     } else if (frame.frame_type == AMQP_FRAME_BODY) {
@@ -145,6 +148,28 @@ std::optional<Fault> RabbitmqInlet::Parts::take(const amqp_frame_t& frame, const
     out.push_back(*std::move(coming));
     coming.reset();
     return std::nullopt;
+}
+
+// A shovel carries the offsets of a stream into other queues, so they prove nothing. But no queue
+// takes a second consumer that wants it alone; a stream first refuses one without a prefetch.
+std::optional<Fault> RabbitmqInlet::Parts::ask_whether_stream(const std::string& queue) {
+    constexpr amqp_channel_t kAsking = 2;
+    amqp_channel_open(connection.get(), kAsking);
+    if (auto fault = fault_of(amqp_get_rpc_reply(connection.get()), Doing::kConsume)) return fault;
+    amqp_basic_consume(connection.get(), kAsking, bytes_of(queue), amqp_empty_bytes,
+                       /*no_local=*/0, /*no_ack=*/0, /*exclusive=*/1, amqp_empty_table);
+    auto fault = fault_of(amqp_get_rpc_reply(connection.get()), Doing::kConsume);
+    if (!fault) {
+        amqp_channel_close(connection.get(), kAsking, AMQP_REPLY_SUCCESS);
+        return std::nullopt;
+    }
+    amqp_channel_close_ok_t heard{};
+    amqp_send_method(connection.get(), kAsking, AMQP_CHANNEL_CLOSE_OK_METHOD, &heard);
+    if (fault->name == "403") return std::nullopt;
+    if (fault->name == "406" || fault->name == "540") {
+        return Fault{"STREAM", "it is a stream", Doing::kConsume};
+    }
+    return fault;
 }
 
 std::optional<Fault> RabbitmqInlet::Parts::take_method(const amqp_method_t& method,

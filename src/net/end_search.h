@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <outbox/error.h>
+
+namespace outbox::net {
+
+/// Finds the messages for which a server ends the connection without saying so, which look like an
+/// outage. What was under way goes again, few at a time, until one is alone: that one is a suspect.
+/// It is at fault once it has ended a connection alone again and again while others passed between.
+/// Where nothing passes it is an outage, which is nobody's fault. Pure; not thread-safe.
+class EndSearch {
+  public:
+    using Time = std::chrono::steady_clock::time_point;
+    enum class Next : std::uint8_t {
+        kAgain,     ///< All that was under way goes again.
+        kOwnFault,  ///< It is the fault of the one that was under way.
+        kOutage
+    };
+
+    /// Messages that may be under way at once.
+    [[nodiscard]] std::size_t window() const { return window_; }
+    /// Of what waits, the newest goes next: the oldest may all be at fault.
+    [[nodiscard]] bool newest_first() const { return lone_ends_ % 2 == 1; }
+    /// It goes with nothing beside it.
+    [[nodiscard]] bool is_suspect(std::string_view id) const { return suspects_.contains(id); }
+    /// Whether a suspect may go: something has passed since, or has had the time to.
+    [[nodiscard]] bool may_go(std::string_view id, Time now) const;
+    /// Who goes next, where `waits`: a suspect that may go; `idle`: nothing is under way. It has to
+    /// be sent then. Others wait for suspects and their answers, but not for long where something
+    /// is slow.
+    enum class Turn : std::uint8_t { kOthers, kNobody, kSuspect };
+    [[nodiscard]] Turn turn(bool waits, bool idle, Time now);
+
+    /// The server has answered a message; `took`: and has it.
+    void answered(std::string_view id, bool took);
+    /// The connection ended with so many messages under way, of which `id` is the only one or any.
+    Next ended(std::size_t under_way, std::string_view id, Time now);
+    /// Whether something has passed since the last end.
+    [[nodiscard]] bool has_passed() const { return ends_ == 0; }
+
+  private:
+    struct Suspect {
+        Time ended_at;
+        std::uint64_t passed = 0;    // others, until then
+        std::uint32_t evidence = 0;  // ends behind which others passed, and it ended one again
+    };
+    Next judge(std::string_view id, Time now);
+
+    std::size_t window_ = SIZE_MAX;
+    std::map<std::string, Suspect, std::less<>> suspects_;
+    std::uint64_t passed_ = 0;
+    std::uint32_t ends_ = 0;  // since something passed
+    std::uint32_t lone_ends_ = 0;
+    Time next_suspect_;         // when one may go
+    bool suspect_out_ = false;  // one is under way, and nothing else
+    bool quiet_ = false;        // one waits until nothing is under way
+    Time since_;                // when either began
+};
+
+/// What is said of such a message; `error` is how the connection ended.
+[[nodiscard]] ErrorInfo own_fault(const ErrorInfo& error, std::string_view id);
+
+}  // namespace outbox::net

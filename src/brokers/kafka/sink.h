@@ -28,7 +28,10 @@ inline const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLea
 /// README.md says how order is kept when something fails. Not thread-safe.
 class KafkaSink final : public spi::Sink {
   public:
-    /// Errors: kConfigInvalid/stop when librdkafka refuses the configuration.
+    /// Where librdkafka refuses the configuration, as while a file of certificates is being
+    /// written, it is offered it again with each record.
+    explicit KafkaSink(KafkaConfig config);
+    /// The same, but errors: kConfigInvalid/stop when librdkafka refuses the configuration.
     static Result<std::unique_ptr<KafkaSink>> open(KafkaConfig config);
     ~KafkaSink() override = default;
 
@@ -52,7 +55,6 @@ class KafkaSink final : public spi::Sink {
     };
     using Guilty = std::map<std::uint32_t, ErrorInfo>;  // by slot
 
-    explicit KafkaSink(KafkaConfig config);
     Status open_client(Producer& producer);
     [[nodiscard]] bool broken() const { return main_.broken() || careful_.broken(); }
 

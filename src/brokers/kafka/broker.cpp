@@ -17,13 +17,9 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto config = sinks::kafka::make_config(destination.url, destination.options);
     if (!config.ok()) return config.error();
     config->connect_timeout = destination.connect_timeout;
-    return std::unique_ptr<spi::Sink>(new sinks::kafka::KafkaSink(std::move(*config)));
-}
-
-Status check_settings(const Destination& destination) {
-    auto config = sinks::kafka::make_config(destination.url, destination.options);
-    if (!config.ok()) return config.status();
-    return sinks::kafka::KafkaSink::open(std::move(*config)).status();
+    auto sink = sinks::kafka::KafkaSink::open(std::move(*config));
+    if (!sink.ok()) return sink.error();
+    return std::unique_ptr<spi::Sink>(std::move(*sink));
 }
 
 std::string weakness(const Destination& destination) {
@@ -45,7 +41,6 @@ const Broker& kafka_broker() {
         .secrets = sinks::kafka::secret_options(),
         .check_topic = sinks::kafka::check_topic_name,
         .make = make,
-        .check_settings = check_settings,
         .weakness = weakness,
     };
     return broker;

@@ -53,10 +53,10 @@ ErrorInfo no_partition_error(const Topic& topic, std::int32_t wanted) {
 }  // namespace
 
 Result<std::unique_ptr<KafkaSink>> KafkaSink::open(KafkaConfig config) {
-    auto sink = std::make_unique<KafkaSink>(std::move(config));
-    if (sink->main_.client != nullptr) return sink;
-    Status opened = sink->open_client(sink->main_);
-    if (!opened.ok()) return std::move(opened).error();
+    std::unique_ptr<KafkaSink> sink(new KafkaSink(std::move(config)));
+    if (Status opened = sink->open_client(sink->main_); !opened.ok()) {
+        return std::move(opened).error();
+    }
     return sink;
 }
 
@@ -65,9 +65,7 @@ KafkaSink::KafkaSink(KafkaConfig config)
       batch_bytes_(wanted_batch_bytes(config_)),
       compresses_(compresses(config_)),
       under_way_(config_.max_records),
-      now_(clock_now()) {
-    static_cast<void>(open_client(main_));
-}
+      now_(clock_now()) {}
 
 Status KafkaSink::open_client(Producer& producer) {
     auto client = Client::open(librdkafka_settings(config_, batch_bytes_, &producer == &careful_));

@@ -28,10 +28,7 @@ inline const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLea
 /// README.md says how order is kept when something fails. Not thread-safe.
 class KafkaSink final : public spi::Sink {
   public:
-    /// Where librdkafka refuses the configuration, as while a file of certificates is being
-    /// written, it is offered it again with each record.
-    explicit KafkaSink(KafkaConfig config);
-    /// The same, but errors: kConfigInvalid/stop when librdkafka refuses the configuration.
+    /// Errors: kConfigInvalid/stop when librdkafka refuses the configuration.
     static Result<std::unique_ptr<KafkaSink>> open(KafkaConfig config);
     ~KafkaSink() override = default;
 
@@ -55,6 +52,7 @@ class KafkaSink final : public spi::Sink {
     };
     using Guilty = std::map<std::uint32_t, ErrorInfo>;  // by slot
 
+    explicit KafkaSink(KafkaConfig config);
     Status open_client(Producer& producer);
     [[nodiscard]] bool broken() const { return main_.broken() || careful_.broken(); }
 

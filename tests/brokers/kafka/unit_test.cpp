@@ -51,26 +51,6 @@ TEST(KafkaConfig, RefusesOptionsThatBreakAPromiseAndNamesIt) {
     }
 }
 
-// As while it is written anew: a start refuses it, and what runs goes on once it can be read.
-TEST(KafkaConfig, AFileThatCannotBeReadIsAnOutageOfASinkThatIsThere) {
-    const auto config = make_config("kafka://127.0.0.1:1", {{"security.protocol", "ssl"},
-                                                            {"ssl.ca.location", "/no/such/file"}})
-                            .value_or_throw();
-    const auto refused = KafkaSink::open(config);
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kConfigInvalid);
-    KafkaSink sink(config);
-    spi::Record record;
-    record.topic = "orders";
-    ASSERT_TRUE(sink.publish(record));
-    spi::Completions out;
-    sink.poll(std::chrono::milliseconds(0), out);
-    ASSERT_EQ(out.failed.size(), 1U);
-    EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryDestination);
-    EXPECT_NE(out.failed[0].error.message.find("ssl.ca.location"), std::string::npos)
-        << out.failed[0].error.message;
-}
-
 TEST(KafkaConfig, RefusesUrlsWithoutBrokerWithPathOrWithPassword) {
     for (const char* url : {"kafka://", "kafka://a:1/topic", "kafka://u:hunter2@a:1"}) {
         const auto config = make_config(url, {});

@@ -64,7 +64,7 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
                                              const runtime::RouteConfig& route,
                                              std::string_view producer = kNoProducer);
 
-/// That files with secrets and certificates, and settings that libraries judge, can be used now by
+/// That files with secrets and certificates can be used now by
 /// what `make_sink` makes, which reads them at each connection. Errors: kAuthFailed,
 /// kConfigInvalid.
 Status check_settings(const runtime::RelayConfig& config, const runtime::RouteConfig& route);

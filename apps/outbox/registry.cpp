@@ -234,6 +234,23 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
         std::make_unique<prepare::PreparedSink>(*std::move(sink), *std::move(steps)));
 }
 
+Status check_settings(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
+    const Broker& broker = **find_broker(route.to);
+    Status status;
+    if (broker.check_settings != nullptr) {
+        status = broker.check_settings(destination_of(config, route));
+    }
+#ifdef OUTBOX_WITH_HTTP
+    if (status.ok() && route.claim_check.starts_with("s3:")) {
+        status = claim::check_s3_files(route.claim_check);
+    }
+    if (status.ok() && !route.schema_registry.empty()) {
+        status = schema::check_registry_files(route.schema_registry);
+    }
+#endif
+    return status;
+}
+
 Result<std::unique_ptr<claim::ObjectStore>> open_store(const std::string& url) {
     if (url.starts_with("file:")) return claim::open_file_store(url);
     if (url.starts_with("s3:")) {

@@ -64,6 +64,11 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
                                              const runtime::RouteConfig& route,
                                              std::string_view producer = kNoProducer);
 
+/// That files with secrets and certificates can be used now by
+/// what `make_sink` makes, which reads them at each connection. Errors: kAuthFailed,
+/// kConfigInvalid.
+Status check_settings(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
+
 /// Makes the encoders of a route's format for events of `table`. `shape` null: looks at the options
 /// alone. Errors: kConfigInvalid.
 Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const std::string& table,

@@ -115,10 +115,12 @@ Status check_transport(const RelayConfig& config) {
     return status;
 }
 
-// Wrong options of a destination or a format are found now and not at the first event.
+// Wrong options of a destination or a format are found now and not at the first event. `--check`
+// tells of files among its other findings.
 Status check_sinks(const RelayConfig& config) {
     for (const runtime::RouteConfig& route : config.routes) {
         Status status = make_sink(config, route).status();
+        if (status.ok() && !config.check) status = check_settings(config, route);
         if (status.ok()) status = make_format(route, config.source.table, nullptr).status();
         if (status.ok()) continue;
         ErrorInfo error = status.error();

@@ -74,7 +74,7 @@ constexpr std::array kTable = {
     FaultRow{"TLS", kConnectFailed, kDown, kService,
              "check $OPTIONca_file, that the certificate names the host, and that the server has "
              "TLS"},
-    FaultRow{"SETTING", kConfigInvalid, Advice::kStop, kService, "check the file"},
+    FaultRow{"SETTING", kConfigInvalid, kDown, kService, "check the file"},
     FaultRow{"LOCAL", kSinkUnavailable, kDown, kService,
              "this process has no memory or descriptor left: see its limits"},
     FaultRow{"NO CONNECTION", kSinkTimeout, kDown, kService,

@@ -51,6 +51,10 @@ struct Broker {
 
     /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
     Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;
+    /// Whether files with secrets and certificates can be used
+    /// now; null: there are none. For a start: what `make` made reads them at each connection, when
+    /// the same is an outage. Reads files alone. Errors: kAuthFailed/stop, kConfigInvalid/stop.
+    Status (*check_settings)(const Destination& destination) = nullptr;
     /// Where the sink's own `check` may change the destination: the same without a change. Blocks
     /// up to the connect timeout.
     Status (*look)(const Destination& destination) = nullptr;

@@ -7,7 +7,7 @@
 namespace outbox {
 
 ClaimStore s3_claims(std::string_view url) {
-    static_cast<void>(claim::open_s3_store(url).value_or_throw());
+    claim::check_s3_files(url).or_throw();
     return {
         .open = [url = std::string(url)] { return claim::open_s3_store(url).value_or_throw(); }};
 }

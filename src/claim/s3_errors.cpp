@@ -66,7 +66,7 @@ constexpr std::array kTable = {
     Row{"CONNECT", kConnectFailed, kDown, kReach},
     Row{"TLS", kConnectFailed, kDown,
         "check ca_file, that the certificate names the host, and that the server has TLS"},
-    Row{"SETTING", kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", kConfigInvalid, kDown, "check the file"},
     Row{"REQUEST", kConfigInvalid, Advice::kStop, "check the store's URL"},
     Row{"LOCAL", kSinkUnavailable, kDown,
         "this process has no memory or descriptor left: see its limits"},

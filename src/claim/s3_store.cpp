@@ -12,6 +12,7 @@
 #include "core/redact.h"
 #include "core/transport.h"
 #include "net/aws_keys.h"
+#include "net/certificates.h"
 #include "net/http_client.h"
 
 namespace outbox::claim {
@@ -152,6 +153,11 @@ std::string s3_weakness(std::string_view url) {
         if (!config->verify) return "is reached without proof who it is: remove verify";
     }
     return net::weakness_of_key(*config, *config, config->region);
+}
+
+Status check_s3_files(std::string_view url) {
+    const auto config = make_s3_config(url);
+    return config.ok() ? net::check_files(*config) : config.status();
 }
 
 Result<std::string> s3_key_origin(std::string_view url) {

@@ -14,6 +14,8 @@ namespace outbox::claim {
 Result<std::unique_ptr<ObjectStore>> open_s3_store(std::string_view url);
 /// What of the way there is in clear or unverified, with the remedy; or "".
 std::string s3_weakness(std::string_view url);
+/// `net::check_files` of what the URL names.
+Status check_s3_files(std::string_view url);
 /// Where its access key is from, without the secret; nothing is asked. Errors: kConfigInvalid, and
 /// kAuthFailed where there is no key.
 Result<std::string> s3_key_origin(std::string_view url);

@@ -1,21 +1,19 @@
 #include "net/socket.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include "net/certificates.h"
+#include "net/connect.h"
 
 namespace outbox::net {
 namespace {
@@ -41,15 +39,6 @@ std::string errno_text() {
     return std::strerror(errno);
 }
 
-// The last thing that OpenSSL complained of.
-std::string tls_text() {
-    const unsigned long code = ERR_peek_last_error();
-    ERR_clear_error();
-    if (code == 0) return "the handshake failed";
-    const char* reason = ERR_reason_error_string(code);
-    return reason != nullptr ? reason : "TLS error " + std::to_string(code);
-}
-
 int milliseconds_until(Time end) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
@@ -59,50 +48,6 @@ int milliseconds_until(Time end) {
 bool wait_for(int descriptor, short events, int most_ms) {
     pollfd one{descriptor, events, 0};
     return ::poll(&one, 1, most_ms) > 0;
-}
-
-// A connection to one address; -1 with errno.
-int connect_to(const addrinfo& address, Time end) {
-    const int descriptor =
-        ::socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (descriptor < 0) return -1;
-    int error = ::connect(descriptor, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-        error = ETIMEDOUT;
-        socklen_t size = sizeof error;
-        if (wait_for(descriptor, POLLOUT, milliseconds_until(end))) {
-            ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size);
-        }
-    }
-    if (error == 0) {
-        const int on = 1;
-        ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        return descriptor;
-    }
-    ::close(descriptor);
-    errno = error;
-    return -1;
-}
-
-int connect_to(const Host& host, Time end, SocketFault& fault) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_ADDRCONFIG;
-    addrinfo* found = nullptr;
-    const int resolved =
-        ::getaddrinfo(host.name.c_str(), std::to_string(host.port).c_str(), &hints, &found);
-    if (resolved != 0) {
-        fault = {Kind::kResolve, ::gai_strerror(resolved)};
-        return -1;
-    }
-    const Owned<addrinfo, ::freeaddrinfo> addresses(found);
-    for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-        const int descriptor = connect_to(*one, end);
-        if (descriptor >= 0) return descriptor;
-        fault = {Kind::kConnect, errno_text()};
-    }
-    return -1;
 }
 
 }  // namespace
@@ -145,22 +90,8 @@ struct Socket::Tls {
 std::optional<SocketFault> Socket::Tls::set_up(const ServerAccess& access, const Host& host) {
     context.reset(SSL_CTX_new(TLS_client_method()));
     SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-    const auto unusable = [](const std::string& file) {
-        return SocketFault{Kind::kSetting, "cannot use " + file + ": " + tls_text()};
-    };
-    if (access.ca_file.empty()) {
-        SSL_CTX_set_default_verify_paths(context.get());
-    } else if (SSL_CTX_load_verify_locations(context.get(), access.ca_file.c_str(), nullptr) != 1) {
-        return unusable(access.ca_file);
-    }
-    if (!access.cert_file.empty()) {
-        if (SSL_CTX_use_certificate_chain_file(context.get(), access.cert_file.c_str()) != 1) {
-            return unusable(access.cert_file);
-        }
-        if (SSL_CTX_use_PrivateKey_file(context.get(), access.key_file.c_str(), SSL_FILETYPE_PEM) !=
-            1) {
-            return unusable(access.key_file);
-        }
+    if (auto why = load_certificates(context.get(), access)) {
+        return SocketFault{Kind::kSetting, *std::move(why)};
     }
     session.reset(SSL_new(context.get()));
     from_wire = BIO_new(BIO_s_mem());
@@ -169,19 +100,11 @@ std::optional<SocketFault> Socket::Tls::set_up(const ServerAccess& access, const
     SSL_set_connect_state(session.get());
     SSL_set_mode(session.get(),
                  SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    in6_addr address{};
-    const bool is_address = ::inet_pton(AF_INET, host.name.c_str(), &address) == 1 ||
-                            ::inet_pton(AF_INET6, host.name.c_str(), &address) == 1;
-    if (!is_address) SSL_set_tlsext_host_name(session.get(), host.name.c_str());
-    if (access.verify) {
-        SSL_set_verify(session.get(), SSL_VERIFY_PEER, nullptr);
-        X509_VERIFY_PARAM* expected = SSL_get0_param(session.get());
-        if (is_address) {
-            X509_VERIFY_PARAM_set1_ip_asc(expected, host.name.c_str());
-        } else {
-            X509_VERIFY_PARAM_set1_host(expected, host.name.c_str(), host.name.size());
-        }
+    // Without `verify` nobody asks whose certificate it is.
+    if (expect_host(SSL_get0_param(session.get()), host)) {
+        SSL_set_tlsext_host_name(session.get(), host.name.c_str());
     }
+    if (access.verify) SSL_set_verify(session.get(), SSL_VERIFY_PEER, nullptr);
     return std::nullopt;
 }
 
@@ -205,7 +128,7 @@ std::unique_ptr<Socket> Socket::connect(const ServerAccess& access, const Host& 
 std::unique_ptr<Socket> Socket::connect_in_clear(const Host& host,
                                                  std::chrono::milliseconds timeout,
                                                  SocketFault& fault) {
-    const int descriptor = connect_to(host, std::chrono::steady_clock::now() + timeout, fault);
+    const int descriptor = connect_to(host, timeout, fault);
     if (descriptor < 0) return nullptr;
     return std::unique_ptr<Socket>(new Socket(descriptor));
 }
@@ -226,7 +149,7 @@ std::optional<SocketFault> Socket::secure(const ServerAccess& access, const Host
             const long verified = SSL_get_verify_result(tls_->session.get());
             return SocketFault{Kind::kTls, verified != X509_V_OK
                                                ? X509_verify_cert_error_string(verified)
-                                               : tls_text()};
+                                               : last_tls_error()};
         }
         const int left = milliseconds_until(end);
         if (left == 0) return SocketFault{Kind::kTls, "no answer in time"};
@@ -268,7 +191,7 @@ std::optional<SocketFault> Socket::exchange_tls(std::string& in) {
     const int why = SSL_get_error(session, count);
     if (!ended && why == SSL_ERROR_ZERO_RETURN) ended = SocketFault{Kind::kEnded, "it was closed"};
     if (!ended && why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) {
-        ended = SocketFault{Kind::kEnded, tls_text()};
+        ended = SocketFault{Kind::kEnded, last_tls_error()};
     }
     if (ended) return ended;
     std::size_t done = 0;

@@ -1,6 +1,7 @@
 #include "schema/registry_config.h"
 
 #include "core/url.h"
+#include "net/certificates.h"
 
 namespace outbox::schema {
 namespace {
@@ -49,6 +50,11 @@ Result<RegistryConfig> make_registry_config(std::string_view url) {
     config.base = parsed->scheme + "://" + (bracket ? "[" + host.name + "]" : host.name) + ":" +
                   std::to_string(host.port) + path;
     return config;
+}
+
+Status check_registry_files(std::string_view url) {
+    const auto config = make_registry_config(url);
+    return config.ok() ? net::check_files(*config) : config.status();
 }
 
 std::string registry_weakness(std::string_view url) {

@@ -21,6 +21,9 @@ struct RegistryConfig : net::ServerAccess {
 /// kConfigInvalid/stop.
 Result<RegistryConfig> make_registry_config(std::string_view url);
 
+/// `net::check_files` of what the URL names.
+Status check_registry_files(std::string_view url);
+
 /// What of the way there is in clear or unverified, with the remedy; or "".
 std::string registry_weakness(std::string_view url);
 

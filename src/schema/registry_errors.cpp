@@ -77,7 +77,7 @@ Concern concern_of(const RegistryFault& fault) {
 // Whatever it is, it can be mended without the event: it waits, and nothing is counted.
 ErrorInfo to_error(const RegistryFault& fault, std::string_view what) {
     const Row& row = row_of(fault.name);
-    const Advice advice = row.code == kConfigInvalid ? Advice::kStop : Advice::kRetryDestination;
+    const Advice advice = row.name == "REQUEST" ? Advice::kStop : Advice::kRetryDestination;
     return {row.code, advice, fault.name,
             std::string(what) + ": " + redacted_line(fault.text) + "; " + std::string(row.remedy)};
 }

@@ -21,8 +21,11 @@ struct SecretFile {
     const std::string& path;
     std::string_view what;
     [[nodiscard]] ErrorInfo refused(const std::string& why) const {
-        return {
-            ErrorCode::kAuthFailed, Advice::kStop, {}, std::string(what) + " " + path + ": " + why};
+        // Whoever writes it anew may not be done.
+        return {ErrorCode::kAuthFailed,
+                Advice::kRetryDestination,
+                {},
+                std::string(what) + " " + path + ": " + why};
     }
 };
 

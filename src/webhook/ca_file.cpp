@@ -24,7 +24,7 @@ struct FreeAll {
 Status check_ca_file(const std::string& path) {
     if (path.empty()) return {};
     const auto invalid = [&](const std::string& why) {
-        return Status(ErrorCode::kConfigInvalid, Advice::kStop,
+        return Status(ErrorCode::kConfigInvalid, Advice::kRetryDestination,
                       "webhook.ca_file " + to_printable(path) + ": " + why);
     };
     const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "re"));

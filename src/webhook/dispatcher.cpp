@@ -6,6 +6,8 @@
 namespace outbox::webhook {
 namespace {
 
+using Standing = EndpointQueue::Standing;
+
 constexpr std::int64_t kLookEveryUs = kSecondUs;
 // A writer commits at most 8 s after it took a position, or not at all.
 constexpr std::int64_t kLookBackEveryUs = 10 * kSecondUs;
@@ -32,6 +34,8 @@ Dispatcher::Dispatcher(const Deps& deps, DispatchOptions options)
       options_(std::move(options)),
       random_(static_cast<std::uint64_t>(deps.clock.wall_us())),
       census_(deps.outlet, deps.queues, deps.clock),
+      // Of those of whom nothing is known others are first at each start.
+      next_(random_() % kMaxEndpoints),
       read_bytes_(kFirstReadBytes) {}
 
 void Dispatcher::turn(std::chrono::milliseconds max_wait) {
@@ -286,18 +290,21 @@ bool Dispatcher::fill() {
     const std::size_t places = options_.max_connections / 2;
     std::vector<EndpointQueue*> hungry;
     if (unproven_bytes < half && unproven_ < places) {
-        add_hungry(false, std::min(options_.max_slices / 2, places - unproven_), at, hungry);
+        const std::size_t most = std::min(options_.max_slices / 2, places - unproven_);
+        // What fails will most likely hang, or fail once more.
+        add_hungry(Standing::kUnknown, most, at, hungry);
+        add_hungry(Standing::kFailing, most, at, hungry);
         if (!hungry.empty()) max_bytes = std::min(max_bytes, half - unproven_bytes);
     }
-    add_hungry(true, options_.max_slices, at, hungry);
+    add_hungry(Standing::kProven, options_.max_slices, at, hungry);
     return !hungry.empty() && read_for(hungry, max_bytes);
 }
 
-void Dispatcher::add_hungry(bool proven, std::size_t most, const Now& at,
+void Dispatcher::add_hungry(Standing standing, std::size_t most, const Now& at,
                             std::vector<EndpointQueue*>& out) {
     for (std::size_t i = 0; i < circle_.size() && out.size() < most; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
-        if (queue->proven() != proven || host_is_full(*queue)) continue;
+        if (queue->standing() != standing || host_is_full(*queue)) continue;
         if (queue->wants_slice(share_, at)) out.push_back(queue);
     }
 }

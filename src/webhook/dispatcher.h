@@ -83,7 +83,8 @@ class Dispatcher {
     void tell_own_faults();
     void forget_all();
     bool fill();
-    void add_hungry(bool proven, std::size_t most, const Now& at, std::vector<EndpointQueue*>& out);
+    void add_hungry(EndpointQueue::Standing standing, std::size_t most, const Now& at,
+                    std::vector<EndpointQueue*>& out);
     bool read_for(const std::vector<EndpointQueue*>& hungry, std::size_t max_bytes);
     void adapt(std::int64_t took_us, std::size_t bytes);
     bool lease_holds() const { return epoch_ != 0 && deps_.clock.boot_us() < valid_until_us_; }
@@ -110,7 +111,7 @@ class Dispatcher {
 
     std::unordered_map<std::string, std::unique_ptr<EndpointQueue>> queues_;
     std::vector<EndpointQueue*> circle_;  // of the same
-    std::size_t next_ = 0;                // in the circle
+    std::size_t next_;                    // in the circle
     std::unordered_map<std::uint64_t, Attempt> under_way_;
     std::unordered_map<std::string, std::size_t> of_host_;  // of these
     std::uint64_t last_token_ = 0;

@@ -30,6 +30,11 @@ std::string host_of(const Endpoint& endpoint) {
     return url.ok() ? url->host : endpoint.url;
 }
 
+// As the last relay saw it.
+bool is_proven(const Endpoint& endpoint) {
+    return endpoint.failing_since_us == 0 && endpoint.last_status / 100 == 2;
+}
+
 bool same_order(const Endpoint& one, const Endpoint& other) {
     return one.revision == other.revision && one.url == other.url && one.events == other.events &&
            one.tenant == other.tenant && one.secrets == other.secrets;
@@ -42,6 +47,7 @@ EndpointQueue::EndpointQueue(Endpoint endpoint, const DispatchOptions& options)
       endpoint_(std::move(endpoint)),
       host_(host_of(endpoint_)),
       circuit_(options.outage_retry),
+      proven_(is_proven(endpoint_)),
       told_failing_(endpoint_.failing_since_us != 0) {}
 
 void EndpointQueue::update(Endpoint endpoint) {
@@ -110,6 +116,11 @@ bool EndpointQueue::may_send(std::size_t share, const Now& now) {
     if (circuit_.state() == core::Circuit::State::kOpen) return false;
     if (circuit_.state() == core::Circuit::State::kHalfOpen) return probe_ == 0;
     return under_way_.size() < (proven_ ? std::max<std::size_t>(share, 1) : 1);
+}
+
+EndpointQueue::Standing EndpointQueue::standing() const {
+    if (proven_) return Standing::kProven;
+    return endpoint_.failing_since_us == 0 ? Standing::kUnknown : Standing::kFailing;
 }
 
 bool EndpointQueue::busy() const {

@@ -75,7 +75,13 @@ class EndpointQueue {
     /// Those under way; what is broken off with the endpoint.
     [[nodiscard]] const std::vector<std::int64_t>& under_way() const { return under_way_; }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    /// Its last attempt succeeded.
+    /// What its last attempt says of the next one. At first by what the table says.
+    enum class Standing : std::uint8_t {
+        kProven,  ///< It succeeded.
+        kUnknown,
+        kFailing
+    };
+    [[nodiscard]] Standing standing() const;
     [[nodiscard]] bool proven() const { return proven_; }
     /// Has something to deliver, or may have.
     [[nodiscard]] bool busy() const;

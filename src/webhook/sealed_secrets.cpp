@@ -146,7 +146,11 @@ Result<KeyRing> KeyRing::read(const std::string& path) {
     if (!text.ok()) return text.status();
     auto ring = parse(*text);
     if (ring.ok()) return ring;
-    return error(ring.error().code, "webhook key file " + path + ": " + ring.error().message);
+    // As of other files with secrets: it may be about to be written anew.
+    return ErrorInfo{ring.error().code,
+                     Advice::kRetryDestination,
+                     {},
+                     "webhook key file " + path + ": " + ring.error().message};
 }
 
 Result<KeyRing> KeyRing::parse(std::string_view text) {

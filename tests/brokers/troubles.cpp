@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <map>
@@ -136,6 +138,34 @@ void expect_no_failure_after_idling(spi::Sink& sink, const std::string& topic,
     Courier courier(sink);
     ASSERT_EQ(courier.deliver(more), "");
     EXPECT_EQ(courier.failures(), 0U);
+}
+
+BreakableFile::BreakableFile(const std::string& text) : text_(text) {
+    mend();
+    using std::filesystem::perms;
+    std::filesystem::permissions(path(), perms::owner_read | perms::owner_write);
+}
+
+void BreakableFile::write(const std::string& text) const {
+    std::ofstream(path(), std::ios::trunc) << text;
+}
+
+void expect_an_outage_while_broken(spi::Sink& sink, const std::string& topic,
+                                   const BreakableFile& file,
+                                   const std::function<void()>& restart) {
+    ASSERT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
+    file.empty();
+    restart();
+    constexpr int kTries = 100;
+    bool said = false;
+    for (int i = 0; i < kTries && !said; ++i) {
+        const spi::FailedRecord failed = failure_of(sink, topic);
+        ASSERT_EQ(failed.error.advice, Advice::kRetryDestination) << describe(failed.error);
+        said = failed.error.message.find(file.path()) != std::string::npos;
+    }
+    EXPECT_TRUE(said) << "nothing was said of the file";
+    file.mend();
+    EXPECT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
 }
 
 void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check) {

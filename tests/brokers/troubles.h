@@ -45,6 +45,24 @@ void expect_limits_while_it_hangs(spi::Sink& sink, const std::string& topic,
 void expect_no_failure_after_idling(spi::Sink& sink, const std::string& topic,
                                     const std::function<void()>& restart);
 
+// A private copy of a file, which can be broken for a moment.
+class BreakableFile {
+  public:
+    explicit BreakableFile(const std::string& text);
+    [[nodiscard]] std::string path() const { return folder_ / "file"; }
+    void empty() const { write(""); }
+    void mend() const { write(text_); }
+
+  private:
+    void write(const std::string& text) const;
+    TemporaryFolder folder_{"breakable"};
+    std::string text_;
+};
+
+// That a file which is broken while the sink connects again is an outage, and no more.
+void expect_an_outage_while_broken(spi::Sink& sink, const std::string& topic,
+                                   const BreakableFile& file, const std::function<void()>& restart);
+
 // That `broker_certificates()` decide, by the sink's check of a host with such options.
 using CheckOfHost = std::function<Status(const std::string& host, const std::string& options)>;
 void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);

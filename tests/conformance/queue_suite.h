@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
@@ -26,6 +28,7 @@
 #include "tests/consumer/database.h"
 #include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
 #include "tests/support/process.h"
 
 // What every queue must do for a consumer. A broker's test includes this file, writes a
@@ -102,8 +105,12 @@ class QueueSuite : public testing::TestWithParam<QueueParam> {
         return made;
     }
     QueueConsumer consumer(const Handler& handler, const QueueConsumerOptions& options) {
+        return consumer(handler, options, fixture_->url());
+    }
+    QueueConsumer consumer(const Handler& handler, const QueueConsumerOptions& options,
+                           const std::string& queue_url) {
         const std::string url = database_->url();
-        Queue queue = fixture_->queue(fixture_->url());
+        Queue queue = fixture_->queue(queue_url);
         if (GetParam().database == Backend::kPostgres) {
             return libpq_queue_consumer(
                 url, std::move(queue),
@@ -634,6 +641,44 @@ TEST_P(QueueOutage, LosesAndRepeatsNothingWhenTheBrokerGoesDownAndComesBack) {
     EXPECT_EQ(fixture_->left(), 0U);
     EXPECT_EQ(missing_or_reordered(sent, applied()), "");
     EXPECT_EQ(effects(), 2'000);
+}
+
+TEST_P(QueueOutage, APasswordFileThatIsEmptyForAMomentIsWaitedFor) {
+    const TemporaryFolder folder("password");
+    const std::filesystem::path file = folder / "password";
+    const auto write = [&](const std::string& text) {
+        std::ofstream(file, std::ios::trunc) << text;
+        using std::filesystem::perms;
+        std::filesystem::permissions(file, perms::owner_read | perms::owner_write);
+    };
+    std::string url = fixture_->url();
+    const std::string password = ":s3cret@";
+    ASSERT_NE(url.find(password), std::string::npos);
+    url.replace(url.find(password), password.size(), "@");
+    url += "&password_file=" + file.string();
+    write("");
+    try {
+        static_cast<void>(fixture_->queue(url));
+        FAIL() << "at the start it is refused";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kAuthFailed) << error.what();
+    }
+    write("s3cret");
+    fixture_->publish(letters("orders", 10, 2));
+    Running running(consumer(apply, options(), url));
+    ASSERT_TRUE(all_are_applied(10)) << trouble();
+    fixture_->go_down();
+    write("");
+    fixture_->come_back();
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "it says so", [&] {
+        return running.ended() || trouble().find("it is empty") != std::string::npos;
+    })) << trouble();
+    ASSERT_FALSE(running.ended());
+    write("s3cret");
+    auto more = letters("orders", 20, 2);
+    more.erase(more.begin(), more.begin() + 10);
+    fixture_->publish(more);
+    EXPECT_TRUE(all_are_applied(20)) << trouble();
 }
 
 TEST_P(QueueDeliveries, AMessageThatEndsItsMembersIsGivenUpAndTakesNoOtherWithIt) {

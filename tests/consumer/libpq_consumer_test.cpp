@@ -1,5 +1,8 @@
 // What only PostgreSQL can show: isolation levels, lost sessions, late commits.
 
+#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -815,6 +818,51 @@ TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterTheServerWasAwayAndCountsNothing)
     EXPECT_EQ(member.stats().failed, 0U);
     EXPECT_TRUE(reported(What::kDisconnected));
     EXPECT_TRUE(reported(What::kConnected));
+}
+
+TEST_F(LibpqConsumerOutage, GoesOnByItselfAfterItsPasswordFileWasEmptyForAMoment) {
+    const TemporaryFolder folder("password");
+    const auto file = folder / "password";
+    const auto write = [&](const std::string& text) {
+        std::ofstream(file, std::ios::trunc) << text;
+        using std::filesystem::perms;
+        std::filesystem::permissions(file, perms::owner_read | perms::owner_write);
+    };
+    const std::string whole = server().with_password(url_);
+    const std::string before = "postgresql://postgres:";
+    const std::string password = whole.substr(before.size(), whole.find('@') - before.size());
+    std::atomic<bool> said = false;
+    auto chosen = options();
+    chosen.on_report = [&](const ConsumerReport& report) {
+        if (describe(report.error).find("it is empty") != std::string::npos) said = true;
+    };
+    write(password);
+    auto member = libpq_mailbox_consumer(url_ + "?password_file=" + file.string(), apply, chosen);
+    std::string ended;
+    std::thread running([&] {
+        try {
+            member.run();
+        } catch (const Error& error) {
+            ended = error.what();
+        }
+    });
+    put("before");
+    const bool applied =
+        bool(eventually(60s, "the first is applied", [&] { return member.stats().applied == 1; }));
+    write("");
+    db_.exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'outbox "
+        "consumer'");
+    const bool waits = bool(eventually(60s, "it says so", [&] { return said.load(); }));
+    write(password);
+    put("after");
+    const bool went_on =
+        bool(eventually(60s, "the second is applied", [&] { return member.stats().applied == 2; }));
+    member.stop();
+    running.join();
+    EXPECT_EQ(ended, "");
+    EXPECT_TRUE(applied && waits && went_on);
+    EXPECT_THAT(effects(), ElementsAre("before", "after"));
 }
 
 // It keeps its connections and answers nothing, in the middle of a handler's statement.

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/certificates.h"
+#include "tests/support/two_addresses.h"
+
 namespace outbox::net {
 namespace {
 
@@ -61,6 +64,27 @@ TEST(Socket, SaysThatNobodyListens) {
     SocketFault fault;
     EXPECT_EQ(Socket::connect({}, nobody, 5s, fault), nullptr);
     EXPECT_EQ(fault.kind, SocketFault::Kind::kConnect);
+}
+
+TEST(Socket, AnAddressThatSwallowsPacketsLeavesTimeForTheNextOne) {
+    const Peer peer;
+    const test::TwoAddresses two(peer.host().port);
+    SocketFault fault;
+    EXPECT_NE(Socket::connect({}, {"localhost", peer.host().port}, 1s, fault), nullptr)
+        << fault.text;
+}
+
+TEST(Socket, FilesThatCannotBeUsedAreRefusedBeforeAnythingIsConnected) {
+    EXPECT_TRUE(check_files({}).ok());
+    ServerAccess access;
+    access.password_file = "/no/such/file";
+    EXPECT_EQ(check_files(access).error().code, ErrorCode::kAuthFailed);
+    EXPECT_EQ(check_files(access).error().advice, Advice::kStop);
+    access.password_file.clear();
+    access.tls = true;
+    access.ca_file = "/no/such/file";
+    EXPECT_EQ(check_files(access).error().code, ErrorCode::kConfigInvalid);
+    EXPECT_EQ(check_files(access).error().advice, Advice::kStop);
 }
 
 }  // namespace

@@ -266,6 +266,74 @@ TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheConne
     EXPECT_TRUE(in_order(rig.receivers, "well"));
 }
 
+// What the last relay found is known at the next start, and to the next relay.
+class NextDispatcher : public DispatcherTest {
+  protected:
+    static constexpr int kEach = 20;
+    // Endpoints between those of other places.
+    void add(int place, const char* what) {
+        for (int i = 0; i < kEach; ++i) {
+            const std::string id = "e" + std::to_string(1'000 + 10 * i + place) + what;
+            ASSERT_EQ(add_endpoint(url_, id), "");
+        }
+    }
+    // Has a relay try those that are there, which end well or not, and go.
+    void try_all(std::int64_t failing) {
+        Rig last(url_, options_);
+        last.receivers.answer = [](const auto& endpoint, const auto&) {
+            return std::optional(is_well(endpoint) ? Answer() : ScriptedReceivers::down());
+        };
+        ASSERT_EQ(last.write({{.id = "e0"}}), "");
+        ASSERT_TRUE(last.turn_until("all are known", [&] {
+            return db_->number(
+                       "SELECT count(*) FROM outbox_webhook_endpoints WHERE failing_since "
+                       "IS NOT NULL") == failing &&
+                   left() == failing;
+        }));
+        last.finish();
+    }
+    // Those that are well get an event while the others hang, and these are tried, too.
+    void expect_none_waits() {
+        Rig next(url_, options_);
+        next.clock.advance_ms(kHourMs);
+        next.receivers.answer = [](const auto& endpoint, const auto&) -> std::optional<Answer> {
+            if (!is_well(endpoint)) return std::nullopt;
+            return ScriptedReceivers::done();
+        };
+        ASSERT_EQ(next.write({{.id = "e1"}}), "");
+        ASSERT_TRUE(next.turn_until("those that are well have it", [&] {
+            return db_->number(
+                       "SELECT count(*) FROM outbox_webhook_deliveries WHERE endpoint_id "
+                       "LIKE '%well'") == 0;
+        }));
+        ASSERT_TRUE(next.turn_until("the others are tried",
+                                    [&] { return next.receivers.hanging.size() == 10U; }));
+    }
+
+  private:
+    static bool is_well(const webhook::Endpoint& endpoint) { return endpoint.id.ends_with("well"); }
+    static webhook::DispatchOptions with_20_connections() {
+        webhook::DispatchOptions options;
+        options.max_connections = 20;
+        return options;
+    }
+    const webhook::DispatchOptions options_ = with_20_connections();
+};
+
+TEST_P(NextDispatcher, WhomTheLastOneFoundWellWaitsForNobody) {
+    add(0, "well");
+    try_all(0);
+    add(1, "hangs");
+    expect_none_waits();
+}
+
+TEST_P(NextDispatcher, WhomNobodyKnowsWaitsForNoneThatFailed) {
+    add(1, "hangs");
+    try_all(kEach);
+    add(0, "well");
+    expect_none_waits();
+}
+
 TEST_P(DispatcherTest, GoneDisablesAtOnceAndWhatWaitsIsKeptUntilItIsEnabled) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     Rig rig(url_);
@@ -1351,6 +1419,9 @@ TEST_P(DispatcherTest, WhatAReceiverSaysCannotStopTheRecord) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, DispatcherTest,
+                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         [](const auto& info) { return backend_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Both, NextDispatcher,
                          testing::Values(Backend::kPostgres, Backend::kSqlite),
                          [](const auto& info) { return backend_name(info.param); });
 

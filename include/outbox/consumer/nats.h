@@ -16,7 +16,8 @@ namespace outbox {
 /// taken when it died comes again after the consumer's `ack_wait`: one member alone waits so long
 /// at its start and keeps the order of keys across its restarts, several do not.
 ///
-/// Throws `Error` `kConfigInvalid` for a URL that it cannot read.
+/// Throws `Error` `kConfigInvalid` for a URL or a file of certificates that it cannot use,
+/// `kAuthFailed` for a file with a secret. Later such a file is an outage, reported and waited for.
 Queue nats_queue(std::string_view url);
 
 }  // namespace outbox

@@ -16,7 +16,8 @@ namespace outbox {
 /// declared with `x-single-active-consumer` keeps the order of keys among members. Only a quorum
 /// queue counts deliveries: `max_deliveries` has no meaning for others.
 ///
-/// Throws `Error` `kConfigInvalid` for a URL that it cannot read.
+/// Throws `Error` `kConfigInvalid` for a URL or a file of certificates that it cannot use,
+/// `kAuthFailed` for a file with a secret. Later such a file is an outage, reported and waited for.
 Queue rabbitmq_queue(std::string_view url);
 
 }  // namespace outbox

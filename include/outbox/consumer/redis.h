@@ -17,7 +17,8 @@ namespace outbox {
 /// successor before anything newer: one member alone keeps the order of keys across its restarts,
 /// several do not.
 ///
-/// Throws `Error` `kConfigInvalid` for a URL that it cannot read.
+/// Throws `Error` `kConfigInvalid` for a URL or a file of certificates that it cannot use,
+/// `kAuthFailed` for a file with a secret. Later such a file is an outage, reported and waited for.
 Queue redis_queue(std::string_view url);
 
 }  // namespace outbox

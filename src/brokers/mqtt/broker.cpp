@@ -5,6 +5,7 @@
 #include "brokers/mqtt/config.h"
 #include "brokers/mqtt/sink.h"
 #include "brokers/mqtt/topic.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -16,6 +17,11 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     if (!config.ok()) return config.error();
     config->connect_timeout = destination.connect_timeout;
     return std::unique_ptr<spi::Sink>(new mqtt::MqttSink(*config));
+}
+
+Status check_settings(const Destination& destination) {
+    const auto config = mqtt::make_config(destination.url, destination.options);
+    return config.ok() ? net::check_files(*config) : config.status();
 }
 
 std::string weakness(const Destination& destination) {
@@ -39,6 +45,7 @@ const Broker& mqtt_broker() {
         .check_topic = mqtt::check_topic,
         .topic_token = mqtt::encode_level,
         .make = make,
+        .check_settings = check_settings,
         .weakness = weakness,
     };
     return broker;

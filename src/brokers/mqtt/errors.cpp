@@ -55,7 +55,7 @@ constexpr std::array kTable = {
     Row{"CONNECT", "", kConnectFailed, kDown, kReach},
     Row{"TLS", "", kConnectFailed, kDown,
         "check mqtt.ca_file, that the certificate names the host, and that the port speaks TLS"},
-    Row{"SETTING", "", kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", "", kConfigInvalid, kDown, "check the file"},
     Row{"ENDED", "", kSinkUnavailable, kDown, kReach},
 };
 constexpr Row kOther{"", "", kSinkUnavailable, kDown, "see the broker's log"};

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "brokers/nats/config.h"
+#include "brokers/nats/login.h"
 #include "brokers/nats/look.h"
 #include "brokers/nats/sink.h"
 #include "brokers/nats/subject.h"
@@ -32,6 +33,11 @@ Result<std::string> describe(const Destination& destination) {
     return nats::describe_windows(*config);
 }
 
+Status check_settings(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? nats::check_files(*config) : config.status();
+}
+
 std::string weakness(const Destination& destination) {
     const auto config = config_of(destination);
     return config.ok() ? nats::transport_weakness(*config) : "";
@@ -56,6 +62,7 @@ const Broker& nats_broker() {
         .check_topic = nats::check_subject,
         .topic_token = nats::encode_token,
         .make = make,
+        .check_settings = check_settings,
         .describe = describe,
         .weakness = weakness,
     };

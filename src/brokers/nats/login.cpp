@@ -9,6 +9,7 @@
 
 #include "brokers/nats/errors.h"
 #include "core/redact.h"
+#include "net/certificates.h"
 #include "secrets/password_file.h"
 
 namespace outbox::nats {
@@ -165,6 +166,14 @@ Result<std::string> connect_line(const NatsConfig& config, const ServerInfo& ser
         }
     }
     return "CONNECT " + connect.dump(-1, ' ', false, json::error_handler_t::replace) + "\r\n";
+}
+
+Status check_files(const NatsConfig& config) {
+    json ignored;
+    Status usable;
+    if (!config.creds_file.empty()) usable = add_credentials(config, {}, ignored);
+    if (usable.ok()) return net::check_files(config);
+    return {usable.error().code, Advice::kStop, usable.error().message};
 }
 
 Result<Signature> sign(std::string_view nonce, std::string_view seed) {

@@ -29,6 +29,9 @@ Result<ServerInfo> read_info(std::string_view json);
 Result<std::string> connect_line(const NatsConfig& config, const ServerInfo& server,
                                  std::string_view as);
 
+/// `net::check_files`, and that the file of credentials can be used.
+Status check_files(const NatsConfig& config);
+
 /// Who a user's NKey is, and a signature with it.
 struct Signature {
     std::string public_key;  ///< "U..."

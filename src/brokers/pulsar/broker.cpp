@@ -5,6 +5,7 @@
 #include "brokers/pulsar/config.h"
 #include "brokers/pulsar/sink.h"
 #include "brokers/pulsar/topic.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -17,6 +18,11 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     config->connect_timeout = destination.connect_timeout;
     config->producer = destination.producer;
     return std::unique_ptr<spi::Sink>(new pulsar::PulsarSink(*config));
+}
+
+Status check_settings(const Destination& destination) {
+    const auto config = pulsar::make_config(destination.url, destination.options);
+    return config.ok() ? net::check_files(*config) : config.status();
 }
 
 std::string weakness(const Destination& destination) {
@@ -40,6 +46,7 @@ const Broker& pulsar_broker() {
         .check_topic = pulsar::check_topic,
         .topic_token = pulsar::encode_part,
         .make = make,
+        .check_settings = check_settings,
         .weakness = weakness,
     };
     return broker;

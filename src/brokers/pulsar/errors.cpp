@@ -100,7 +100,7 @@ constexpr std::array kTable = {
     Row{"TLS", kConnectFailed, kDown,
         "check pulsar.ca_file, pulsar.cert_file, that the certificate names the host, and that the "
         "port speaks TLS"},
-    Row{"SETTING", kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", kConfigInvalid, kDown, "check the file"},
     Row{"ENDED", kSinkUnavailable, kDown, kReach},
 };
 constexpr Row kOther{"", kSinkUnavailable, kDown, kLog};

@@ -5,6 +5,7 @@
 
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/sink.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -16,6 +17,11 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     if (!config.ok()) return config.error();
     config->connect_timeout = destination.connect_timeout;
     return std::unique_ptr<spi::Sink>(new rabbitmq::RabbitmqSink(std::move(*config)));
+}
+
+Status check_settings(const Destination& destination) {
+    const auto config = rabbitmq::make_config(destination.url, destination.options);
+    return config.ok() ? net::check_files(*config) : config.status();
 }
 
 std::string weakness(const Destination& destination) {
@@ -39,6 +45,7 @@ const Broker& rabbitmq_broker() {
             "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
         .example_option = "exchange = \"orders\"",
         .make = make,
+        .check_settings = check_settings,
         .weakness = weakness,
     };
     return broker;

@@ -7,47 +7,76 @@
 #include <poll.h>
 #include <sys/time.h>
 
+#include "net/certificates.h"
+#include "net/connect.h"
+
 namespace outbox::rabbitmq {
 namespace {
 
 constexpr std::chrono::milliseconds kFarewell{200};
 
-// The certificates that are trusted, and our own.
-std::optional<Fault> set_tls(amqp_socket_t* socket, const RabbitmqConfig& config) {
-    const auto bad_file = [](const std::string& file) {
-        return Fault{"SETTING", "cannot use the file " + file, Doing::kLogin};
-    };
+Fault fault_of_socket(net::SocketFault fault) {
+    return {std::string(net::word_of(fault.kind)), std::move(fault.text), Doing::kLogin};
+}
+
+// librabbitmq connects to an address, and would ask for that name.
+void ask_for_host(const SSL* session, int where, int /*value*/) {
+    if ((where & SSL_CB_HANDSHAKE_START) == 0) return;
+    const auto* name = static_cast<const char*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(session)));
+    SSL_set_tlsext_host_name(const_cast<SSL*>(session), name);  // none: it is an address
+}
+
+// Which certificate of the server is good, and our own.
+std::optional<Fault> set_tls(amqp_socket_t* socket, const RabbitmqConfig& config,
+                             const net::Host& host) {
+    auto* context = static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket));
     amqp_ssl_socket_set_verify_peer(socket, config.verify ? 1 : 0);
-    amqp_ssl_socket_set_verify_hostname(socket, config.verify ? 1 : 0);
+    amqp_ssl_socket_set_verify_hostname(socket, 0);  // OpenSSL does, by the host's name
     amqp_ssl_socket_set_ssl_versions(socket, AMQP_TLSv1_2, AMQP_TLSvLATEST);
-    if (config.ca_file.empty()) {
-        SSL_CTX_set_default_verify_paths(
-            static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket)));
-    } else if (amqp_ssl_socket_set_cacert(socket, config.ca_file.c_str()) != AMQP_STATUS_OK) {
-        return bad_file(config.ca_file);
-    }
-    if (!config.cert_file.empty() &&
-        amqp_ssl_socket_set_key(socket, config.cert_file.c_str(), config.key_file.c_str()) !=
-            AMQP_STATUS_OK) {
-        return bad_file(config.cert_file + " or " + config.key_file);
+    const bool has_name = net::expect_host(SSL_CTX_get0_param(context), host);
+    SSL_CTX_set_app_data(context, has_name ? const_cast<char*>(host.name.c_str()) : nullptr);
+    SSL_CTX_set_info_callback(context, ask_for_host);
+    if (auto why = net::load_certificates(context, config)) {
+        return fault_of_socket({net::SocketFault::Kind::kSetting, *std::move(why)});
     }
     return std::nullopt;
 }
 
-std::optional<Fault> connect(amqp_connection_state_t connection, const RabbitmqConfig& config,
-                             const net::Host& host) {
-    amqp_socket_t* socket =
-        config.tls ? amqp_ssl_socket_new(connection) : amqp_tcp_socket_new(connection);
-    if (socket == nullptr) return Fault{"CLOSED", "out of memory", Doing::kLogin};
-    if (config.tls) {
-        if (auto fault = set_tls(socket, config)) return fault;
-    }
+Connection make_connection(const RabbitmqConfig& config) {
+    Connection connection(amqp_new_connection());
     const timeval timeout = timeval_of(config.connect_timeout);
-    amqp_set_handshake_timeout(connection, &timeout);
-    amqp_set_rpc_timeout(connection, &timeout);
-    const int status = amqp_socket_open_noblock(socket, host.name.c_str(), host.port, &timeout);
-    if (status != AMQP_STATUS_OK) return fault_of_status(status, Doing::kLogin);
+    amqp_set_handshake_timeout(connection.get(), &timeout);
+    amqp_set_rpc_timeout(connection.get(), &timeout);
+    return connection;
+}
+
+std::optional<Fault> connect_in_clear(Connection& connection, const RabbitmqConfig& config,
+                                      const net::Host& host) {
+    net::SocketFault broken;
+    const int descriptor = net::connect_to(host, config.connect_timeout, broken);
+    if (descriptor < 0) return fault_of_socket(std::move(broken));
+    connection = make_connection(config);
+    amqp_tcp_socket_set_sockfd(amqp_tcp_socket_new(connection.get()), descriptor);
     return std::nullopt;
+}
+
+// The library takes no descriptor for TLS.
+std::optional<Fault> connect_by_tls(Connection& connection, const RabbitmqConfig& config,
+                                    const net::Host& host) {
+    net::SocketFault broken;
+    std::optional<Fault> fault;
+    const auto act = [&](const std::string& address, std::chrono::milliseconds most) {
+        connection = make_connection(config);
+        amqp_socket_t* socket = amqp_ssl_socket_new(connection.get());
+        fault = set_tls(socket, config, host);
+        if (fault) return true;
+        const timeval timeout = timeval_of(most);
+        const int status = amqp_socket_open_noblock(socket, address.c_str(), host.port, &timeout);
+        if (status != AMQP_STATUS_OK) fault = fault_of_status(status, Doing::kLogin);
+        return !fault;
+    };
+    if (net::try_addresses(host, config.connect_timeout, act, broken) || fault) return fault;
+    return fault_of_socket(std::move(broken));
 }
 
 std::optional<Fault> log_in(amqp_connection_state_t connection, const RabbitmqConfig& config,
@@ -73,8 +102,9 @@ Result<Connection> open_one(const RabbitmqConfig& config, const net::Host& host,
                             std::string_view name) {
     const auto password = password_of(config);
     if (!password.ok()) return password.error();
-    Connection connection(amqp_new_connection());
-    std::optional<Fault> fault = connect(connection.get(), config, host);
+    Connection connection;
+    std::optional<Fault> fault = config.tls ? connect_by_tls(connection, config, host)
+                                            : connect_in_clear(connection, config, host);
     if (!fault) fault = log_in(connection.get(), config, *password, name);
     if (!fault) {
         amqp_channel_open(connection.get(), kChannel);

@@ -64,11 +64,12 @@ constexpr std::array kTable = {
     Row{"STREAM", kConsume, kConfigInvalid, Advice::kStop,
         "nobody keeps the place of a consumer of a stream: bind a quorum queue to its exchange"},
     Row{"TIMEOUT", kLogin, kConnectFailed, kDown, kReach},
+    Row{"CONNECT", kLogin, kConnectFailed, kDown, kReach},
     Row{"RESOLVE", kLogin, kConnectFailed, kDown, "check the broker's host name"},
     Row{"TLS", kLogin, kConnectFailed, kDown,
         "check rabbitmq.ca_file, that the certificate names the host, and that the port speaks "
         "TLS"},
-    Row{"SETTING", kLogin, kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", kLogin, kConfigInvalid, kDown, "check the file"},
 };
 constexpr Row kLost{"", kPublish, kSinkUnavailable, kDown, kReach};
 

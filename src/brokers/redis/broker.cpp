@@ -6,6 +6,7 @@
 #include "brokers/redis/config.h"
 #include "brokers/redis/session.h"
 #include "brokers/redis/sink.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -32,6 +33,11 @@ Result<std::string> describe(const Destination& destination) {
     return redis::describe_server(*config);
 }
 
+Status check_settings(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? net::check_files(*config) : config.status();
+}
+
 std::string weakness(const Destination& destination) {
     const auto config = config_of(destination);
     return config.ok() ? redis::transport_weakness(*config) : "";
@@ -55,6 +61,7 @@ const Broker& redis_broker() {
         .example_option = "max_len = 1000000",
         .check_topic = redis::check_stream_name,
         .make = make,
+        .check_settings = check_settings,
         .describe = describe,
         .weakness = weakness,
     };

@@ -60,7 +60,7 @@ constexpr std::array kTable = {
     Row{"CONNECT", kConnectFailed, kDown, kReach},
     Row{"TLS", kConnectFailed, kDown,
         "check redis.ca_file, that the certificate names the host, and that the port speaks TLS"},
-    Row{"SETTING", kConfigInvalid, Advice::kStop, "check the file"},
+    Row{"SETTING", kConfigInvalid, kDown, "check the file"},
 };
 constexpr Row kOther{"", kSinkUnavailable, kDown, "see the server's log"};
 constexpr Row kLost{"ENDED", kSinkUnavailable, kDown, kReach};

@@ -6,6 +6,7 @@
 #include "brokers/sns/config.h"
 #include "brokers/sns/sink.h"
 #include "brokers/sns/topic_name.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -32,6 +33,11 @@ Result<std::string> describe(const Destination& destination) {
     return aws::describe_topics(*config);
 }
 
+Status check_settings(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? net::check_files(*config) : config.status();
+}
+
 std::string weakness(const Destination& destination) {
     const auto config = config_of(destination);
     return config.ok() ? aws::transport_weakness(*config) : "";
@@ -51,6 +57,7 @@ const Broker& sns_broker() {
         .example_option = "region = \"eu-central-1\"",
         .check_topic = sns::check_topic,
         .make = make,
+        .check_settings = check_settings,
         .describe = describe,
         .weakness = weakness,
     };

@@ -6,6 +6,7 @@
 #include "brokers/sqs/config.h"
 #include "brokers/sqs/queue_name.h"
 #include "brokers/sqs/sink.h"
+#include "net/certificates.h"
 
 namespace outbox {
 namespace {
@@ -32,6 +33,11 @@ Result<std::string> describe(const Destination& destination) {
     return aws::describe_topics(*config);
 }
 
+Status check_settings(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? net::check_files(*config) : config.status();
+}
+
 std::string weakness(const Destination& destination) {
     const auto config = config_of(destination);
     return config.ok() ? aws::transport_weakness(*config) : "";
@@ -51,6 +57,7 @@ const Broker& sqs_broker() {
         .example_option = "region = \"eu-central-1\"",
         .check_topic = sqs::check_queue,
         .make = make,
+        .check_settings = check_settings,
         .describe = describe,
         .weakness = weakness,
     };

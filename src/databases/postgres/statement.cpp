@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <utility>
 #include <vector>
 
 namespace outbox::postgres {
@@ -25,6 +27,29 @@ bool wait_for(const PGconn* connection, PostgresPollingStatusType state,
     }
 }
 
+// Goes on until it is connected, refused, or out of time. With `cut` an address has half of what is
+// left to answer at all, so that one which swallows packets leaves time for others of the URL or of
+// its host: libpq goes on to them where a socket was shut down. `cut` afterwards: none was left.
+PostgresPollingStatusType go_on(pg_conn* connection, steady_clock::time_point deadline, bool& cut) {
+    const bool may_cut = std::exchange(cut, false);
+    const auto share = [deadline] { return deadline - (deadline - steady_clock::now()) / 2; };
+    auto until = share();
+    auto state =
+        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        const bool reaching = may_cut && PQstatus(connection) == CONNECTION_STARTED;
+        const bool over = !wait_for(connection, state, reaching ? until : deadline);
+        cut = over && reaching;
+        if (over && !reaching) return state;
+        if (cut) {
+            ::shutdown(PQsocket(connection), SHUT_RDWR);
+            until = share();
+        }
+        state = PQconnectPoll(connection);
+    }
+    return state;
+}
+
 }  // namespace
 
 void Finish::operator()(pg_conn* connection) const {
@@ -41,17 +66,24 @@ Handle connect(std::span<const Setting> settings, std::chrono::seconds timeout, 
     names.push_back(nullptr);
     values.push_back(nullptr);
     const auto deadline = steady_clock::now() + timeout;
+    const auto begin = [&] {
+        Handle begun(PQconnectStartParams(names.data(), values.data(), 1));
+        if (begun) PQsetErrorVerbosity(begun.get(), PQERRORS_VERBOSE);
+        return begun;
+    };
     in_time = true;
-    Handle handle(PQconnectStartParams(names.data(), values.data(), 1));
+    Handle handle = begin();
     if (!handle) return handle;
-    PQsetErrorVerbosity(handle.get(), PQERRORS_VERBOSE);
-    auto state =
-        PQstatus(handle.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        in_time = wait_for(handle.get(), state, deadline);
-        if (!in_time) return handle;
-        state = PQconnectPoll(handle.get());
+    bool cut = true;
+    auto state = go_on(handle.get(), deadline, cut);
+    if (cut) {
+        // There is nobody for whom time has to be left.
+        handle = begin();
+        if (!handle) return handle;
+        cut = false;
+        state = go_on(handle.get(), deadline, cut);
     }
+    in_time = state == PGRES_POLLING_OK || state == PGRES_POLLING_FAILED;
     if (state == PGRES_POLLING_OK) PQsetErrorVerbosity(handle.get(), PQERRORS_DEFAULT);
     return handle;
 }

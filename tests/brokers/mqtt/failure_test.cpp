@@ -225,5 +225,21 @@ TEST(MqttFailure, TlsProvesWhoTheBrokerIs) {
     expect_in_order(topic, sent);
 }
 
+// As an editor or `echo` leaves them while they write.
+TEST(MqttFailure, AFileThatIsBrokenForAMomentIsAnOutage) {
+    const auto restart = [] {
+        server().stop();
+        server().start();
+    };
+    const BreakableFile password("s3cret");
+    MqttSink sink(config_of("mqtt://relay@127.0.0.1:" + std::to_string(server().port()) +
+                            "?password_file=" + password.path()));
+    expect_an_outage_while_broken(sink, new_topic(), password, restart);
+    const BreakableFile ca(read_file(broker_certificates().file("ca.crt")));
+    MqttSink secure(config_of("mqtts://relay:s3cret@localhost:" +
+                              std::to_string(server().tls_port()) + "?ca_file=" + ca.path()));
+    expect_an_outage_while_broken(secure, new_topic(), ca, restart);
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -317,6 +317,17 @@ TEST(NatsFailure, TlsProvesWhoTheServerIs) {
     expect_once_in_order(subject, sent);
 }
 
+// As an editor or `echo` leaves it while it writes.
+TEST(NatsFailure, AFileThatIsBrokenForAMomentIsAnOutage) {
+    const BreakableFile ca(read_file(broker_certificates().file("ca.crt")));
+    NatsSink sink(config_of("tls://relay:s3cret@localhost:" + std::to_string(server().port()) +
+                            "?ca_file=" + ca.path()));
+    expect_an_outage_while_broken(sink, new_stream(), ca, [] {
+        server().kill();
+        server().start();
+    });
+}
+
 // As one on the way could add to the server's first line, which is in clear.
 TEST(NatsFailure, NothingThatCameBeforeTlsIsHeard) {
     const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -7,6 +7,9 @@
 #include "tests/brokers/rabbitmq/server.h"
 #include "tests/brokers/troubles.h"
 #include "tests/conformance/letters.h"
+#include "tests/support/eventually.h"
+#include "tests/support/process.h"
+#include "tests/support/two_addresses.h"
 
 namespace outbox::test {
 namespace {
@@ -427,6 +430,60 @@ TEST(RabbitmqFailure, TlsProvesWhoTheBrokerIs) {
     const auto sent = letters(queue, 2'000, 20);
     ASSERT_EQ(Courier(sink).deliver(sent), "");
     EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
+// A proxy that stands before several brokers goes by that name.
+TEST(RabbitmqFailure, TlsAsksForTheHostByItsName) {
+    const std::string pem = broker_certificates().file("server.pem");
+    const std::string port = std::to_string(free_port());
+    Process proxy({.command = {"openssl", "s_server", "-accept", port, "-cert", pem, "-cert2", pem,
+                               "-servername", "another", "-www", "-naccept", "2"}});
+    ASSERT_TRUE(eventually(30s, "it listens", [&] {
+        return proxy.stdout_text().find("ACCEPT") != std::string::npos;
+    }));
+    for (const std::string host : {"127.0.0.1", "localhost"}) {
+        auto config = config_of("amqps://u:p@" + host + ":" + port + "/?verify=false");
+        config.connect_timeout = 1s;
+        EXPECT_FALSE(RabbitmqSink(config).check().ok());
+    }
+    ASSERT_TRUE(proxy.wait(30s).has_value());
+    const std::string said = proxy.stdout_text();
+    const std::string named = "Hostname in TLS extension: ";
+    const std::size_t at = said.find(named);
+    ASSERT_NE(at, std::string::npos) << said;
+    EXPECT_EQ(said.substr(at + named.size(), 11), "\"localhost\"") << said;
+    EXPECT_EQ(said.find(named, at + 1), std::string::npos) << "an address is no name: " << said;
+}
+
+TEST(RabbitmqFailure, AnAddressThatSwallowsPacketsLeavesTimeForTheNextOne) {
+    const auto check = [](const std::string& scheme, int port, const std::string& options) {
+        const TwoAddresses two(port);
+        return RabbitmqSink(config_of(scheme + "://relay:s3cret@localhost:" + std::to_string(port) +
+                                      "/?exchange=events" + options))
+            .check();
+    };
+    const Status clear = check("amqp", server().port(), "");
+    EXPECT_TRUE(clear.ok()) << describe(clear.error());
+    const Status secure =
+        check("amqps", server().tls_port(), "&ca_file=" + broker_certificates().file("ca.crt"));
+    EXPECT_TRUE(secure.ok()) << describe(secure.error());
+}
+
+// As an editor or `echo` leaves them while they write.
+TEST(RabbitmqFailure, AFileThatIsBrokenForAMomentIsAnOutage) {
+    const auto restart = [] {
+        server().kill();
+        server().start();
+    };
+    const BreakableFile password("s3cret");
+    RabbitmqSink sink(config_of("amqp://relay@127.0.0.1:" + std::to_string(server().port()) +
+                                "/?exchange=events&password_file=" + password.path()));
+    expect_an_outage_while_broken(sink, new_queue(), password, restart);
+    const BreakableFile ca(read_file(broker_certificates().file("ca.crt")));
+    RabbitmqSink secure(
+        config_of("amqps://relay:s3cret@localhost:" + std::to_string(server().tls_port()) +
+                  "/?exchange=events&ca_file=" + ca.path()));
+    expect_an_outage_while_broken(secure, new_queue(), ca, restart);
 }
 
 }  // namespace

@@ -434,5 +434,21 @@ TEST(RedisFailure, TlsProvesWhoTheServerIs) {
     expect_once_in_order(server(), stream, sent);
 }
 
+// As an editor or `echo` leaves them while they write.
+TEST(RedisFailure, AFileThatIsBrokenForAMomentIsAnOutage) {
+    const auto restart = [] {
+        server().kill();
+        server().start();
+    };
+    const BreakableFile password("s3cret");
+    RedisSink sink(config_of("redis://relay@127.0.0.1:" + std::to_string(server().port()) +
+                             "/?password_file=" + password.path()));
+    expect_an_outage_while_broken(sink, new_name(), password, restart);
+    const BreakableFile ca(read_file(broker_certificates().file("ca.crt")));
+    RedisSink secure(config_of("rediss://relay:s3cret@localhost:" +
+                               std::to_string(server().tls_port()) + "/?ca_file=" + ca.path()));
+    expect_an_outage_while_broken(secure, new_name(), ca, restart);
+}
+
 }  // namespace
 }  // namespace outbox::test

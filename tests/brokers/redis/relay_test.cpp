@@ -4,6 +4,7 @@
 
 #include "tests/brokers/redis/server.h"
 #include "tests/brokers/relay_suite.h"
+#include "tests/brokers/troubles.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/process.h"
@@ -80,6 +81,41 @@ TEST_F(RedisRelay, CheckSaysWhatIsWrong) {
     const auto window = check(shared_redis().url() + "?dedup_window=5");
     EXPECT_NE(window.first, 0);
     EXPECT_NE(window.second.find("OB_GUARANTEE_REFUSED"), std::string::npos) << window.second;
+}
+
+// Another route of the relay goes on meanwhile.
+TEST_F(RedisRelay, APasswordFileThatIsEmptyForAMomentIsAnOutageAndOtherwiseRefused) {
+    RedisServer server;
+    const BreakableFile password("s3cret");
+    const std::string to = "redis://relay@127.0.0.1:" + std::to_string(server.port()) +
+                           "/?password_file=" + password.path();
+    password.empty();
+    auto words = arguments("broken=" + to);
+    words.insert(words.end(), {"--to", "sound=" + shared_redis().url()});
+    auto command = words;
+    command.insert(command.begin(), "relay");
+    const Finished refused = outbox_.run(command);
+    EXPECT_EQ(refused.status.code, 3) << refused.err;
+    EXPECT_NE(refused.err.find("it is empty"), std::string::npos) << refused.err;
+    const auto checked = check(to);
+    EXPECT_EQ(checked.first, 1) << checked.second;
+    EXPECT_NE(checked.second.find("it is empty"), std::string::npos) << checked.second;
+
+    password.mend();
+    Process relay = outbox_.start_relay(words);
+    write("moment", 100);
+    ASSERT_TRUE(eventually(60s, "all are sent", [&] { return left() == 0; }));
+    server.kill();
+    password.empty();
+    server.start();
+    write("moment", 100);
+    ASSERT_TRUE(eventually(60s, "it says so", [&] {
+        return !relay.running() || relay.stderr_text().find("it is empty") != std::string::npos;
+    }));
+    EXPECT_EQ(shared_redis().arrived("moment", 200).size(), 200U);
+    password.mend();
+    EXPECT_TRUE(eventually(60s, "all are sent", [&] { return left() == 0; }));
+    EXPECT_EQ(relay.stop().code, 0);
 }
 
 class RedisDemo : public testing::Test {

@@ -5,6 +5,7 @@
 #include "databases/postgres/connection.h"
 #include "databases/postgres/replication.h"
 #include "tests/databases/postgres/support.h"
+#include "tests/support/two_addresses.h"
 
 namespace outbox::test {
 namespace {
@@ -68,6 +69,35 @@ TEST_F(SilentServer, IsNotWaitedForOnceTheDescriptorRings) {
     stop.ring();
     EXPECT_FALSE(connection_.query("SELECT 1").ok());
     EXPECT_FALSE(connection_.usable());
+}
+
+// As a node behind a firewall, or one that has lost its power.
+class SilentAddress : public testing::Test {
+  protected:
+    static std::string url(const std::string& host) {
+        std::string whole = shared_postgres().with_password(shared_postgres().url());
+        return whole.replace(whole.find("127.0.0.1"), 9, host);
+    }
+    static std::string port() { return std::to_string(shared_postgres().port()); }
+};
+
+TEST_F(SilentAddress, OfAHostLeavesTimeForItsNextOne) {
+    const TwoAddresses two(shared_postgres().port());
+    const auto connection = Connection::open(url("localhost"), 2);
+    EXPECT_TRUE(connection.ok()) << describe(connection.error());
+}
+
+TEST_F(SilentAddress, LeavesTimeForTheNextHostOfTheUrl) {
+    const TwoAddresses two(shared_postgres().port());
+    const auto connection = Connection::open(url("127.0.0.2:" + port() + ",127.0.0.1"), 2);
+    EXPECT_TRUE(connection.ok()) << describe(connection.error());
+}
+
+TEST_F(SilentAddress, ThatIsTheOnlyOneIsSaidToGiveNoAnswer) {
+    const TwoAddresses two(shared_postgres().port());
+    const auto connection = Connection::open(url("127.0.0.2"), 2);
+    ASSERT_FALSE(connection.ok());
+    EXPECT_THAT(connection.error().message, HasSubstr("no answer within 2 s"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <outbox/consumer/nats.h>
 
+#include "brokers/nats/login.h"
 #include "brokers/nats/message.h"
 #include "consumer/queue/headers_json.h"
 #include "net/header_line.h"
@@ -342,6 +343,7 @@ namespace outbox {
 
 Queue nats_queue(std::string_view url) {
     const nats::NatsConfig config = nats::make_consumer_config(url).value_or_throw();
+    nats::check_files(config).or_throw();
     return {.open = [config](const Queue::Limits& limits) -> std::unique_ptr<consumer::Inlet> {
         nats::NatsConfig timed = config;
         timed.connect_timeout = std::chrono::ceil<std::chrono::seconds>(limits.connect_timeout);

@@ -10,6 +10,7 @@
 #include "brokers/rabbitmq/connection.h"
 #include "brokers/rabbitmq/message.h"
 #include "brokers/rabbitmq/receive/arrival.h"
+#include "net/certificates.h"
 
 namespace outbox::rabbitmq {
 namespace {
@@ -231,6 +232,7 @@ namespace outbox {
 
 Queue rabbitmq_queue(std::string_view url) {
     const rabbitmq::RabbitmqConfig config = rabbitmq::make_queue_config(url).value_or_throw();
+    net::check_files(config).or_throw();
     return {.open = [config](const Queue::Limits& limits) -> std::unique_ptr<consumer::Inlet> {
         rabbitmq::RabbitmqConfig timed = config;
         timed.connect_timeout = std::chrono::ceil<std::chrono::seconds>(limits.connect_timeout);

@@ -9,6 +9,7 @@
 #include <outbox/consumer/redis.h>
 
 #include "consumer/queue/headers_json.h"
+#include "net/certificates.h"
 
 namespace outbox::redis {
 namespace {
@@ -329,6 +330,7 @@ namespace outbox {
 
 Queue redis_queue(std::string_view url) {
     const redis::RedisConfig config = redis::make_group_config(url).value_or_throw();
+    net::check_files(config).or_throw();
     return {.open = [config](const Queue::Limits& limits) -> std::unique_ptr<consumer::Inlet> {
         redis::RedisConfig timed = config;
         timed.connect_timeout = std::chrono::ceil<std::chrono::seconds>(limits.connect_timeout);

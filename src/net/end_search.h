@@ -14,7 +14,9 @@ namespace outbox::net {
 /// Finds the messages for which a server ends the connection without saying so, which look like an
 /// outage. What was under way goes again, few at a time, until one is alone: that one is a suspect.
 /// It is at fault once it has ended a connection alone again and again while others passed between.
-/// Where nothing passes it is an outage, which is nobody's fault. Pure; not thread-safe.
+/// Where nothing passes it is an outage, which is nobody's fault. For sinks whose records of a key
+/// come one by one (`fail_stop_order` is false), as what waits is sent in another order. Pure; not
+/// thread-safe.
 class EndSearch {
   public:
     using Time = std::chrono::steady_clock::time_point;

@@ -15,6 +15,7 @@ constexpr std::size_t kMaxUndoing = 10'000;  // more are learned anew
 constexpr std::size_t kMaxKept = 10'000;     // rows that prune passes over
 constexpr std::size_t kMaxRefusedDue = 1'000;
 constexpr std::chrono::seconds kRefusedDueAgain{60};
+constexpr std::chrono::seconds kLookForDeletedEvery{60};
 constexpr const char* kKeptSilently =
     "the table keeps rows as they are without an error; does a trigger of yours RAISE(IGNORE) for "
     "them?";
@@ -494,6 +495,25 @@ Status SqliteRecorder::prune_singly(Database& database, std::int64_t older_than,
         }
     }
     return {};
+}
+
+Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_for_deleted_ < kLookForDeletedEvery) return spi::Position{0};
+    looked_for_deleted_ = now;
+    const auto figures = stats();
+    if (!figures.ok() || figures->failing == 0 || figures->backlog > kCountLimit) {
+        return spi::Position{0};
+    }
+    Status status = transact([&](Database& database) -> Status {
+        const Result<bool> owner = holds_lease(database, epoch);
+        if (!owner.ok()) return owner.status();
+        if (!*owner) return lease_lost(epoch);
+        Statement remove(database, writer_.deleted);
+        return remove.bind(table_.source).run();
+    });
+    if (!status.ok()) return status;
+    return spi::Position{0};
 }
 
 Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {

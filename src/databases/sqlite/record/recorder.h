@@ -40,6 +40,9 @@ class SqliteRecorder final : public spi::Recorder {
     Result<Stats> stats() override;
 
   private:
+    /// Above, the backlog of a table whose rows go is the span.
+    static constexpr std::int64_t kCountLimit = 20'000;
+
     /// Runs `work` in one write transaction; the connection is made anew after an error. `work` is
     /// run again, from its beginning, where a trigger of the owner's ended the transaction.
     template <typename Work>

@@ -6,9 +6,6 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kRedeliveryBytes = 8 << 20;  // of dead letters that are loaded at once
-constexpr std::int64_t kCountLimit =
-    20'000;  // Above, the backlog of a table whose rows go is the span.
-constexpr std::chrono::seconds kLookForDeletedEvery{60};
 
 }  // namespace
 
@@ -35,25 +32,6 @@ Result<std::vector<spi::Delivery>> SqliteRecorder::load_deliveries(std::string_v
     }
     if (Status status = rows.status(); !status.ok()) return status;
     return deliveries;
-}
-
-Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - looked_for_deleted_ < kLookForDeletedEvery) return spi::Position{0};
-    looked_for_deleted_ = now;
-    const auto figures = stats();
-    if (!figures.ok() || figures->failing == 0 || figures->backlog > kCountLimit) {
-        return spi::Position{0};
-    }
-    Status status = transact([&](Database& database) -> Status {
-        const Result<bool> owner = holds_lease(database, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
-        Statement remove(database, writer_.deleted);
-        return remove.bind(table_.source).run();
-    });
-    if (!status.ok()) return status;
-    return spi::Position{0};
 }
 
 Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::string_view route,

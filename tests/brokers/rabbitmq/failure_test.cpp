@@ -211,7 +211,7 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_EQ(password.message.find("wrong-one"), std::string::npos);
     const auto vhost = error_of(server().url() + "nowhere?exchange=events");
     EXPECT_EQ(vhost.code, ErrorCode::kNoRights) << describe(vhost);
-    EXPECT_EQ(error_of("amqp://127.0.0.1:1/").code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(error_of("amqp://127.0.0.1:1/").code, ErrorCode::kConnectFailed);
     EXPECT_EQ(error_of("amqp://no-such-host.invalid/").code, ErrorCode::kConnectFailed);
 
     server().api("PUT", "users/reader", R"({"password":"pw","tags":""})");

@@ -57,6 +57,8 @@ def declare(channel, queue, exchange="", key=None, arguments="{}"):
 
 
 def publish(channel, exchange):
+    returned = []
+    channel.add_on_return_callback(lambda *arguments: returned.append(arguments))
     channel.tx_select()
     for line in sys.stdin:
         letter = json.loads(line)
@@ -65,8 +67,11 @@ def publish(channel, exchange):
             headers["outbox-key"] = letter["key"]
         properties = pika.BasicProperties(message_id=letter["id"] or None, delivery_mode=2, headers=headers,
                                           type=letter.get("type"), content_type=letter.get("content_type"))
-        channel.basic_publish(exchange, letter["topic"], letter["value"].encode(), properties)
+        channel.basic_publish(exchange, letter["topic"], letter["value"].encode(), properties, mandatory=True)
     channel.tx_commit()
+    channel.connection.process_data_events()
+    if returned:
+        sys.exit(f"no queue is bound for {len(returned)} messages")
 
 
 def left(channel, queue):

@@ -36,7 +36,10 @@ class RabbitmqQueue : public QueueFixture {
                                      R"({"x-queue-type":")" + kind_ + R"("})");
     }
     void go_down() override { shared_rabbitmq().kill(); }
-    void come_back() override { shared_rabbitmq().start(); }
+    void come_back() override {
+        shared_rabbitmq().start();
+        make_queue();  // a broker that is killed may forget what was bound right before
+    }
 
   private:
     std::string name_;

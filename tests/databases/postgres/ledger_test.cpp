@@ -153,7 +153,7 @@ TEST_F(NativeLedger, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
 
 // The words of a destination come from all over the world.
 TEST_F(NativeLedger, OfADatabaseThatIsNotInUtf8KeepsWhatItCanOfAnError) {
-    const std::string name = "latin_" + std::to_string(getpid());
+    const std::string name = url_.substr(url_.rfind('/') + 1) + "_latin";
     pg_.exec("CREATE DATABASE " + name +
              " ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
     const std::string url = url_.substr(0, url_.rfind('/') + 1) + name;

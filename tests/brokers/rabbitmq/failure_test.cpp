@@ -223,11 +223,16 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_NE(failed.error.message.find("set_permissions"), std::string::npos);
 }
 
-TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
-    server().api("PUT", "users/some", R"({"password":"pw","tags":""})");
-    server().api("PUT", "permissions/%2F/some", R"({"configure":"","write":".*","read":".*"})");
-    server().api("PUT", "topic-permissions/%2F/some",
+// Who may write to routing keys that begin with "failure-" alone.
+void make_user_of_topics(const std::string& name) {
+    server().api("PUT", "users/" + name, R"({"password":"pw","tags":""})");
+    server().api("PUT", "permissions/%2F/" + name, R"({"configure":"","write":".*","read":".*"})");
+    server().api("PUT", "topic-permissions/%2F/" + name,
                  R"({"exchange":"events","write":"^failure-.*","read":".*"})");
+}
+
+TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
+    make_user_of_topics("some");
     const std::string queue = new_queue();
     RabbitmqSink sink(config_of(server().url("some", "pw") + "?exchange=events"));
     auto sent = letters(queue, 300, 10);
@@ -257,10 +262,7 @@ TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
 
 // The broker tells so much of a long one only.
 TEST(RabbitmqFailure, ALongRoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
-    server().api("PUT", "users/long", R"({"password":"pw","tags":""})");
-    server().api("PUT", "permissions/%2F/long", R"({"configure":"","write":".*","read":".*"})");
-    server().api("PUT", "topic-permissions/%2F/long",
-                 R"({"exchange":"events","write":"^failure-.*","read":".*"})");
+    make_user_of_topics("long");
     const std::string queue = new_queue();
     RabbitmqSink sink(config_of(server().url("long", "pw") + "?exchange=events"));
     auto sent = letters(queue, 300, 10);

@@ -53,6 +53,13 @@ class LedgerOfPostgres : public testing::Test {
 class NativeLedger : public LedgerOfPostgres {
   protected:
     void SetUp() override { migrate(url_); }
+    void keep_rows(const std::string& which) {
+        pg_.exec(
+            "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+            "''it is kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW "
+            "WHEN (" +
+            which + ") EXECUTE FUNCTION keep()");
+    }
     // What a supervisor does after a relay has ended: another process.
     ErrorInfo refusal() {
         try {
@@ -174,12 +181,8 @@ TEST_F(NativeLedger, OfADatabaseThatIsNotInUtf8KeepsWhatItCanOfAnError) {
 // However many of them are refused, the others go, and those that are let go later, too.
 TEST_F(NativeLedger, RowsThatTheTableKeepsHoldNoOther) {
     constexpr spi::Position kRows = 8'000;
-    pg_.exec("INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, " +
-             std::to_string(kRows) + ")");
-    pg_.exec(
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it is "
-        "kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW WHEN "
-        "(OLD.position % 20 = 7) EXECUTE FUNCTION keep()");
+    insert(kRows);
+    keep_rows("OLD.position % 20 = 7");
     Relay relay(config());
     std::vector<spi::Position> positions;
     for (spi::Position n = 1; n <= kRows; ++n) positions.push_back(n);
@@ -201,12 +204,8 @@ TEST_F(NativeLedger, RowsThatTheTableKeepsHoldNoOther) {
 // What is named to the table again and again is bounded, so that what waits for its turn is.
 TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
     constexpr spi::Position kRows = 70'000;
-    pg_.exec("INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, " +
-             std::to_string(kRows) + ")");
-    pg_.exec(
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''they "
-        "are kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW EXECUTE "
-        "FUNCTION keep()");
+    insert(kRows);
+    keep_rows("true");
     Relay relay(config());
     std::size_t left = 0;
     for (spi::Position from = 1; from < kRows; from += 10'000) {

@@ -201,6 +201,13 @@ bool Dispatcher::host_is_full(const EndpointQueue& queue) const {
     return host != of_host_.end() && host->second >= options_.max_per_host();
 }
 
+// So that those that hang leave the others of their host, too, what is theirs.
+std::size_t Dispatcher::share_of(const EndpointQueue& queue) const {
+    const auto busy = busy_of_host_.find(queue.host());
+    if (busy == busy_of_host_.end()) return share_;
+    return std::clamp<std::size_t>(options_.max_per_host() / busy->second, 1, share_);
+}
+
 void Dispatcher::drop(const std::string& endpoint) {
     const auto found = queues_.find(endpoint);
     EndpointQueue* queue = found->second.get();
@@ -276,8 +283,12 @@ bool Dispatcher::fill() {
     std::size_t bytes = 0;
     std::size_t unproven_bytes = 0;
     const Now at = now();
+    busy_of_host_.clear();
     for (const EndpointQueue* queue : circle_) {
-        busy += queue->busy() && !queue->paused(at) ? 1 : 0;
+        if (queue->busy() && !queue->paused(at)) {
+            ++busy;
+            ++busy_of_host_[queue->host()];
+        }
         bytes += queue->bytes();
         unproven_bytes += queue->proven() ? 0 : queue->bytes();
     }
@@ -305,7 +316,7 @@ void Dispatcher::add_hungry(Standing standing, std::size_t most, const Now& at,
     for (std::size_t i = 0; i < circle_.size() && out.size() < most; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
         if (queue->standing() != standing || host_is_full(*queue)) continue;
-        if (queue->wants_slice(share_, at)) out.push_back(queue);
+        if (queue->wants_slice(share_of(*queue), at)) out.push_back(queue);
     }
 }
 
@@ -376,7 +387,7 @@ bool Dispatcher::send() {
         if (!queue.proven() && unproven_ >= options_.max_connections / 2) continue;
         if (host_is_full(queue)) continue;
         const bool unproven = !queue.proven();
-        const Delivery* delivery = queue.take(share_, at);
+        const Delivery* delivery = queue.take(share_of(queue), at);
         if (delivery == nullptr) continue;
         idle = 0;
         sent = true;

@@ -239,6 +239,31 @@ TEST_P(DispatcherTest, AHundredThatHangDelayNoneOfTheOtherNineHundred) {
     EXPECT_TRUE(in_order(rig.receivers, "hang7"));
 }
 
+TEST_P(DispatcherTest, ThoseThatHangLeaveAnotherOfTheirHostItsShare) {
+    webhook::DispatchOptions options;
+    options.max_connections = 80;
+    constexpr int kHanging = 12;  // of the host's 20 connections
+    static_cast<void>(open_inlet(url_)->prepare());
+    std::string sql = "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ";
+    for (int i = 0; i < kHanging; ++i) {
+        sql += "('hang" + std::to_string(i) + "', 'https://example.com', 'sealed'), ";
+    }
+    db_->exec(sql + "('well', 'https://example.com', 'sealed')");
+    Rig rig(url_, options);
+    bool hangs = false;  // they were well before
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (hangs && endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    ASSERT_TRUE(rig.turn_until("all get the first", [&] { return left() == 0; }));
+    hangs = true;
+    ASSERT_EQ(rig.write(keyed(1, 101, 100)), "");
+    rig.turns(300);
+    EXPECT_EQ(left("well"), 0);
+    EXPECT_EQ(rig.receivers.hanging.size(), std::size_t{kHanging});
+}
+
 TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheConnections) {
     webhook::DispatchOptions options;
     options.max_connections = 20;

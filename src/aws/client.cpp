@@ -4,6 +4,7 @@
 
 #include "core/redact.h"
 #include "net/http_date.h"
+#include "net/http_status.h"
 
 namespace outbox::aws {
 namespace {
@@ -15,7 +16,6 @@ constexpr seconds kUnlikeSkew{60};  // services refuse 15 minutes
 // One of the two clocks may say 1970; no clock is farther off, and more than this does not add up
 // in nanoseconds.
 constexpr seconds kMostSkew = std::chrono::years(100);
-constexpr int kSuccess = 200;
 
 net::HttpOptions http_options(const Config& config) {
     return {.ca_file = config.ca_file,
@@ -77,7 +77,7 @@ Answer Client::read(net::HttpOutcome outcome) {
     if (outcome.fault) {
         answer.fault =
             Fault{std::string(net::word_of(outcome.fault->kind)), outcome.fault->text, false};
-    } else if (outcome.status != kSuccess) {
+    } else if (outcome.status != net::http_status::kOk) {
         answer.fault = config_.service->read_fault(outcome.status, outcome.body);
         // What it says of a signature quotes the request, with the session token.
         answer.fault->text = redacted_line(answer.fault->text);

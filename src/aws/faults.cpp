@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "aws/service.h"
+#include "net/http_status.h"
 
 namespace outbox::aws {
 namespace {
@@ -14,10 +15,6 @@ using enum ErrorCode;
 using enum Scope;
 constexpr Advice kDown = Advice::kRetryDestination;
 constexpr Advice kDead = Advice::kDeadLetter;
-
-constexpr int kServersFault = 500;
-constexpr int kTooManyRequests = 429;
-constexpr int kEntityTooLarge = 413;
 
 constexpr std::string_view kKey = "check the access key, or have it made anew";
 constexpr std::string_view kNoKey =
@@ -117,13 +114,13 @@ std::string named(std::string_view remedy, const Service& service) {
 }  // namespace
 
 std::string fault_name_of(int http_status) {
-    if (http_status == kTooManyRequests) return "Throttling";
-    if (http_status == kEntityTooLarge) return "TOO LONG";
+    if (http_status == net::http_status::kTooManyRequests) return "Throttling";
+    if (http_status == net::http_status::kContentTooLarge) return "TOO LONG";
     return is_servers(http_status) ? "ServiceUnavailable" : "NO SERVICE";
 }
 
 bool is_servers(int http_status) {
-    return http_status >= kServersFault;
+    return http_status >= net::http_status::kServersFault;
 }
 
 bool is_about_time(const Fault& fault) {

@@ -1,16 +1,12 @@
 #include "claim/s3_answers.h"
 
 #include "core/utf8.h"
+#include "net/http_status.h"
 
 namespace outbox::claim {
 namespace {
 
 constexpr std::size_t kMostText = 300;
-constexpr int kForbidden = 403;
-constexpr int kNotFound = 404;
-constexpr int kEntityTooLarge = 413;
-constexpr int kTooManyRequests = 429;
-constexpr int kServersFault = 500;
 
 // What is between <tag> and </tag> at its first place. The answers of S3 that tell errors are flat,
 // and what is wanted of them are two short texts.
@@ -23,12 +19,12 @@ std::string element(std::string_view body, std::string_view tag) {
 }
 
 std::string name_of_status(int status, bool is_s3) {
-    if (status == kEntityTooLarge) return "EntityTooLarge";
-    if (status == kTooManyRequests) return "SlowDown";
-    if (status >= kServersFault) return "ServiceUnavailable";
+    if (status == net::http_status::kContentTooLarge) return "EntityTooLarge";
+    if (status == net::http_status::kTooManyRequests) return "SlowDown";
+    if (status >= net::http_status::kServersFault) return "ServiceUnavailable";
     if (!is_s3) return "NO S3";
-    if (status == kForbidden) return "AccessDenied";
-    return status == kNotFound ? "NoSuchKey" : "UNNAMED";
+    if (status == net::http_status::kForbidden) return "AccessDenied";
+    return status == net::http_status::kNotFound ? "NoSuchKey" : "UNNAMED";
 }
 
 }  // namespace

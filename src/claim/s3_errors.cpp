@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "net/http_status.h"
+
 namespace outbox::claim {
 namespace {
 
 using enum ErrorCode;
 constexpr Advice kDown = Advice::kRetryDestination;
 constexpr Advice kDead = Advice::kDeadLetter;
-constexpr int kServersFault = 500;
 
 struct Row {
     std::string_view name;
@@ -84,7 +85,7 @@ const Row& row_of(const S3Fault& fault) {
     const auto* found = std::find_if(kTable.begin(), kTable.end(),
                                      [&](const Row& row) { return row.name == fault.name; });
     if (found != kTable.end()) return *found;
-    return fault.status >= kServersFault ? kOfService : kOfObject;
+    return fault.status >= net::http_status::kServersFault ? kOfService : kOfObject;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "net/aws_keys.h"
 #include "net/certificates.h"
 #include "net/http_client.h"
+#include "net/http_status.h"
 
 namespace outbox::claim {
 namespace {
@@ -24,7 +25,6 @@ constexpr milliseconds kLook{100};  // for `stop`
 constexpr milliseconds kRequestTime{15'000};
 constexpr std::size_t kBytesPerMs = 1'000;  // as slow as a way there may be
 constexpr std::size_t kFaultBytes = std::size_t{64} << 10;
-constexpr int kOk = 200;
 
 net::HttpOptions http_options(const S3Config& config, std::size_t max_bytes) {
     return {.ca_file = config.ca_file,
@@ -57,7 +57,8 @@ class S3Store final : public ObjectStore {
                                  .timeout = time_for(bytes.size())},
                                 0, stop);
         if (!answer.ok()) return answer.error();
-        return answer->status / 100 == kOk / 100 ? Status() : Status(refusal(*answer, name));
+        return answer->status / 100 == net::http_status::kOk / 100 ? Status()
+                                                                   : Status(refusal(*answer, name));
     }
 
     Result<std::string> get(std::string_view name, std::size_t max_bytes,
@@ -66,7 +67,7 @@ class S3Store final : public ObjectStore {
                           max_bytes, stop);
         if (!answer.ok()) return answer.error();
         if (answer->fault) return object_too_large(*this, name, max_bytes);
-        if (answer->status != kOk) return refusal(*answer, name);
+        if (answer->status != net::http_status::kOk) return refusal(*answer, name);
         return std::move(answer->body);
     }
 

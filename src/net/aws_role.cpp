@@ -14,6 +14,7 @@
 #include "core/utf8.h"
 #include "net/aws_answers.h"
 #include "net/http_date.h"
+#include "net/http_status.h"
 
 namespace outbox::net {
 namespace {
@@ -28,9 +29,6 @@ constexpr milliseconds kContainerTime{2'000};
 constexpr milliseconds kMachineTime{1'000};  // of three
 
 constexpr std::size_t kMostTokenBytes = std::size_t{64} << 10;
-constexpr int kOk = 200;
-constexpr int kForbidden = 403;
-constexpr int kNotFound = 404;
 
 ErrorInfo failed(const KeyGiver& giver, const std::string& cause, std::string_view remedy) {
     return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS",
@@ -62,7 +60,8 @@ std::string cause_of(const HttpOutcome& outcome) {
 // The giver's clock decides, where its answer has the time, as this machine's may be another.
 KeyGiver::Step as_step(const KeyGiver& giver, const HttpOutcome& outcome,
                        std::optional<HandedKey> handed, std::string_view remedy) {
-    if (outcome.fault || outcome.status != kOk) return failed(giver, cause_of(outcome), remedy);
+    if (outcome.fault || outcome.status != http_status::kOk)
+        return failed(giver, cause_of(outcome), remedy);
     if (!handed) {
         const std::string why = read_key_refusal(outcome.body);
         return failed(giver, why.empty() ? "the answer has no key in it" : why, remedy);
@@ -268,13 +267,13 @@ class MachineRole final : public KeyGiver {
     }
 
     Step next(const HttpOutcome& outcome) override {
-        const bool good = !outcome.fault && outcome.status == kOk;
+        const bool good = !outcome.fault && outcome.status == http_status::kOk;
         if (token_.empty()) return good ? ask_for_role(outcome) : no_token(outcome);
         if (!role_.empty())
             return as_step(*this, outcome, read_key_document(outcome.body), kRemedy);
         if (good) role_ = read_role_name(outcome.body);
         if (!role_.empty()) return get(role_);
-        const bool none = good || outcome.status == kNotFound;
+        const bool none = good || outcome.status == http_status::kNotFound;
         return failed(*this, none ? "the machine has no role" : cause_of(outcome), kRemedy);
     }
 
@@ -283,7 +282,7 @@ class MachineRole final : public KeyGiver {
         "give the machine an instance profile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
 
     Step no_token(const HttpOutcome& outcome) const {
-        if (!outcome.fault && outcome.status == kForbidden) {
+        if (!outcome.fault && outcome.status == http_status::kForbidden) {
             return failed(*this, "its metadata service is switched off",
                           "switch it on, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
         }

@@ -64,6 +64,28 @@ Status read_options(const Product& product, const Url& url,
 /// That the parts fit each other.
 Status check_access(const Product& product, const Url& url, const ServerAccess& access);
 
+/// From a URL and options: `add(name, value, config)` takes one option, `check(url, config)` says
+/// whether what they make can be. Ends at the first error.
+template <typename Config, typename Add, typename Check>
+Result<Config> read_config(const Product& product, std::string_view text,
+                           const std::map<std::string, std::string>& options, Add add,
+                           Check check) {
+    const auto url = parse_url(text);
+    if (!url.ok()) return url.error();
+    Config config;
+    Status read = add_url(product, *url, config);
+    if (read.ok()) {
+        read = read_options(product, *url, options,
+                            [&](std::string_view name, const std::string& value) {
+                                return add(name, value, config);
+                            });
+    }
+    if (read.ok()) read = check(*url, config);
+    if (read.ok()) read = check_access(product, *url, config);
+    if (!read.ok()) return read.error();
+    return config;
+}
+
 /// The password in force now. Errors: kAuthFailed.
 Result<std::string> password_of(const ServerAccess& access);
 

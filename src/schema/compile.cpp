@@ -8,6 +8,7 @@
 #include "core/url.h"
 #include "core/utf8.h"
 #include "schema/rules.h"
+#include "schema/shown.h"
 #include "schema/uri.h"
 
 namespace outbox::schema {
@@ -21,7 +22,6 @@ constexpr std::size_t kMaxRules = 20'000;
 constexpr std::size_t kMaxPatternBytes = std::size_t{8} << 20;  // compiled, of a whole schema
 constexpr std::size_t kMaxUri = 4'096;
 constexpr std::size_t kMaxPointer = 500;  // which is for messages alone
-constexpr std::size_t kMaxShown = 100;
 
 // Thrown within this file alone; `compile_rules` makes a message of it.
 struct Refusal {
@@ -30,10 +30,6 @@ struct Refusal {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
     throw Refusal{"at " + (place.empty() ? "its root" : to_printable(place)) + ": " + why};
-}
-
-std::string shown(std::string_view text) {
-    return "'" + to_printable(text.substr(0, kMaxShown)) + "'";
 }
 
 // A pointer to what is within, cut where it becomes too long to be shown.
@@ -89,7 +85,7 @@ class Compiler {
         const std::string& kept = out_.texts.emplace_back(text);
         std::string why;
         auto document = JsonDocument::read(kept, why);
-        if (!document) refuse("", "the document " + shown(uri) + " " + why);
+        if (!document) refuse("", "the document " + quoted(uri) + " " + why);
         const JsonValue& root = out_.documents.emplace_back(std::move(*document)).root();
         const Draft draft = draft_of(root);
         if (roots_.empty()) main_draft_ = draft;
@@ -133,7 +129,7 @@ class Compiler {
         if (text == "json-schema.org/draft-07/schema" || text == "json-schema.org/schema") {
             return Draft::k7;
         }
-        refuse("/$schema", shown(named->text()) + " is none of the drafts 4, 6 and 7");
+        refuse("/$schema", quoted(named->text()) + " is none of the drafts 4, 6 and 7");
     }
 
     static std::string_view id_of(const JsonValue& schema, Draft draft) {
@@ -196,7 +192,7 @@ class Compiler {
             if (schema == nullptr) schema = find(target.substr(0, target.find('#')));
         }
         if (schema == nullptr) {
-            refuse(from.place, "$ref " + shown(target) + " leads to nothing that is here");
+            refuse(from.place, "$ref " + quoted(target) + " leads to nothing that is here");
         }
         const auto known = places_.find(schema);
         Place place = known != places_.end() ? known->second : base;
@@ -233,7 +229,7 @@ class Compiler {
             }
             if (next == nullptr) {
                 refuse(from.place,
-                       "its $ref leads to " + shown(token) + ", and there is no such thing");
+                       "its $ref leads to " + quoted(token) + ", and there is no such thing");
             }
             at = next;
             const std::string below = within(place.pointer, token);
@@ -281,7 +277,7 @@ class Compiler {
         for (const auto& [name, value] : schema.members()) {
             if (is_one_of(name, kOfLater) || (place.draft < Draft::k7 && is_one_of(name, kOf7)) ||
                 (place.draft < Draft::k6 && is_one_of(name, kOf6))) {
-                refuse(place.pointer, shown(name) +
+                refuse(place.pointer, quoted(name) +
                                           " is a keyword of a later draft of JSON Schema than "
                                           "this schema's, and would not be looked at");
             }
@@ -454,7 +450,7 @@ class Compiler {
         auto compiled = Pattern::compile(text, why);
         if (!compiled) {
             refuse(place.pointer,
-                   "the pattern " + shown(text) + " of " + std::string(keyword) + " " + why);
+                   "the pattern " + quoted(text) + " of " + std::string(keyword) + " " + why);
         }
         pattern_bytes_ += compiled->bytes();
         if (pattern_bytes_ > kMaxPatternBytes) {

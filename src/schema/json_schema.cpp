@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/utf8.h"
 #include "schema/rules.h"
+#include "schema/shown.h"
 
 namespace outbox::schema {
 namespace {
@@ -16,7 +16,6 @@ using Kind = JsonValue::Kind;
 using Outcome = JsonSchema::Outcome;
 using Violation = JsonSchema::Violation;
 
-constexpr std::size_t kMaxNameShown = 100;
 constexpr std::size_t kMaxPathShown = 500;
 constexpr std::size_t kBytesPerStep = 16;      // of texts that are gone over
 constexpr std::size_t kStepsPerLook = 10'000;  // for `stop`
@@ -27,14 +26,10 @@ std::size_t code_points(std::string_view text) {
     }));
 }
 
-std::string shown(std::string_view name) {
-    return "'" + to_printable(name.substr(0, kMaxNameShown)) + "'";
-}
-
 std::string text_of(const Decimal& number) {
     std::string text;
     number.append_to(text);
-    if (text.size() > kMaxNameShown) text.replace(kMaxNameShown, std::string::npos, "...");
+    if (text.size() > kMaxShown) text.replace(kMaxShown, std::string::npos, "...");
     return text;
 }
 
@@ -266,7 +261,7 @@ class Check {
         steps_ += rule.required.size() + rule.needs_members.size() + rule.needs_rules.size();
         for (const std::string_view name : rule.required) {
             if (value.find(name) == nullptr) {
-                return broken(rule, "/required", "has no property " + shown(name));
+                return broken(rule, "/required", "has no property " + quoted(name));
             }
         }
         const bool ruled = rule.property_names != nullptr || !rule.properties.empty() ||
@@ -281,7 +276,7 @@ class Check {
             for (const std::string_view other : needed) {
                 if (value.find(other) != nullptr) continue;
                 return broken(rule, "/dependencies",
-                              "has " + shown(name) + " and not " + shown(other));
+                              "has " + quoted(name) + " and not " + quoted(other));
             }
         }
         return std::all_of(
@@ -399,7 +394,7 @@ class Check {
                 path += std::to_string(step.index);
                 continue;
             }
-            for (const char c : to_printable(step.name.substr(0, kMaxNameShown))) {
+            for (const char c : shown(step.name)) {
                 path += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
             }
         }

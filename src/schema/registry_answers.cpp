@@ -5,8 +5,9 @@
 #include <limits>
 #include <optional>
 
-#include "core/utf8.h"
+#include "net/http_status.h"
 #include "schema/json_document.h"
+#include "schema/shown.h"
 
 namespace outbox::schema {
 namespace {
@@ -14,16 +15,7 @@ namespace {
 using Kind = JsonValue::Kind;
 
 constexpr std::size_t kMostText = 300;
-constexpr int kOk = 200;
 constexpr int kRedirect = 3;
-constexpr int kUnauthorized = 401;
-constexpr int kForbidden = 403;
-constexpr int kTooManyRequests = 429;
-constexpr int kServersFault = 500;
-
-std::string shown(std::string_view text) {
-    return to_printable(text.substr(0, kMostText));
-}
 
 bool is_html(std::string_view body) {
     const std::size_t begin = body.find_first_not_of(" \t\r\n");
@@ -57,10 +49,10 @@ std::string name_of_error(int status, std::optional<int> code) {
         code == kVersionDeleted || code == kBadVersion) {
         return "UNKNOWN";
     }
-    if (status == kUnauthorized) return "UNAUTHORIZED";
-    if (status == kForbidden) return code ? "FORBIDDEN" : "REFUSED";
-    if (status == kTooManyRequests) return "BUSY";
-    if (status >= kServersFault) return "BROKEN";
+    if (status == net::http_status::kUnauthorized) return "UNAUTHORIZED";
+    if (status == net::http_status::kForbidden) return code ? "FORBIDDEN" : "REFUSED";
+    if (status == net::http_status::kTooManyRequests) return "BUSY";
+    if (status >= net::http_status::kServersFault) return "BROKEN";
     return "NO REGISTRY";
 }
 
@@ -69,12 +61,12 @@ RegistryFault read_fault(int status, std::string_view location, std::string_view
     if (status / 100 == kRedirect) {
         return {"REDIRECT",
                 "HTTP status " + std::to_string(status) + ", which leads to " +
-                    (location.empty() ? "nowhere" : shown(location)),
+                    (location.empty() ? "nowhere" : shown(location, kMostText)),
                 status};
     }
     std::string why;
     const auto answer = JsonDocument::read(body, why);
-    if (status == kOk && answer) return {};
+    if (status == net::http_status::kOk && answer) return {};
     std::string said = "HTTP status " + std::to_string(status);
     if (!answer && is_html(body)) said += " with HTML, as of a proxy or a login page";
     if (!answer && !is_html(body)) said += body.empty() ? " and nothing more" : " and no JSON";
@@ -82,7 +74,7 @@ RegistryFault read_fault(int status, std::string_view location, std::string_view
     if (answer) {
         code = number<int>(answer->root().find("error_code"));
         const auto message = text(answer->root().find("message"));
-        if (message) said += ": " + shown(*message);
+        if (message) said += ": " + shown(*message, kMostText);
     }
     return {name_of_error(status, code), std::move(said), status};
 }
@@ -115,7 +107,7 @@ std::variant<Registered, RegistryFault> read_registered(int status, std::string_
         return RegistryFault{"NO REGISTRY", "an answer without id and schema", status};
     }
     Registered found{.id = *id, .text = std::string(*schema)};
-    if (const auto type = text(root.find("schemaType"))) found.type = shown(*type);
+    if (const auto type = text(root.find("schemaType"))) found.type = shown(*type, kMostText);
     const JsonValue* references = root.find("references");
     if (references == nullptr) return found;
     for (const JsonValue& one : references->items()) {

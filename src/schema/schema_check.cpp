@@ -1,17 +1,12 @@
 #include "schema/schema_check.h"
 
-#include "core/utf8.h"
+#include "schema/shown.h"
 
 namespace outbox::schema {
 namespace {
 
-constexpr std::size_t kMaxShown = 100;
 // Of a payload that whoever publishes checks itself; others take the time of a thread.
 constexpr std::size_t kMaxAtOnceBytes = std::size_t{64} << 10;
-
-std::string shown(std::string_view text) {
-    return to_printable(text.substr(0, kMaxShown));
-}
 
 // As the API has it: a number, or the newest.
 bool is_version(std::string_view text) {

@@ -3,11 +3,21 @@
 #include <utility>
 
 #include "consumer/operator_sql.h"
+#include "webhook/endpoint_columns.h"
 
 namespace outbox::webhook {
 namespace {
 
 using consumer::number;
+
+struct Columns {
+    const consumer::Sql::Row& row;
+    std::size_t next = 0;
+
+    std::string text() { return row[next++].value_or(""); }
+    std::int64_t number() { return consumer::number(row[next++]); }
+    std::optional<std::string> maybe() { return row[next++]; }
+};
 using Rows = consumer::Sql::Rows;
 
 ErrorInfo conflict(std::string message) {
@@ -202,34 +212,13 @@ class SqlRegistry final : public Registry {
 
     static EndpointReport report(const consumer::Sql::Row& row) {
         EndpointReport out;
-        Endpoint& endpoint = out.endpoint;
-        std::size_t next = 0;
-        const auto text = [&] { return row[next++].value_or(""); };
-        const auto value = [&] { return number(row[next++]); };
-        endpoint.id = text();
-        endpoint.url = text();
-        endpoint.events = text();
-        endpoint.tenant = row[next++];
-        endpoint.state =
-            text() == "enabled" ? Endpoint::State::kEnabled : Endpoint::State::kDisabled;
-        endpoint.reason = text();
-        endpoint.secrets = text();
-        endpoint.revision = value();
-        endpoint.created_at_us = value();
-        endpoint.updated_at_us = value();
-        endpoint.failing_since_us = value();
-        endpoint.failures = value();
-        endpoint.last_attempt_at_us = value();
-        endpoint.paused_until_us = value();
-        endpoint.last_status = static_cast<int>(value());
-        endpoint.last_error = text();
-        endpoint.delivered_total = value();
-        endpoint.missed_total = value();
-        out.waiting = value();
-        out.failing = value();
-        out.dead = value();
-        out.oldest_at_us = value();
-        out.next_due_at_us = value();
+        Columns next{row};
+        read_endpoint(next, out.endpoint);
+        out.waiting = next.number();
+        out.failing = next.number();
+        out.dead = next.number();
+        out.oldest_at_us = next.number();
+        out.next_due_at_us = next.number();
         return out;
     }
 

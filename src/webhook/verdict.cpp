@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "net/http_status.h"
 #include "webhook/retry_after.h"
 
 namespace outbox::webhook {
@@ -10,11 +11,6 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-constexpr int kGone = 410;
-constexpr int kTooMany = 429;
-constexpr int kBadGateway = 502;
-constexpr int kUnavailable = 503;
-constexpr int kGatewayTimeout = 504;
 constexpr std::size_t kMostText = 500;
 
 constexpr int class_of(int status) {
@@ -34,18 +30,18 @@ std::string_view meaning_of(int status) {
             return "the URL takes no POST";
         case 408:
             return "the receiver was too slow";
-        case kGone:
+        case net::http_status::kGone:
             return "the receiver wants no more events";
         case 413:
             return "the payload is too large for the receiver";
         case 415:
             return "the receiver does not take this content type";
-        case kTooMany:
+        case net::http_status::kTooManyRequests:
             return "too many requests for the receiver";
-        case kBadGateway:
-        case kGatewayTimeout:
+        case net::http_status::kBadGateway:
+        case net::http_status::kGatewayTimeout:
             return "nobody answers behind the receiver's proxy";
-        case kUnavailable:
+        case net::http_status::kServiceUnavailable:
             return "the receiver is not available";
         default:
             break;
@@ -62,13 +58,13 @@ std::string_view meaning_of(int status) {
 
 Kind kind_of(int status) {
     switch (status) {
-        case kGone:
+        case net::http_status::kGone:
             return Kind::kGone;
-        case kTooMany:
-        case kUnavailable:
+        case net::http_status::kTooManyRequests:
+        case net::http_status::kServiceUnavailable:
             return Kind::kBusy;
-        case kBadGateway:
-        case kGatewayTimeout:
+        case net::http_status::kBadGateway:
+        case net::http_status::kGatewayTimeout:
             return Kind::kDown;  // as if the proxy were not there
         default:
             return class_of(status) == 2 ? Kind::kDone : Kind::kRefused;

@@ -7,6 +7,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "brokers/kafka/config.h"
+#include "brokers/kafka/quiet.h"
 #include "brokers/kafka/refusal.h"
 
 namespace outbox::sinks::kafka {
@@ -40,9 +41,6 @@ Fault fault_of(rd_kafka_resp_err_t error, const char* text = nullptr) {
     return {rd_kafka_err2name(error), text != nullptr ? text : rd_kafka_err2str(error)};
 }
 
-void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
-              const char* /*text*/) {}
-
 // Changes nothing: what OpenSSL refuses stays refused. Only refusals are noted: connections shake
 // hands side by side, and a certificate that is all right (each one's CA comes first) says nothing
 // of theirs.
@@ -74,8 +72,7 @@ Result<Owned<rd_kafka_conf_t>> configure(const std::map<std::string, std::string
         }
     }
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
-    // The relay reports what matters once per change; librdkafka's own lines are for debugging.
-    if (!settings.contains("debug")) rd_kafka_conf_set_log_cb(conf.get(), drop_log);
+    if (!settings.contains("debug")) be_quiet(conf.get());
     return conf;
 }
 

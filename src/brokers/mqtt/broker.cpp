@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "backend/configured.h"
 #include "brokers/mqtt/config.h"
 #include "brokers/mqtt/sink.h"
 #include "brokers/mqtt/topic.h"
@@ -12,21 +13,11 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"mqtt", "mqtts"};
 
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+Result<mqtt::MqttConfig> config_of(const Destination& destination) {
     auto config = mqtt::make_config(destination.url, destination.options);
-    if (!config.ok()) return config.error();
+    if (!config.ok()) return config;
     config->connect_timeout = destination.connect_timeout;
-    return std::unique_ptr<spi::Sink>(new mqtt::MqttSink(*config));
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = mqtt::make_config(destination.url, destination.options);
-    return config.ok() ? net::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = mqtt::make_config(destination.url, destination.options);
-    return config.ok() ? mqtt::transport_weakness(*config) : "";
+    return config;
 }
 
 }  // namespace
@@ -44,9 +35,9 @@ const Broker& mqtt_broker() {
         .example_option = "retain = true",
         .check_topic = mqtt::check_topic,
         .topic_token = mqtt::encode_level,
-        .make = make,
-        .check_settings = check_settings,
-        .weakness = weakness,
+        .make = configured::make<config_of, mqtt::MqttSink>,
+        .check_settings = configured::check<config_of, net::check_files>,
+        .weakness = configured::weakness<config_of, mqtt::transport_weakness>,
     };
     return broker;
 }

@@ -25,27 +25,17 @@ Status add_option(std::string_view name, const std::string& value, MqttConfig& c
                    "and password_file");
 }
 
+Status check(const Url& url, const MqttConfig& /*config*/) {
+    if (url.path.empty() || url.path == "/") return {};
+    return invalid("the MQTT URL has the path '" + url.path +
+                   "'; topics come from the events: mqtt://host:1883");
+}
+
 }  // namespace
 
 Result<MqttConfig> make_config(std::string_view url,
                                const std::map<std::string, std::string>& options) {
-    const auto parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.error();
-    MqttConfig config;
-    Status read = net::add_url(kProduct, *parsed, config);
-    if (read.ok() && !parsed->path.empty() && parsed->path != "/") {
-        read = invalid("the MQTT URL has the path '" + parsed->path +
-                       "'; topics come from the events: mqtt://host:1883");
-    }
-    if (read.ok()) {
-        read = net::read_options(kProduct, *parsed, options,
-                                 [&](std::string_view name, const std::string& value) {
-                                     return add_option(name, value, config);
-                                 });
-    }
-    if (read.ok()) read = net::check_access(kProduct, *parsed, config);
-    if (!read.ok()) return read.error();
-    return config;
+    return net::read_config<MqttConfig>(kProduct, url, options, add_option, check);
 }
 
 std::string name_of_host(const net::Host& host) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "backend/configured.h"
 #include "brokers/nats/config.h"
 #include "brokers/nats/login.h"
 #include "brokers/nats/look.h"
@@ -19,28 +20,6 @@ Result<nats::NatsConfig> config_of(const Destination& destination) {
     config->connect_timeout = destination.connect_timeout;
     if (config->producer.empty()) config->producer = destination.producer;
     return config;
-}
-
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return std::unique_ptr<spi::Sink>(new nats::NatsSink(*config));
-}
-
-Result<std::string> describe(const Destination& destination) {
-    const auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return nats::describe_windows(*config);
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? nats::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? nats::transport_weakness(*config) : "";
 }
 
 }  // namespace
@@ -61,10 +40,10 @@ const Broker& nats_broker() {
         .example_option = "stream = \"ORDERS\"",
         .check_topic = nats::check_subject,
         .topic_token = nats::encode_token,
-        .make = make,
-        .check_settings = check_settings,
-        .describe = describe,
-        .weakness = weakness,
+        .make = configured::make<config_of, nats::NatsSink>,
+        .check_settings = configured::check<config_of, nats::check_files>,
+        .describe = configured::describe<config_of, nats::describe_windows>,
+        .weakness = configured::weakness<config_of, nats::transport_weakness>,
     };
     return broker;
 }

@@ -83,39 +83,19 @@ Status check(const Url& url, const NatsConfig& config) {
             "the NATS URL has a user and no password; a token stands in the password's place: "
             "nats://:TOKEN@host");
     }
-    return net::check_access(kProduct, url, config);
+    return {};
 }
 
 }  // namespace
 
 Result<NatsConfig> make_config(std::string_view url,
                                const std::map<std::string, std::string>& options) {
-    const auto parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.error();
-    NatsConfig config;
-    Status read = net::add_url(kProduct, *parsed, config);
-    if (read.ok()) {
-        read = net::read_options(kProduct, *parsed, options,
-                                 [&](std::string_view name, const std::string& value) {
-                                     return add_option(name, value, config);
-                                 });
-    }
-    if (read.ok()) read = check(*parsed, config);
-    if (!read.ok()) return read.error();
-    return config;
+    return net::read_config<NatsConfig>(kProduct, url, options, add_option, check);
 }
 
 Result<NatsConfig> make_consumer_config(std::string_view url) {
-    const auto parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.error();
-    NatsConfig config;
-    Status read = net::add_url(kProduct, *parsed, config);
-    for (const auto& [name, value] : parsed->query) {
-        if (read.ok()) read = add_consumer_option(name, value, config);
-    }
-    if (read.ok()) read = check(*parsed, config);
-    if (!read.ok()) return read.error();
-    if (config.stream.empty() || config.consumer.empty()) {
+    auto config = net::read_config<NatsConfig>(kProduct, url, {}, add_consumer_option, check);
+    if (config.ok() && (config->stream.empty() || config->consumer.empty())) {
         return invalid(
             "the NATS URL names no stream or no consumer; use "
             "nats://host:4222?stream=NAME&consumer=NAME");

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "backend/configured.h"
 #include "brokers/pulsar/config.h"
 #include "brokers/pulsar/sink.h"
 #include "brokers/pulsar/topic.h"
@@ -12,22 +13,12 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"pulsar", "pulsar+ssl"};
 
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+Result<pulsar::PulsarConfig> config_of(const Destination& destination) {
     auto config = pulsar::make_config(destination.url, destination.options);
-    if (!config.ok()) return config.error();
+    if (!config.ok()) return config;
     config->connect_timeout = destination.connect_timeout;
     config->producer = destination.producer;
-    return std::unique_ptr<spi::Sink>(new pulsar::PulsarSink(*config));
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = pulsar::make_config(destination.url, destination.options);
-    return config.ok() ? net::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = pulsar::make_config(destination.url, destination.options);
-    return config.ok() ? pulsar::transport_weakness(*config) : "";
+    return config;
 }
 
 }  // namespace
@@ -45,9 +36,9 @@ const Broker& pulsar_broker() {
         .example_option = "namespace = \"orders\"",
         .check_topic = pulsar::check_topic,
         .topic_token = pulsar::encode_part,
-        .make = make,
-        .check_settings = check_settings,
-        .weakness = weakness,
+        .make = configured::make<config_of, pulsar::PulsarSink>,
+        .check_settings = configured::check<config_of, net::check_files>,
+        .weakness = configured::weakness<config_of, pulsar::transport_weakness>,
     };
     return broker;
 }

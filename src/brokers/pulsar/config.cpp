@@ -51,26 +51,14 @@ Status check(const Url& url, const PulsarConfig& config) {
             "the Pulsar URL has a user; a token stands in the password's place: "
             "pulsar://:TOKEN@host");
     }
-    return net::check_access(kProduct, url, config);
+    return {};
 }
 
 }  // namespace
 
 Result<PulsarConfig> make_config(std::string_view url,
                                  const std::map<std::string, std::string>& options) {
-    const auto parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.error();
-    PulsarConfig config;
-    Status read = net::add_url(kProduct, *parsed, config);
-    if (read.ok()) {
-        read = net::read_options(kProduct, *parsed, options,
-                                 [&](std::string_view name, const std::string& value) {
-                                     return add_option(name, value, config);
-                                 });
-    }
-    if (read.ok()) read = check(*parsed, config);
-    if (!read.ok()) return read.error();
-    return config;
+    return net::read_config<PulsarConfig>(kProduct, url, options, add_option, check);
 }
 
 std::optional<BrokerAddress> read_broker_url(std::string_view url) {

@@ -1,8 +1,8 @@
 #include "backend/broker.h"
 
 #include <array>
-#include <utility>
 
+#include "backend/configured.h"
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/sink.h"
 #include "net/certificates.h"
@@ -12,21 +12,11 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"amqp", "amqps"};
 
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+Result<rabbitmq::RabbitmqConfig> config_of(const Destination& destination) {
     auto config = rabbitmq::make_config(destination.url, destination.options);
-    if (!config.ok()) return config.error();
+    if (!config.ok()) return config;
     config->connect_timeout = destination.connect_timeout;
-    return std::unique_ptr<spi::Sink>(new rabbitmq::RabbitmqSink(std::move(*config)));
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = rabbitmq::make_config(destination.url, destination.options);
-    return config.ok() ? net::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = rabbitmq::make_config(destination.url, destination.options);
-    return config.ok() ? rabbitmq::transport_weakness(*config) : "";
+    return config;
 }
 
 }  // namespace
@@ -44,9 +34,9 @@ const Broker& rabbitmq_broker() {
             "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
             "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
         .example_option = "exchange = \"orders\"",
-        .make = make,
-        .check_settings = check_settings,
-        .weakness = weakness,
+        .make = configured::make<config_of, rabbitmq::RabbitmqSink>,
+        .check_settings = configured::check<config_of, net::check_files>,
+        .weakness = configured::weakness<config_of, rabbitmq::transport_weakness>,
     };
     return broker;
 }

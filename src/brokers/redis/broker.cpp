@@ -1,8 +1,8 @@
 #include "backend/broker.h"
 
 #include <array>
-#include <utility>
 
+#include "backend/configured.h"
 #include "brokers/redis/config.h"
 #include "brokers/redis/session.h"
 #include "brokers/redis/sink.h"
@@ -19,28 +19,6 @@ Result<redis::RedisConfig> config_of(const Destination& destination) {
     config->connect_timeout = destination.connect_timeout;
     if (config->producer.empty()) config->producer = destination.producer;
     return config;
-}
-
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return std::unique_ptr<spi::Sink>(new redis::RedisSink(std::move(*config)));
-}
-
-Result<std::string> describe(const Destination& destination) {
-    const auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return redis::describe_server(*config);
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? net::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? redis::transport_weakness(*config) : "";
 }
 
 }  // namespace
@@ -60,10 +38,10 @@ const Broker& redis_broker() {
             "`verify`, `password_file`, for example `max_len = 1000000`",
         .example_option = "max_len = 1000000",
         .check_topic = redis::check_stream_name,
-        .make = make,
-        .check_settings = check_settings,
-        .describe = describe,
-        .weakness = weakness,
+        .make = configured::make<config_of, redis::RedisSink>,
+        .check_settings = configured::check<config_of, net::check_files>,
+        .describe = configured::describe<config_of, redis::describe_server>,
+        .weakness = configured::weakness<config_of, redis::transport_weakness>,
     };
     return broker;
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "aws/look.h"
+#include "backend/configured.h"
 #include "brokers/sqs/config.h"
 #include "brokers/sqs/queue_name.h"
 #include "brokers/sqs/sink.h"
@@ -21,28 +22,6 @@ Result<sqs::SqsConfig> config_of(const Destination& destination) {
     return config;
 }
 
-Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    const auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return std::unique_ptr<spi::Sink>(new sqs::SqsSink(*config));
-}
-
-Result<std::string> describe(const Destination& destination) {
-    const auto config = config_of(destination);
-    if (!config.ok()) return config.error();
-    return aws::describe_topics(*config);
-}
-
-Status check_settings(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? net::check_files(*config) : config.status();
-}
-
-std::string weakness(const Destination& destination) {
-    const auto config = config_of(destination);
-    return config.ok() ? aws::transport_weakness(*config) : "";
-}
-
 }  // namespace
 
 const Broker& sqs_broker() {
@@ -56,10 +35,10 @@ const Broker& sqs_broker() {
         .options = aws::kOptions,
         .example_option = "region = \"eu-central-1\"",
         .check_topic = sqs::check_queue,
-        .make = make,
-        .check_settings = check_settings,
-        .describe = describe,
-        .weakness = weakness,
+        .make = configured::make<config_of, sqs::SqsSink>,
+        .check_settings = configured::check<config_of, net::check_files>,
+        .describe = configured::describe<config_of, aws::describe_topics>,
+        .weakness = configured::weakness<config_of, aws::transport_weakness>,
     };
     return broker;
 }

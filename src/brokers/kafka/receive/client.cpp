@@ -5,6 +5,7 @@
 #include <librdkafka/rdkafka.h>
 #include <nlohmann/json.hpp>
 
+#include "brokers/kafka/quiet.h"
 #include "brokers/kafka/refusal.h"
 #include "core/url.h"
 
@@ -54,9 +55,6 @@ bool is_secret(const std::string& name) {
 std::int64_t offset_of(const Start& start) {
     return start.hold ? 0 : start.offset;
 }
-
-void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
-              const char* /*text*/) {}
 
 }  // namespace
 
@@ -171,7 +169,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                 (is_secret(name) ? std::string("the value is not valid") : std::string(error))};
     }
     rd_kafka_conf_set_opaque(conf, client.get());
-    rd_kafka_conf_set_log_cb(conf, drop_log);
+    sinks::kafka::be_quiet(conf);
     rd_kafka_conf_set_rebalance_cb(conf, [](rd_kafka_t* handle, rd_kafka_resp_err_t code,
                                             rd_kafka_topic_partition_list_t* list, void* opaque) {
         Client::on_rebalance(handle, code, list, opaque);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "brokers/kafka/quiet.h"
 #include "brokers/kafka/receive/delivery.h"
 
 namespace outbox::consumer::kafka {
@@ -15,16 +16,13 @@ constexpr int kLateMs = 5;
 constexpr int kHurryMs = 500;
 constexpr std::chrono::milliseconds kLookForLeaders{500};
 
-void drop_log(const rd_kafka_t* /*handle*/, int /*level*/, const char* /*what*/,
-              const char* /*text*/) {}
-
 // None: it cannot be made. The settings are those of the consumer, which took them.
 rd_kafka_t* make_handle(const std::map<std::string, std::string>& settings) {
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
     for (const auto& [name, value] : settings) {
         rd_kafka_conf_set(conf, name.c_str(), value.c_str(), nullptr, 0);
     }
-    rd_kafka_conf_set_log_cb(conf, drop_log);
+    sinks::kafka::be_quiet(conf);
     rd_kafka_t* const handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, nullptr, 0);
     if (handle == nullptr) rd_kafka_conf_destroy(conf);
     return handle;

@@ -1,6 +1,27 @@
 #include "databases/postgres/webhook/endpoints.h"
 
+#include <optional>
+#include <string_view>
+
+#include "webhook/endpoint_columns.h"
+
 namespace outbox::postgres {
+namespace {
+
+struct Columns {
+    const Rows& rows;
+    int row;
+    int next = 0;
+
+    std::string text() { return rows.string(row, next++); }
+    std::int64_t number() { return rows.integer(row, next++); }
+    std::optional<std::string> maybe() {
+        const std::string_view text = rows.text(row, next++);
+        return text.data() == nullptr ? std::nullopt : std::optional<std::string>(text);
+    }
+};
+
+}  // namespace
 
 std::string microseconds_of(const std::string& column) {
     return "coalesce(CASE WHEN isfinite(" + column + ") THEN (extract(epoch FROM " + column +
@@ -28,30 +49,8 @@ Result<std::vector<webhook::Endpoint>> read_endpoints(Connection& connection,
     std::vector<webhook::Endpoint> out;
     out.reserve(static_cast<std::size_t>(rows->size()));
     for (int row = 0; row < rows->size(); ++row) {
-        int next = 0;
-        const auto text = [&] { return rows->string(row, next++); };
-        const auto value = [&] { return rows->integer(row, next++); };
-        webhook::Endpoint& endpoint = out.emplace_back();
-        endpoint.id = text();
-        endpoint.url = text();
-        endpoint.events = text();
-        if (rows->text(row, next).data() != nullptr) endpoint.tenant = rows->string(row, next);
-        ++next;
-        endpoint.state = text() == "enabled" ? webhook::Endpoint::State::kEnabled
-                                             : webhook::Endpoint::State::kDisabled;
-        endpoint.reason = text();
-        endpoint.secrets = text();
-        endpoint.revision = value();
-        endpoint.created_at_us = value();
-        endpoint.updated_at_us = value();
-        endpoint.failing_since_us = value();
-        endpoint.failures = value();
-        endpoint.last_attempt_at_us = value();
-        endpoint.paused_until_us = value();
-        endpoint.last_status = static_cast<int>(value());
-        endpoint.last_error = text();
-        endpoint.delivered_total = value();
-        endpoint.missed_total = value();
+        Columns columns{*rows, row};
+        webhook::read_endpoint(columns, out.emplace_back());
     }
     return out;
 }

@@ -1,6 +1,7 @@
 #include "core/embedded_sql.h"
 #include "core/url.h"
 #include "databases/sqlite/webhook/store.h"
+#include "webhook/endpoint_columns.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -9,6 +10,18 @@ constexpr const char* kTablesExist =
     "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN "
     "('outbox_webhook_endpoints', 'outbox_webhook_deliveries', 'outbox_webhook_lease')";
 constexpr std::int64_t kTables = 3;
+
+struct Columns {
+    Statement& row;
+    int next = 0;
+
+    std::string text() { return row.string(next++); }
+    std::int64_t number() { return row.integer(next++); }
+    std::optional<std::string> maybe() {
+        const int column = next++;
+        return row.is_null(column) ? std::nullopt : std::optional(row.string(column));
+    }
+};
 
 constexpr const char* kEndpoints =
     "SELECT endpoint_id, url, events, tenant_id, state, reason, secrets, revision, created_at, "
@@ -63,30 +76,8 @@ Result<std::vector<webhook::Endpoint>> read_endpoints(Database& database) {
     row.bind(static_cast<std::int64_t>(webhook::kMaxEndpoints));
     std::vector<webhook::Endpoint> out;
     while (row.step()) {
-        int next = 0;
-        const auto text = [&] { return row.string(next++); };
-        const auto value = [&] { return row.integer(next++); };
-        webhook::Endpoint& endpoint = out.emplace_back();
-        endpoint.id = text();
-        endpoint.url = text();
-        endpoint.events = text();
-        if (!row.is_null(next)) endpoint.tenant = row.string(next);
-        ++next;
-        endpoint.state = text() == "enabled" ? webhook::Endpoint::State::kEnabled
-                                             : webhook::Endpoint::State::kDisabled;
-        endpoint.reason = text();
-        endpoint.secrets = text();
-        endpoint.revision = value();
-        endpoint.created_at_us = value();
-        endpoint.updated_at_us = value();
-        endpoint.failing_since_us = value();
-        endpoint.failures = value();
-        endpoint.last_attempt_at_us = value();
-        endpoint.paused_until_us = value();
-        endpoint.last_status = static_cast<int>(value());
-        endpoint.last_error = text();
-        endpoint.delivered_total = value();
-        endpoint.missed_total = value();
+        Columns columns{row};
+        webhook::read_endpoint(columns, out.emplace_back());
     }
     if (Status status = row.status(); !status.ok()) return status;
     return out;

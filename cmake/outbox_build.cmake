@@ -108,8 +108,7 @@ set(OUTBOX_ALONE
     src/databases/sqlite/receive/mailbox.cpp src/databases/sqlite/webhook/outlet.cpp
     src/brokers/kafka/receive/rereader.cpp
     src/runtime/debezium_import.cpp src/saga/coordinator.cpp src/saga/machine.cpp
-    src/schema/compile.cpp src/schema/json_document.cpp src/schema/registry_answers.cpp
-    src/schema/schema_check.cpp)
+    src/schema/json_document.cpp)
 
 # outbox_unity(TARGET): at the end of the configuration, when the target has all its files.
 function(outbox_unity target)

@@ -127,7 +127,8 @@ bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
     const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
         return has_turn && search_.may_go(item.record.id, now);
     });
-    const EndSearch::Turn turn = search_.turn(suspect != suspects_.end(), is_idle(), now);
+    const EndSearch::Turn turn = search_.turn(
+        suspect == suspects_.end() ? std::string_view() : suspect->record.id, is_idle(), now);
     if (turn == EndSearch::Turn::kSuspect) {
         const Item item = *suspect;
         suspects_.erase(suspect);

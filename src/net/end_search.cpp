@@ -7,33 +7,52 @@ namespace outbox::net {
 namespace {
 
 constexpr std::size_t kMostSuspects = 1'000;
-constexpr std::size_t kWide = 4'096;      // a window of so many is none
-constexpr std::uint32_t kMostEnds = 50;   // without anything that passes
-constexpr std::uint32_t kEvidence = 2;    // as a circuit asks for, and for the same reason
-constexpr std::chrono::seconds kRest{1};  // of a suspect that nothing passes
+constexpr std::size_t kWide = 4'096;               // a window of so many is none
+constexpr std::uint32_t kMostEnds = 50;            // without anything that passes
+constexpr std::uint32_t kEvidence = 2;             // as a circuit asks for, and for the same reason
+constexpr std::chrono::milliseconds kRest{1'000};  // of a suspect that nothing passes, at first
+constexpr std::chrono::milliseconds kAlone{1'000};  // of one that is under way, at first
+constexpr std::chrono::milliseconds kMostAlone{15'000};
 constexpr std::chrono::milliseconds kSuspectEvery{50};
-constexpr std::chrono::milliseconds kMostQuiet{250};
+constexpr std::chrono::milliseconds kQuiet{250};  // at first
+constexpr std::chrono::milliseconds kMostQuiet{4'000};
+
+std::chrono::milliseconds twice(std::chrono::milliseconds wait, std::chrono::milliseconds most) {
+    return std::min(2 * wait, most);
+}
 
 }  // namespace
 
+EndSearch::EndSearch() : most_quiet_(kQuiet) {}
+
+// Not at its last place of a connection: one that ends each at its third message would have whoever
+// is third seem at fault.
 bool EndSearch::may_go(std::string_view id, Time now) const {
-    const auto suspect = suspects_.find(id);
-    return suspect == suspects_.end() || suspect->second.passed != passed_ ||
-           now - suspect->second.ended_at >= kRest;
+    const auto found = suspects_.find(id);
+    if (found == suspects_.end()) return true;
+    const Suspect& suspect = found->second;
+    return (suspect.passed != passed_ && suspect.place != passed_here_) ||
+           now - suspect.ended_at >= suspect.rest;
 }
 
-EndSearch::Turn EndSearch::turn(bool waits, bool idle, Time now) {
-    if (idle) suspect_out_ = false;
-    if (suspect_out_ && now - since_ < kRest) return Turn::kNobody;
-    suspect_out_ = false;
-    if (!waits || now < next_suspect_) return Turn::kOthers;
+EndSearch::Turn EndSearch::turn(std::string_view waits, bool idle, Time now) {
+    if (idle) alone_ = {};
+    if (alone_ > Wait() && now - since_ < alone_) return Turn::kNobody;
+    alone_ = {};
+    if (waits.empty() || now < next_suspect_) return Turn::kOthers;
     if (!std::exchange(quiet_, true)) since_ = now;
-    if (!idle && now - since_ < kMostQuiet) return Turn::kNobody;
+    if (!idle && now - since_ < most_quiet_) return Turn::kNobody;
     quiet_ = false;
+    if (!idle) {
+        next_suspect_ = now + std::max(kRest, most_quiet_);
+        most_quiet_ = twice(most_quiet_, kMostQuiet);
+        return Turn::kOthers;
+    }
     since_ = now;
-    suspect_out_ = idle;
-    if (!idle) next_suspect_ = now + kRest;
-    return idle ? Turn::kSuspect : Turn::kOthers;
+    most_quiet_ = kQuiet;
+    const auto suspect = suspects_.find(waits);
+    alone_ = suspect == suspects_.end() ? kAlone : suspect->second.alone;
+    return Turn::kSuspect;
 }
 
 void EndSearch::answered(std::string_view id, bool took) {
@@ -43,6 +62,7 @@ void EndSearch::answered(std::string_view id, bool took) {
     }
     if (!took) return;
     ++passed_;
+    ++passed_here_;
     ends_ = 0;
     lone_ends_ = 0;
 }
@@ -50,10 +70,19 @@ void EndSearch::answered(std::string_view id, bool took) {
 EndSearch::Next EndSearch::ended(std::size_t under_way, std::string_view id, Time now) {
     window_ = 1;
     ++ends_;
-    next_suspect_ = now + kSuspectEvery;
-    suspect_out_ = false;
+    // Others go on for as long as they waited for the last.
+    const Wait waited = alone_ > Wait() ? std::chrono::duration_cast<Wait>(now - since_) : Wait();
+    next_suspect_ = now + std::max(kSuspectEvery, waited);
+    alone_ = {};
     quiet_ = false;
-    const Next next = under_way > 1 ? Next::kAgain : judge(id, now);
+    Next next = Next::kAgain;
+    if (under_way == 1) {
+        next = judge(id, now);
+    } else if (const auto suspect = suspects_.find(id); suspect != suspects_.end()) {
+        // The others went beside it too soon to tell.
+        suspect->second.alone = twice(suspect->second.alone, kMostAlone);
+    }
+    passed_here_ = 0;
     return ends_ > kMostEnds ? Next::kOutage : next;
 }
 
@@ -68,12 +97,21 @@ EndSearch::Next EndSearch::judge(std::string_view id, Time now) {
                                                  return a.second.ended_at < b.second.ended_at;
                                              }));
         }
-        suspects_.emplace(id, Suspect{now, passed_});
+        suspects_.emplace(id, Suspect{.ended_at = now,
+                                      .passed = passed_,
+                                      .place = passed_here_,
+                                      .alone = kAlone,
+                                      .rest = kRest});
         return Next::kAgain;
     }
     Suspect& suspect = found->second;
     suspect.ended_at = now;
     if (std::exchange(suspect.passed, passed_) == passed_) return Next::kOutage;
+    if (std::exchange(suspect.place, passed_here_) == passed_here_) {
+        suspect.rest = twice(suspect.rest, kMostAlone);
+        return Next::kAgain;
+    }
+    suspect.rest = kRest;
     if (++suspect.evidence < kEvidence) return Next::kAgain;
     --suspect.evidence;  // Its next needs new evidence.
     return Next::kOwnFault;

@@ -26,6 +26,8 @@ class EndSearch {
         kOutage
     };
 
+    EndSearch();
+
     /// Messages that may be under way at once.
     [[nodiscard]] std::size_t window() const { return window_; }
     /// Of what waits, the newest goes next: the oldest may all be at fault.
@@ -34,36 +36,42 @@ class EndSearch {
     [[nodiscard]] bool is_suspect(std::string_view id) const { return suspects_.contains(id); }
     /// Whether a suspect may go: something has passed since, or has had the time to.
     [[nodiscard]] bool may_go(std::string_view id, Time now) const;
-    /// Who goes next, where `waits`: a suspect that may go; `idle`: nothing is under way. It has to
-    /// be sent then. Others wait for suspects and their answers, but not for long where something
-    /// is slow.
+    /// Who goes next, where a suspect may go: `waits` is its id, else empty; `idle`: nothing is
+    /// under way. It has to be sent then. Others wait for suspects and their answers, but no longer
+    /// than they go on between.
     enum class Turn : std::uint8_t { kOthers, kNobody, kSuspect };
-    [[nodiscard]] Turn turn(bool waits, bool idle, Time now);
+    [[nodiscard]] Turn turn(std::string_view waits, bool idle, Time now);
 
     /// The server has answered a message; `took`: and has it.
     void answered(std::string_view id, bool took);
-    /// The connection ended with so many messages under way, of which `id` is the only one or any.
+    /// The connection ended with so many messages under way, of which `id` is the oldest.
     Next ended(std::size_t under_way, std::string_view id, Time now);
     /// Whether something has passed since the last end.
     [[nodiscard]] bool has_passed() const { return ends_ == 0; }
 
   private:
+    using Wait = std::chrono::milliseconds;
     struct Suspect {
         Time ended_at;
         std::uint64_t passed = 0;    // others, until then
+        std::uint64_t place = 0;     // how many had passed before it on the connection
         std::uint32_t evidence = 0;  // ends behind which others passed, and it ended one again
+        Wait alone;                  // for so long nothing goes beside it
+        Wait rest;                   // of one that nothing passes
     };
     Next judge(std::string_view id, Time now);
 
     std::size_t window_ = SIZE_MAX;
     std::map<std::string, Suspect, std::less<>> suspects_;
     std::uint64_t passed_ = 0;
-    std::uint32_t ends_ = 0;  // since something passed
+    std::uint64_t passed_here_ = 0;  // on this connection
+    std::uint32_t ends_ = 0;         // since something passed
     std::uint32_t lone_ends_ = 0;
-    Time next_suspect_;         // when one may go
-    bool suspect_out_ = false;  // one is under way, and nothing else
-    bool quiet_ = false;        // one waits until nothing is under way
-    Time since_;                // when either began
+    Time next_suspect_;   // when one may go
+    Wait alone_{};        // one is under way, and for so long nothing else; 0: none is
+    bool quiet_ = false;  // one waits until nothing is under way
+    Wait most_quiet_;     // for so long
+    Time since_;          // when either began
 };
 
 /// What is said of such a message; `error` is how the connection ended.

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "relay/later_sink.h"
+
 namespace outbox::relay {
 
 namespace {
@@ -25,6 +27,15 @@ Result<Pipeline::Inheritance> load(spi::Recorder& recorder, const RouteSpec& rou
         left.dead_keys = std::move(*keys);
     }
     return left;
+}
+
+// It could be made as the process started, and what is wrong with one destination is no trouble of
+// the others.
+std::unique_ptr<spi::Sink> make_sink(const RouteSpec& route, const std::string& producer) {
+    auto sink = route.make_sink(producer);
+    if (sink.ok()) return *std::move(sink);
+    return std::make_unique<LaterSink>(
+        [make = route.make_sink, producer] { return make(producer); }, sink.error());
 }
 
 }  // namespace
@@ -54,9 +65,7 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         auto reader = deps.source.open_reader(route.name, beginning.finished);
         if (!reader.ok()) return reader.status();
         term->readers_.push_back(std::move(*reader));
-        auto sink = route.make_sink(beginning.producer);
-        if (!sink.ok()) return sink.status();
-        term->sinks_.push_back(std::move(*sink));
+        term->sinks_.push_back(make_sink(route, beginning.producer));
         auto left = load(*term->recorder_, route);
         if (!left.ok()) return left.status();
         left->destination = std::move(beginning.destination);

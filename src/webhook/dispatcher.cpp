@@ -201,6 +201,16 @@ bool Dispatcher::host_is_full(const EndpointQueue& queue) const {
     return host != of_host_.end() && host->second >= options_.max_per_host();
 }
 
+// The last places, of all and of its host, are for endpoints with nothing under way: many that hang
+// at once must not take them before one fails.
+bool Dispatcher::leaves_places(const EndpointQueue& queue) const {
+    const auto most = [](std::size_t places) { return places - places / 4; };
+    const auto host = of_host_.find(queue.host());
+    return queue.under_way().empty() ||
+           (under_way_.size() < most(options_.max_connections) &&
+            (host == of_host_.end() || host->second < most(options_.max_per_host())));
+}
+
 // So that those that hang leave the others of their host, too, what is theirs.
 std::size_t Dispatcher::share_of(const EndpointQueue& queue) const {
     const auto busy = busy_of_host_.find(queue.host());
@@ -385,7 +395,7 @@ bool Dispatcher::send() {
         ++idle;
         // Those that hang may not take the places of those that do not.
         if (!queue.proven() && unproven_ >= options_.max_connections / 2) continue;
-        if (host_is_full(queue)) continue;
+        if (host_is_full(queue) || !leaves_places(queue)) continue;
         const bool unproven = !queue.proven();
         const Delivery* delivery = queue.take(share_of(queue), at);
         if (delivery == nullptr) continue;

@@ -79,6 +79,7 @@ class Dispatcher {
     void take_news();
     void ended(const Attempt& attempt);
     [[nodiscard]] bool host_is_full(const EndpointQueue& queue) const;
+    [[nodiscard]] bool leaves_places(const EndpointQueue& queue) const;
     [[nodiscard]] std::size_t share_of(const EndpointQueue& queue) const;
     void drop(const std::string& endpoint);
     void tell_own_faults();

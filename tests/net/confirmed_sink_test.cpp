@@ -164,18 +164,65 @@ TEST(EndSearch, SendsFewAfterAnEndAndSoonAllAgain) {
     EXPECT_EQ(search.window(), SIZE_MAX);
 }
 
+void pass(EndSearch& search, int messages) {
+    for (int i = 0; i < messages; ++i) search.answered("x", true);
+}
+
 TEST(EndSearch, BlamesAMessageThatEndsConnectionsWhileOthersPass) {
     EndSearch search;
     suspect(search, "a");
-    search.answered("x", true);
+    pass(search, 1);
     EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain) << "once is no proof";
-    search.answered("x", true);
+    pass(search, 2);
     EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
     EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOutage) << "nothing has passed since";
-    search.answered("x", true);
+    pass(search, 1);
     EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
     search.answered("a", true);
     EXPECT_FALSE(search.is_suspect("a"));
+}
+
+// As where each connection ends at its second message.
+TEST(EndSearch, BlamesNobodyForItsPlaceOnTheConnection) {
+    EndSearch search;
+    pass(search, 1);
+    suspect(search, "a");
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_TRUE(search.may_go("a", EndSearch::Time() + 15s));
+        pass(search, 1);
+        EXPECT_FALSE(search.may_go("a", {}));
+        EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain);
+    }
+    pass(search, 2);
+    EXPECT_TRUE(search.may_go("a", {}));
+}
+
+// As where it works on a message for a while before it does.
+TEST(EndSearch, OneThatEndsAConnectionLateIsAloneForLonger) {
+    using Turn = EndSearch::Turn;
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    for (int places = 1; places < 5; ++places) {
+        now += 50ms;
+        pass(search, places);
+        const auto alone = std::chrono::seconds(1 << (places - 1));
+        ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
+        now += alone - 1ms;
+        EXPECT_EQ(search.turn("", false, now), Turn::kNobody);
+        now += 1ms;
+        EXPECT_EQ(search.turn("", false, now), Turn::kOthers);
+        EXPECT_EQ(search.ended(2, "a", now), EndSearch::Next::kAgain);
+    }
+    now += 50ms;
+    pass(search, 9);
+    ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
+    now += 10s;
+    EXPECT_EQ(search.ended(1, "a", now), EndSearch::Next::kAgain);
+    pass(search, 1);
+    EXPECT_EQ(search.turn("a", true, now + 9s), Turn::kOthers) << "for as long as they waited";
+    ASSERT_EQ(search.turn("a", true, now + 10s), Turn::kSuspect);
+    EXPECT_EQ(search.ended(1, "a", now + 20s), EndSearch::Next::kOwnFault);
 }
 
 TEST(EndSearch, BlamesNobodyWhereNothingPasses) {
@@ -203,20 +250,23 @@ TEST(EndSearch, ASuspectGoesAloneAndHoldsOthersUpForAMomentOnly) {
     EXPECT_FALSE(search.may_go("a", now)) << "nothing has passed";
     search.answered("x", true);
     EXPECT_TRUE(search.may_go("a", now));
-    EXPECT_EQ(search.turn(true, true, now), Turn::kOthers) << "not at once";
+    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers) << "not at once";
     now += 50ms;
-    EXPECT_EQ(search.turn(true, false, now), Turn::kNobody);
-    EXPECT_EQ(search.turn(true, true, now), Turn::kSuspect);
-    EXPECT_EQ(search.turn(false, false, now), Turn::kNobody);
-    EXPECT_EQ(search.turn(false, true, now), Turn::kOthers) << "it has been answered";
-    EXPECT_EQ(search.turn(true, false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", true, now), Turn::kSuspect);
+    EXPECT_EQ(search.turn("", false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("", true, now), Turn::kOthers) << "it has been answered";
+    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
     now += 250ms;
-    EXPECT_EQ(search.turn(true, false, now), Turn::kOthers) << "something is slow";
-    EXPECT_EQ(search.turn(true, true, now), Turn::kOthers);
+    EXPECT_EQ(search.turn("a", false, now), Turn::kOthers) << "something is slow";
+    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers);
     now += 1s;
-    EXPECT_EQ(search.turn(true, true, now), Turn::kSuspect);
+    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
+    now += 499ms;
+    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody) << "for twice as long";
+    EXPECT_EQ(search.turn("a", true, now), Turn::kSuspect);
     now += 1s;
-    EXPECT_EQ(search.turn(false, false, now), Turn::kOthers) << "it is slow itself";
+    EXPECT_EQ(search.turn("", false, now), Turn::kOthers) << "it is slow itself";
 }
 
 TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {

@@ -58,16 +58,18 @@ class Running {
     Running(Table& table, const std::vector<std::shared_ptr<Destination>>& destinations,
             const std::string& owner)
         : Running(table, destinations, quick_options(owner)) {}
+    // `make`: whether the sink of a route can be made now.
     Running(Table& table, const std::vector<std::shared_ptr<Destination>>& destinations,
-            const RelayOptions& options)
+            const RelayOptions& options, const std::function<Status(std::size_t)>& make = {})
         : source_(table.connect()) {
         std::vector<RouteSpec> routes;
         for (const auto& destination : destinations) {
             RouteSpec route;
             route.name = "route-" + std::to_string(routes.size());
             route.topics = *core::TopicRule::make("events", {}, "events");
-            route.make_sink =
-                [destination](const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
+            route.make_sink = [destination, make, number = routes.size()](
+                                  const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
+                if (Status can = make ? make(number) : Status(); !can.ok()) return can;
                 return std::unique_ptr<spi::Sink>(std::make_unique<sinks::memory::MemorySink>(
                     destination, sinks::memory::MemoryOptions{}));
             };
@@ -315,6 +317,32 @@ TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {
     expect_complete_and_ordered(*other);
     // The ledger says what the first route had finished: it is not sent again.
     EXPECT_EQ(destination_->records().size(), 200U);
+}
+
+// As where a file of its own is broken as the term begins.
+TEST_F(RelayTest, ASinkThatCannotBeMadeIsAnOutageOfItsRouteAlone) {
+    const auto broken = std::make_shared<Destination>();
+    std::atomic<bool> is_broken{true};
+    insert(100);
+    Running running(table_, {destination_, broken}, quick_options("a"), [&](std::size_t route) {
+        return route == 1 && is_broken
+                   ? Status(ErrorCode::kConfigInvalid, Advice::kStop, "its file is empty")
+                   : Status();
+    });
+    ASSERT_TRUE(eventually(kDeadline, "the other route goes on",
+                           [&] { return distinct(*destination_) == 100; }));
+    ASSERT_TRUE(
+        eventually(kDeadline, "it is told", [&] { return !running.said("circuit_open").empty(); }));
+    EXPECT_NE(running.said("circuit_open")[0]["error"].find("its file is empty"),
+              std::string::npos);
+    EXPECT_TRUE(running.relay().health().database);
+    is_broken = false;
+    ASSERT_TRUE(
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
+    EXPECT_EQ(running.relay().health().epoch, 1U);
+    EXPECT_EQ(table_.dead(), 0U);
+    EXPECT_TRUE(running.stop().ok());
+    expect_complete_and_ordered(*broken);
 }
 
 TEST_F(RelayTest, APoisonEventGoesToTheDeadLettersAndItsKeyGoesOn) {

@@ -264,6 +264,32 @@ TEST_P(DispatcherTest, ThoseThatHangLeaveAnotherOfTheirHostItsShare) {
     EXPECT_EQ(rig.receivers.hanging.size(), std::size_t{kHanging});
 }
 
+// Also one that has something to deliver only when the others hang already.
+TEST_P(DispatcherTest, ManyThatBeginToHangLeavePlacesForAnother) {
+    webhook::DispatchOptions options;
+    options.max_connections = 64;
+    constexpr int kHanging = 8;  // which might have 8 connections each
+    for (int i = 0; i < kHanging; ++i) {
+        ASSERT_EQ(add_endpoint(url_, "hang" + std::to_string(i), "order.*"), "");
+    }
+    ASSERT_EQ(add_endpoint(url_, "well", "user.*"), "");
+    Rig rig(url_, options);
+    bool hangs = false;
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (hangs && endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write({{.id = "e0"}, {.id = "e1", .type = "user.added"}}), "");
+    ASSERT_TRUE(rig.turn_until("all get the first", [&] { return left() == 0; }));
+    hangs = true;
+    ASSERT_EQ(rig.write(keyed(2, 102, 100)), "");
+    rig.turns(200);
+    EXPECT_EQ(rig.receivers.hanging.size(), 48U);
+    ASSERT_EQ(rig.write({{.id = "e102", .type = "user.added"}}), "");
+    rig.turns(200);
+    EXPECT_EQ(left("well"), 0);
+}
+
 TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheConnections) {
     webhook::DispatchOptions options;
     options.max_connections = 20;

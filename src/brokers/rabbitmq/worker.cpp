@@ -170,7 +170,8 @@ bool Worker::send_suspect() {
     const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
         return has_turn && search_.may_go(item.record.id, now_);
     });
-    const auto turn = search_.turn(suspect != suspects_.end(), open_ == 0, now_);
+    const auto turn = search_.turn(
+        suspect == suspects_.end() ? std::string_view() : suspect->record.id, open_ == 0, now_);
     if (turn == net::EndSearch::Turn::kSuspect) {
         const Item item = *suspect;
         suspects_.erase(suspect);

@@ -277,6 +277,7 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
             break;
         case EndSearch::Next::kAgain:
             requeue(open);
+            news_.ended(error);
             break;
     }
     let_go();

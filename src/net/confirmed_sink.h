@@ -14,6 +14,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
+#include "net/end_news.h"
 #include "net/end_search.h"
 
 namespace outbox::net {
@@ -83,6 +84,7 @@ class ConfirmedSink : public spi::Sink {
 
     [[nodiscard]] bool publish(const spi::Record& record) final;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) final;
+    void report(spi::SinkReport& out) override { news_.report(out); }
 
   private:
     using Time = std::chrono::steady_clock::time_point;
@@ -131,6 +133,7 @@ class ConfirmedSink : public spi::Sink {
     std::unique_ptr<ConfirmedLink> link_;
     std::deque<Item> queue_;  // not sent yet
     EndSearch search_;
+    EndNews news_;
     std::deque<Item> suspects_;  // not sent yet, and go alone
     std::deque<Sent> sent_;      // the first is the one with the number `first_`
     std::uint64_t first_ = 1;

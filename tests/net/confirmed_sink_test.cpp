@@ -146,6 +146,34 @@ TEST(ConfirmedSink, TheLargestIsTakenForTheOneThatTheServerWouldNotHave) {
     EXPECT_EQ(server.connections, 2);
 }
 
+TEST(ConfirmedSink, TellsOfEndsThatNobodyIsBlamedForOnceAMinute) {
+    Server server;
+    Sink sink(server);
+    for (std::uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(sink.publish(record(i, "t")));
+    spi::Completions out;
+    spi::SinkReport told;
+    for (int i = 0; i < 3; ++i) {
+        sink.poll(0ms, out);
+        server.ends = error(Advice::kRetryDestination, "gone");
+        sink.poll(0ms, out);
+        sink.report(told);
+    }
+    ASSERT_EQ(told.notes.size(), 1U);
+    EXPECT_EQ(told.notes[0].what, "connection_ended");
+    EXPECT_EQ(told.notes[0].fields[0].second, "1");
+    EXPECT_NE(told.notes[0].fields[1].second.find("gone"), std::string::npos);
+
+    EndNews news;
+    const EndNews::Time now{};
+    told.notes.clear();
+    for (int i = 0; i < 3; ++i) {
+        news.ended(error(Advice::kRetryDestination, "gone"));
+        news.report(told, now + i * 59s);
+    }
+    ASSERT_EQ(told.notes.size(), 2U);
+    EXPECT_EQ(told.notes[1].fields[0].second, "2");
+}
+
 // A message that has ended a connection alone.
 void suspect(EndSearch& search, std::string_view id, EndSearch::Time now = {}) {
     EXPECT_EQ(search.ended(1, id, now), EndSearch::Next::kAgain);

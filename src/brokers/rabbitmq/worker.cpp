@@ -361,6 +361,7 @@ bool Worker::goes_again(const ErrorInfo& error, bool& bad_probes) {
             break;
         case net::EndSearch::Next::kAgain:
             for (auto item = open.rbegin(); item != open.rend(); ++item) requeue(*item);
+            news_.ended(error);
             break;
     }
     next_try_ = has_passed ? now_ : now_ + kTryAgainMin;

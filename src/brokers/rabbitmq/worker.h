@@ -16,6 +16,7 @@
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/config.h"
 #include "core/mutex.h"
+#include "net/end_news.h"
 #include "net/end_search.h"
 
 namespace outbox::rabbitmq {
@@ -50,6 +51,7 @@ class Worker {
     void collect(std::chrono::milliseconds most, Outcomes& out);
     /// Why the broker takes nothing at the moment; nothing where it does or nobody knows.
     std::optional<ErrorInfo> blocked();
+    net::EndNews& news() { return news_; }
 
   private:
     using Time = std::chrono::steady_clock::time_point;
@@ -99,6 +101,7 @@ class Worker {
     std::deque<Sent> sent_;  // what has no ack yet; the first has the tag `first_tag_`
     std::size_t open_ = 0;   // of these, without an outcome
     net::EndSearch search_;
+    net::EndNews news_;          // for both threads
     std::deque<Item> suspects_;  // not sent yet, and go alone
     std::uint64_t first_tag_ = 1;
     std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first

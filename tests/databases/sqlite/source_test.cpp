@@ -226,13 +226,15 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
 
 // With an error, with one that ends the transaction, and without a word: it concerns those rows.
 TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
-    for (const char* how : {"ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, 'no'", "IGNORE"}) {
+    for (const char* how : {"BEFORE ABORT, 'no'", "BEFORE FAIL, 'no'", "BEFORE ROLLBACK, 'no'",
+                            "BEFORE IGNORE", "AFTER FAIL, 'no'"}) {
         db_.exec(
             "DROP TRIGGER IF EXISTS keep; DELETE FROM outbox_events; DELETE FROM sqlite_sequence");
-        db_.exec(
-            "CREATE TRIGGER keep BEFORE DELETE ON outbox_events WHEN OLD.key = 'kept' BEGIN SELECT "
-            "RAISE(" +
-            std::string(how) + "); END");
+        const std::string words = how;
+        const auto space = words.find(' ');
+        db_.exec("CREATE TRIGGER keep " + words.substr(0, space) +
+                 " DELETE ON outbox_events WHEN OLD.key = 'kept' BEGIN SELECT RAISE(" +
+                 words.substr(space + 1) + "); END");
         std::vector<spi::Position> positions;
         for (int n = 1; n <= 9; ++n) {
             db_.exec("INSERT INTO outbox_events (topic, key) VALUES ('t', '" +
@@ -275,14 +277,16 @@ TEST_F(SqliteSource, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
 
 // Of those that are due: one that a trigger refuses waits, and holds no other.
 TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
-    for (const char* how : {"ABORT, 'no'", "ROLLBACK, 'no'"}) {
+    for (const char* how : {"BEFORE ABORT, 'no'", "BEFORE ROLLBACK, 'no'", "AFTER ABORT, 'no'",
+                            "AFTER ROLLBACK, 'no'", "AFTER FAIL, 'no'"}) {
         db_.exec(
             "DELETE FROM outbox_scheduled; DELETE FROM outbox_events; DROP TRIGGER IF EXISTS "
             "refuse");
-        db_.exec(
-            "CREATE TRIGGER refuse BEFORE INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN "
-            "SELECT RAISE(" +
-            std::string(how) + "); END");
+        const std::string words = how;
+        const auto space = words.find(' ');
+        db_.exec("CREATE TRIGGER refuse " + words.substr(0, space) +
+                 " INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN SELECT RAISE(" +
+                 words.substr(space + 1) + "); END");
         for (const char* key : {"a", "refused", "b", "refused", "c"}) {
             db_.exec("INSERT INTO outbox_scheduled (available_at, topic, key) VALUES (1, 't', '" +
                      std::string(key) + "')");

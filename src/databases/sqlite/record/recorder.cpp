@@ -63,7 +63,7 @@ template <typename Work>
 Status SqliteRecorder::transact(Work work) {
     if (undoing_.size() > kMaxUndoing) undoing_.clear();
     Status status;
-    do {  // each turn but the last knows one row more
+    do {  // each turn but the last knows one row more, or that rows are refused at all
         const Result<Database*> database = session_.get();
         if (!database.ok()) return database.status();
         undone_ = false;
@@ -73,7 +73,9 @@ Status SqliteRecorder::transact(Work work) {
             if (status.ok()) status = work(**database);
             if (status.ok()) status = transaction.commit();
         }
-        if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+        if (!status.ok() && !undone_ && status.error().code != ErrorCode::kLeaseLost) {
+            session_.drop();
+        }
     } while (undone_);
     return status;
 }
@@ -81,14 +83,26 @@ Status SqliteRecorder::transact(Work work) {
 Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statement,
                                          const std::string& row) {
     const bool undoes = undoing_.contains(row);
-    const Status status = undoes ? Status() : statement.run();
+    Status status;
+    if (!undoes && refuses_) status = database.execute("SAVEPOINT owners_row");
+    if (!undoes && status.ok()) status = statement.run();
     statement.forget();
     if (undoes) return false;
-    if (status.ok()) return true;
+    if (status.ok()) {
+        if (refuses_) status = database.execute("RELEASE owners_row");
+        if (!status.ok()) return status;
+        return true;
+    }
     if (!refuses_row(status.error())) return status;
     refusal_ = status.error().message;
-    if (database.in_transaction()) return false;
-    undoing_.insert(row);
+    if (refuses_ && database.in_transaction()) {
+        status = database.execute("ROLLBACK TO owners_row; RELEASE owners_row");
+        if (!status.ok()) return status;
+        return false;
+    }
+    // All is begun anew: it was ended, or RAISE(FAIL) may have left what came before it.
+    if (!database.in_transaction()) undoing_.insert(row);
+    refuses_ = true;
     undone_ = true;
     return status;
 }

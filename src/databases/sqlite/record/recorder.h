@@ -44,12 +44,12 @@ class SqliteRecorder final : public spi::Recorder {
     static constexpr std::int64_t kCountLimit = 20'000;
 
     /// Runs `work` in one write transaction; the connection is made anew after an error. `work` is
-    /// run again, from its beginning, where a trigger of the owner's ended the transaction.
+    /// run again, from its beginning, where `owner_takes` asks for it (`undone_`).
     template <typename Work>
     Status transact(Work work);
     /// Runs a statement over one of the owner's rows, within `transact`. False: a trigger or a
     /// constraint of the owner's keeps the row from it (`refusal_`), or has ended the transaction
-    /// over it before.
+    /// over it before; nothing of it is left.
     Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row);
     /// As `owner_takes`, and false where the statement was kept from the row without a word.
     Result<bool> ends(Database& database, Statement& statement, const std::string& row);
@@ -92,6 +92,8 @@ class SqliteRecorder final : public spi::Recorder {
     // Rows whose triggers end the transaction (RAISE(ROLLBACK)).
     std::unordered_set<std::string> undoing_;
     bool undone_ = false;
+    // The table has refused a row: from then on each statement over one has a savepoint.
+    bool refuses_ = false;
     std::chrono::steady_clock::time_point looked_for_deleted_{};
     std::unordered_set<std::int64_t> refused_due_;
     std::chrono::steady_clock::time_point try_refused_due_{};

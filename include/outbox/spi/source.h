@@ -246,6 +246,8 @@ class Recorder {
         std::int64_t failing = 0;
         std::int64_t dead = 0;
         std::int64_t scheduled = 0;
+        /// What the table said last to delayed events that are due and that it refuses.
+        std::string refusal_of_due;
         /// Finished rows that could not be marked or removed yet, as somebody holds them or as the
         /// owner's table refuses it; `refusal` is what that said last.
         std::int64_t owed = 0;

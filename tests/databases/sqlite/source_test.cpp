@@ -278,7 +278,7 @@ TEST_F(SqliteSource, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
 // Of those that are due: one that a trigger refuses waits, and holds no other.
 TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
     for (const char* how : {"BEFORE ABORT, 'no'", "BEFORE ROLLBACK, 'no'", "AFTER ABORT, 'no'",
-                            "AFTER ROLLBACK, 'no'", "AFTER FAIL, 'no'"}) {
+                            "AFTER ROLLBACK, 'no'", "AFTER FAIL, 'no'", "BEFORE IGNORE"}) {
         db_.exec(
             "DELETE FROM outbox_scheduled; DELETE FROM outbox_events; DROP TRIGGER IF EXISTS "
             "refuse");
@@ -299,6 +299,7 @@ TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
         EXPECT_EQ(value_of(recorder->move_due(term.epoch, 10)), 0U) << how;
         EXPECT_EQ(db_.value("SELECT group_concat(key) FROM outbox_events"), "a,b,c") << how;
         EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 2) << how;
+        EXPECT_FALSE(value_of(recorder->stats()).refusal_of_due.empty()) << how;
     }
 }
 

@@ -109,20 +109,21 @@ Result<std::size_t> SqliteRecorder::in_turn(std::size_t count, const Rows& rows)
 }
 
 Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statement,
-                                         const std::string& row) {
+                                         const std::string& row, bool in_silence) {
     const bool undoes = undoing_.contains(row);
     Status status;
     if (!undoes && refuses_) status = database.execute("SAVEPOINT owners_row");
     if (!undoes && status.ok()) status = statement.run();
     statement.forget();
     if (undoes) return false;
-    if (status.ok()) {
+    const bool left_out = status.ok() && !in_silence && database.changes() == 0;
+    if (status.ok() && !left_out) {
         if (refuses_) status = database.execute("RELEASE owners_row");
         if (!status.ok()) return status;
         return true;
     }
-    if (!refuses_row(status.error())) return status;
-    refusal_ = status.error().message;
+    if (!left_out && !refuses_row(status.error())) return status;
+    refusal_ = left_out ? kKeptSilently : status.error().message;
     if (refuses_ && database.in_transaction()) {
         status = database.execute("ROLLBACK TO owners_row; RELEASE owners_row");
         if (!status.ok()) return status;
@@ -132,7 +133,7 @@ Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statemen
     if (!database.in_transaction()) undoing_.insert(row);
     refuses_ = true;
     undone_ = true;
-    return status;
+    return ErrorInfo{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, refusal_};
 }
 
 Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,

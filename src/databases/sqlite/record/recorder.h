@@ -63,7 +63,9 @@ class SqliteRecorder final : public spi::Recorder {
     /// Runs a statement over one of the owner's rows, within `transact`. False: a trigger or a
     /// constraint of the owner's keeps the row from it (`refusal_`), or has ended the transaction
     /// over it before; nothing of it is left.
-    Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row);
+    /// `in_silence`: a statement that changes nothing, without an error, is taken.
+    Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row,
+                             bool in_silence = true);
     /// As `owner_takes`, and false where the statement was kept from the row without a word.
     Result<bool> ends(Database& database, Statement& statement, const std::string& row);
     /// An error where this is not the lease's epoch any more.
@@ -118,6 +120,7 @@ class SqliteRecorder final : public spi::Recorder {
     // Delayed events that were refused since all were tried last, but for those up to `passed_due_`.
     std::unordered_set<std::int64_t> refused_due_;
     std::optional<Due> passed_due_;
+    std::string due_refused_for_;
     std::chrono::steady_clock::time_point try_refused_due_{};
     // Of rows that are old enough to go: the last that was tried singly, and how many stayed.
     std::optional<std::int64_t> pruned_to_;

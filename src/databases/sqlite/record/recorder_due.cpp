@@ -39,6 +39,7 @@ Result<std::vector<SqliteRecorder::Due>> SqliteRecorder::due_now(Database& datab
 void SqliteRecorder::refuse_due(const Due& due) {
     if (refused_due_.empty() && !passed_due_) {
         try_refused_due_ = std::chrono::steady_clock::now() + kRefusedDueAgain;
+        due_refused_for_ = refusal_;
     }
     refused_due_.insert(due.schedule_id);
     if (refused_due_.size() < kMaxRefusedDue) return;
@@ -62,10 +63,15 @@ Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t li
             Statement insert(writer, "INSERT INTO " + table_.sql + " (" + columns + ") SELECT " +
                                          columns + row);
             Statement remove(writer, "DELETE" + row);
+            Statement there(writer, "SELECT 1" + row);
             for (; at < to; ++at) {
                 const std::int64_t id = (*due)[at].schedule_id;
+                taken[at] = !there.bind(id).step();  // somebody has called it off
+                if (Status status = there.status(); !status.ok()) return status;
+                there.reset();
+                if (taken[at]) continue;
                 const Result<bool> moved =
-                    owner_takes(writer, insert.bind(id), "due:" + std::to_string(id));
+                    owner_takes(writer, insert.bind(id), std::to_string(id), false);
                 if (!moved.ok()) return moved.status();
                 taken[at] = *moved;
                 if (!*moved) continue;
@@ -85,6 +91,7 @@ Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t li
     // Those that were refused are tried again when all have been tried.
     if (*tried < limit && *tried == due->size() &&
         std::chrono::steady_clock::now() >= try_refused_due_) {
+        if (refused_due_.empty() && !passed_due_) due_refused_for_.clear();
         refused_due_.clear();
         passed_due_.reset();
     }

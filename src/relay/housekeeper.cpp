@@ -27,8 +27,7 @@ Note due_refused(const std::string& refusal) {
     return {Note::Level::kWarning,
             "delayed_events_refused",
             {{"error", refusal},
-             {"consequence", "delayed events that are due are not delivered: they stay in "
-                             "outbox_scheduled"},
+             {"consequence", "delayed events that are due stay where they are, undelivered"},
              {"remedy", "see the outbox table's triggers and indexes; it is tried again"}}};
 }
 

@@ -689,6 +689,41 @@ TEST_F(SqliteSource, NumbersThatComeAgainInAnAdoptedTableAreNewEvents) {
     }
 }
 
+// Rows that all routes had finished and that the owner keeps as they are.
+TEST_F(SqliteSource, RowsThatAreOwedTheirMarkAreNotANewRoutesAndTheMarkIsForgottenWithTheRow) {
+    db_.exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT (datetime('now')), published_at TEXT, retry_count INTEGER DEFAULT 0, status TEXT "
+        "DEFAULT 'PENDING'); CREATE TRIGGER keep AFTER UPDATE ON outbox BEGIN SELECT RAISE(FAIL, "
+        "'no'); END; INSERT INTO outbox (id, event_type) VALUES ('a', 'Made'), ('b', 'Made')");
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.table = "outbox";
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto lease = value_of(source->open_lease());
+    const auto recorder = value_of(source->open_recorder());
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::RecordBatch done = begin(*lease, *recorder);
+    spi::EventBatch events;
+    ASSERT_EQ(read(*reader, events).size(), 2U);
+    done.finished.push_back({0, {events.events()[0].position, events.events()[1].position}});
+    ASSERT_TRUE(recorder->record(done).ok());
+    EXPECT_EQ(db_.value("SELECT group_concat(status) FROM outbox"), "PENDING,PENDING");
+    const std::string owed = "SELECT count(*) FROM outbox_route_done WHERE route = ''";
+    EXPECT_EQ(db_.number(owed), 2);
+
+    EXPECT_EQ(read(*value_of(source->open_reader("new", {})), events).size(), 0U);
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"new", {}}};
+    static_cast<void>(value_of(recorder->begin(done.epoch, routes)));
+    EXPECT_EQ(db_.number(owed), 2);
+    EXPECT_EQ(read(*value_of(source->open_reader("new", {})), events).size(), 0U);
+
+    db_.exec("DROP TRIGGER keep; UPDATE outbox SET status = 'PUBLISHED' WHERE id = 'a'");
+    static_cast<void>(value_of(recorder->begin(done.epoch, routes)));
+    EXPECT_EQ(db_.value("SELECT group_concat(status) FROM outbox"), "PUBLISHED,PUBLISHED");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_route_done"), 0);
+}
+
 class SqliteOperations : public SqliteSource {
   protected:
     SqliteOperations() {

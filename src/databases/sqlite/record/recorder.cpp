@@ -174,7 +174,7 @@ Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
     for (const spi::RouteName& route : routes) routes_.push_back(route.name);
     spi::Beginning beginning;
     Status status = transact([&](Database& database) -> Status {
-        if (Status status = check_lease(database, epoch); !status.ok()) return status;
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         auto begun = ledger_.begin(database, routes);
         if (!begun.ok()) return begun.status();
         beginning = std::move(*begun);
@@ -196,7 +196,7 @@ Status SqliteRecorder::record(const spi::RecordBatch& batch) {
 }
 
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) {
-    if (Status status = check_lease(database, batch.epoch); !status.ok()) return status;
+    if (Status held = check_lease(database, batch.epoch); !held.ok()) return held;
     // An attempt is written into the owner's row before the row's end.
     Status status = add_failed(database, batch.failed);
     if (status.ok()) status = add_dead(database, batch.dead);
@@ -241,7 +241,7 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
     std::vector<bool> ended(some.size());
     const auto tried =
         in_turn(some.size(), [&](Database& database, std::size_t& at, std::size_t to) -> Status {
-            if (Status status = check_lease(database, epoch); !status.ok()) return status;
+            if (Status held = check_lease(database, epoch); !held.ok()) return held;
             std::vector<spi::Position> gone;
             Statement row(database, writer_.published);
             for (; at < to; ++at) {
@@ -508,7 +508,7 @@ Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
         return spi::Position{0};
     }
     Status status = transact([&](Database& database) -> Status {
-        if (Status status = check_lease(database, epoch); !status.ok()) return status;
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         Statement remove(database, writer_.deleted);
         return remove.bind(table_.source).run();
     });
@@ -530,7 +530,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
 Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
     if (stats.empty()) return {};
     return transact([&](Database& database) -> Status {
-        if (Status status = check_lease(database, epoch); !status.ok()) return status;
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         Statement upsert(
             database,
             "INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "

@@ -117,7 +117,8 @@ class SqliteRecorder final : public spi::Recorder {
     std::chrono::steady_clock::time_point looked_for_deleted_{};
     spi::PositionSet to_remove_;  // named to `remove`, and not tried yet
     std::string kept_for_;        // what the table said to the removal of rows that it keeps
-    // Delayed events that were refused since all were tried last, but for those up to `passed_due_`.
+    // Delayed events that were refused since all were tried last, but for those up to
+    // `passed_due_`.
     std::unordered_set<std::int64_t> refused_due_;
     std::optional<Due> passed_due_;
     std::string due_refused_for_;

@@ -161,8 +161,9 @@ struct RecordBatch {
 /// What `Recorder::remove` took out of the table and the ledgers.
 struct Removed {
     std::vector<Position> positions;
-    std::size_t left = 0;  ///< Named, now or before, and not there yet; tried again by each call.
-    std::string refusal;   ///< What the table said to the removal of rows that it does not let go.
+    std::size_t left =
+        0;  ///< Named, now or before, and not tried or not there yet; each call tries.
+    std::string refusal;  ///< What the table said to the removal of rows that it does not let go.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).

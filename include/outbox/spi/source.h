@@ -161,8 +161,9 @@ struct RecordBatch {
 /// What `Recorder::remove` took out of the table and the ledgers.
 struct Removed {
     std::vector<Position> positions;
-    std::size_t left = 0;  ///< Named, now or before, and not there yet; tried again by each call.
-    std::string refusal;   ///< What the table said to the removal of rows that it does not let go.
+    std::size_t left =
+        0;  ///< Named, now or before, and not tried or not there yet; each call tries.
+    std::string refusal;  ///< What the table said to the removal of rows that it does not let go.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
@@ -246,6 +247,8 @@ class Recorder {
         std::int64_t failing = 0;
         std::int64_t dead = 0;
         std::int64_t scheduled = 0;
+        /// What the table said last to delayed events that are due and that it refuses.
+        std::string refusal_of_due;
         /// Finished rows that could not be marked or removed yet, as somebody holds them or as the
         /// owner's table refuses it; `refusal` is what that said last.
         std::int64_t owed = 0;

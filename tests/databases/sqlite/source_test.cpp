@@ -226,13 +226,15 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
 
 // With an error, with one that ends the transaction, and without a word: it concerns those rows.
 TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
-    for (const char* how : {"ABORT, 'no'", "FAIL, 'no'", "ROLLBACK, 'no'", "IGNORE"}) {
+    for (const char* how : {"BEFORE ABORT, 'no'", "BEFORE FAIL, 'no'", "BEFORE ROLLBACK, 'no'",
+                            "BEFORE IGNORE", "AFTER FAIL, 'no'"}) {
         db_.exec(
             "DROP TRIGGER IF EXISTS keep; DELETE FROM outbox_events; DELETE FROM sqlite_sequence");
-        db_.exec(
-            "CREATE TRIGGER keep BEFORE DELETE ON outbox_events WHEN OLD.key = 'kept' BEGIN SELECT "
-            "RAISE(" +
-            std::string(how) + "); END");
+        const std::string words = how;
+        const auto space = words.find(' ');
+        db_.exec("CREATE TRIGGER keep " + words.substr(0, space) +
+                 " DELETE ON outbox_events WHEN OLD.key = 'kept' BEGIN SELECT RAISE(" +
+                 words.substr(space + 1) + "); END");
         std::vector<spi::Position> positions;
         for (int n = 1; n <= 9; ++n) {
             db_.exec("INSERT INTO outbox_events (topic, key) VALUES ('t', '" +
@@ -275,14 +277,16 @@ TEST_F(SqliteSource, ARowNumberedByHandBelowAllIsNoEventOfARoute) {
 
 // Of those that are due: one that a trigger refuses waits, and holds no other.
 TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
-    for (const char* how : {"ABORT, 'no'", "ROLLBACK, 'no'"}) {
+    for (const char* how : {"BEFORE ABORT, 'no'", "BEFORE ROLLBACK, 'no'", "AFTER ABORT, 'no'",
+                            "AFTER ROLLBACK, 'no'", "AFTER FAIL, 'no'", "BEFORE IGNORE"}) {
         db_.exec(
             "DELETE FROM outbox_scheduled; DELETE FROM outbox_events; DROP TRIGGER IF EXISTS "
             "refuse");
-        db_.exec(
-            "CREATE TRIGGER refuse BEFORE INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN "
-            "SELECT RAISE(" +
-            std::string(how) + "); END");
+        const std::string words = how;
+        const auto space = words.find(' ');
+        db_.exec("CREATE TRIGGER refuse " + words.substr(0, space) +
+                 " INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN SELECT RAISE(" +
+                 words.substr(space + 1) + "); END");
         for (const char* key : {"a", "refused", "b", "refused", "c"}) {
             db_.exec("INSERT INTO outbox_scheduled (available_at, topic, key) VALUES (1, 't', '" +
                      std::string(key) + "')");
@@ -295,7 +299,103 @@ TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
         EXPECT_EQ(value_of(recorder->move_due(term.epoch, 10)), 0U) << how;
         EXPECT_EQ(db_.value("SELECT group_concat(key) FROM outbox_events"), "a,b,c") << how;
         EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 2) << how;
+        EXPECT_FALSE(value_of(recorder->stats()).refusal_of_due.empty()) << how;
     }
+}
+
+TEST_F(SqliteSource, HoweverManyDelayedEventsAreRefusedTheOthersAreMoved) {
+    db_.exec(
+        "CREATE TRIGGER refuse BEFORE INSERT ON outbox_events WHEN NEW.key = 'refused' BEGIN "
+        "SELECT RAISE(ABORT, 'no'); END; WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+        "FROM n WHERE i < 2500) INSERT INTO outbox_scheduled (available_at, topic, key) SELECT 5, "
+        "'t', 'refused' FROM n; INSERT INTO outbox_scheduled (available_at, topic, key) VALUES "
+        "(5, 't', 'last')");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    const spi::RecordBatch term = begin(*lease, *recorder);
+    std::size_t moved = 0;
+    for (int turn = 0; turn < 3; ++turn) moved += value_of(recorder->move_due(term.epoch, 1000));
+    EXPECT_EQ(moved, 1U);
+    EXPECT_EQ(db_.value("SELECT group_concat(key) FROM outbox_events"), "last");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 2500);
+}
+
+TEST_F(SqliteSource, HoweverManyRowsMayNotBePrunedTheOthersAre) {
+    db_.exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT '2020-01-01T00:00:00.000Z', published_at TEXT DEFAULT '2020-01-01T00:00:00.000Z', "
+        "retry_count INTEGER DEFAULT 0, status TEXT DEFAULT 'PUBLISHED'); WITH RECURSIVE n (i) AS "
+        "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10500) INSERT INTO outbox (id, "
+        "event_type) SELECT 'kept' || i, 'Made' FROM n; INSERT INTO outbox (id, event_type) VALUES "
+        "('free1', 'Made'), ('free2', 'Made'); CREATE TRIGGER keep BEFORE DELETE ON outbox WHEN "
+        "OLD.id LIKE 'kept%' BEGIN SELECT RAISE(ABORT, 'on legal hold'); END");
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.table = "outbox";
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto recorder = value_of(source->open_recorder());
+    EXPECT_EQ(value_of(recorder->prune(60s, 1000)), 2U);
+    const auto none = recorder->prune(60s, 1000);
+    ASSERT_FALSE(none.ok());
+    EXPECT_THAT(none.error().message, HasSubstr("keeps 10500 rows"));
+    EXPECT_THAT(none.error().message, HasSubstr("on legal hold"));
+    db_.exec("DROP TRIGGER keep");
+    EXPECT_EQ(value_of(recorder->prune(60s, 1000)), 1000U);
+}
+
+// How often a trigger of the owner's has run, in transactions that were ended, too.
+std::atomic<int> trigger_runs = 0;
+
+int add_counter(sqlite3* database, const char** /*error*/, const sqlite3_api_routines* /*api*/) {
+    return sqlite3_create_function(
+        database, "count_run", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, nullptr,
+        [](sqlite3_context* context, int, sqlite3_value**) {
+            sqlite3_result_int(context, ++trigger_runs);
+        },
+        nullptr, nullptr);
+}
+
+TEST_F(SqliteSource, TriggersThatEndTheTransactionCostNoOtherRowMuch) {
+    sqlite3_auto_extension(reinterpret_cast<void (*)()>(add_counter));
+    db_.exec(
+        "CREATE TRIGGER keep BEFORE DELETE ON outbox_events BEGIN SELECT count_run(); SELECT "
+        "RAISE(ROLLBACK, 'no') WHERE OLD.key = 'kept'; END; CREATE TRIGGER refuse BEFORE INSERT ON "
+        "outbox_events BEGIN SELECT count_run(); SELECT RAISE(ROLLBACK, 'no') WHERE NEW.key = "
+        "'kept'; END; WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < "
+        "200) INSERT INTO outbox_scheduled (available_at, topic, key) SELECT 5, 't', iif(i % 2, "
+        "'free', 'kept') FROM n");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch term = begin(*lease, *recorder);
+    trigger_runs = 0;
+    std::size_t moved = 0;
+    for (int turn = 0; turn < 200 && moved < 100; ++turn) {
+        moved += value_of(recorder->move_due(term.epoch, 1000));
+    }
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 100);
+    EXPECT_LE(trigger_runs, 3 * 200);
+
+    db_.exec("DROP TRIGGER refuse; UPDATE outbox_events SET key = 'kept' WHERE position % 2 = 0");
+    std::vector<spi::Position> positions;
+    for (int n = 1; n <= 100; ++n) positions.push_back(n);
+    term.finished.push_back({0, positions});
+    ASSERT_TRUE(recorder->record(term).ok());
+    trigger_runs = 0;
+    spi::Removed removed = value_of(recorder->remove(term.epoch, positions));
+    for (int turn = 0; turn < 100 && removed.left > 0; ++turn) {
+        removed = value_of(recorder->remove(term.epoch, {}));
+    }
+    EXPECT_EQ(db_.value("SELECT min(key) || max(key) || count(*) FROM outbox_events"),
+              "keptkept50");
+    EXPECT_LE(trigger_runs, 3 * 100);
+    EXPECT_THAT(removed.refusal, HasSubstr("no"));
+    // It is known of no row for longer than that.
+    db_.exec("DROP TRIGGER keep");
+    EXPECT_EQ(value_of(recorder->remove(term.epoch, positions)).left, 0U);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 0);
+    sqlite3_cancel_auto_extension(reinterpret_cast<void (*)()>(add_counter));
 }
 
 TEST_F(SqliteSource, ABusyWriterIsWaitedForNotFatal) {
@@ -587,6 +687,41 @@ TEST_F(SqliteSource, NumbersThatComeAgainInAnAdoptedTableAreNewEvents) {
                   1);
         ASSERT_TRUE(lease->release(epoch).ok());
     }
+}
+
+// Rows that all routes had finished and that the owner keeps as they are.
+TEST_F(SqliteSource, RowsThatAreOwedTheirMarkAreNotANewRoutesAndTheMarkIsForgottenWithTheRow) {
+    db_.exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT (datetime('now')), published_at TEXT, retry_count INTEGER DEFAULT 0, status TEXT "
+        "DEFAULT 'PENDING'); CREATE TRIGGER keep AFTER UPDATE ON outbox BEGIN SELECT RAISE(FAIL, "
+        "'no'); END; INSERT INTO outbox (id, event_type) VALUES ('a', 'Made'), ('b', 'Made')");
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.table = "outbox";
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto lease = value_of(source->open_lease());
+    const auto recorder = value_of(source->open_recorder());
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::RecordBatch done = begin(*lease, *recorder);
+    spi::EventBatch events;
+    ASSERT_EQ(read(*reader, events).size(), 2U);
+    done.finished.push_back({0, {events.events()[0].position, events.events()[1].position}});
+    ASSERT_TRUE(recorder->record(done).ok());
+    EXPECT_EQ(db_.value("SELECT group_concat(status) FROM outbox"), "PENDING,PENDING");
+    const std::string owed = "SELECT count(*) FROM outbox_route_done WHERE route = ''";
+    EXPECT_EQ(db_.number(owed), 2);
+
+    EXPECT_EQ(read(*value_of(source->open_reader("new", {})), events).size(), 0U);
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"new", {}}};
+    static_cast<void>(value_of(recorder->begin(done.epoch, routes)));
+    EXPECT_EQ(db_.number(owed), 2);
+    EXPECT_EQ(read(*value_of(source->open_reader("new", {})), events).size(), 0U);
+
+    db_.exec("DROP TRIGGER keep; UPDATE outbox SET status = 'PUBLISHED' WHERE id = 'a'");
+    static_cast<void>(value_of(recorder->begin(done.epoch, routes)));
+    EXPECT_EQ(db_.value("SELECT group_concat(status) FROM outbox"), "PUBLISHED,PUBLISHED");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_route_done"), 0);
 }
 
 class SqliteOperations : public SqliteSource {

@@ -1,5 +1,8 @@
 #include "databases/sqlite/record/recorder.h"
 
+#include <algorithm>
+#include <limits>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -12,13 +15,10 @@ namespace {
 
 constexpr std::size_t kMaxErrorBytes = 2'000;
 constexpr std::size_t kMaxUndoing = 10'000;  // more are learned anew
-constexpr std::size_t kMaxKept = 10'000;     // rows that prune passes over
-constexpr std::size_t kMaxRefusedDue = 1'000;
-constexpr std::chrono::seconds kRefusedDueAgain{60};
+constexpr std::size_t kMaxRemoved = 10'000;  // at once
+constexpr std::chrono::milliseconds kTurn{500};
+constexpr std::chrono::milliseconds kLetOthersWrite{1};
 constexpr std::chrono::seconds kLookForDeletedEvery{60};
-constexpr const char* kKeptSilently =
-    "the table keeps rows as they are without an error; does a trigger of yours RAISE(IGNORE) for "
-    "them?";
 
 std::int64_t older_than(std::chrono::seconds retention) {
     return now_us() - std::chrono::microseconds(retention).count();
@@ -60,37 +60,80 @@ void SqliteRecorder::bind_position(Statement& statement, spi::Position position)
 }
 
 template <typename Work>
+Status SqliteRecorder::once(Work work) {
+    undone_ = false;
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    Status status;
+    {
+        WriteTransaction transaction(**database);
+        status = transaction.begin();
+        if (status.ok()) status = work(**database);
+        if (status.ok()) status = transaction.commit();
+    }
+    if (!status.ok() && !undone_ && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    return status;
+}
+
+template <typename Work>
 Status SqliteRecorder::transact(Work work) {
     if (undoing_.size() > kMaxUndoing) undoing_.clear();
     Status status;
-    do {  // each turn but the last knows one row more
-        const Result<Database*> database = session_.get();
-        if (!database.ok()) return database.status();
-        undone_ = false;
-        {
-            WriteTransaction transaction(**database);
-            status = transaction.begin();
-            if (status.ok()) status = work(**database);
-            if (status.ok()) status = transaction.commit();
-        }
-        if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    do {  // each turn but the last knows one row more, or that rows are refused at all
+        status = once(work);
     } while (undone_);
     return status;
 }
 
+Result<std::size_t> SqliteRecorder::in_turn(std::size_t count, const Rows& rows) {
+    const auto until = std::chrono::steady_clock::now() + kTurn;
+    auto others = std::exchange(undoing_, {});
+    Status status;
+    std::size_t done = 0;
+    for (std::size_t to = count; done < count && status.ok();) {
+        if (done > 0 && std::chrono::steady_clock::now() >= until) break;
+        std::size_t at = done;
+        status = once([&](Database& database) { return rows(database, at, to); });
+        if (undone_) {
+            status = {};
+            to = at + 1;
+            std::this_thread::sleep_for(kLetOthersWrite);
+        } else {
+            done = to;
+            to = count;
+        }
+    }
+    undoing_ = std::move(others);
+    if (!status.ok()) return status;
+    return done;
+}
+
 Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statement,
-                                         const std::string& row) {
+                                         const std::string& row, bool in_silence) {
     const bool undoes = undoing_.contains(row);
-    const Status status = undoes ? Status() : statement.run();
+    Status status;
+    if (!undoes && refuses_) status = database.execute("SAVEPOINT owners_row");
+    if (!undoes && status.ok()) status = statement.run();
     statement.forget();
     if (undoes) return false;
-    if (status.ok()) return true;
-    if (!refuses_row(status.error())) return status;
-    refusal_ = status.error().message;
-    if (database.in_transaction()) return false;
-    undoing_.insert(row);
+    const bool left_out = status.ok() && !in_silence && database.changes() == 0;
+    if (status.ok() && !left_out) {
+        if (refuses_) status = database.execute("RELEASE owners_row");
+        if (!status.ok()) return status;
+        return true;
+    }
+    if (!left_out && !refuses_row(status.error())) return status;
+    refusal_ = left_out ? kKeptSilently : status.error().message;
+    if (refuses_ && database.in_transaction()) {
+        status = database.execute("ROLLBACK TO owners_row; RELEASE owners_row");
+        if (!status.ok()) return status;
+        return false;
+    }
+    // All is begun anew: it was ended, or RAISE(FAIL) may have left what came before it.
+    if (!database.in_transaction()) undoing_.insert(row);
+    refuses_ = true;
     undone_ = true;
-    return status;
+    return ErrorInfo{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, refusal_};
 }
 
 Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
@@ -113,29 +156,25 @@ Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
     return !there;
 }
 
-ErrorInfo SqliteRecorder::lease_lost(std::uint64_t epoch) const {
+Status SqliteRecorder::check_lease(Database& database, std::uint64_t epoch) const {
+    Statement row(database, "SELECT epoch FROM outbox_lease WHERE source = ?");
+    row.bind(table_.source);
+    const bool holds = row.step() && static_cast<std::uint64_t>(row.integer(0)) == epoch;
+    if (Status status = row.status(); !status.ok()) return status;
+    if (holds) return {};
     return {ErrorCode::kLeaseLost, Advice::kStop, "",
             "another relay took the lease of " + table_.source + " after epoch " +
                 std::to_string(epoch)};
 }
 
-Result<bool> SqliteRecorder::holds_lease(Database& database, std::uint64_t epoch) const {
-    Statement row(database, "SELECT epoch FROM outbox_lease WHERE source = ?");
-    row.bind(table_.source);
-    const bool holds = row.step() && static_cast<std::uint64_t>(row.integer(0)) == epoch;
-    if (Status status = row.status(); !status.ok()) return status;
-    return holds;
-}
-
 Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
                                              std::span<const spi::RouteName> routes) {
     routes_.clear();
+    to_remove_ = {};
     for (const spi::RouteName& route : routes) routes_.push_back(route.name);
     spi::Beginning beginning;
     Status status = transact([&](Database& database) -> Status {
-        const Result<bool> owner = holds_lease(database, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         auto begun = ledger_.begin(database, routes);
         if (!begun.ok()) return begun.status();
         beginning = std::move(*begun);
@@ -157,9 +196,7 @@ Status SqliteRecorder::record(const spi::RecordBatch& batch) {
 }
 
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) {
-    const Result<bool> owner = holds_lease(database, batch.epoch);
-    if (!owner.ok()) return owner.status();
-    if (!*owner) return lease_lost(batch.epoch);
+    if (Status held = check_lease(database, batch.epoch); !held.ok()) return held;
     // An attempt is written into the owner's row before the row's end.
     Status status = add_failed(database, batch.failed);
     if (status.ok()) status = add_dead(database, batch.dead);
@@ -198,28 +235,36 @@ Status SqliteRecorder::finish(Database& database, const spi::RecordBatch& batch)
 
 Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
                                             std::span<const spi::Position> positions) {
-    spi::Removed removed;
-    if (positions.empty()) return removed;
-    Status status = transact([&](Database& database) -> Status {
-        const Result<bool> owner = holds_lease(database, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
-        removed = {};
-        Statement row(database, writer_.published);
-        for (const spi::Position position : positions) {
-            row.bind(position).bind(now_us());
-            const Result<bool> ended = ends(database, row, std::to_string(position));
-            if (!ended.ok()) return ended.status();
-            if (*ended) {
-                removed.positions.push_back(position);
-            } else {
-                // It stays in the ledger; the next start tries again.
-                removed.refusal = refusal_;
+    to_remove_.add(positions);
+    std::vector<spi::Position> some;
+    to_remove_.take_lowest(kMaxRemoved, some);
+    std::vector<bool> ended(some.size());
+    const auto tried =
+        in_turn(some.size(), [&](Database& database, std::size_t& at, std::size_t to) -> Status {
+            if (Status held = check_lease(database, epoch); !held.ok()) return held;
+            std::vector<spi::Position> gone;
+            Statement row(database, writer_.published);
+            for (; at < to; ++at) {
+                row.bind(some[at]).bind(now_us());
+                const Result<bool> end = ends(database, row, std::to_string(some[at]));
+                if (!end.ok()) return end.status();
+                ended[at] = *end;
+                if (*end) gone.push_back(some[at]);
             }
+            return ledger_.subtract(database, gone);
+        });
+    to_remove_.add(std::span(some).subspan(tried.ok() ? *tried : 0));
+    if (!tried.ok()) return tried.status();
+    spi::Removed removed;
+    for (std::size_t at = 0; at < *tried; ++at) {
+        if (ended[at]) {
+            removed.positions.push_back(some[at]);
+        } else {
+            kept_for_ = refusal_;  // it stays in the ledger; the next start tries again
         }
-        return ledger_.subtract(database, removed.positions);
-    });
-    if (!status.ok()) return status;
+    }
+    removed.left = to_remove_.size();
+    removed.refusal = kept_for_;
     return removed;
 }
 
@@ -381,120 +426,77 @@ Status SqliteRecorder::say_delivered(Database& database, std::int64_t dead_id) {
     return owner_takes(database, update, id).status();
 }
 
-Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
-    if (!table_.native || table_.name != "outbox_events") return std::size_t{0};
-    const Result<Database*> database = session_.get();
-    if (!database.ok()) return database.status();
-    if (std::chrono::steady_clock::now() >= try_refused_due_) refused_due_.clear();
-    // A look first: an idle relay must not take the write lock.
-    const auto due = due_now(**database, 1);
-    if (!due.ok()) return due.status();
-    if (due->empty()) return std::size_t{0};
-    std::size_t moved = 0;
-    Status status = transact([&](Database& writer) -> Status {
-        const Result<bool> owner = holds_lease(writer, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
-        return move_rows(writer, limit, moved);
-    });
-    if (!status.ok()) return status;
-    return moved;
-}
-
-// The oldest of the events that are due, but for those that the table refuses.
-Result<std::vector<std::int64_t>> SqliteRecorder::due_now(Database& database,
-                                                          std::size_t limit) const {
-    Statement rows(database,
-                   "SELECT schedule_id FROM outbox_scheduled WHERE available_at <= ?1 ORDER BY "
-                   "available_at, schedule_id LIMIT ?2");
-    rows.bind(now_us()).bind(limit + refused_due_.size());
-    std::vector<std::int64_t> due;
-    while (rows.step() && due.size() < limit) {
-        if (!refused_due_.contains(rows.integer(0))) due.push_back(rows.integer(0));
-    }
-    if (Status status = rows.status(); !status.ok()) return status;
-    return due;
-}
-
-Status SqliteRecorder::move_rows(Database& database, std::size_t limit, std::size_t& moved) {
-    moved = 0;
-    const std::string columns =
-        "id, aggregate_type, aggregate_id, event_type, payload, headers, tenant_id, schema_id, "
-        "schema_version, occurred_at, topic, key, routing_key";
-    const auto due = due_now(database, limit);
-    if (!due.ok()) return due.status();
-    Statement insert(database, "INSERT INTO " + table_.sql + " (" + columns +
-                                   ", available_at) SELECT " + columns +
-                                   ", available_at FROM outbox_scheduled WHERE schedule_id = ?1");
-    Statement remove(database, "DELETE FROM outbox_scheduled WHERE schedule_id = ?1");
-    for (const std::int64_t row : *due) {
-        insert.bind(row);
-        const Result<bool> taken = owner_takes(database, insert, "due:" + std::to_string(row));
-        if (!taken.ok()) return taken.status();
-        if (!*taken) {
-            if (refused_due_.size() >= kMaxRefusedDue) break;
-            refused_due_.insert(row);
-            try_refused_due_ = std::chrono::steady_clock::now() + kRefusedDueAgain;
-            continue;
-        }
-        if (Status status = remove.bind(row).run(); !status.ok()) return status;
-        ++moved;
-    }
-    return {};
-}
-
-// A row that its table keeps is passed over by the next ones, which are others.
 Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
     if (writer_.prune.empty()) return std::size_t{0};
     std::size_t removed = 0;
-    Status status = transact([&](Database& database) -> Status {
-        removed = 0;
-        if (kept_.empty()) {
-            Statement all(database, writer_.prune);
-            all.bind(older_than(retention)).bind(table_.source).bind(limit);
-            const Result<bool> taken = owner_takes(database, all, "prune");
-            if (!taken.ok()) return taken.status();
-            removed = *taken ? static_cast<std::size_t>(database.changes()) : 0;
-            if (removed > 0) return {};
-        }
-        return prune_singly(database, older_than(retention), limit, removed);
-    });
-    if (!status.ok()) return status;
-    if (removed > 0 || kept_.empty()) return removed;
-    return ErrorInfo{ErrorCode::kQueryFailed,
-                     Advice::kRetryEvent,
-                     {},
-                     "the table keeps " + std::to_string(kept_.size()) +
-                         " rows that are old enough to go: " + refusal_};
+    if (!pruned_to_) {
+        const auto tried =
+            in_turn(1, [&](Database& database, std::size_t& at, std::size_t to) -> Status {
+                removed = 0;
+                for (; at < to; ++at) {
+                    Statement all(database, writer_.prune);
+                    all.bind(older_than(retention)).bind(table_.source).bind(limit);
+                    const Result<bool> taken = owner_takes(database, all, "prune");
+                    if (!taken.ok()) return taken.status();
+                    removed = *taken ? static_cast<std::size_t>(database.changes()) : 0;
+                }
+                return {};
+            });
+        if (!tried.ok()) return tried.status();
+        if (removed == limit) return removed;
+    }
+    return prune_singly(older_than(retention), limit, removed);
 }
 
-Status SqliteRecorder::prune_singly(Database& database, std::int64_t older_than, std::size_t limit,
-                                    std::size_t& removed) {
-    Statement rows(database, writer_.prunable_ids);
-    Statement one(database, writer_.prune_one);
-    for (bool more = true; more && removed < limit && kept_.size() < kMaxKept;) {
-        rows.bind(older_than).bind(table_.source).bind(limit + kept_.size());
+// A row that its table keeps is passed over: the next ones are others, until all have been tried.
+Result<std::size_t> SqliteRecorder::prune_singly(std::int64_t older_than, std::size_t limit,
+                                                 std::size_t removed) {
+    while (removed < limit) {
+        const Result<Database*> database = session_.get();
+        if (!database.ok()) return database.status();
         std::vector<std::string> ids;
-        while (removed + ids.size() < limit && rows.step()) {
-            std::string id = raw_id_of(rows, 0, 1);
-            if (!kept_.contains(id)) ids.push_back(std::move(id));
-        }
-        if (Status status = rows.status(); !status.ok()) return status;
-        rows.reset();
-        more = !ids.empty();
-        for (const std::string& id : ids) {
-            bind_raw_id(one.bind(older_than).bind(table_.source), id);
-            const Result<bool> taken = owner_takes(database, one, "prune:" + id);
-            if (!taken.ok()) return taken.status();
-            if (*taken && database.changes() > 0) {
-                ++removed;
-            } else {
-                if (*taken) refusal_ = kKeptSilently;
-                kept_.insert(id);
+        std::vector<std::int64_t> places;
+        {
+            Statement rows(**database, writer_.prunable_ids);
+            rows.bind(older_than).bind(table_.source);
+            rows.bind(pruned_to_.value_or(std::numeric_limits<std::int64_t>::min()));
+            rows.bind(limit - removed);
+            while (rows.step()) {
+                ids.push_back(raw_id_of(rows, 0, 1));
+                places.push_back(rows.integer(2));
             }
+            if (Status status = rows.status(); !status.ok()) return status;
         }
+        if (ids.empty()) break;
+        std::vector<bool> gone(ids.size());
+        const auto tried =
+            in_turn(ids.size(), [&](Database& writer, std::size_t& at, std::size_t to) -> Status {
+                Statement one(writer, writer_.prune_one);
+                for (; at < to; ++at) {
+                    bind_raw_id(one.bind(older_than).bind(table_.source), ids[at]);
+                    const Result<bool> taken = owner_takes(writer, one, ids[at]);
+                    if (!taken.ok()) return taken.status();
+                    gone[at] = *taken && writer.changes() > 0;
+                    if (*taken && !gone[at]) refusal_ = kKeptSilently;
+                }
+                return {};
+            });
+        if (!tried.ok()) return tried.status();
+        pruned_to_ = places[*tried - 1];
+        const auto went = static_cast<std::size_t>(
+            std::count(gone.begin(), gone.begin() + static_cast<std::ptrdiff_t>(*tried), true));
+        removed += went;
+        kept_ += *tried - went;
     }
-    return {};
+    if (removed == limit) return removed;
+    pruned_to_.reset();
+    const std::size_t kept = std::exchange(kept_, 0);
+    if (removed > 0 || kept == 0) return removed;
+    return ErrorInfo{
+        ErrorCode::kQueryFailed,
+        Advice::kRetryEvent,
+        {},
+        "the table keeps " + std::to_string(kept) + " rows that are old enough to go: " + refusal_};
 }
 
 Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
@@ -506,9 +508,7 @@ Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
         return spi::Position{0};
     }
     Status status = transact([&](Database& database) -> Status {
-        const Result<bool> owner = holds_lease(database, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         Statement remove(database, writer_.deleted);
         return remove.bind(table_.source).run();
     });
@@ -530,9 +530,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
 Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
     if (stats.empty()) return {};
     return transact([&](Database& database) -> Status {
-        const Result<bool> owner = holds_lease(database, epoch);
-        if (!owner.ok()) return owner.status();
-        if (!*owner) return lease_lost(epoch);
+        if (Status held = check_lease(database, epoch); !held.ok()) return held;
         Statement upsert(
             database,
             "INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "

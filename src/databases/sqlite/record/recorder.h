@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,21 +42,34 @@ class SqliteRecorder final : public spi::Recorder {
     Result<Stats> stats() override;
 
   private:
+    static constexpr const char* kKeptSilently =
+        "the table keeps rows as they are without an error; does a trigger of yours RAISE(IGNORE) "
+        "for them?";
     /// Above, the backlog of a table whose rows go is the span.
     static constexpr std::int64_t kCountLimit = 20'000;
 
-    /// Runs `work` in one write transaction; the connection is made anew after an error. `work` is
-    /// run again, from its beginning, where a trigger of the owner's ended the transaction.
+    /// Runs `work` in one write transaction; the connection is made anew after an error.
+    template <typename Work>
+    Status once(Work work);
+    /// Runs `work`, again from its beginning where `owner_takes` asks for it (`undone_`).
     template <typename Work>
     Status transact(Work work);
+    /// Goes on with the row at `at` up to the one at `to`, and counts `at` up.
+    using Rows = std::function<Status(Database&, std::size_t& at, std::size_t to)>;
+    /// Runs `rows` over so many. Where `owner_takes` asks for another beginning, what went well is
+    /// committed before the next rows are tried: however many are refused, each is run a few times.
+    /// Returns how many were tried within some time, at least one.
+    Result<std::size_t> in_turn(std::size_t count, const Rows& rows);
     /// Runs a statement over one of the owner's rows, within `transact`. False: a trigger or a
     /// constraint of the owner's keeps the row from it (`refusal_`), or has ended the transaction
-    /// over it before.
-    Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row);
+    /// over it before; nothing of it is left.
+    /// `in_silence`: a statement that changes nothing, without an error, is taken.
+    Result<bool> owner_takes(Database& database, Statement& statement, const std::string& row,
+                             bool in_silence = true);
     /// As `owner_takes`, and false where the statement was kept from the row without a word.
     Result<bool> ends(Database& database, Statement& statement, const std::string& row);
-    Result<bool> holds_lease(Database& database, std::uint64_t epoch) const;
-    [[nodiscard]] ErrorInfo lease_lost(std::uint64_t epoch) const;
+    /// An error where this is not the lease's epoch any more.
+    Status check_lease(Database& database, std::uint64_t epoch) const;
 
     Status write_batch(Database& database, const spi::RecordBatch& batch);
     Status finish(Database& database, const spi::RecordBatch& batch);
@@ -76,10 +91,15 @@ class SqliteRecorder final : public spi::Recorder {
     Status add_dead(Database& database, const std::vector<spi::DeadLetter>& dead);
     [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
     Status settle_retries(Database& database, const spi::RecordBatch& batch);
-    Result<std::vector<std::int64_t>> due_now(Database& database, std::size_t limit) const;
-    Status move_rows(Database& database, std::size_t limit, std::size_t& moved);
-    Status prune_singly(Database& database, std::int64_t older_than, std::size_t limit,
-                        std::size_t& removed);
+    struct Due {
+        std::int64_t available_at = 0;
+        std::int64_t schedule_id = 0;
+        auto operator<=>(const Due&) const = default;
+    };
+    Result<std::vector<Due>> due_now(Database& database, std::size_t limit) const;
+    void refuse_due(const Due& due);
+    Result<std::size_t> prune_singly(std::int64_t older_than, std::size_t limit,
+                                     std::size_t removed);
 
     const Table table_;
     const TableWriter writer_;
@@ -92,10 +112,20 @@ class SqliteRecorder final : public spi::Recorder {
     // Rows whose triggers end the transaction (RAISE(ROLLBACK)).
     std::unordered_set<std::string> undoing_;
     bool undone_ = false;
+    // The table has refused a row: from then on each statement over one has a savepoint.
+    bool refuses_ = false;
     std::chrono::steady_clock::time_point looked_for_deleted_{};
+    spi::PositionSet to_remove_;  // named to `remove`, and not tried yet
+    std::string kept_for_;        // what the table said to the removal of rows that it keeps
+    // Delayed events that were refused since all were tried last, but for those up to
+    // `passed_due_`.
     std::unordered_set<std::int64_t> refused_due_;
+    std::optional<Due> passed_due_;
+    std::string due_refused_for_;
     std::chrono::steady_clock::time_point try_refused_due_{};
-    std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
+    // Of rows that are old enough to go: the last that was tried singly, and how many stayed.
+    std::optional<std::int64_t> pruned_to_;
+    std::size_t kept_ = 0;
 };
 
 }  // namespace outbox::sqlite

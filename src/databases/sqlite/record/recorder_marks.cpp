@@ -75,18 +75,22 @@ Status SqliteRecorder::end_left_rows(Database& database) {
         list + ") GROUP BY event_id HAVING count(*) = " + std::to_string(routes_.size());
     Statement rows(database, "SELECT typeof(" + table_.quoted("id") + "), " + table_.quoted("id") +
                                  " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
-                                 " AND " + done_name_sql(table_) + " IN (" + complete + ")");
+                                 " AND " + done_name_sql(table_) + " IN (" + complete +
+                                 " UNION ALL SELECT event_id FROM outbox_route_done WHERE source = "
+                                 "?1 AND route = '')");
     rows.bind(table_.source);
     std::vector<std::string> ids;
     while (rows.step()) ids.push_back(raw_id_of(rows, 0, 1));
     if (Status status = rows.status(); !status.ok()) return status;
     rows.reset();
     for (const std::string& id : ids) {
-        // A mark that is owed is made anew where the row is refused again.
+        // A mark that is owed is made anew where the row is refused again. Routes that are new
+        // since then begin behind it.
         Statement forget(database,
                          "DELETE FROM outbox_route_done WHERE source = ? AND event_id = ? AND "
                          "route = ''");
-        Status status = forget.bind(table_.source).bind(done_name(id)).run();
+        Status status = owe(database, done_name(id));
+        if (status.ok()) status = forget.bind(table_.source).bind(done_name(id)).run();
         Statement letter(database,
                          "SELECT 1 FROM outbox_dead_letters WHERE source = ? AND id = ? AND route "
                          "= ?");
@@ -98,6 +102,14 @@ Status SqliteRecorder::end_left_rows(Database& database) {
         }
         if (!status.ok()) return status;
     }
+    // What is owed to rows that are gone, or that their owner has finished.
+    Statement settled(database,
+                      "DELETE FROM outbox_route_done WHERE source = ?1 AND event_id IN (SELECT "
+                      "event_id FROM outbox_route_done WHERE source = ?1 AND route = '') AND "
+                      "event_id NOT IN (SELECT " +
+                          done_name_sql(table_) + " FROM " + table_.sql + " t WHERE " +
+                          any_unfinished(table_) + " AND " + table_.quoted("id") + " IS NOT NULL)");
+    if (Status status = settled.bind(table_.source).run(); !status.ok()) return status;
     if (routes_.size() > 1) return {};
     // What one route alone has finished is known by the rows themselves, but for those.
     Statement forget(database,

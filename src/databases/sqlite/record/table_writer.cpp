@@ -86,8 +86,10 @@ TableWriter::TableWriter(const Table& table) {
     prune = "DELETE FROM " + table.sql + " AS t WHERE " + table.quoted("id") + " IN (SELECT " +
             table.quoted("id") + " FROM " + table.sql + " AS t WHERE " + condition +
             " LIMIT ?3) AND " + condition;
-    prunable_ids = "SELECT typeof(" + table.quoted("id") + "), " + table.quoted("id") + " FROM " +
-                   table.sql + " AS t WHERE " + condition + " LIMIT ?3";
+    const std::string place = "t." + table.order;
+    prunable_ids = "SELECT typeof(" + table.quoted("id") + "), " + table.quoted("id") + ", " +
+                   place + " FROM " + table.sql + " AS t WHERE " + condition + " AND " + place +
+                   " > ?3 ORDER BY " + place + " LIMIT ?4";
     prune_one = "DELETE FROM " + table.sql + " AS t WHERE " + condition + " AND " +
                 table.quoted("id") + " = ?3";
 }

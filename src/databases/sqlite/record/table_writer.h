@@ -26,7 +26,8 @@ class TableWriter {
     std::string prune;
     /// Forgets the attempts of events whose rows are gone or finished. Parameter: the source.
     std::string deleted;
-    /// The ids of these rows with their types; removes one of them, its id in place of how many.
+    /// The ids of these rows with their types and places in the order of rows, those behind the
+    /// place ?3; removes one of them, its id in place of how many.
     std::string prunable_ids;
     std::string prune_one;
 

@@ -71,7 +71,7 @@ void bind_raw_id(Statement& statement, std::string_view raw_id);
 [[nodiscard]] std::string event_id_of(const Table& table, std::string_view raw_id);
 
 /// How outbox_route_done names a row, of a raw id and as SQL; and the condition that a route (SQL)
-/// has not finished the row.
+/// has not finished the row, nor were it all of them ('').
 [[nodiscard]] std::string done_name(std::string_view raw_id);
 [[nodiscard]] std::string done_name_sql(const Table& table);
 [[nodiscard]] std::string not_done(const Table& table, const std::string& route);

@@ -15,17 +15,20 @@ constexpr std::size_t kMaxKept = 10'000;
 Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
     const std::string sql = writer_.prune_sql();
     if (sql.empty()) return std::size_t{0};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
     if (kept_.empty()) {
-        Result<Rows> rows = query(sql, Params()
-                                           .integer(retention.count())
-                                           .text(table_.source)
-                                           .integer(static_cast<std::int64_t>(limit)));
-        if (!rows.ok() && !concerns_rows(rows.error())) return rows.status();
+        Result<Rows> rows =
+            (*connection)->query(sql, Params()
+                                          .integer(retention.count())
+                                          .text(table_.source)
+                                          .integer(static_cast<std::int64_t>(limit)));
+        if (!rows.ok() && !may_concern_rows((*connection)->handle(), rows.error())) {
+            return rows.status();
+        }
         if (!rows.ok()) kept_for_ = rows.error();
         if (rows.ok() && rows->affected() > 0) return static_cast<std::size_t>(rows->affected());
     }
-    const Result<Connection*> connection = session_.get();
-    if (!connection.ok()) return connection.status();
     std::size_t removed = 0;
     Status status = (*connection)->execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
     if (status.ok()) status = prune_free(**connection, retention, limit, removed);

@@ -50,7 +50,7 @@ Result<spi::Removed> Removals::remove(Connection& connection, std::uint64_t epoc
                                       std::span<const spi::Position> positions) {
     if (kept_.empty()) {
         auto removed = try_remove(connection, epoch, positions, false);
-        if (removed.ok() || !concerns_rows(removed.error())) return removed;
+        if (removed.ok() || !may_concern_rows(connection.handle(), removed.error())) return removed;
         // Somebody holds one of the rows, or a trigger or a key keeps it: that one alone waits.
         if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
     }
@@ -175,7 +175,7 @@ Result<bool> Removals::remove_part(Connection& connection, std::span<const spi::
         if (!status.ok()) return status;
         return true;
     }
-    if (!concerns_rows(status.error())) return status;
+    if (!may_concern_rows(connection.handle(), status.error())) return status;
     const ErrorInfo error = status.error();
     status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
     if (!status.ok()) return status;

@@ -24,6 +24,21 @@ constexpr std::size_t kRedeliverLimit = 100;
 
 }  // namespace
 
+namespace {
+
+Note delayed_refused(const std::string& refusal) {
+    if (refusal.empty()) return {Note::Level::kInfo, "delayed_refused_no_more", {}};
+    return {Note::Level::kWarning,
+            "delayed_refused",
+            {{"error", refusal},
+             {"consequence", "these delayed events are not delivered: they wait where they are, "
+                             "in outbox_scheduled"},
+             {"remedy", "see the outbox table's triggers, constraints and indexes; it is tried "
+                        "again each minute"}}};
+}
+
+}  // namespace
+
 Note rows_refused(const std::string& refusal) {
     if (refusal.empty()) return {Note::Level::kInfo, "rows_refused_no_more", {}};
     return {
@@ -198,6 +213,10 @@ Status Housekeeper::look_at_figures() {
     if (stats->refusal != told_refusal_) {
         told_refusal_ = stats->refusal;
         deps_.notify(rows_refused(told_refusal_));
+    }
+    if (stats->due_refusal != told_due_refusal_) {
+        told_due_refusal_ = stats->due_refusal;
+        deps_.notify(delayed_refused(told_due_refusal_));
     }
     const core::Lock lock(figures_mutex_);
     database_stats_ = *stats;

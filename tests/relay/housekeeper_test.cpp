@@ -59,12 +59,13 @@ class Chores final : public spi::Recorder {
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
     Result<Stats> stats() override {
         if (stats_error) return *stats_error;
-        return Stats{};
+        return figures;
     }
 
     std::map<std::int64_t, int> letters;  // to how often each was handed over
     std::optional<ErrorInfo> prune_error;
     std::optional<ErrorInfo> stats_error;
+    Stats figures;
     std::size_t prunes = 0;
     std::size_t looks = 0;
     std::size_t key_looks = 0;
@@ -119,6 +120,19 @@ TEST_F(HousekeeperTest, WhatTheDatabaseRefusesBesideEventsIsToldAndEndsNothing) 
     chores_.stats_error = ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "", ""};
     clock_.now_us += 60'000'000;
     EXPECT_FALSE(housekeeper_.turn().ok());
+}
+
+TEST_F(HousekeeperTest, OfDelayedEventsThatTheTableRefusesItSaysThatTheyAreNotDelivered) {
+    chores_.figures.due_refusal = "not this one";
+    for (int i = 0; i < 3; ++i) turn(60'000'000);
+    ASSERT_EQ(notes_.size(), 1U);
+    EXPECT_EQ(notes_[0].what, "delayed_refused");
+    EXPECT_EQ(notes_[0].fields[0].second, "not this one");
+    EXPECT_NE(notes_[0].fields[1].second.find("are not delivered"), std::string::npos);
+    chores_.figures.due_refusal.clear();
+    turn(60'000'000);
+    ASSERT_EQ(notes_.size(), 2U);
+    EXPECT_EQ(notes_[1].what, "delayed_refused_no_more");
 }
 
 // Ten times as fast as a hundred a second, and each once.

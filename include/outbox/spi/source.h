@@ -250,6 +250,9 @@ class Recorder {
         /// owner's table refuses it; `refusal` is what that said last.
         std::int64_t owed = 0;
         std::string refusal;
+        /// The same of delayed events that are due and that the outbox table does not take; they
+        /// count as owed, too.
+        std::string due_refusal;
     };
     virtual Result<Stats> stats() = 0;
 };

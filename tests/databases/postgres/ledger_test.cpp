@@ -235,6 +235,46 @@ TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
     EXPECT_EQ(next.read().size(), 0U) << "all of it is finished";
 }
 
+// Many more than are passed over by name; once the table takes them they go.
+TEST_F(NativeLedger, HoweverManyDelayedEventsTheTableRefusesTheOthersGo) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (available_at, topic, key, payload) SELECT now() - interval "
+        "'1 hour' + n * interval '1 ms', 't', CASE WHEN n <= 2200 THEN 'bad' END, '1' FROM "
+        "generate_series(1, 2250) n; CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'not this one'; END $$; CREATE TRIGGER refuse BEFORE INSERT ON "
+        "outbox_events FOR EACH ROW WHEN (NEW.key = 'bad') EXECUTE FUNCTION refuse()");
+    Relay relay(config());
+    const auto move = [&] { require(relay.recorder().move_due(relay.epoch(), 1'000).status()); };
+    EXPECT_TRUE(eventually(60s, "the others are moved", [&] {
+        move();
+        return rows() == 50;
+    }));
+    auto stats = value_of(relay.recorder().stats());
+    EXPECT_EQ(stats.owed, 2'200);
+    EXPECT_THAT(stats.due_refusal, HasSubstr("not this one"));
+    EXPECT_EQ(stats.refusal, "");
+    pg_.exec("DROP TRIGGER refuse ON outbox_events");
+    EXPECT_TRUE(eventually(60s, "those up to the place are moved", [&] {
+        move();
+        return rows() >= 2'050;
+    })) << rows();
+}
+
+// Who redirects a row keeps it elsewhere; a relay cannot know that.
+TEST_F(NativeLedger, ADelayedEventThatATriggerLeavesOutIsKeptAndToldOf) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (available_at, topic, key, payload) SELECT now() - interval "
+        "'1 s', 't', CASE WHEN n = 2 THEN 'bad' END, '1' FROM generate_series(1, 3) n; "
+        "CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; "
+        "END $$; CREATE TRIGGER leave_out BEFORE INSERT ON outbox_events FOR EACH ROW WHEN "
+        "(NEW.key = 'bad') EXECUTE FUNCTION leave_out()");
+    Relay relay(config());
+    EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 1'000)), 2U);
+    EXPECT_EQ(rows(), 2);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_scheduled"), 1);
+    EXPECT_THAT(value_of(relay.recorder().stats()).due_refusal, HasSubstr("return NULL"));
+}
+
 TEST_F(NativeLedger, ARowThatSomebodyHoldsDelaysItsOwnRemovalAlone) {
     insert(5);
     Relay relay(config());

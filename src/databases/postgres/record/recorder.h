@@ -134,6 +134,7 @@ class PostgresRecorder final : public spi::Recorder {
     std::optional<Stats> last_stats_;
     std::string refusal_;  // what the owner's table answered last to what it refused
     std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
+    std::optional<std::string> pruned_to_;  // the look at what may be pruned goes on behind this id
     ErrorInfo kept_for_{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, {}};
     DueLook due_;
     Clock::time_point try_refused_due_{};

@@ -31,10 +31,12 @@ Note delayed_refused(const std::string& refusal) {
     return {Note::Level::kWarning,
             "delayed_refused",
             {{"error", refusal},
-             {"consequence", "these delayed events are not delivered: they wait where they are, "
-                             "in outbox_scheduled"},
-             {"remedy", "see the outbox table's triggers, constraints and indexes; it is tried "
-                        "again each minute"}}};
+             {"consequence",
+              "these delayed events are not delivered: they wait where they are, "
+              "in outbox_scheduled"},
+             {"remedy",
+              "see the outbox table's triggers, constraints and indexes; it is tried "
+              "again each minute"}}};
 }
 
 }  // namespace

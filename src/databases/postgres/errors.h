@@ -65,7 +65,8 @@ enum class Concerns : std::uint8_t {
 /// What a function of the owner's meets elsewhere (postgres_fdw, an extension) has the states of
 /// the server's own trouble (08, 53, 57P, 58, XX): kPerhaps.
 [[nodiscard]] Concerns what_concerns(const ErrorInfo& error);
-/// It does or may. The server's own trouble ends the connection, or every statement behind it fails.
+/// It does or may. The server's own trouble ends the connection, or every statement behind it
+/// fails.
 [[nodiscard]] bool may_concern_rows(const pg_conn* connection, const ErrorInfo& error);
 
 /// The server's words alone, without the relay's remedy, which is for errors of whole statements.

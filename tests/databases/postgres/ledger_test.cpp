@@ -56,8 +56,8 @@ class NativeLedger : public LedgerOfPostgres {
     static constexpr const char* kRaise = "RAISE EXCEPTION ''it is kept''";
     void keep_rows(const std::string& which, const std::string& how = kRaise,
                    const std::string& name = "keep") {
-        pg_.exec("CREATE FUNCTION " + name + "() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN " + how +
-                 "; END'; CREATE TRIGGER " + name +
+        pg_.exec("CREATE FUNCTION " + name + "() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN " +
+                 how + "; END'; CREATE TRIGGER " + name +
                  " BEFORE DELETE ON outbox_events FOR EACH ROW WHEN (" + which +
                  ") EXECUTE FUNCTION " + name + "()");
     }
@@ -220,9 +220,8 @@ TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
     for (spi::Position from = 1; from < kKept; from += 10'000) {
         finish_and_remove(from, from + 9'999);
     }
-    EXPECT_TRUE(eventually(120s, "50,000 are named again", [&] {
-        return relay.remove() == 50'000;
-    }));
+    EXPECT_TRUE(
+        eventually(120s, "50,000 are named again", [&] { return relay.remove() == 50'000; }));
     EXPECT_EQ(rows(), kKept + kMixed);
     finish_and_remove(kKept + 1, kKept + kMixed);
     EXPECT_TRUE(eventually(120s, "what may go is removed", [&] {

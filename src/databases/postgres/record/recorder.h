@@ -138,13 +138,13 @@ class PostgresRecorder final : public spi::Recorder {
     ErrorInfo kept_for_{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, {}};
     DueLook due_;
     Clock::time_point try_refused_due_{};
-    DueLook refused_due_;            // up to where `due_` begins, with what was refused there
+    DueLook refused_due_;             // up to where `due_` begins, with what was refused there
     std::size_t refused_before_ = 0;  // so many
     std::size_t refused_again_ = 0;
     bool refused_moved_ = false;  // some of them, in this round
     Clock::time_point next_refused_due_{};
     std::string due_refusal_;  // what the outbox table answered last to a delayed event
-    std::string owed_after_;  // the look at what rows are owed goes on behind this one
+    std::string owed_after_;   // the look at what rows are owed goes on behind this one
     Clock::time_point next_owed_{};
     std::chrono::milliseconds owed_wait_{};
     Clock::time_point looked_for_deleted_{};

@@ -20,11 +20,11 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
     if (!connection.ok()) return connection.status();
     std::size_t removed = 0;
     if (kept_.empty()) {
-        Result<Rows> rows =
-            (*connection)->query(sql, Params()
-                                          .integer(retention.count())
-                                          .text(table_.source)
-                                          .integer(static_cast<std::int64_t>(limit)));
+        Result<Rows> rows = (*connection)
+                                ->query(sql, Params()
+                                                 .integer(retention.count())
+                                                 .text(table_.source)
+                                                 .integer(static_cast<std::int64_t>(limit)));
         if (!rows.ok() && !may_concern_rows((*connection)->handle(), rows.error())) {
             return rows.status();
         }

@@ -22,13 +22,17 @@ constexpr std::size_t kPruneLimit = 1'000;
 constexpr std::size_t kMaxRedelivering = 500;  // of one route at a time
 constexpr std::size_t kRedeliverLimit = 100;
 
-Note due_refused(const std::string& refusal) {
-    if (refusal.empty()) return {Note::Level::kInfo, "delayed_events_refused_no_more", {}};
+Note delayed_refused(const std::string& refusal) {
+    if (refusal.empty()) return {Note::Level::kInfo, "delayed_refused_no_more", {}};
     return {Note::Level::kWarning,
-            "delayed_events_refused",
+            "delayed_refused",
             {{"error", refusal},
-             {"consequence", "delayed events that are due stay where they are, undelivered"},
-             {"remedy", "see the outbox table's triggers and indexes; it is tried again"}}};
+             {"consequence",
+              "these delayed events are not delivered: they wait where they are, "
+              "in outbox_scheduled"},
+             {"remedy",
+              "see the outbox table's triggers, constraints and indexes; it is tried "
+              "again each minute"}}};
 }
 
 }  // namespace
@@ -208,9 +212,9 @@ Status Housekeeper::look_at_figures() {
         told_refusal_ = stats->refusal;
         deps_.notify(rows_refused(told_refusal_));
     }
-    if (stats->refusal_of_due != told_refusal_of_due_) {
-        told_refusal_of_due_ = stats->refusal_of_due;
-        deps_.notify(due_refused(told_refusal_of_due_));
+    if (stats->due_refusal != told_due_refusal_) {
+        told_due_refusal_ = stats->due_refusal;
+        deps_.notify(delayed_refused(told_due_refusal_));
     }
     const core::Lock lock(figures_mutex_);
     database_stats_ = *stats;

@@ -73,7 +73,7 @@ class Housekeeper {
     std::string prune_error_;
     std::map<std::string, std::string, std::less<>> told_failures_;  // by chore
     std::string told_refusal_;
-    std::string told_refusal_of_due_;
+    std::string told_due_refusal_;
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
     std::vector<std::string> names_;            // of the routes
     std::vector<std::string> destinations_;     // as told to them

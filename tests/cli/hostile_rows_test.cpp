@@ -207,6 +207,8 @@ class RefusedRows : public HostileRows, public testing::WithParamInterface<const
         if (moment == "a table that is gone") return "INSERT INTO gone VALUES (1)";
         if (moment == "a right") return "RAISE EXCEPTION 'not yours' USING ERRCODE = '42501'";
         if (moment == "a deadlock") return "RAISE EXCEPTION 'both' USING ERRCODE = '40P01'";
+        if (moment == "a server elsewhere") return "RAISE EXCEPTION 'away' USING ERRCODE = '08001'";
+        if (moment == "a server that stops") return "RAISE EXCEPTION 'x' USING ERRCODE = '57P01'";
         if (moment == "a slow trigger") return "RAISE EXCEPTION 'slow' USING ERRCODE = '57014'";
         return "RAISE EXCEPTION 'the owner wants this row as it is'";
     }
@@ -259,7 +261,8 @@ TEST_P(RefusedRows, AreOwedTheirMarkAndTheRestGoesOn) {
 INSTANTIATE_TEST_SUITE_P(By, RefusedRows,
                          testing::Values("a trigger", "at the commit", "a check", "returning NULL",
                                          "returning OLD", "a table that is gone", "a right",
-                                         "a deadlock", "a slow trigger"),
+                                         "a deadlock", "a slow trigger", "a server elsewhere",
+                                         "a server that stops"),
                          [](const auto& chosen) {
                              std::string name(chosen.param);
                              std::erase(name, ' ');
@@ -334,7 +337,7 @@ TEST_P(KeptRows, OfTheNativeTableWaitAloneAndNothingWaitsForThemAtTheEnd) {
 }
 INSTANTIATE_TEST_SUITE_P(By, KeptRows,
                          testing::Values("a trigger", "returning NULL", "a table that is gone",
-                                         "a right", "a slow trigger"),
+                                         "a right", "a slow trigger", "a server elsewhere"),
                          [](const auto& chosen) {
                              std::string name(chosen.param);
                              std::erase(name, ' ');
@@ -377,12 +380,13 @@ TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {
     pg_.exec(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.event_type "
         "= 'T1' THEN RAISE EXCEPTION 'not this one'; ELSIF NEW.event_type = 'T7' THEN RAISE "
-        "EXCEPTION 'not this one' USING ERRCODE = '42501'; END IF; RETURN NEW; END $$; CREATE "
+        "EXCEPTION 'not this one' USING ERRCODE = '42501'; ELSIF NEW.event_type = 'T9' THEN RAISE "
+        "EXCEPTION 'not this one' USING ERRCODE = '08001'; END IF; RETURN NEW; END $$; CREATE "
         "TRIGGER refuse BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()");
     Process running = relay("outbox_events");
-    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "28", running));
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", "27", running));
     EXPECT_EQ(pg_.value("SELECT string_agg(event_type, ' ' ORDER BY 1) FROM outbox_scheduled"),
-              "T1 T7");
+              "T1 T7 T9");
     ASSERT_TRUE(eventually(kDeadline, "it says so", [&] {
         return running.stderr_text().find("not this one") != std::string::npos;
     })) << running.stderr_text();

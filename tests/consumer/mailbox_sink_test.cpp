@@ -293,6 +293,26 @@ TEST(MailboxSinkPostgres, AcknowledgesDurablyWhereTheDatabaseDefaultIsNot) {
     EXPECT_EQ(pg.value("SELECT setting FROM seen"), "on");
 }
 
+// A trigger that asks another server raises what this one raises where it is in trouble itself.
+TEST(MailboxSinkPostgres, WhatATriggerMeetsElsewhereIsItsMessagesAndTheServersEndNobodys) {
+    PostgresDatabase database;
+    Pg pg(database.url());
+    ASSERT_TRUE(make_mailbox_sink(database.mailbox_url()).value_or_throw()->check().ok());
+    pg.exec(
+        "CREATE FUNCTION ask() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.id = 'bad' THEN RAISE 'no server there' USING ERRCODE = '08001'; "
+        "ELSIF NEW.id = 'end' THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; "
+        "RETURN NEW; END $$; CREATE TRIGGER ask BEFORE INSERT ON outbox_mailbox FOR EACH ROW "
+        "EXECUTE FUNCTION ask()");
+    const auto sink = make_mailbox_sink(database.mailbox_url()).value_or_throw();
+    const auto out = publish_all(*sink, {record(1, "a", "k", "v"), record(2, "b", "l", "v"),
+                                         record(3, "bad", "m", "v"), record(4, "end", "n", "v")});
+    EXPECT_THAT(out.acknowledged, ElementsAre(1, 2));
+    ASSERT_THAT(failed_tokens(out), ElementsAre(3, 4));
+    EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryEvent);
+    EXPECT_EQ(out.failed[1].error.advice, Advice::kRetryDestination);
+}
+
 TEST(MailboxSinkPostgres, SaysWhichOfUserDatabaseAndAddressIsWrong) {
     PostgresDatabase database;
     const std::string server = database.url().substr(0, database.url().rfind('/'));

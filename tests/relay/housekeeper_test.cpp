@@ -122,15 +122,17 @@ TEST_F(HousekeeperTest, WhatTheDatabaseRefusesBesideEventsIsToldAndEndsNothing) 
     EXPECT_FALSE(housekeeper_.turn().ok());
 }
 
-TEST_F(HousekeeperTest, DelayedEventsThatTheTableRefusesAreSaidToBeUndelivered) {
-    chores_.figures.refusal_of_due = "no more than ten orders a day";
+TEST_F(HousekeeperTest, OfDelayedEventsThatTheTableRefusesItSaysThatTheyAreNotDelivered) {
+    chores_.figures.due_refusal = "not this one";
     for (int i = 0; i < 3; ++i) turn(60'000'000);
     ASSERT_EQ(notes_.size(), 1U);
-    EXPECT_EQ(notes_[0].what, "delayed_events_refused");
-    chores_.figures = {};
+    EXPECT_EQ(notes_[0].what, "delayed_refused");
+    EXPECT_EQ(notes_[0].fields[0].second, "not this one");
+    EXPECT_NE(notes_[0].fields[1].second.find("are not delivered"), std::string::npos);
+    chores_.figures.due_refusal.clear();
     turn(60'000'000);
     ASSERT_EQ(notes_.size(), 2U);
-    EXPECT_EQ(notes_[1].what, "delayed_events_refused_no_more");
+    EXPECT_EQ(notes_[1].what, "delayed_refused_no_more");
 }
 
 // Ten times as fast as a hundred a second, and each once.

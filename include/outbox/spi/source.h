@@ -247,12 +247,13 @@ class Recorder {
         std::int64_t failing = 0;
         std::int64_t dead = 0;
         std::int64_t scheduled = 0;
-        /// What the table said last to delayed events that are due and that it refuses.
-        std::string refusal_of_due;
         /// Finished rows that could not be marked or removed yet, as somebody holds them or as the
         /// owner's table refuses it; `refusal` is what that said last.
         std::int64_t owed = 0;
         std::string refusal;
+        /// The same of delayed events that are due and that the outbox table does not take
+        /// (PostgreSQL: they count as owed, too).
+        std::string due_refusal;
     };
     virtual Result<Stats> stats() = 0;
 };

@@ -20,7 +20,8 @@ enum class Kind : std::uint8_t {
     kTime,      // the statement was cut short
     kConflict,  // between transactions
     kSetup,     // a right, a name, a table: a person has to mend it
-    kServer,    // the server or the connection
+    kServer,    // the server or the connection, or what a function of the owner's met elsewhere
+    kOutage,    // the server alone, whatever the rows
 };
 
 /// What a role does about it. `remedy`: {user}, {database}, {host} are filled in for the relay.
@@ -83,6 +84,7 @@ constexpr std::string_view kCheckLogin =
 constexpr std::string_view kOtherType = "if a column got another type start the relay again";
 constexpr std::string_view kNotOurEvents =
     "The table outbox_events is not the one `outbox migrate` makes.";
+constexpr std::string_view kShortOfMemory = "the database server is short of memory";
 constexpr std::string_view kFreeSpace = "free space on the database server";
 constexpr std::string_view kAsAWhole = "Run the whole transaction again.";
 constexpr std::string_view kTriedAgain = "it is tried again";
@@ -181,9 +183,11 @@ constexpr std::array kRules{
          wait("the tables are not those that `outbox migrate` makes"), kNone},
 
     // The server and the way to it.
-    Rule{"53100", Kind::kServer, Code::kDiskFull, wait(kFreeSpace), wait(kFreeSpace),
+    Rule{"53100", Kind::kOutage, Code::kDiskFull, wait(kFreeSpace), wait(kFreeSpace),
          wait(kFreeSpace), wait("Free space on the server's disk.")},
-    Rule{"53300", Kind::kServer, Code::kConnectFailed,
+    Rule{"53200", Kind::kOutage, Code::kQueryFailed, wait(kShortOfMemory), kNone, kNone,
+         wait("The server is short of memory.")},
+    Rule{"53300", Kind::kOutage, Code::kConnectFailed,
          wait("raise the limit that is named or close what is idle; a relay needs four "
               "connections, and one more for each route"),
          kNone, wait("raise the limit that is named or close what is idle"),
@@ -192,7 +196,7 @@ constexpr std::array kRules{
          kNone, kNone, wait("The server is short of resources.")},
     // Read by the relay and by a consumer, a standby may be promoted; a writer's transaction may be
     // read-only by its own will.
-    Rule{"25006", Kind::kServer, Code::kQueryFailed,
+    Rule{"25006", Kind::kOutage, Code::kQueryFailed,
          wait("{host} is a standby; point the URL at the primary, or list all hosts with "
               "target_session_attrs=read-write"),
          wait("this is a standby; name the primary, or all hosts with "
@@ -200,9 +204,9 @@ constexpr std::array kRules{
          wait("this is a standby, or the transaction is read-only: name the primary, or all hosts "
               "with target_session_attrs=read-write"),
          stop("The transaction is read-only: write on the primary, in a read-write transaction.")},
-    Rule{"25P03", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
+    Rule{"25P03", Kind::kOutage, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
-    Rule{"25P04", Kind::kServer, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
+    Rule{"25P04", Kind::kOutage, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
     Rule{"57P", Kind::kServer, Code::kConnectionLost, wait("the server is stopping or starting"),
          kNone, wait("the server is stopping or starting; the connection is made again"),
@@ -247,6 +251,7 @@ Code sink_code(const Rule& rule) {
             return rule.code;
         case Kind::kConflict:
         case Kind::kServer:
+        case Kind::kOutage:
             break;
     }
     return rule.code == Code::kDiskFull ? rule.code : Code::kSinkUnavailable;
@@ -373,11 +378,16 @@ Concerns what_concerns(const ErrorInfo& error) {
         case Kind::kTime:
         case Kind::kConflict:
         case Kind::kSetup:
-            return Concerns::kPerhaps;
         case Kind::kServer:
+            return Concerns::kPerhaps;
+        case Kind::kOutage:
             break;
     }
     return Concerns::kAll;
+}
+
+bool may_concern_rows(const PGconn* connection, const ErrorInfo& error) {
+    return PQstatus(connection) == CONNECTION_OK && what_concerns(error) != Concerns::kAll;
 }
 
 std::string words_of(const ErrorInfo& error) {

@@ -60,13 +60,14 @@ struct ErrorContext {
 enum class Concerns : std::uint8_t {
     kRows,     ///< Somebody holds those (SQLSTATE 55P03), or a value or a constraint is in the way.
     kPerhaps,  ///< A function of the owner's that runs for each row may have raised it.
-    kAll,      ///< The server, the connection.
+    kAll,      ///< The server: its memory, its disk, a standby. The connection.
 };
+/// What a function of the owner's meets elsewhere (postgres_fdw, an extension) has the states of
+/// the server's own trouble (08, 53, 57P, 58, XX): kPerhaps.
 [[nodiscard]] Concerns what_concerns(const ErrorInfo& error);
-/// It does or may.
-[[nodiscard]] inline bool concerns_rows(const ErrorInfo& error) {
-    return what_concerns(error) != Concerns::kAll;
-}
+/// It does or may. The server's own trouble ends the connection, or every statement behind it
+/// fails.
+[[nodiscard]] bool may_concern_rows(const pg_conn* connection, const ErrorInfo& error);
 
 /// The server's words alone, without the relay's remedy, which is for errors of whole statements.
 [[nodiscard]] std::string words_of(const ErrorInfo& error);

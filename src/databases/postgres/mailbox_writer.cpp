@@ -136,7 +136,7 @@ class PostgresClient final : public Client {
     }
 
     [[nodiscard]] bool may_concern_a_row(const ErrorInfo& error) const override {
-        return postgres::concerns_rows(error);
+        return postgres::may_concern_rows(connection_.get(), error);
     }
 
   private:

@@ -151,6 +151,19 @@ TEST_F(PendingPublished, PrunesOnlyWhatWasPublishedLongAgo) {
               "2345");
 }
 
+TEST_F(PendingPublished, HoweverManyRowsMayNotBePrunedTheOthersAre) {
+    pg_.exec(
+        "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, status, "
+        "published_at) SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, "
+        "'Order', CASE WHEN n <= 11000 THEN 'kept' ELSE 'o' END, 'Made', '{}', 'PUBLISHED', now() "
+        "- interval '8 days' FROM generate_series(1, 11500) n; CREATE FUNCTION keep() RETURNS "
+        "trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE "
+        "ON outbox FOR EACH ROW WHEN (OLD.aggregate_id = 'kept') EXECUTE FUNCTION keep()");
+    Relay relay(config("outbox"));
+    EXPECT_EQ(value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1'000)), 500U);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox WHERE aggregate_id = 'o'"), 0);
+}
+
 TEST_F(PendingPublished, PrunesNoUnsentRowOfAPartitionWhereThePublishedOnesOfAnotherStand) {
     create(
         "CREATE TABLE parted (id uuid, event_type text, aggregate_type text, aggregate_id text, "

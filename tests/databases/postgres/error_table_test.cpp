@@ -74,10 +74,11 @@ TEST(PostgresErrorTable, SaysWhetherRowsAreInTheWay) {
     for (const char* state : {"23505", "22003", "55P03", "P0001", "99999"}) {
         EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kRows) << state;
     }
-    for (const char* state : {"42501", "3D000", "40001", "55006", "57014"}) {
+    for (const char* state : {"42501", "3D000", "40001", "55006", "57014", "57P01", "08006",
+                              "53400", "58030", "XX000"}) {
         EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kPerhaps) << state;
     }
-    for (const char* state : {"", "57P01", "08006", "53100", "25006"}) {
+    for (const char* state : {"", "53100", "53200", "53300", "25006"}) {
         EXPECT_EQ(postgres::what_concerns(relayed(state)), Concerns::kAll) << state;
     }
 }

@@ -53,12 +53,13 @@ class LedgerOfPostgres : public testing::Test {
 class NativeLedger : public LedgerOfPostgres {
   protected:
     void SetUp() override { migrate(url_); }
-    void keep_rows(const std::string& which) {
-        pg_.exec(
-            "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
-            "''it is kept''; END'; CREATE TRIGGER keep BEFORE DELETE ON outbox_events FOR EACH ROW "
-            "WHEN (" +
-            which + ") EXECUTE FUNCTION keep()");
+    static constexpr const char* kRaise = "RAISE EXCEPTION ''it is kept''";
+    void keep_rows(const std::string& which, const std::string& how = kRaise,
+                   const std::string& name = "keep") {
+        pg_.exec("CREATE FUNCTION " + name + "() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN " +
+                 how + "; END'; CREATE TRIGGER " + name +
+                 " BEFORE DELETE ON outbox_events FOR EACH ROW WHEN (" + which +
+                 ") EXECUTE FUNCTION " + name + "()");
     }
     // What a supervisor does after a relay has ended: another process.
     ErrorInfo refusal() {
@@ -201,25 +202,76 @@ TEST_F(NativeLedger, RowsThatTheTableKeepsHoldNoOther) {
     EXPECT_EQ(rows(), 0);
 }
 
-// What is named to the table again and again is bounded, so that what waits for its turn is.
+// What is named to the table again and again is bounded, so that what waits for its turn is. Beside
+// more rows than that those that may go do: alone those are forgotten that were asked for alone.
 TEST_F(NativeLedger, ATableThatLetsNoRowGoIsAskedForSomeOfThemAlone) {
-    constexpr spi::Position kRows = 70'000;
-    insert(kRows);
-    keep_rows("true");
+    constexpr spi::Position kKept = 60'000;
+    constexpr spi::Position kMixed = 3'000;
+    insert(kKept + kMixed);
+    keep_rows("OLD.position <= 60000", "RETURN NULL");
+    keep_rows("OLD.position > 60000 AND OLD.position % 20 = 7", kRaise, "refuse");
     Relay relay(config());
-    std::size_t left = 0;
-    for (spi::Position from = 1; from < kRows; from += 10'000) {
+    const auto finish_and_remove = [&](spi::Position from, spi::Position to) {
         std::vector<spi::Position> positions;
-        for (spi::Position n = from; n < from + 10'000; ++n) positions.push_back(n);
+        for (spi::Position n = from; n <= to; ++n) positions.push_back(n);
         finish(relay, 0, positions);
-        left = relay.remove(positions);
+        return relay.remove(positions);
+    };
+    for (spi::Position from = 1; from < kKept; from += 10'000) {
+        finish_and_remove(from, from + 9'999);
     }
-    EXPECT_GE(left, 50'000U);
-    EXPECT_LE(left, 60'000U);
-    EXPECT_EQ(rows(), kRows);
+    EXPECT_TRUE(
+        eventually(120s, "50,000 are named again", [&] { return relay.remove() == 50'000; }));
+    EXPECT_EQ(rows(), kKept + kMixed);
+    finish_and_remove(kKept + 1, kKept + kMixed);
+    EXPECT_TRUE(eventually(120s, "what may go is removed", [&] {
+        relay.remove();
+        return rows() == kKept + kMixed / 20;
+    })) << rows();
+    EXPECT_EQ(relay.remove(), 50'000U);
     relay.end();
     Relay next(config());
     EXPECT_EQ(next.read().size(), 0U) << "all of it is finished";
+}
+
+// Many more than are passed over by name; once the table takes them they go.
+TEST_F(NativeLedger, HoweverManyDelayedEventsTheTableRefusesTheOthersGo) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (available_at, topic, key, payload) SELECT now() - interval "
+        "'1 hour' + n * interval '1 ms', 't', CASE WHEN n <= 2200 THEN 'bad' END, '1' FROM "
+        "generate_series(1, 2250) n; CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'not this one'; END $$; CREATE TRIGGER refuse BEFORE INSERT ON "
+        "outbox_events FOR EACH ROW WHEN (NEW.key = 'bad') EXECUTE FUNCTION refuse()");
+    Relay relay(config());
+    const auto move = [&] { require(relay.recorder().move_due(relay.epoch(), 1'000).status()); };
+    EXPECT_TRUE(eventually(60s, "the others are moved", [&] {
+        move();
+        return rows() == 50;
+    }));
+    auto stats = value_of(relay.recorder().stats());
+    EXPECT_EQ(stats.owed, 2'200);
+    EXPECT_THAT(stats.due_refusal, HasSubstr("not this one"));
+    EXPECT_EQ(stats.refusal, "");
+    pg_.exec("DROP TRIGGER refuse ON outbox_events");
+    EXPECT_TRUE(eventually(60s, "those up to the place are moved", [&] {
+        move();
+        return rows() >= 2'050;
+    })) << rows();
+}
+
+// Who redirects a row keeps it elsewhere; a relay cannot know that.
+TEST_F(NativeLedger, ADelayedEventThatATriggerLeavesOutIsKeptAndToldOf) {
+    pg_.exec(
+        "INSERT INTO outbox_scheduled (available_at, topic, key, payload) SELECT now() - interval "
+        "'1 s', 't', CASE WHEN n = 2 THEN 'bad' END, '1' FROM generate_series(1, 3) n; "
+        "CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; "
+        "END $$; CREATE TRIGGER leave_out BEFORE INSERT ON outbox_events FOR EACH ROW WHEN "
+        "(NEW.key = 'bad') EXECUTE FUNCTION leave_out()");
+    Relay relay(config());
+    EXPECT_EQ(value_of(relay.recorder().move_due(relay.epoch(), 1'000)), 2U);
+    EXPECT_EQ(rows(), 2);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_scheduled"), 1);
+    EXPECT_THAT(value_of(relay.recorder().stats()).due_refusal, HasSubstr("return NULL"));
 }
 
 TEST_F(NativeLedger, ARowThatSomebodyHoldsDelaysItsOwnRemovalAlone) {

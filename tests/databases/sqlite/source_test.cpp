@@ -299,7 +299,7 @@ TEST_F(SqliteSource, ADelayedEventThatTheTableRefusesHoldsNoOther) {
         EXPECT_EQ(value_of(recorder->move_due(term.epoch, 10)), 0U) << how;
         EXPECT_EQ(db_.value("SELECT group_concat(key) FROM outbox_events"), "a,b,c") << how;
         EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 2) << how;
-        EXPECT_FALSE(value_of(recorder->stats()).refusal_of_due.empty()) << how;
+        EXPECT_FALSE(value_of(recorder->stats()).due_refusal.empty()) << how;
     }
 }
 

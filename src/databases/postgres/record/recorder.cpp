@@ -271,7 +271,7 @@ Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     Status status = learn_failing(**connection, batch.epoch);
     if (status.ok()) status = note_finished(**connection, batch);
     if (status.ok()) status = write(**connection, batch, false);
-    if (!status.ok() && concerns_rows(status.error())) {
+    if (!status.ok() && may_concern_rows((*connection)->handle(), status.error())) {
         status = (*connection)->execute("ROLLBACK");
         if (status.ok()) status = write(**connection, batch, true);
     }

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -84,12 +86,26 @@ class PostgresRecorder final : public spi::Recorder {
     Status prune_free(Connection& connection, std::chrono::seconds retention, std::size_t limit,
                       std::size_t& removed);
     static std::string move_due_sql(const Table& table);
-    [[nodiscard]] Params due_params(std::uint64_t epoch, std::size_t limit) const;
-    bool due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch);
+    struct DuePlace {
+        std::string available_at = "-infinity";
+        std::int64_t schedule_id = std::numeric_limits<std::int64_t>::min();
+    };
+    // Delayed events behind one place and up to another.
+    struct DueLook {
+        DuePlace after;
+        DuePlace until{"infinity", std::numeric_limits<std::int64_t>::max()};
+        std::vector<std::int64_t> except;  // as the outbox table refused them alone
+    };
+    using RefusesDue = std::function<void(DuePlace)>;
+    [[nodiscard]] Params due_params(const DueLook& look, std::uint64_t epoch,
+                                    std::size_t limit) const;
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
-    Result<std::size_t> move_some(std::uint64_t epoch, std::size_t limit);
-    Result<std::size_t> move_singly(std::uint64_t epoch);
+    Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);
+    Result<std::optional<std::size_t>> move_some(const DueLook& look, std::uint64_t epoch,
+                                                 std::size_t limit);
+    Result<std::size_t> move_of(const DueLook& look, std::uint64_t epoch, std::size_t limit,
+                                const RefusesDue& refuses);
     Result<Rows> query(const std::string& sql, const Params& params);
     Result<std::optional<Rows>> query_within(const std::string& limit, const std::string& sql,
                                              const Params& params);
@@ -118,10 +134,17 @@ class PostgresRecorder final : public spi::Recorder {
     std::optional<Stats> last_stats_;
     std::string refusal_;  // what the owner's table answered last to what it refused
     std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
+    std::optional<std::string> pruned_to_;  // the look at what may be pruned goes on behind this id
     ErrorInfo kept_for_{ErrorCode::kQueryFailed, Advice::kRetryEvent, {}, {}};
-    std::vector<std::int64_t> refused_due_;  // of delayed events that the outbox table refuses
+    DueLook due_;
     Clock::time_point try_refused_due_{};
-    std::string owed_after_;  // the look at what rows are owed goes on behind this one
+    DueLook refused_due_;             // up to where `due_` begins, with what was refused there
+    std::size_t refused_before_ = 0;  // so many
+    std::size_t refused_again_ = 0;
+    bool refused_moved_ = false;  // some of them, in this round
+    Clock::time_point next_refused_due_{};
+    std::string due_refusal_;  // what the outbox table answered last to a delayed event
+    std::string owed_after_;   // the look at what rows are owed goes on behind this one
     Clock::time_point next_owed_{};
     std::chrono::milliseconds owed_wait_{};
     Clock::time_point looked_for_deleted_{};

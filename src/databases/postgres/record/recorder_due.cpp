@@ -1,4 +1,6 @@
 // Delayed events whose time has come: from outbox_scheduled into the outbox table.
+#include <utility>
+
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/record/recorder.h"
@@ -9,8 +11,17 @@ namespace {
 
 // To find the rows that the owner's table refuses.
 constexpr int kMaxSingly = 64;
-constexpr std::size_t kMaxRefusedDue = 10'000;
+constexpr std::size_t kMaxRefusedDue = 1'000;  // by name
 constexpr std::chrono::seconds kRefusedDueAgain{60};
+constexpr std::chrono::seconds kNextRefusedDue{1};
+constexpr const char* kLeftOut =
+    "the outbox table takes rows without an error and does not have them; does a trigger of yours "
+    "return NULL for them?";
+
+// Those of a look that are due, oldest first. Parameters from $3 on.
+constexpr const char* kDueOfLook =
+    "available_at <= statement_timestamp() AND schedule_id <> ALL($3) AND (available_at, "
+    "schedule_id) > ($4::timestamptz, $5) AND (available_at, schedule_id) <= ($6::timestamptz, $7)";
 
 }  // namespace
 
@@ -22,67 +33,122 @@ std::string PostgresRecorder::move_due_sql(const Table& table) {
     return "WITH fence AS (SELECT FROM " + table.side +
            "outbox_lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE), "
            "due AS (DELETE FROM " +
-           scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled +
-           " WHERE available_at <= statement_timestamp() AND EXISTS (SELECT FROM fence) "
-           "AND schedule_id <> ALL($4) ORDER BY available_at, schedule_id LIMIT $3) d WHERE "
+           scheduled + " s USING (SELECT available_at, schedule_id FROM " + scheduled + " WHERE " +
+           kDueOfLook +
+           " AND EXISTS (SELECT FROM fence) ORDER BY available_at, schedule_id LIMIT $8) d WHERE "
            "s.available_at = d.available_at "
            "AND s.schedule_id = d.schedule_id RETURNING s.*), moved AS (INSERT INTO " +
            table.sql + " (" + columns + ", available_at) SELECT " + columns +
            ", available_at FROM due ORDER BY available_at, schedule_id RETURNING 1) "
-           "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM moved)";
+           "SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM due), (SELECT count(*) "
+           "FROM moved)";
 }
 
+// Those that the outbox table refused are passed over, by name and, where they are many, up to a
+// place. However many there are, the others go.
 Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t limit) {
     if (!table_.has_scheduled) return std::size_t{0};
-    if (Clock::now() >= try_refused_due_) refused_due_.clear();
-    auto moved = move_some(epoch, limit);
-    if (moved.ok() || !due_are_to_blame(moved.error(), epoch)) return moved;
-    return move_singly(epoch);
+    if (Clock::now() >= try_refused_due_) due_.except.clear();
+    auto moved = move_of(due_, epoch, limit, [this](DuePlace place) {
+        if (due_.except.empty()) try_refused_due_ = Clock::now() + kRefusedDueAgain;
+        due_.except.push_back(place.schedule_id);
+        if (due_.except.size() < kMaxRefusedDue) return;
+        refused_before_ += due_.except.size();
+        due_.except.clear();
+        due_.after = place;
+        refused_due_.until = std::move(place);
+    });
+    if (!moved.ok() || refused_before_ == 0) return moved;
+    const auto again = move_refused(epoch, limit);
+    if (!again.ok()) return again;
+    return *moved + *again;
 }
 
-Params PostgresRecorder::due_params(std::uint64_t epoch, std::size_t limit) const {
-    return Params()
-        .text(table_.source)
-        .integer(static_cast<std::int64_t>(epoch))
-        .integer(static_cast<std::int64_t>(limit))
-        .integers(refused_due_);
+// Those up to that place: some of them, and the next ones where they are taken by now.
+Result<std::size_t> PostgresRecorder::move_refused(std::uint64_t epoch, std::size_t limit) {
+    const auto now = Clock::now();
+    if (now < next_refused_due_) return std::size_t{0};
+    bool any_refused = false;
+    const auto moved = move_of(refused_due_, epoch, limit, [&](DuePlace place) {
+        refused_due_.after = std::move(place);
+        any_refused = true;
+        ++refused_again_;
+    });
+    if (!moved.ok()) return moved;
+    refused_moved_ = refused_moved_ || *moved > 0;
+    next_refused_due_ = now + (*moved > 0 ? std::chrono::seconds(0) : kNextRefusedDue);
+    if (*moved > 0 || any_refused) return moved;
+    // All have had their turn.
+    refused_before_ = std::exchange(refused_again_, 0);
+    refused_due_.after = {};
+    if (refused_before_ == 0) due_.after = {};
+    const bool others_go = std::exchange(refused_moved_, false);
+    next_refused_due_ = now + (others_go ? kNextRefusedDue : kRefusedDueAgain);
+    return moved;
 }
 
-bool PostgresRecorder::due_are_to_blame(const ErrorInfo& error, std::uint64_t epoch) {
-    const Result<Connection*> connection = session_.get();
-    return connection.ok() &&
-           rows_are_to_blame(**connection, error, move_due_sql_, due_params(epoch, 1));
+Params PostgresRecorder::due_params(const DueLook& look, std::uint64_t epoch,
+                                    std::size_t limit) const {
+    Params params;
+    params.text(table_.source).integer(static_cast<std::int64_t>(epoch)).integers(look.except);
+    params.text(look.after.available_at).integer(look.after.schedule_id);
+    params.text(look.until.available_at).integer(look.until.schedule_id);
+    params.integer(static_cast<std::int64_t>(limit));
+    return params;
 }
 
-Result<std::size_t> PostgresRecorder::move_some(std::uint64_t epoch, std::size_t limit) {
-    Result<Rows> rows = query(move_due_sql_, due_params(epoch, limit));
-    if (!rows.ok()) return rows.status();
+// None: the outbox table refuses one of them, and nothing was moved. A row that a trigger left out
+// would be lost: who lets it go elsewhere returns no NULL for a delayed one.
+Result<std::optional<std::size_t>> PostgresRecorder::move_some(const DueLook& look,
+                                                               std::uint64_t epoch,
+                                                               std::size_t limit) {
+    const Result<Connection*> session = session_.get();
+    if (!session.ok()) return session.status();
+    Connection& connection = **session;
+    // What the owner checks at the end of a transaction is to be known before.
+    Status status = connection.execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
+    if (!status.ok()) return status;
+    const Params params = due_params(look, epoch, limit);
+    const Result<Rows> rows = connection.query(move_due_sql_, params);
+    const bool all = rows.ok() && rows->integer(0, 1) == rows->integer(0, 2);
+    status = connection.execute(all ? "COMMIT" : "ROLLBACK");
+    if (!rows.ok()) {
+        if (!status.ok() || !rows_are_to_blame(connection, rows.error(), move_due_sql_, params)) {
+            return rows.status();
+        }
+        due_refusal_ = words_of(rows.error());
+        return std::optional<std::size_t>();
+    }
+    if (!status.ok()) return status;
     if (rows->integer(0, 0) == 0) return fence_.lease_lost(epoch);
-    return static_cast<std::size_t>(rows->integer(0, 1));
+    if (all) return std::optional(static_cast<std::size_t>(rows->integer(0, 2)));
+    due_refusal_ = kLeftOut;
+    return std::optional<std::size_t>();
 }
 
-// The outbox table refuses one of them (a trigger, an index of the owner's): that one waits alone.
-Result<std::size_t> PostgresRecorder::move_singly(std::uint64_t epoch) {
+Result<std::size_t> PostgresRecorder::move_of(const DueLook& look, std::uint64_t epoch,
+                                              std::size_t limit, const RefusesDue& refuses) {
+    auto moved = move_some(look, epoch, limit);
+    if (!moved.ok()) return moved.status();
+    if (*moved) return **moved;
+    // A trigger or an index of the owner's refuses one of them: that one waits alone.
     std::size_t count = 0;
     for (int tries = 0; tries < kMaxSingly; ++tries) {
-        auto moved = move_some(epoch, 1);
-        if (moved.ok()) {
-            if (*moved == 0) break;
+        moved = move_some(look, epoch, 1);
+        if (!moved.ok()) return moved.status();
+        if (*moved && **moved == 0) break;
+        if (*moved) {
             ++count;
             continue;
         }
-        if (!due_are_to_blame(moved.error(), epoch)) return moved;
-        if (refused_due_.size() >= kMaxRefusedDue) break;  // the oldest of these go first, later
-        refusal_ = words_of(moved.error());
-        Result<Rows> oldest = query("SELECT schedule_id FROM " + quote_identifier(table_.schema) +
-                                        ".outbox_scheduled WHERE available_at <= "
-                                        "statement_timestamp() AND schedule_id <> ALL($1) ORDER "
-                                        "BY available_at, schedule_id LIMIT 1",
-                                    Params().integers(refused_due_));
+        Result<Rows> oldest =
+            query("SELECT available_at::text, schedule_id FROM " + quote_identifier(table_.schema) +
+                      ".outbox_scheduled WHERE $1::text IS NOT NULL AND $2::bigint >= 0 AND " +
+                      kDueOfLook + " ORDER BY available_at, schedule_id LIMIT $8",
+                  due_params(look, epoch, 1));
         if (!oldest.ok()) return oldest.status();
         if (oldest->empty()) break;
-        refused_due_.push_back(oldest->integer(0, 0));
-        try_refused_due_ = Clock::now() + kRefusedDueAgain;
+        refuses({oldest->string(0, 0), oldest->integer(0, 1)});
     }
     return count;
 }

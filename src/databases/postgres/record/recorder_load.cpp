@@ -326,8 +326,10 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         stats.failing = rows.integer(0, 2);
         stats.dead = rows.integer(0, 3);
         stats.owed = rows.integer(0, 4);
-        stats.owed += static_cast<std::int64_t>(refused_due_.size());
         stats.refusal = stats.owed > 0 ? refusal_ : std::string();
+        const std::size_t refused = due_.except.size() + refused_before_;
+        stats.owed += static_cast<std::int64_t>(refused);
+        stats.due_refusal = refused > 0 ? due_refusal_ : std::string();
         stats.scheduled = rows.integer(0, 5);
         if (table_.by_position) {
             if (Status status = look_outside(stats); !status.ok()) return status;

@@ -41,7 +41,7 @@ Result<bool> PostgresRecorder::owner_takes(Connection& connection, const Stateme
     if (!status.ok()) return status;
     const Result<Rows> rows = connection.query(statement.sql, statement.params);
     if (!rows.ok()) {
-        if (!concerns_rows(rows.error())) return rows.status();
+        if (!may_concern_rows(connection.handle(), rows.error())) return rows.status();
         status = connection.execute("ROLLBACK TO SAVEPOINT outbox_owner");
         if (!status.ok()) return status;
         if (!rows_are_to_blame(connection, rows.error(), statement.sql, statement.params)) {

@@ -8,27 +8,32 @@
 namespace outbox::postgres {
 namespace {
 
-constexpr std::size_t kMaxKept = 10'000;
+constexpr std::size_t kMaxKept = 100'000;  // that are remembered
+constexpr std::chrono::seconds kLookFor{15};
 
 }  // namespace
 
 Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
     const std::string sql = writer_.prune_sql();
     if (sql.empty()) return std::size_t{0};
-    if (kept_.empty()) {
-        Result<Rows> rows = query(sql, Params()
-                                           .integer(retention.count())
-                                           .text(table_.source)
-                                           .integer(static_cast<std::int64_t>(limit)));
-        if (!rows.ok() && !concerns_rows(rows.error())) return rows.status();
-        if (!rows.ok()) kept_for_ = rows.error();
-        if (rows.ok() && rows->affected() > 0) return static_cast<std::size_t>(rows->affected());
-    }
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     std::size_t removed = 0;
+    if (kept_.empty()) {
+        Result<Rows> rows = (*connection)
+                                ->query(sql, Params()
+                                                 .integer(retention.count())
+                                                 .text(table_.source)
+                                                 .integer(static_cast<std::int64_t>(limit)));
+        if (!rows.ok() && !may_concern_rows((*connection)->handle(), rows.error())) {
+            return rows.status();
+        }
+        if (!rows.ok()) kept_for_ = rows.error();
+        if (rows.ok()) removed = static_cast<std::size_t>(rows->affected());
+        if (removed == limit) return removed;
+    }
     Status status = (*connection)->execute("BEGIN; SET CONSTRAINTS ALL IMMEDIATE");
-    if (status.ok()) status = prune_free(**connection, retention, limit, removed);
+    if (status.ok()) status = prune_free(**connection, retention, limit - removed, removed);
     if (status.ok()) status = (*connection)->execute("COMMIT");
     if (!status.ok()) {
         session_.drop();
@@ -38,7 +43,8 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
     return kept_for_;
 }
 
-// Passes over rows that the table keeps, and over those that somebody holds.
+// Passes over rows that the table keeps, and over those that somebody holds; the next look goes on
+// where this one has no more time.
 Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds retention,
                                     std::size_t limit, std::size_t& removed) {
     const Result<Rows> may =
@@ -46,30 +52,43 @@ Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds
     if (!may.ok()) return may.status();
     const bool free_only = may->boolean(0, 0);
     std::unordered_set<std::string> gone;
-    std::unordered_set<std::string> passed = kept_;
-    while (gone.size() < limit && passed.size() < kMaxKept) {
-        const Statement some =
-            writer_.prunable(retention, limit - gone.size(), {passed.begin(), passed.end()});
+    const auto until = Clock::now() + kLookFor;
+    while (gone.size() < limit && Clock::now() < until) {
+        const Statement some = writer_.prunable(retention, limit - gone.size(), pruned_to_);
         const Result<Rows> rows = connection.query(some.sql, some.params);
         if (!rows.ok()) return rows.status();
-        if (rows->empty()) break;
+        if (rows->empty()) {
+            pruned_to_.reset();
+            break;
+        }
         std::vector<std::string> ids;
-        for (int row = 0; row < rows->size(); ++row) ids.push_back(rows->string(row, 0));
+        for (int row = 0; row < rows->size(); ++row) {
+            std::string id = rows->string(row, 0);
+            if (!kept_.contains(id)) ids.push_back(std::move(id));
+        }
+        std::size_t tried = 0;  // the first of them
         const Status status = in_halves(
             std::span<const std::string>(ids),
             [&](std::span<const std::string> part) {
-                return owner_takes(connection,
-                                   writer_.prune(retention, {part.begin(), part.end()}, free_only),
-                                   &gone);
+                auto taken = owner_takes(
+                    connection, writer_.prune(retention, {part.begin(), part.end()}, free_only),
+                    &gone);
+                if (taken.ok() && *taken) tried += part.size();
+                return taken;
             },
             [&](const std::string& id) {
-                kept_.insert(id);
+                ++tried;
+                if (kept_.size() < kMaxKept) kept_.insert(id);
                 if (kept_for_.message.empty()) kept_for_.message = refusal_;
             });
         if (!status.ok()) return status;
-        passed.insert(ids.begin(), ids.end());
+        if (tried == ids.size()) {
+            pruned_to_ = rows->string(rows->size() - 1, 0);
+        } else if (tried > 0) {
+            pruned_to_ = ids[tried - 1];
+        }
     }
-    removed = gone.size();
+    removed += gone.size();
     return {};
 }
 

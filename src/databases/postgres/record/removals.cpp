@@ -50,7 +50,7 @@ Result<spi::Removed> Removals::remove(Connection& connection, std::uint64_t epoc
                                       std::span<const spi::Position> positions) {
     if (kept_.empty()) {
         auto removed = try_remove(connection, epoch, positions, false);
-        if (removed.ok() || !concerns_rows(removed.error())) return removed;
+        if (removed.ok() || !may_concern_rows(connection.handle(), removed.error())) return removed;
         // Somebody holds one of the rows, or a trigger or a key keeps it: that one alone waits.
         if (Status status = connection.execute("ROLLBACK"); !status.ok()) return status;
     }
@@ -89,12 +89,17 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
         unseen_.add(unseen_before);
         return status;
     }
+    // Of what the table was asked for alone, and keeps, so many are named again.
+    std::size_t excess = kept_.size() - std::min(kept_.size(), kMaxRefused);
+    const auto drop = [&](spi::Position position) {
+        if (excess == 0 || kept_.erase(position) == 0) return false;
+        --excess;
+        return true;
+    };
+    std::erase_if(missed, drop);
+    std::erase_if(held, drop);
     unseen_.add(held);
-    if (refusal_.empty() || unseen_.size() < kMaxRefused) {
-        unseen_.add(missed);
-    } else {
-        for (const spi::Position position : missed) kept_.erase(position);
-    }
+    unseen_.add(missed);
     if (due) wait_ = hit.empty() ? std::min(wait_ * 2, kWaitMax) : kWaitMin;
     if (wait_ < kWaitMin || (!missed.empty() && refusal_.empty())) wait_ = kWaitMin;
     if (due || !missed.empty()) next_ = Clock::now() + wait_;
@@ -149,15 +154,14 @@ Status Removals::try_kept(Connection& connection, Positions& found) {
             some.push_back(*it);
         }
         tried_kept_ = some.size() < kTryKept ? 0 : some.back();
-        const std::size_t before = kept_.size();
         for (const spi::Position position : some) kept_.erase(position);
-        const std::size_t others = kept_.size();
+        const std::size_t found_before = found.size();
         const Status status = remove_free(connection, some, found);
         if (!status.ok()) {
             kept_.insert(some.begin(), some.end());
             return status;
         }
-        let_go = kept_.size() == others && others < before;
+        let_go = found.size() - found_before == some.size() && !some.empty();
     }
     return {};
 }
@@ -175,7 +179,7 @@ Result<bool> Removals::remove_part(Connection& connection, std::span<const spi::
         if (!status.ok()) return status;
         return true;
     }
-    if (!concerns_rows(status.error())) return status;
+    if (!may_concern_rows(connection.handle(), status.error())) return status;
     const ErrorInfo error = status.error();
     status = connection.execute("ROLLBACK TO SAVEPOINT outbox_rows");
     if (!status.ok()) return status;
@@ -188,9 +192,8 @@ Result<bool> Removals::remove_part(Connection& connection, std::span<const spi::
     return false;
 }
 
-// Those that nobody holds any more are removed now, or the table keeps them.
+// Those that nobody holds any more are removed now, or the table keeps them, if without a word.
 Status Removals::look_for_kept(Connection& connection, Positions& held, Positions& found) {
-    if (refused_) return {};
     Positions others;  // than those of which is known why they stay
     std::copy_if(held.begin(), held.end(), std::back_inserter(others),
                  [&](spi::Position one) { return !kept_.contains(one); });
@@ -204,13 +207,24 @@ Status Removals::look_for_kept(Connection& connection, Positions& held, Position
     Positions lockable;
     for (int row = 0; row < free->size(); ++row) lockable.push_back(free->integer(row, 0));
     Positions removed;
-    Status status = remove_rows(connection, kRemoveFree, lockable, removed);
+    Positions passed;  // without an error
+    const Status status = in_halves(
+        std::span<const spi::Position>(lockable),
+        [&](std::span<const spi::Position> part) {
+            auto taken = remove_part(connection, part, removed);
+            if (taken.ok() && *taken) passed.insert(passed.end(), part.begin(), part.end());
+            return taken;
+        },
+        [&](spi::Position one) { kept_.insert(one); });
     if (!status.ok()) return status;
-    if (removed.size() < lockable.size()) {
-        refused_ = true;
-        refusal_ = kKeptSilently;
-    }
     std::sort(removed.begin(), removed.end());
+    if (passed.size() > removed.size()) {
+        if (!refused_) refusal_ = kKeptSilently;
+        refused_ = true;
+        std::sort(passed.begin(), passed.end());
+        std::set_difference(passed.begin(), passed.end(), removed.begin(), removed.end(),
+                            std::inserter(kept_, kept_.end()));
+    }
     std::erase_if(held, [&](spi::Position one) {
         return std::binary_search(removed.begin(), removed.end(), one);
     });

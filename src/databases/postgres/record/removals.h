@@ -62,7 +62,7 @@ class Removals {
     core::Absence unseen_;
     bool refused_ = false;  // by the table, now
     std::string refusal_;
-    std::set<spi::Position> kept_;  // of `unseen_`: that the table refused alone
+    std::set<spi::Position> kept_;  // of `unseen_`: asked for alone, the table keeps them
     spi::Position tried_kept_ = 0;  // the next look tries those behind this one
     Clock::time_point next_{};
     std::chrono::milliseconds wait_{};

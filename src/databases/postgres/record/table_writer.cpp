@@ -225,15 +225,21 @@ std::string TableWriter::prunable_sql() const {
 }
 
 Connection::Statement TableWriter::prunable(std::chrono::seconds retention, std::size_t limit,
-                                            const std::vector<std::string>& kept) const {
-    const std::string id = table_.quoted("id") + "::text";
-    return {"SELECT " + id + " FROM " + table_.sql + " t WHERE " + prunable_rows() + " AND " + id +
-                " <> ALL($4::text[]) LIMIT $3",
-            Params()
-                .integer(retention.count())
-                .text(table_.source)
-                .integer(static_cast<std::int64_t>(limit))
-                .texts(kept)};
+                                            const std::optional<std::string>& after) const {
+    const std::string id = table_.quoted("id");
+    const std::string behind =
+        after ? id + " > $4::text::" + id_type(table_) : id + " IS NOT NULL AND $4::text IS NULL";
+    Params params;
+    params.integer(retention.count()).text(table_.source);
+    params.integer(static_cast<std::int64_t>(limit));
+    if (after) {
+        params.text(*after);
+    } else {
+        params.text_or_null({});
+    }
+    return {"SELECT " + id + "::text FROM " + table_.sql + " t WHERE " + prunable_rows() + " AND " +
+                behind + " ORDER BY " + id + " LIMIT $3",
+            std::move(params)};
 }
 
 Connection::Statement TableWriter::prune(std::chrono::seconds retention,

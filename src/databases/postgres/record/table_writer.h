@@ -46,9 +46,9 @@ class TableWriter {
     [[nodiscard]] Statement redelivered(const std::vector<std::int64_t>& dead_ids) const;
     [[nodiscard]] std::string prune_sql() const;     ///< Empty: nothing is kept.
     [[nodiscard]] std::string prunable_sql() const;  ///< Counts what `prune_sql` would remove.
-    /// The raw ids of at most `limit` rows that `prune_sql` would remove, but for `kept`.
+    /// The raw ids of the first `limit` rows that `prune_sql` would remove, behind one of them.
     [[nodiscard]] Statement prunable(std::chrono::seconds retention, std::size_t limit,
-                                     const std::vector<std::string>& kept) const;
+                                     const std::optional<std::string>& after) const;
     /// Removes those of them that may go; as `published` returns them. `free_only`, which takes the
     /// right to UPDATE: passes over rows that somebody holds.
     [[nodiscard]] Statement prune(std::chrono::seconds retention,

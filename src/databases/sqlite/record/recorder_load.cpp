@@ -147,7 +147,7 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
                 refusal_.empty() ? "a constraint or a trigger of " + table_.sql : refusal_;
         }
         stats.scheduled = others.integer(3);
-        stats.refusal_of_due = due_refused_for_;
+        stats.due_refusal = due_refused_for_;
     }
     for (const Statement* statement : {&count, &oldest, &others}) {
         if (Status status = statement->status(); !status.ok()) return status;

@@ -18,6 +18,8 @@ constexpr std::size_t kLeaseCheckEvery = 64;
 constexpr std::size_t kSpareForProbe = 1;
 // A token is the slot, and above these bits how often the slot was used.
 constexpr unsigned kSlotBits = 32;
+// Between two looks at what keeps a circuit open.
+constexpr std::int64_t kCauseEveryUs = 20'000'000;
 
 core::SlotId slot_of(std::uint64_t token) {
     return static_cast<core::SlotId>(token & ((std::uint64_t{1} << kSlotBits) - 1));
@@ -55,7 +57,7 @@ Status Pipeline::step() {
         publish();
     }
     collect(now_us);
-    note_circuit();
+    note_circuit(now_us);
     if (!flow_.outcomes.empty()) deps_.queue.push(index_, flow_.outcomes);
     report();
     return flow_.fatal;
@@ -299,20 +301,37 @@ void Pipeline::report() {
     stats.stream_kept_bytes.store(deps_.reader.kept_bytes(), kRelaxed);
 }
 
-void Pipeline::note_circuit() {
+void Pipeline::note_circuit(std::int64_t now_us) {
     using State = core::Circuit::State;
     const State now = flow_.circuit.state();
     const State state = now == State::kHalfOpen ? noted_circuit_ : now;
-    if (state == noted_circuit_) return;
+    if (state == noted_circuit_) {
+        if (state == State::kOpen) note_cause(now_us);
+        return;
+    }
     noted_circuit_ = state;
     if (state == State::kOpen) {
         identified_ = false;  // what comes back may be another
+        noted_cause_ = deps_.stats.last_error();
+        cause_noted_us_ = now_us;
         deps_.notify({Note::Level::kWarning,
                       "circuit_open",
-                      {{"route", flow_.route.name}, {"error", deps_.stats.last_error()}}});
+                      {{"route", flow_.route.name}, {"error", noted_cause_}}});
     } else {
         deps_.notify({Note::Level::kInfo, "circuit_closed", {{"route", flow_.route.name}}});
     }
+}
+
+// What keeps a circuit open may be another thing than what opened it, and that one is to be mended.
+void Pipeline::note_cause(std::int64_t now_us) {
+    if (now_us - cause_noted_us_ < kCauseEveryUs) return;
+    cause_noted_us_ = now_us;
+    std::string cause = deps_.stats.last_error();
+    if (cause == noted_cause_) return;
+    noted_cause_ = std::move(cause);
+    deps_.notify({Note::Level::kWarning,
+                  "circuit_still_open",
+                  {{"route", flow_.route.name}, {"error", noted_cause_}}});
 }
 
 }  // namespace outbox::relay

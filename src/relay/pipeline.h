@@ -80,7 +80,8 @@ class Pipeline {
     [[nodiscard]] bool may_go_on(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
     void report();
-    void note_circuit();
+    void note_circuit(std::int64_t now_us);
+    void note_cause(std::int64_t now_us);
 
     Deps deps_;
     std::size_t index_;
@@ -100,6 +101,8 @@ class Pipeline {
     bool identified_ = false;          // the sink leads there
     std::string refused_destination_;  // where it leads in its stead
     core::Circuit::State noted_circuit_ = core::Circuit::State::kClosed;
+    std::string noted_cause_;  // of the open circuit
+    std::int64_t cause_noted_us_ = 0;
     std::atomic<bool> draining_{false};
 };
 

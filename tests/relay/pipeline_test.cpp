@@ -307,6 +307,26 @@ TEST_F(PipelineTest, ARouteThatLeadsElsewhereSendsNothingUntilThatIsAccepted) {
     EXPECT_EQ(destination_met_, "there");
 }
 
+TEST_F(PipelineTest, AnotherCauseThanTheOneToldForAnOpenCircuitIsToldOnce) {
+    table_.insert("a", "k");
+    destination_->fail("a", {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {}, "expired"},
+                       1);
+    std::vector<std::string> noted;
+    notify_ = [&](const Note& note) {
+        noted.push_back(note.what + ": " + note.fields.back().second);
+    };
+    MemorySink sink(destination_, {});
+    open(sink);
+    while (noted.empty()) step();
+    EXPECT_NE(noted[0].find("circuit_open: "), std::string::npos) << noted[0];
+    EXPECT_NE(noted[0].find("expired"), std::string::npos) << noted[0];
+    destination_->set_down(true);
+    step(300);
+    ASSERT_EQ(noted.size(), 2U);
+    EXPECT_NE(noted[1].find("circuit_still_open: "), std::string::npos) << noted[1];
+    EXPECT_NE(noted[1].find("was set down"), std::string::npos) << noted[1];
+}
+
 TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {
     for (int i = 0; i < 300; ++i) table_.insert("e" + std::to_string(i), "k" + std::to_string(i));
     MemorySink sink(destination_, {});

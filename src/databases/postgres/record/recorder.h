@@ -94,7 +94,7 @@ class PostgresRecorder final : public spi::Recorder {
     struct DueLook {
         DuePlace after;
         DuePlace until{"infinity", std::numeric_limits<std::int64_t>::max()};
-        std::vector<std::int64_t> except;  // as the outbox table refused them alone
+        std::vector<std::int64_t> except = {};  // as the outbox table refused them alone
     };
     using RefusesDue = std::function<void(DuePlace)>;
     [[nodiscard]] Params due_params(const DueLook& look, std::uint64_t epoch,
@@ -104,6 +104,7 @@ class PostgresRecorder final : public spi::Recorder {
     Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);
     Result<std::optional<std::size_t>> move_some(const DueLook& look, std::uint64_t epoch,
                                                  std::size_t limit);
+    Result<std::optional<DuePlace>> oldest_due(const DueLook& look);
     Result<std::size_t> move_of(const DueLook& look, std::uint64_t epoch, std::size_t limit,
                                 const RefusesDue& refuses);
     Result<Rows> query(const std::string& sql, const Params& params);

@@ -128,29 +128,43 @@ Result<std::optional<std::size_t>> PostgresRecorder::move_some(const DueLook& lo
 
 Result<std::size_t> PostgresRecorder::move_of(const DueLook& look, std::uint64_t epoch,
                                               std::size_t limit, const RefusesDue& refuses) {
+    // Most looks find none, and cost one round trip.
+    auto oldest = oldest_due(look);
+    if (!oldest.ok()) return oldest.status();
+    if (!*oldest) return std::size_t{0};
     auto moved = move_some(look, epoch, limit);
     if (!moved.ok()) return moved.status();
     if (*moved) return **moved;
     // A trigger or an index of the owner's refuses one of them: that one waits alone.
     std::size_t count = 0;
     for (int tries = 0; tries < kMaxSingly; ++tries) {
-        moved = move_some(look, epoch, 1);
-        if (!moved.ok()) return moved.status();
-        if (*moved && **moved == 0) break;
-        if (*moved) {
-            ++count;
-            continue;
-        }
-        Result<Rows> oldest =
-            query("SELECT available_at::text, schedule_id FROM " + quote_identifier(table_.schema) +
-                      ".outbox_scheduled WHERE $1::text IS NOT NULL AND $2::bigint >= 0 AND " +
-                      kDueOfLook + " ORDER BY available_at, schedule_id LIMIT $8",
-                  due_params(look, epoch, 1));
+        oldest = oldest_due(look);
         if (!oldest.ok()) return oldest.status();
-        if (oldest->empty()) break;
-        refuses({oldest->string(0, 0), oldest->integer(0, 1)});
+        if (!*oldest) break;
+        // Only this one: an older one may be committed by now, and is not to blame.
+        DuePlace place = **std::move(oldest);
+        const DueLook only{.after = {place.available_at, place.schedule_id - 1}, .until = place};
+        moved = move_some(only, epoch, 1);
+        if (!moved.ok()) return moved.status();
+        if (*moved) {
+            count += **moved;
+        } else {
+            refuses(std::move(place));
+        }
     }
     return count;
+}
+
+Result<std::optional<PostgresRecorder::DuePlace>> PostgresRecorder::oldest_due(
+    const DueLook& look) {
+    const Result<Rows> rows =
+        query("SELECT available_at::text, schedule_id FROM " + quote_identifier(table_.schema) +
+                  ".outbox_scheduled WHERE $1::text IS NOT NULL AND $2::bigint >= 0 AND " +
+                  kDueOfLook + " ORDER BY available_at, schedule_id LIMIT $8",
+              due_params(look, 0, 1));
+    if (!rows.ok()) return rows.status();
+    if (rows->empty()) return std::optional<DuePlace>();
+    return std::optional(DuePlace{rows->string(0, 0), rows->integer(0, 1)});
 }
 
 }  // namespace outbox::postgres

@@ -108,17 +108,16 @@ Status Housekeeper::bear(const char* chore, const Status& status) {
         told.clear();
         return {};
     }
-    if (status.error().code != ErrorCode::kQueryFailed ||
-        status.error().advice == Advice::kRetryDestination) {
-        return status;
-    }
-    const std::string error = describe(status.error());
+    const ErrorInfo& met = status.error();
+    const bool refused = met.code == ErrorCode::kQueryFailed || met.code == ErrorCode::kNoRights;
+    if (!refused || met.advice == Advice::kRetryDestination) return status;
+    const std::string error = describe(met);
     if (error != told) {
         deps_.notify({Note::Level::kWarning,
                       "housekeeping_failed",
                       {{"what", chore},
                        {"error", error},
-                       {"consequence", "events are delivered all the same; it is tried again"}}});
+                       {"consequence", "all else goes on; it is tried again"}}});
     }
     told = error;
     return {};

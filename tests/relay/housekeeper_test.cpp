@@ -116,6 +116,9 @@ TEST_F(HousekeeperTest, WhatTheDatabaseRefusesBesideEventsIsToldAndEndsNothing) 
     for (int i = 0; i < 10; ++i) turn(60'000'000);
     ASSERT_EQ(notes_.size(), 1U);
     EXPECT_EQ(notes_[0].what, "housekeeping_failed");
+    chores_.stats_error = ErrorInfo{ErrorCode::kNoRights, Advice::kStop, "42501", "no right"};
+    for (int i = 0; i < 10; ++i) turn(60'000'000);
+    ASSERT_EQ(notes_.size(), 2U);
     // That the database is away or another's concerns the term.
     chores_.stats_error = ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "", ""};
     clock_.now_us += 60'000'000;

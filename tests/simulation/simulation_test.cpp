@@ -10,7 +10,7 @@ namespace outbox::simulation {
 namespace {
 
 constexpr std::uint64_t kDefaultSeeds = 500;
-constexpr std::uint64_t kShortSeeds = 250;
+constexpr std::uint64_t kShortSeeds = 120;
 
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
     const char* text = std::getenv(variable);

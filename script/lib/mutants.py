@@ -1,0 +1,230 @@
+"""Finds what can be broken in the functions that docs/guarantees.md names as guards, and writes a copy of the
+sources in which each of these mutations can be switched on by its number: OUTBOX_MUTANT=17.
+
+A mutation takes a guard out: a condition never holds, one operand of it does not count, a predicate answers the
+contrary, a statement is left out. What only hands an error on is no guard. The copy needs one build for all.
+"""
+
+import dataclasses
+import re
+
+HEADER = """#pragma once
+#include <cstdlib>
+namespace outbox::mutants {
+inline const int chosen = std::getenv("OUTBOX_MUTANT") ? std::atoi(std::getenv("OUTBOX_MUTANT")) : 0;
+}
+#define OUTBOX_MUTANT(number) (::outbox::mutants::chosen == (number))
+"""
+HANDS_ON = re.compile(r"!\s*[\w.\[\]]+(?:->|\.)ok\(\)|![\w.]+|[\w.]+(?:->|\.)ok\(\)")
+DECLARES = re.compile(r"(?:const\s+)?[\w:]+(?:<[^=]*>)?[\s*&]+\w+\s*=(?!=)")
+LEAVES_OUT = re.compile(r"^[ \t]+((?:\w+(?:::|\.|->))*\w+\([^\n]*\)|[\w.\->\[\]]+ (?:[+\-|&]?=)(?!=) [^\n]*|(?:\+\+|--)[\w.\->]+);$",
+                        re.MULTILINE)
+KEYWORDS = ("return", "throw", "if", "for", "while", "switch", "static_assert", "defined", "sizeof", "delete", "co_return")
+
+
+@dataclasses.dataclass
+class Mutant:
+    file: str  # below the root
+    line: int
+    function: str
+    kind: str
+    code: str
+    number: int = 0
+
+    def key(self):
+        """The same in another run, wherever the line has moved to."""
+        return f"{self.file}: {self.function}: {self.kind}: {' '.join(self.code.split())}"
+
+
+@dataclasses.dataclass
+class Edit:
+    begin: int
+    end: int
+    before: str
+    after: str
+    mutant: Mutant
+
+
+def masked(text):
+    """The text with comments and literals blanked, so that brackets can be counted."""
+    def blank(match):
+        found = match.group(0)
+        quote = found[0] if found[0] in "\"'" else ""
+        if quote:
+            return quote + "_" * (len(found) - 2) + quote
+        return re.sub(r"[^\n]", " ", found)
+    return re.sub(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![\w])\'(?:\\.|[^\'\\\n])*\'', blank, text,
+                  flags=re.DOTALL)
+
+
+def closing(text, begin):
+    """The place behind the bracket that closes the one at `begin`."""
+    pairs = {"(": ")", "{": "}", "[": "]"}
+    depth = []
+    for place in range(begin, len(text)):
+        char = text[place]
+        if char in pairs:
+            depth.append(pairs[char])
+        elif depth and char == depth[-1]:
+            depth.pop()
+            if not depth:
+                return place + 1
+    raise ValueError("unbalanced brackets")
+
+
+def body_behind(text, parameters):
+    """(begin, end) of the body of what has its parameters at `parameters`, or None: it is called or declared."""
+    place = closing(text, parameters)
+    while place < len(text):
+        rest = text[place:]
+        skipped = re.match(r"\s+|const\b|noexcept\b|override\b|final\b|->\s*[\w:<>*& ]+", rest)
+        if skipped:
+            place += skipped.end()
+        elif macro := re.match(r"OUTBOX_\w+\s*\(", rest):
+            place = closing(text, place + macro.end() - 1)
+        elif rest[0] == ":" and rest[1] != ":":
+            # What members begin with: up to the body, which no name and no comma stands before.
+            place += 1
+            while member := re.match(r"\s*[\w:<>]+\s*[({]", text[place:]):
+                place = closing(text, place + member.end() - 1)
+                comma = re.match(r"\s*,", text[place:])
+                if not comma:
+                    break
+                place += comma.end()
+        elif rest[0] == "{":
+            return place, closing(text, place)
+        else:
+            return None
+    return None
+
+
+def definitions(text, name):
+    """(begin of the name, body begin, body end) of each definition of `name` in a masked text."""
+    scope, _, simple = name.rpartition("::")
+    for match in re.finditer(r"(?<![\w.>~])" + re.escape(name) + r"\s*\(", text):
+        if scope or text[match.start() - 1:match.start()] != ":":
+            if body := body_behind(text, match.end() - 1):
+                yield match.start(), *body
+    for begin in re.finditer(r"\b(?:class|struct)\s+" + re.escape(scope) + r"\b[^;{()]*\{", text) if scope else ():
+        end = closing(text, begin.end() - 1)
+        for match in re.finditer(r"(?<![\w.>:~])" + re.escape(simple) + r"\s*\(", text[begin.end():end]):
+            if body := body_behind(text, begin.end() + match.end() - 1):
+                yield begin.end() + match.start(), *body
+
+
+def operands(text, begin, end):
+    """("&&" or "||", [(begin, end), ...]) of a condition; with one operand, which may hold others in brackets."""
+    for operator in ("||", "&&"):
+        parts, depth, last, place = [], 0, begin, begin
+        while place < end:
+            char = text[place]
+            depth += (char in "([{") - (char in ")]}")
+            if depth == 0 and text.startswith(operator, place):
+                parts.append((last, place))
+                place += 2
+                last = place
+                continue
+            place += 1
+        if parts:
+            return operator, [*parts, (last, end)]
+    return "", [(begin, end)]
+
+
+def trimmed(text, begin, end):
+    part = text[begin:end]
+    return begin + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
+
+
+class Function:
+    """Collects the edits of one definition."""
+
+    def __init__(self, file, name, text, mask, begin, body, end):
+        self.file, self.name, self.text, self.mask = file, name, text, mask
+        self.begin, self.body, self.end = begin, body, end
+        self.edits = []
+
+    def add(self, kind, begin, end, before, after):
+        begin, end = trimmed(self.mask, begin, end)
+        line = self.text.count("\n", 0, begin) + 1
+        self.edits.append(Edit(begin, end, before, after,
+                               Mutant(self.file, line, self.name, kind, self.text[begin:end])))
+
+    def condition(self, begin, end):
+        operator, parts = operands(self.mask, begin, end)
+        for part in parts if operator else ():
+            if operator == "&&":
+                self.add("does not count", *part, "(OUTBOX_MUTANT(@) || static_cast<bool>(", "))")
+            else:
+                self.add("does not count", *part, "(!OUTBOX_MUTANT(@) && static_cast<bool>(", "))")
+        return operator
+
+    def find(self):
+        declared = self.mask[max(self.mask.rfind(mark, 0, self.begin) for mark in ";}{"):self.begin]
+        if re.search(r"\b(?:constexpr|consteval)\b", declared):
+            return []
+        for match in re.finditer(r"\bif\s*(\()", self.mask[self.body:self.end]):
+            begin = self.body + match.start(1)
+            end = closing(self.mask, begin) - 1
+            begin += 1
+            depth = 0
+            for place in range(begin, end):  # behind what it begins with
+                depth += (self.mask[place] in "([{") - (self.mask[place] in ")]}")
+                if depth == 0 and self.mask[place] == ";":
+                    begin = place + 1
+            begin, end = trimmed(self.mask, begin, end)
+            condition = self.mask[begin:end]
+            if DECLARES.match(condition) or HANDS_ON.fullmatch(condition):
+                continue
+            self.add("never holds", begin, end, "(!OUTBOX_MUTANT(@) && static_cast<bool>(", "))")
+            self.condition(begin, end)
+        if re.search(r"\bbool\s+$", declared):
+            for match in re.finditer(r"\breturn\s+([^;{]+);", self.mask[self.body:self.end]):
+                begin, end = self.body + match.start(1), self.body + match.end(1)
+                if re.fullmatch(r"\w+", self.mask[begin:end].strip()):
+                    continue
+                if not self.condition(begin, end):
+                    self.add("the contrary", begin, end, "(OUTBOX_MUTANT(@) != static_cast<bool>(", "))")
+        if not self.edits:
+            for match in LEAVES_OUT.finditer(self.mask, self.body, self.end):
+                if not match[1].startswith(KEYWORDS):
+                    self.add("left out", match.start(1), match.end(1), "if (!OUTBOX_MUTANT(@)) { ", "; }")
+        return self.edits
+
+
+def find(root, names):
+    """{file: [Edit, ...]}, and the names that no definition was found for. `names`: of functions, "Class::method"
+    or "function"."""
+    sources = {path: path.read_text() for path in sorted((root / "src").rglob("*")) if path.suffix in (".cpp", ".h")}
+    masks = {path: masked(text) for path, text in sources.items()}
+    edits, unknown = {}, []
+    for name in names:
+        simple = name.rpartition("::")[2]
+        found = False
+        for path, text in sources.items():
+            if simple not in text:
+                continue
+            file = str(path.relative_to(root))
+            for place in definitions(masks[path], name):
+                found = True
+                known = {(edit.begin, edit.end, edit.mutant.kind) for edit in edits.get(file, ())}
+                edits.setdefault(file, []).extend(
+                    edit for edit in Function(file, name, text, masks[path], *place).find()
+                    if (edit.begin, edit.end, edit.mutant.kind) not in known)
+        if not found:
+            unknown.append(name)
+    return edits, unknown
+
+
+def rewritten(text, edits):
+    """The text with all of its mutations in it; they may stand one in another."""
+    inserts = []
+    for edit in edits:
+        number = str(edit.mutant.number)
+        width = edit.end - edit.begin
+        inserts.append((edit.begin, 1, -width, edit.before.replace("@", number)))
+        inserts.append((edit.end, 0, width, edit.after))
+    out, last = [], 0
+    for place, _, _, inserted in sorted(inserts, key=lambda insert: insert[:3]):
+        out += [text[last:place], inserted]
+        last = place
+    return "".join(out) + text[last:]

@@ -101,11 +101,13 @@ def body_behind(text, parameters):
 def definitions(text, name):
     """(begin of the name, body begin, body end) of each definition of `name` in a masked text."""
     scope, _, simple = name.rpartition("::")
-    for match in re.finditer(r"(?<![\w.>~])" + re.escape(name) + r"\s*\(", text):
-        if scope or text[match.start() - 1:match.start()] != ":":
-            if body := body_behind(text, match.end() - 1):
-                yield match.start(), *body
-    for begin in re.finditer(r"\b(?:class|struct)\s+" + re.escape(scope) + r"\b[^;{()]*\{", text) if scope else ():
+    scope = scope.rpartition("::")[2]
+    # Of a class that is not said, too; a namespace before the class is not looked at.
+    qualified = re.escape(f"{scope}::{simple}") if scope else r"(?:\w+::)?" + re.escape(simple)
+    for match in re.finditer(r"(?<![\w.>~])" + qualified + r"\s*\(", text):
+        if body := body_behind(text, match.end() - 1):
+            yield match.start(), *body
+    for begin in re.finditer(r"\b(?:class|struct)\s+(?:\w+::)*" + re.escape(scope) + r"\b[^;{()]*\{", text) if scope else ():
         end = closing(text, begin.end() - 1)
         for match in re.finditer(r"(?<![\w.>:~])" + re.escape(simple) + r"\s*\(", text[begin.end():end]):
             if body := body_behind(text, begin.end() + match.end() - 1):
@@ -177,7 +179,7 @@ class Function:
                 continue
             self.add("never holds", begin, end, "(!OUTBOX_MUTANT(@) && static_cast<bool>(", "))")
             self.condition(begin, end)
-        if re.search(r"\bbool\s+$", declared):
+        if re.search(r"\bbool\s+(?:\w+::)*$", declared):
             for match in re.finditer(r"\breturn\s+([^;{]+);", self.mask[self.body:self.end]):
                 begin, end = self.body + match.start(1), self.body + match.end(1)
                 if re.fullmatch(r"\w+", self.mask[begin:end].strip()):
@@ -186,7 +188,9 @@ class Function:
                     self.add("the contrary", begin, end, "(OUTBOX_MUTANT(@) != static_cast<bool>(", "))")
         if not self.edits:
             for match in LEAVES_OUT.finditer(self.mask, self.body, self.end):
-                if not match[1].startswith(KEYWORDS):
+                call = self.mask.find("(", *match.span(1))
+                whole = call < 0 or match[1][-1] != ")" or closing(self.mask, call) <= match.end(1)
+                if whole and not match[1].startswith(KEYWORDS):
                     self.add("left out", match.start(1), match.end(1), "if (!OUTBOX_MUTANT(@)) { ", "; }")
         return self.edits
 
@@ -194,7 +198,8 @@ class Function:
 def find(root, names):
     """{file: [Edit, ...]}, and the names that no definition was found for. `names`: of functions, "Class::method"
     or "function"."""
-    sources = {path: path.read_text() for path in sorted((root / "src").rglob("*")) if path.suffix in (".cpp", ".h")}
+    sources = {path: path.read_text() for folder in ("src", "apps")
+               for path in sorted((root / folder).rglob("*")) if path.suffix in (".cpp", ".h")}
     masks = {path: masked(text) for path, text in sources.items()}
     edits, unknown = {}, []
     for name in names:

@@ -57,6 +57,10 @@ elseif(NOT OUTBOX_FUZZ)
     add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
 
+# Compiles the files of a folder as one, which takes a third of the time. Not for the release, which
+# shows that each file includes what it needs, nor for the linter.
+option(OUTBOX_UNITY "Compile the files of a folder as one" OFF)
+
 # Headers that nearly every file reads. Those of third parties that cost more than a second stay in
 # few files: Beast, spdlog, toml++, CLI11, nlohmann-json.
 set(OUTBOX_STANDARD_HEADERS
@@ -66,11 +70,11 @@ set(OUTBOX_STANDARD_HEADERS
 
 # outbox_precompiled(TARGET KIND [HEADERS header ...] [LINK library ...]): gives it what KIND
 # precompiles: the standard headers and these, which are those libraries'. Targets of one kind are
-# compiled with the same options, optimisation among them. Only for the sanitizers: the release shows
+# compiled with the same options, optimisation among them. Only beside OUTBOX_UNITY: the release shows
 # that each file includes what it needs, and g++ 12, where it optimises, warns of the insides of
 # precompiled headers as it does not of others'.
 function(outbox_precompiled target kind)
-    if(NOT OUTBOX_SANITIZE)
+    if(NOT OUTBOX_UNITY)
         return()
     endif()
     cmake_parse_arguments(ARG "" "" "HEADERS;LINK" ${ARGN})
@@ -90,10 +94,6 @@ function(outbox_precompiled target kind)
     endif()
     target_precompile_headers(${target} REUSE_FROM ${donor})
 endfunction()
-
-# Compiles the files of a folder as one, which takes a third of the time. Not for the release, which
-# shows that each file includes what it needs, nor for the linter.
-option(OUTBOX_UNITY "Compile the files of a folder as one" OFF)
 
 # Files and folders that are compiled alone: they keep a name to themselves that a neighbour has, too.
 set(OUTBOX_ALONE
@@ -230,7 +230,8 @@ function(outbox_test name)
     endif()
     add_test(NAME ${name} COMMAND ${name})
     # gtest: it leaves a report, which script/test counts.
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "gtest;${ARG_LABELS}")
+    # Several times what the slowest takes where nothing else runs.
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1200 LABELS "gtest;${ARG_LABELS}")
     if(ARG_LONG)
         set_tests_properties(${name} PROPERTIES COST 100)
     endif()

@@ -45,6 +45,17 @@ std::string BatchSink::what(const Topic& topic) const {
     return name_of_server(config_) + ", " + std::string(service_.topic) + " " + topic.name;
 }
 
+// Nothing is wrong with what is sent until the key expires; who learns of it now has the time.
+void BatchSink::report(spi::SinkReport& out) {
+    const ErrorInfo* why = client_.key_not_renewed();
+    std::string text = why ? describe(*why) : std::string();
+    if (text == key_told_) return;
+    key_told_ = std::move(text);
+    if (!why) return;
+    out.notes.push_back(
+        {spi::SinkReport::Level::kWarning, "key_not_renewed", {{"error", key_told_}}});
+}
+
 void BatchSink::forget_idle_topics() {
     std::erase_if(topics_, [](const auto& one) {
         return one.second.waiting.empty() && one.second.requests == 0 && !one.second.in_turn;

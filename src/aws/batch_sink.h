@@ -27,6 +27,7 @@ class BatchSink : public spi::Sink {
     Result<std::string> destination() final;
     [[nodiscard]] bool publish(const spi::Record& record) final;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) final;
+    void report(spi::SinkReport& out) final;
 
   private:
     struct Item {
@@ -76,6 +77,7 @@ class BatchSink : public spi::Sink {
     std::size_t bytes_ = 0;    // of these
     spi::Completions refused_;
     std::vector<Answer> answers_;
+    std::string key_told_;  // why it is not renewed
 };
 
 }  // namespace outbox::aws

@@ -36,6 +36,8 @@ class Client {
     std::optional<ErrorInfo> start(std::uint64_t token, Call call);
     /// Appends what came of requests; waits up to `most` where there is nothing yet.
     void poll(std::chrono::milliseconds most, std::vector<Answer>& out);
+    /// See `net::AwsKeys`.
+    [[nodiscard]] const ErrorInfo* key_not_renewed() const { return keys_.not_renewed(); }
     [[nodiscard]] std::size_t under_way() const { return http_.under_way(); }
 
     /// One request, with all of its time. Blocks up to `most`, and for its key.

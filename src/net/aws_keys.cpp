@@ -67,6 +67,7 @@ Status AwsKeys::find() {
     auto source = source_of(access_, login_, region_, prefix_);
     if (!source.ok()) {
         if (held_) held_->renew_at = begun_ + kKeyPause;
+        failure_ = source.error();
         return source.error();
     }
     if (source->giver) {
@@ -111,6 +112,10 @@ Status AwsKeys::wait(const std::stop_token& stop) {
     return *failure_;
 }
 
+const ErrorInfo* AwsKeys::not_renewed() const {
+    return held_ && failure_ ? &*failure_ : nullptr;
+}
+
 void AwsKeys::drive() {
     if (!giver_) return;
     outcomes_.clear();
@@ -149,7 +154,9 @@ void AwsKeys::take(KeyGiver::Step step) {
 void AwsKeys::hold(std::unique_ptr<Held> held) {
     if (held_) former_ = std::move(held_);
     held_ = std::move(held);
-    if (held_) ++number_;
+    if (!held_) return;
+    ++number_;
+    failure_.reset();
 }
 
 void AwsKeys::refused(std::uint64_t number, bool usable) {

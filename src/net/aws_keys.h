@@ -50,6 +50,9 @@ class AwsKeys {
     Result<const AwsCredentials*> current(const std::stop_token& stop = {});
     /// Which one `current` gave; another number for each.
     [[nodiscard]] std::uint64_t number() const { return number_; }
+    /// Why the one in force could not be renewed when that was last tried; null where it could, or
+    /// was not tried yet.
+    [[nodiscard]] const ErrorInfo* not_renewed() const;
     /// Goes on with a renewal that is under way; does not block.
     void drive();
     /// The service did not take that one. A key that may be good for something else (`usable`) is

@@ -371,10 +371,14 @@ TEST_F(AwsKeysLife, WhileItHoldsAKeyStaysInForceThoughItsRenewalFails) {
     // Each has its pause.
     EXPECT_LE(tried, 12U);
     EXPECT_GT(tried, 2U);
+    ASSERT_NE(wanted_.not_renewed(), nullptr);
+    EXPECT_NE(wanted_.not_renewed()->message.find("InvalidIdentityToken"), std::string::npos);
     pass(300s);
     EXPECT_NE(current().find("InvalidIdentityToken"), std::string::npos) << current();
+    EXPECT_EQ(wanted_.not_renewed(), nullptr) << "there is none in force";
     server_.set("mode", "ok");
     EXPECT_TRUE(current().starts_with("ROLE"));
+    EXPECT_EQ(wanted_.not_renewed(), nullptr);
 }
 
 TEST_F(AwsKeysLife, AKeyThatTheServiceRefusesIsRenewedOnceForAllRequestsThatHadIt) {

@@ -4,6 +4,7 @@
 
 #include "tests/brokers/rabbitmq/server.h"
 #include "tests/conformance/queue_suite.h"
+#include "tests/support/full_run.h"
 
 namespace outbox::test {
 namespace {
@@ -51,8 +52,10 @@ QueueParam param(const std::string& kind, Backend database) {
             [kind] { return std::make_unique<RabbitmqQueue>(kind); }};
 }
 
-const auto kAll =
-    testing::Values(param("classic", Backend::kSqlite), param("quorum", Backend::kPostgres));
+// The other brokers' queues are on PostgreSQL in every run.
+const auto kAll = testing::ValuesIn(and_in_full(
+    {param("quorum", Backend::kSqlite)},
+    {param("classic", Backend::kPostgres), param("quorum", Backend::kPostgres)}));
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueConformance, kAll, queue_param_name);
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueTopics, kAll, queue_param_name);
 // One node alone elects no leader for a quorum queue after a restart (RabbitMQ 3.10).

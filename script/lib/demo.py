@@ -128,7 +128,7 @@ class Demo:
         return "sqlite://" + self.path(side + ".db")
 
     def rows(self, side, sql, *parameters):
-        connection = sqlite3.connect(f"file:{self.path(side + '.db')}?mode=ro", uri=True, timeout=5)
+        connection = sqlite3.connect(f"file:{self.path(side + '.db')}?mode=ro", uri=True, timeout=DEADLINE_S)
         try:
             return connection.execute(sql, parameters).fetchall()
         finally:

@@ -2,7 +2,7 @@
 # A server defines run (execs it), ready, describe and STOP_SIGNAL, then calls serve.
 # shellcheck shell=bash
 
-START_DEADLINE_S=${OUTBOX_START_DEADLINE_S:-90}
+START_DEADLINE_S=${OUTBOX_START_DEADLINE_S:-180}
 STOP_DEADLINE_S=30
 KILL_DEADLINE_S=10
 

@@ -331,6 +331,7 @@ TEST(ClaimConsumerOnPostgres, NoTransactionIsOpenWhileAPayloadIsFetched) {
     int looks = 0;
     int open = 0;
     MailboxOptions options;
+    options.connect_timeout_s = 60;
     options.claims.open = [&] {
         return std::make_unique<AskingStore>(store(), [&] {
             ++looks;

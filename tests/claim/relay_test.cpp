@@ -70,6 +70,7 @@ class ClaimRelay : public testing::Test {
     void consume(const ClaimStore& claims) {
         MailboxOptions options;
         options.claims = claims;
+        options.connect_timeout_s = 60;
         auto consumer = libpq_mailbox_consumer(
             url_,
             [](PGconn* connection, const Message& message) {

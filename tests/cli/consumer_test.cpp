@@ -59,6 +59,7 @@ class ConsumerCommands : public testing::TestWithParam<Backend> {
         MailboxOptions options;
         options.consumer = "stock";
         options.max_attempts = 1;
+        options.connect_timeout_s = 60;
         if (GetParam() == Backend::kPostgres) {
             return libpq_mailbox_consumer(
                 database_->url(),

@@ -53,7 +53,7 @@ class SwappedDatabase : public testing::Test {
     void cut(Process& relay) {
         relay.kill(SIGSTOP);
         server_.exec(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE "
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE "
             "datname = '" +
             name_of(source_) + "'");
     }

@@ -172,6 +172,7 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     MailboxOptions options;
     options.consumer = "stock";
     options.max_attempts = 1;
+    options.connect_timeout_s = 60;
     auto member = libpq_mailbox_consumer(
         as("consumer"),
         [](PGconn* connection, const Message& message) {

@@ -78,9 +78,7 @@ class SqliteDatabase final : public Database {
 
   private:
     struct SqliteConnection final : Connection {
-        explicit SqliteConnection(const std::string& path) : sqlite(path) {
-            sqlite.exec("PRAGMA busy_timeout = 20000");
-        }
+        explicit SqliteConnection(const std::string& path) : sqlite(path) {}
         std::vector<Row> query(const std::string& sql) override { return sqlite.query(sql); }
         Sqlite sqlite;
     };

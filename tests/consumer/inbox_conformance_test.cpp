@@ -88,10 +88,12 @@ class PostgresInbox final : public InboxOn<Pg, PGconn> {
     explicit PostgresInbox(const std::string& url) : InboxOn(url, url) {}
 
     MailboxConsumer consumer(Handler handler, MailboxOptions options) override {
+        options.connect_timeout_s = kPatienceS;
         return libpq_mailbox_consumer(url_, LibpqHandler(on_session(std::move(handler))),
                                       std::move(options));
     }
     MailboxConsumer batch_consumer(BatchHandler handler, MailboxOptions options) override {
+        options.connect_timeout_s = kPatienceS;
         return libpq_mailbox_consumer(url_, LibpqBatchHandler(on_session(std::move(handler))),
                                       std::move(options));
     }
@@ -106,8 +108,14 @@ class PostgresInbox final : public InboxOn<Pg, PGconn> {
     std::string begin() const override { return "BEGIN"; }
     MailboxConsumer consumer_without_tables() override {
         static PostgresDatabase empty;
-        return libpq_mailbox_consumer(empty.url(), [](PGconn*, const Message&) {});
+        MailboxOptions options;
+        options.connect_timeout_s = kPatienceS;
+        return libpq_mailbox_consumer(empty.url(), [](PGconn*, const Message&) {}, options);
     }
+
+  private:
+    // A connection that takes longer than it may ends a run that begins.
+    static constexpr int kPatienceS = 60;
 };
 
 class SqliteInbox final : public InboxOn<Sqlite, sqlite3> {
@@ -116,11 +124,6 @@ class SqliteInbox final : public InboxOn<Sqlite, sqlite3> {
         std::unique_ptr<SqliteDatabase> database = std::make_unique<SqliteDatabase>())
         : InboxOn(database->url(), database->path()), database_(std::move(database)) {}
 
-    std::unique_ptr<Session> connect() override {
-        auto session = InboxOn::connect();
-        session->exec("PRAGMA busy_timeout = 20000");
-        return session;
-    }
     MailboxConsumer consumer(Handler handler, MailboxOptions options) override {
         return sqlite_mailbox_consumer(url_, SqliteHandler(on_session(std::move(handler))),
                                        std::move(options));

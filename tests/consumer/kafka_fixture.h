@@ -38,7 +38,7 @@ class KafkaWriter {
             rd_kafka_conf_set(conf, "transactional.id", transactions.c_str(), error, sizeof error);
         }
         handle_ = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
-        if (!transactions.empty()) succeed(rd_kafka_init_transactions(handle_, 30'000));
+        if (!transactions.empty()) succeed(rd_kafka_init_transactions(handle_, kDeadlineMs));
     }
     ~KafkaWriter() {
         flush();
@@ -58,15 +58,16 @@ class KafkaWriter {
             RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END);
         ASSERT_EQ(code, RD_KAFKA_RESP_ERR_NO_ERROR);
     }
-    void flush() { rd_kafka_flush(handle_, 30'000); }
+    void flush() { rd_kafka_flush(handle_, kDeadlineMs); }
     void begin() { succeed(rd_kafka_begin_transaction(handle_)); }
     void end(bool commit) {
         flush();
-        succeed(commit ? rd_kafka_commit_transaction(handle_, 30'000)
-                       : rd_kafka_abort_transaction(handle_, 30'000));
+        succeed(commit ? rd_kafka_commit_transaction(handle_, kDeadlineMs)
+                       : rd_kafka_abort_transaction(handle_, kDeadlineMs));
     }
 
   private:
+    static constexpr int kDeadlineMs = 90'000;
     static void succeed(rd_kafka_error_t* error) {
         EXPECT_EQ(error, nullptr) << rd_kafka_error_string(error);
         if (error != nullptr) rd_kafka_error_destroy(error);
@@ -106,6 +107,7 @@ class KafkaConsumerTest : public testing::TestWithParam<Backend> {
         made.retry_base_ms = 1;
         made.retry_max_ms = 5;
         made.commit_interval_ms = 50;
+        made.connect_timeout_s = 60;
         made.on_report = [this](const ConsumerReport& report) {
             const std::lock_guard lock(mutex_);
             reports_.emplace_back(report.what, describe(report.error));

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
     options.group = argv[2];
     options.topics = {argv[3]};
     options.transaction_size = 20;
+    options.connect_timeout_s = 60;
     options.kafka = {{"session.timeout.ms", "6000"}, {"heartbeat.interval.ms", "500"}};
     for (int i = 7; i < argc; ++i) {
         const std::string option = argv[i];

@@ -66,20 +66,17 @@ class KafkaOffsets : public KafkaConsumerTest {
         for (int i = from; i < to; ++i) out.push_back(prefix + std::to_string(i));
         return out;
     }
-    // As a restore leaves effects, inbox and offset.
+    // As a restore leaves effects, inbox and offset. At once: a consumer that runs looks, too.
     void set_back_to(int next) {
         const std::string n = std::to_string(next);
-        if (next == 0) {
-            db_->exec("DELETE FROM outbox_inbox_offsets");
-        } else {
-            db_->exec("UPDATE outbox_inbox_offsets SET next_offset = " + n + ", last_id = 'a" +
-                      std::to_string(next - 1) + "'");
-        }
-        db_->exec(
-            "DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
-            "CAST(payload AS integer) >= " +
-            n + ")");
-        db_->exec("DELETE FROM effects WHERE CAST(payload AS integer) >= " + n);
+        const std::string offsets = next == 0
+                                        ? "DELETE FROM outbox_inbox_offsets"
+                                        : "UPDATE outbox_inbox_offsets SET next_offset = " + n +
+                                              ", last_id = 'a" + std::to_string(next - 1) + "'";
+        db_->exec("BEGIN; " + offsets +
+                  "; DELETE FROM outbox_inbox WHERE message_id IN (SELECT id FROM effects WHERE "
+                  "CAST(payload AS integer) >= " +
+                  n + "); DELETE FROM effects WHERE CAST(payload AS integer) >= " + n + "; COMMIT");
     }
     void begin_anew() {
         db_->exec(
@@ -231,7 +228,7 @@ TEST_P(KafkaOffsets, RecordsThatWentBeforeTheyWereReadAreNotSkippedInSilence) {
     }
     write("a", 10, 20);
     KafkaReader reader(shared_kafka().bootstrap(), topic_);
-    const int partition = reader.read(20, 30s).front().partition;
+    const int partition = reader.read(20, 90s).front().partition;
     // All that was applied, and no more: as usual.
     delete_records(shared_kafka().bootstrap(), topic_, partition, 10);
     {
@@ -410,7 +407,7 @@ TEST_P(KafkaOffsets, ATopicMadeAnewBetweenTwoFetchesIsNotTakenForTheOld) {
     EXPECT_TRUE(eventually(60s, "the last is in hand", [&] { return gate.entered(); }));
     write("a", 10, 11);
     KafkaReader reader(shared_kafka().bootstrap(), topic_);
-    EXPECT_EQ(reader.read(11, 30s).size(), 11U);
+    EXPECT_EQ(reader.read(11, 90s).size(), 11U);
     recreate_topic(1);
     write("b", 0, 20);
     gate.open();
@@ -627,7 +624,7 @@ TEST_P(KafkaOffsets, APartitionWithoutALeaderDelaysNoOther) {
         // Gone before the broker is: librdkafka 2.0 may wait for ever for the thread of one that
         // left.
         KafkaReader reader(first.bootstrap(), topic_);
-        for (const KafkaRecord& record : reader.read(1'200, 60s)) {
+        for (const KafkaRecord& record : reader.read(1'200, 90s)) {
             const bool fresh = std::stoi(record.value.value_or("0")) >= 210;
             if (fresh && record.partition != 3) ++healthy;
         }

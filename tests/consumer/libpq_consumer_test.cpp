@@ -55,6 +55,7 @@ class LibpqConsumer : public testing::Test {
         MailboxOptions made;
         made.retry_base_ms = 1;
         made.retry_max_ms = 2;
+        made.connect_timeout_s = 60;
         made.on_report = [this](const ConsumerReport& report) {
             reports_.push_back({report.what, describe(report.error)});
         };
@@ -471,7 +472,7 @@ TEST_F(LibpqConsumer, AMemberThatHoldsTheMailboxAnewReadsItFromItsBeginning) {
         if (report.what != What::kApplied || !held) return;
         held = false;
         db_.exec(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
             "WHERE application_name = 'outbox consumer' AND datname = current_database()");
         slow_writer.exec("COMMIT");
     };
@@ -642,6 +643,7 @@ TEST(LibpqConsumerClock, TheDatabasesClockDecidesWhatMayHaveBeenPruned) {
         "hours')");
     for (const std::size_t together : {1U, 10U}) {
         MailboxOptions chosen;
+        chosen.connect_timeout_s = 60;
         chosen.transaction_size = together;
         for (const char* id : {"pruned", "other"}) {
             db.exec(std::string("INSERT INTO outbox_mailbox (id, topic, key, headers) VALUES ('") +
@@ -679,6 +681,7 @@ class ConsumerWithItsOwnRole : public LibpqConsumer {
     }
     MailboxConsumer member(const std::string& more = {}, MailboxOptions chosen = {}) {
         chosen.on_report = options().on_report;
+        chosen.connect_timeout_s = options().connect_timeout_s;
         return libpq_mailbox_consumer(url_ + "?user=" + role_ + more, apply, std::move(chosen));
     }
     static ErrorInfo error_of(const std::function<void()>& call) {
@@ -771,7 +774,7 @@ TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage
 TEST(LibpqConsumerUrl, SaysWhyTheDatabaseCannotBeUsedWithoutTheSecret) {
     const auto error_of = [](const std::string& url) {
         MailboxOptions options;
-        options.connect_timeout_s = 2;
+        options.connect_timeout_s = 60;
         try {
             libpq_mailbox_consumer(url, apply, options).run();
         } catch (const Error& error) {
@@ -882,6 +885,15 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
             Pg::query(transaction, "SELECT 1");
         },
         chosen);
+    // Within a second, which may be too short for a first connection: a run would end.
+    ASSERT_TRUE(eventually(60s, "it is connected", [&] {
+        try {
+            member.drain();
+            return true;
+        } catch (const Error&) {
+            return false;
+        }
+    }));
     std::atomic<bool> ended = false;
     put("first");
     std::thread running([&] {
@@ -912,15 +924,13 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
 // A statement that only takes long is let alone.
 TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
     put("slow");
-    auto chosen = options();
-    chosen.connect_timeout_s = 1;
     auto member = libpq_mailbox_consumer(
         url_,
         [](PGconn* transaction, const Message& message) {
             Pg::query(transaction, "SELECT pg_sleep(8)");
             apply(transaction, message);
         },
-        chosen);
+        options());
     EXPECT_EQ(member.drain(), 1U);
     EXPECT_THAT(effects(), ElementsAre("slow"));
 }

@@ -317,7 +317,7 @@ TEST(MailboxSinkPostgres, SaysWhichOfUserDatabaseAndAddressIsWrong) {
     PostgresDatabase database;
     const std::string server = database.url().substr(0, database.url().rfind('/'));
     const auto error_of = [](const std::string& url) {
-        const auto sink = make_mailbox_sink("mailbox+" + url, 2).value_or_throw();
+        const auto sink = make_mailbox_sink("mailbox+" + url, 60).value_or_throw();
         return sink->check().error();
     };
     EXPECT_EQ(error_of(server + "/no_such_db").code, ErrorCode::kNoSuchDatabase);

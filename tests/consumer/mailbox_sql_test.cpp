@@ -422,6 +422,7 @@ TEST_F(MailboxSql, AFailureWithoutATextIsAFailure) {
 TEST_F(MailboxSql, WaitsWhileAConsumerOfTheLibraryHoldsTheMailbox) {
     MailboxOptions options;
     options.consumer = "billing";
+    options.connect_timeout_s = 60;
     arrive("waits", "k");
     auto library = libpq_mailbox_consumer(
         url_, LibpqHandler([](PGconn*, const Message&) {

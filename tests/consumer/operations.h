@@ -12,7 +12,7 @@ namespace outbox::test {
 
 // What operators do in a consumer's database. Throws when it cannot be reached.
 inline std::unique_ptr<ConsumerOperations> operations_of(const std::string& url) {
-    constexpr int kTimeoutS = 5;
+    constexpr int kTimeoutS = 60;
     constexpr std::string_view kSqlite = "sqlite://";
     return consumer::make_operations(
         (url.starts_with(kSqlite) ? consumer::open_sqlite_sql(url.substr(kSqlite.size()), kTimeoutS)

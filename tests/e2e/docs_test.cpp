@@ -159,7 +159,7 @@ TEST_F(StartPage, EveryExampleWorks) {
     EXPECT_GE(statements_, 3);
     EXPECT_GE(compiled_, 1);
     EXPECT_GE(configurations_, 1);
-    const auto arrived = KafkaReader(shared_kafka().bootstrap(), "order-events").read(2, 30s);
+    const auto arrived = KafkaReader(shared_kafka().bootstrap(), "order-events").read(2, 90s);
     ASSERT_EQ(arrived.size(), 2U);
     EXPECT_EQ(arrived[0].key, "o-1");
     EXPECT_EQ(Pg(shop_).value("SELECT message_id FROM outbox_inbox WHERE consumer = 'billing'"),
@@ -254,7 +254,9 @@ TEST_F(DebeziumPage, EveryExampleWorks) {
     EXPECT_EQ(Pg(shop_).number("SELECT count(*) FROM pg_replication_slots WHERE database = "
                                "current_database()"),
               0);
-    const auto arrived = KafkaReader(shared_kafka().bootstrap(), "outbox.event.Order").read(4, 5s);
+    KafkaReader orders(shared_kafka().bootstrap(), "outbox.event.Order");
+    ASSERT_EQ(orders.read(3, 90s).size(), 3U);
+    const auto arrived = orders.read(4, 2s);
     ASSERT_EQ(arrived.size(), 3U);
     for (const KafkaRecord& record : arrived) {
         EXPECT_THAT(*record.key, StartsWith("behind-"));
@@ -262,7 +264,7 @@ TEST_F(DebeziumPage, EveryExampleWorks) {
         EXPECT_THAT(record.header("eventType").value_or(""),
                     testing::HasSubstr("\"payload\":\"Made\""));
     }
-    EXPECT_EQ(KafkaReader(shared_kafka().bootstrap(), "outbox.event.marker").read(1, 30s).size(),
+    EXPECT_EQ(KafkaReader(shared_kafka().bootstrap(), "outbox.event.marker").read(1, 90s).size(),
               1U);
 }
 

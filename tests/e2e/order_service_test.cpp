@@ -377,7 +377,7 @@ TEST_P(OrderService, StopsAtSigtermAndSigint) {
         idle.connect(
             {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(service.port())});
         service.process().kill(signal_number);
-        EXPECT_EQ(service.process().wait(10s), (ExitStatus{0, 0}));
+        EXPECT_EQ(service.process().wait(60s), (ExitStatus{0, 0}));
     }
 }
 
@@ -403,12 +403,12 @@ TEST(OrderServiceOnPostgres, FinishesTheRequestUnderWayWhenToldToStop) {
     EXPECT_TRUE(service.process().running());
     blocker.exec("COMMIT");
     EXPECT_EQ(answer.get().status, 201);
-    EXPECT_EQ(service.process().wait(10s), (ExitStatus{0, 0}));
+    EXPECT_EQ(service.process().wait(60s), (ExitStatus{0, 0}));
 }
 
 TEST(OrderServiceOnPostgres, WhileTheFirstIsUnderWayARepeatWaitsOrGets409) {
     const std::string url = shared_postgres().create_database();
-    const Service waiting(url);
+    const Service waiting(url, {"--idempotency-wait", "120000"});
     const Service impatient(url, {"--idempotency-wait", "0"});
     Pg blocker(url);
     blocker.exec("BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE");
@@ -487,7 +487,7 @@ Finished start(const std::map<std::string, std::string>& environment,
                const std::vector<std::string>& arguments = {}) {
     std::vector<std::string> command{ORDER_SERVICE};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return run({.command = command, .environment = environment}, 20s);
+    return run({.command = command, .environment = environment});
 }
 
 TEST(OrderServiceStart, SaysWhatIsWrong) {

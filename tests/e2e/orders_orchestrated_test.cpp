@@ -29,7 +29,7 @@ class OrdersOrchestrated : public testing::TestWithParam<Backend> {
         for (const std::string& service : kServices) start_service(service);
         for (const std::string& service : kServices) start_relay(service);
         auto stock = databases_["inventory"]->connect();
-        ASSERT_TRUE(eventually(60s, "the services have their tables", [&] {
+        ASSERT_TRUE(eventually(120s, "the services have their tables", [&] {
             try {
                 for (const char* where : {"orders", "payment"}) {
                     databases_[where]->connect()->query("SELECT 1 FROM " + std::string(where) +
@@ -75,7 +75,7 @@ class OrdersOrchestrated : public testing::TestWithParam<Backend> {
         return run(program({"place", order, "p", std::to_string(quantity), std::to_string(cents)},
                            "orders"));
     }
-    testing::AssertionResult all_have_an_outcome(std::chrono::seconds deadline = 120s) {
+    testing::AssertionResult all_have_an_outcome(std::chrono::seconds deadline = 240s) {
         auto orders = databases_["orders"]->connect();
         return eventually(deadline, "every order is confirmed or cancelled", [&] {
             return orders->number("SELECT count(*) FROM orders WHERE status = 'CREATED'") == 0 &&
@@ -92,7 +92,7 @@ class OrdersOrchestrated : public testing::TestWithParam<Backend> {
     }
 
     OutboxBinary outbox_;
-    std::string step_timeout_ms_ = "30000";
+    std::string step_timeout_ms_ = "300000";
     std::map<std::string, std::unique_ptr<Database>> databases_;
     std::map<std::string, Process> services_;
     std::map<std::string, Process> relays_;
@@ -163,7 +163,7 @@ TEST_P(OrdersOrchestratedChaos, TheBooksBalanceHoweverOftenServicesAndRelaysAreK
     }
     // A compensation that found nobody for long enough waits for an operator.
     auto orders = databases_["orders"]->connect();
-    ASSERT_TRUE(eventually(120s, "every saga has ended", [&] {
+    ASSERT_TRUE(eventually(240s, "every saga has ended", [&] {
         if (orders->number("SELECT count(*) FROM outbox_saga WHERE state = 'stuck' AND requested "
                            "IS NULL") > 0) {
             outbox_.run(
@@ -173,7 +173,7 @@ TEST_P(OrdersOrchestratedChaos, TheBooksBalanceHoweverOftenServicesAndRelaysAreK
     }));
     ASSERT_TRUE(all_have_an_outcome());
     // Late answers may reopen a compensation for a moment: the books are read when nothing moves.
-    ASSERT_TRUE(eventually(120s, "stock and payments agree with the orders", [&] {
+    ASSERT_TRUE(eventually(240s, "stock and payments agree with the orders", [&] {
         const long long confirmed =
             number("orders", "SELECT count(*) FROM orders WHERE status = 'CONFIRMED'");
         return number("inventory", "SELECT available FROM stock") == 1'000 - confirmed &&

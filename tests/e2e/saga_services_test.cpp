@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kDeadline = 60s;
+constexpr auto kDeadline = 120s;
 
 class SagaServices : public testing::Test {
   protected:

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kStartDeadline = 60s;
+constexpr auto kStartDeadline = 120s;
 constexpr int kPartitions = 4;
 
 // Who speaks, and who listens.

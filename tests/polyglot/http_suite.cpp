@@ -26,7 +26,7 @@ std::string body(const std::string& order) {
 void PolyglotHttp::SetUp() {
     Polyglot::SetUp();
     server_.emplace(program_->serve(shop->url()));
-    ASSERT_TRUE(eventually(60s, "it listens",
+    ASSERT_TRUE(eventually(120s, "it listens",
                            [&] { return server_->stdout_text().find('\n') != std::string::npos; }));
     const std::string said = server_->stdout_text();
     const std::string expected = "listening ";

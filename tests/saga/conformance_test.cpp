@@ -34,6 +34,7 @@ class PostgresSide {
     static constexpr const char* kAgo = "clock_timestamp() - interval '40 days'";
     template <typename Handler>
     MailboxConsumer mailbox(Handler handler, MailboxOptions options) const {
+        options.connect_timeout_s = 60;
         return libpq_mailbox_consumer(url_, LibpqHandler(handler), std::move(options));
     }
 
@@ -45,11 +46,7 @@ class SqliteSide {
   public:
     using Connection = Sqlite;
     std::string url() const { return "sqlite://" + path(); }
-    Connection connect() const {
-        Connection connection(path());
-        connection.exec("PRAGMA busy_timeout = 20000");
-        return connection;
-    }
+    Connection connect() const { return Connection(path()); }
     static constexpr const char* kBegin = "BEGIN IMMEDIATE";
     static constexpr const char* kAgo = "(unixepoch() - 40 * 86400) * 1000000";
     template <typename Handler>

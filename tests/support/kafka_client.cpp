@@ -1,13 +1,14 @@
 #include "tests/support/kafka_client.h"
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
 namespace outbox::test {
 namespace {
 
-constexpr int kCallDeadlineMs = 30000;
+constexpr int kCallDeadlineMs = 90'000;
 constexpr size_t kErrorBytes = 512;
 
 using Client = std::unique_ptr<rd_kafka_t, std::function<void(rd_kafka_t*)>>;
@@ -60,6 +61,26 @@ std::vector<int> wait_for_partitions(rd_kafka_t* client, const std::string& topi
         if (auto partitions = partitions_of(client, topic); !partitions.empty()) return partitions;
         if (std::chrono::steady_clock::now() >= end) {
             throw std::runtime_error("topic " + topic + " has no partition with a leader");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+// Until then what is made anew under its name is taken for the former one by whoever asks.
+void wait_until_unknown(rd_kafka_t* client, const std::string& topic) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kCallDeadlineMs);
+    while (true) {
+        // Of all topics: who asks for one makes it.
+        const rd_kafka_metadata_t* metadata = nullptr;
+        const auto error = rd_kafka_metadata(client, 1, nullptr, &metadata, kCallDeadlineMs);
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("metadata of all topics", error);
+        const std::span found(metadata->topics, static_cast<std::size_t>(metadata->topic_cnt));
+        const bool known = std::any_of(found.begin(), found.end(),
+                                       [&](const auto& one) { return one.topic == topic; });
+        rd_kafka_metadata_destroy(metadata);
+        if (!known) return;
+        if (std::chrono::steady_clock::now() >= end) {
+            throw std::runtime_error("topic " + topic + " is still known");
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -144,6 +165,7 @@ void delete_topic(const std::string& bootstrap, const std::string& topic) {
     if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         fail("topic " + topic, rd_kafka_event_error(event.get()));
     }
+    wait_until_unknown(client.get(), topic);
 }
 
 void delete_records(const std::string& bootstrap, const std::string& topic, int partition,

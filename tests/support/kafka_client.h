@@ -29,7 +29,7 @@ struct KafkaRecord {
 void create_topic(const std::string& bootstrap, const std::string& topic, int partitions = 1,
                   const std::map<std::string, std::string>& config = {});
 
-// Removes it. The broker may know it for a moment longer.
+// Removes it and returns when the broker does not know it any more.
 void delete_topic(const std::string& bootstrap, const std::string& topic);
 
 // Removes a partition's records below the offset, as retention does.

@@ -52,7 +52,7 @@ class Process {
     std::optional<ExitStatus> wait(std::chrono::milliseconds deadline);
 
     // SIGTERM, then SIGKILL at the deadline. How it ended.
-    ExitStatus stop(std::chrono::milliseconds deadline = std::chrono::seconds(30));
+    ExitStatus stop(std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
     const std::filesystem::path& stdout_path() const { return stdout_path_; }
     const std::filesystem::path& stderr_path() const { return stderr_path_; }
@@ -77,6 +77,7 @@ struct Finished {
     std::string out;
     std::string err;
 };
-Finished run(ProcessOptions options, std::chrono::milliseconds deadline = std::chrono::seconds(60));
+Finished run(ProcessOptions options,
+             std::chrono::milliseconds deadline = std::chrono::seconds(120));
 
 }  // namespace outbox::test

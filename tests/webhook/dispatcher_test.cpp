@@ -1543,7 +1543,7 @@ TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     ASSERT_TRUE(rig.turn_until("it leads", [&] { return taken() == 1; }));
     rig.turns(3, 1'000);
     admin.exec("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
-    admin.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" +
+    admin.exec("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '" +
                name + "'");
     rig.clock.advance_ms(kHourMs);  // to renew
     rig.turns(20, 250);

@@ -7,7 +7,7 @@
 namespace outbox::test {
 namespace {
 
-constexpr int kCallDeadlineMs = 30000;
+constexpr int kCallDeadlineMs = 120000;
 constexpr size_t kErrorBytes = 512;
 
 using Client = std::unique_ptr<rd_kafka_t, std::function<void(rd_kafka_t*)>>;

@@ -30,7 +30,9 @@ std::string new_name() {
 }
 
 RedisConfig config_of(const std::string& url, const std::string& producer = new_name()) {
-    return redis::make_config(url, {{"producer", producer}}, 10'000).value_or_throw();
+    auto made = redis::make_config(url, {{"producer", producer}}, 10'000).value_or_throw();
+    made.connect_timeout = 60s;  // a server may be given no processor for some
+    return made;
 }
 
 RedisConfig config(const std::string& producer = new_name()) {

@@ -29,9 +29,7 @@ RabbitmqServer& server() {
 }
 
 RabbitmqConfig config_of(const std::string& url) {
-    auto made = rabbitmq::make_config(url, {}).value_or_throw();
-    made.connect_timeout = 60s;  // a server may be given no processor for some
-    return made;
+    return rabbitmq::make_config(url, {}).value_or_throw();
 }
 
 RabbitmqConfig config() {

@@ -26,15 +26,20 @@ parse_server_arguments() {
 
 port_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# A port below the range from which the kernel takes those of outgoing connections.
-free_port() {
-    local port
+# A port below those that tests take and the kernel gives to outgoing connections. It is this
+# folder's while the folder is there: others that look before something listens take another one.
+free_port() (
+    claims=/tmp/outbox-server-ports-$(id -u)
+    mkdir -p "$claims"
+    exec 8>"$claims/lock"
+    flock 8
     for _ in {1..200}; do
-        port=$((20000 + RANDOM % 12000))
-        port_answers $port || { echo $port; return; }
+        port=$((17000 + RANDOM % 3000))
+        [ ! -d "$(cat "$claims/$port" 2>/dev/null)" ] || continue
+        port_answers $port || { echo "$DIR" >"$claims/$port" && echo $port; return; }
     done
-    die "no free port between 20000 and 32000"
-}
+    die "no free port between 17000 and 20000"
+)
 
 choose_port() {
     [ -n "$PORT" ] || PORT=$(cat "$DIR/port" 2>/dev/null || free_port)

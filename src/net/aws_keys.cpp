@@ -44,8 +44,13 @@ Result<Source> source_of(const ServerAccess& access, const AwsLogin& login,
 }  // namespace
 
 AwsKeys::AwsKeys(const ServerAccess& access, const AwsLogin& login, std::string region,
-                 std::string_view prefix, Clock::time_point (*now)())
-    : access_(access), login_(login), region_(std::move(region)), prefix_(prefix), now_(now) {}
+                 std::string_view prefix, Clock::time_point (*now)(), int patience)
+    : access_(access),
+      login_(login),
+      region_(std::move(region)),
+      prefix_(prefix),
+      now_(now),
+      patience_(patience) {}
 
 Result<const AwsCredentials*> AwsKeys::current(const std::stop_token& stop) {
     drive();
@@ -94,7 +99,7 @@ void AwsKeys::begin(std::unique_ptr<KeyGiver> giver) {
 }
 
 Status AwsKeys::wait(const std::stop_token& stop) {
-    const auto end = Clock::now() + kKeyTime;
+    const auto end = Clock::now() + patience_ * kKeyTime;
     while (giver_ && Clock::now() < end && !stop.stop_requested()) {
         outcomes_.clear();
         http_->poll(kLook, outcomes_);
@@ -107,7 +112,8 @@ Status AwsKeys::wait(const std::stop_token& stop) {
         http_.reset();
         if (stop.stop_requested()) return key_failed("the relay stops");
         return key_failed("there is no access key of " + name + ": no answer within " +
-                          std::to_string(kKeyTime.count()) + " ms; it is asked again");
+                          std::to_string((patience_ * kKeyTime).count()) +
+                          " ms; it is asked again");
     }
     return *failure_;
 }
@@ -125,6 +131,8 @@ void AwsKeys::drive() {
 
 void AwsKeys::take(KeyGiver::Step step) {
     if (auto* request = std::get_if<HttpRequest>(&step)) {
+        request->timeout *= patience_;
+        request->connect_timeout *= patience_;
         http_->start(0, std::move(*request));
         return;
     }

@@ -39,9 +39,9 @@ class AwsKeys {
     using Clock = std::chrono::steady_clock;
 
     /// `access` and `login` last longer. `prefix`: of the options in messages, "sqs.". `now`: by
-    /// which keys expire.
+    /// which keys expire. `patience`: so many times as long answers are waited for.
     AwsKeys(const ServerAccess& access, const AwsLogin& login, std::string region,
-            std::string_view prefix, Clock::time_point (*now)() = Clock::now);
+            std::string_view prefix, Clock::time_point (*now)() = Clock::now, int patience = 1);
 
     /// The one in force, until the next call. Null: there is none anywhere, which a server in clear
     /// may do without. Begins the renewal that is due. Blocks up to `kKeyTime` where a role has no
@@ -80,6 +80,7 @@ class AwsKeys {
     const std::string region_;
     const std::string prefix_;
     Clock::time_point (*const now_)();
+    const int patience_;
     std::unique_ptr<Held> held_;    // none, or one that held when it was last looked at
     std::unique_ptr<Held> former_;  // whose secrets answers may still quote
     std::uint64_t number_ = 0;

@@ -26,8 +26,8 @@ ErrorInfo behind_error() {
 
 }  // namespace
 
-ConfirmedSink::ConfirmedSink(Limits limits, std::string part, Connect connect)
-    : limits_(limits), part_(std::move(part)), connect_(std::move(connect)) {}
+ConfirmedSink::ConfirmedSink(Limits limits, std::string part, Connect connect, Time (*now)())
+    : limits_(limits), part_(std::move(part)), connect_(std::move(connect)), now_(now) {}
 
 ConfirmedSink::~ConfirmedSink() = default;
 
@@ -61,7 +61,7 @@ bool ConfirmedSink::publish(const spi::Record& record) {
 }
 
 void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
-    const Time now = std::chrono::steady_clock::now();
+    const Time now = now_();
     if (link_ != nullptr) receive(now, out);
     const bool has_work = !queue_.empty() || !suspects_.empty();
     if (link_ == nullptr && has_work) connect(now, out);
@@ -74,7 +74,7 @@ void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
     receive(now, out);
     if (link_ == nullptr || !out.empty()) return;
     link_->wait(suspects_.empty() ? max_wait : std::min(max_wait, kRound));
-    receive(std::chrono::steady_clock::now(), out);
+    receive(now_(), out);
 }
 
 void ConfirmedSink::connect(Time now, spi::Completions& out) {
@@ -86,13 +86,12 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
     if (link.ok()) {
         link_ = std::move(*link);
         heard_ = link_->heard();
-        heard_at_ = std::chrono::steady_clock::now();
+        heard_at_ = now_();
         asked_at_ = heard_at_;
         return;
     }
     down_ = link.error();
-    next_try_ = std::chrono::steady_clock::now() +
-                std::min(kTryAgainMin * (1U << std::min(tries_, 5U)), kTryAgainMax);
+    next_try_ = now_() + std::min(kTryAgainMin * (1U << std::min(tries_, 5U)), kTryAgainMax);
     ++tries_;
     fail_queue(*down_, out);
 }

@@ -78,8 +78,11 @@ class ConfirmedSink : public spi::Sink {
     /// Connects to one of the hosts, that with the number `host`, counted on without end, first.
     using Connect = std::function<Result<std::unique_ptr<ConfirmedLink>>(std::size_t host)>;
 
-    /// `part` is what messages call a topic: "subject ".
-    ConfirmedSink(Limits limits, std::string part, Connect connect);
+    using Clock = std::chrono::steady_clock;
+
+    /// `part` is what messages call a topic: "subject ". `now`: by which it waits.
+    ConfirmedSink(Limits limits, std::string part, Connect connect,
+                  Clock::time_point (*now)() = Clock::now);
     ~ConfirmedSink() override;
 
     [[nodiscard]] bool publish(const spi::Record& record) final;
@@ -87,7 +90,7 @@ class ConfirmedSink : public spi::Sink {
     void report(spi::SinkReport& out) override { news_.report(out); }
 
   private:
-    using Time = std::chrono::steady_clock::time_point;
+    using Time = Clock::time_point;
     struct Item {
         spi::Record record;
         std::size_t bytes = 0;  // as they count against the limits
@@ -130,6 +133,7 @@ class ConfirmedSink : public spi::Sink {
     const Limits limits_;
     const std::string part_;
     const Connect connect_;
+    Time (*const now_)();
     std::unique_ptr<ConfirmedLink> link_;
     std::deque<Item> queue_;  // not sent yet
     EndSearch search_;

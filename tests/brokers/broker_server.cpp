@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kStartDeadline = 180s;  // some take seconds of a processor that others want, too
 constexpr auto kStopDeadline = 60s;
-constexpr auto kClientDeadline = 180s;
+constexpr auto kClientDeadline = 300s;
 
 }  // namespace
 

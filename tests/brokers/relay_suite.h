@@ -18,8 +18,8 @@ class RelaySuite : public testing::Test {
 
     RelaySuite();
     [[nodiscard]] std::vector<std::string> arguments(const std::string& to) const;
-    // Events with a number in their payload, which rises with each key.
-    void write(const std::string& topic, int events = kEvents);
+    // Events with a number in their payload, which rises with each key; the first has `from`.
+    void write(const std::string& topic, int events = kEvents, int from = 0);
     // One event with all that an event can have, the text `payload` or what is bytes; through a
     // route of the format, until it is published. Its key is its aggregate id.
     static constexpr const char* kEventId = "01939d3e-7c00-7aaa-8000-000000000001";
@@ -28,7 +28,7 @@ class RelaySuite : public testing::Test {
                      const std::string& payload = R"({"total": 99.990})");
     // That are not published yet.
     long long left();
-    // Writes all, kills a relay in mid-flight, and lets another finish.
+    // Writes some, kills a relay in mid-flight, writes the rest, and lets another finish.
     void publish_all_through_a_kill(const std::string& to, const std::string& topic,
                                     int events = kEvents);
     // Of a route that is renamed between the two relays, which is no reason for a repeat.

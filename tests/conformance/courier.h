@@ -66,7 +66,7 @@ class Courier {
     /// Times that a letter may find its part of the destination down, which the relay does not
     /// limit.
     std::size_t max_part_failures = 5;
-    std::chrono::seconds deadline{120};
+    std::chrono::seconds deadline{300};
 
   private:
     void publish(const std::vector<Letter>& letters);

@@ -1,8 +1,12 @@
 // A member of a queue's consumers, as a process that a test can kill.
 // usage: queue_member QUEUE_URL DATABASE_URL NAME PAUSE_US [OPTION=NUMBER...]
+// hang_after=N: its handler hangs in the message after so many, and says so, until SIGUSR1 or
+// SIGTERM. SIGUSR2: in the next one.
 
 #include "tests/conformance/queue_member.h"
 
+#include <atomic>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -21,11 +25,21 @@
 namespace {
 
 outbox::QueueConsumer* running = nullptr;
+std::atomic<int> may_begin = INT_MAX;
+std::atomic<bool> stops = false;
+
+void hang_where_it_is_told() {
+    if (may_begin.load() == INT_MAX || may_begin.fetch_sub(1) > 0) return;
+    std::cerr << "it hangs" << std::endl;
+    constexpr useconds_t kLook = 1'000;
+    while (may_begin <= 0 && !stops) ::usleep(kLook);
+}
 
 outbox::QueueConsumer consumer(const std::string& url, outbox::Queue queue,
                                const std::string& member, useconds_t pause_us,
                                const outbox::QueueConsumerOptions& options) {
     const auto insert = [member](const outbox::Message& message) {
+        hang_where_it_is_told();
         if (message.payload == "abort") std::abort();
         return "INSERT INTO effects (id, key, payload, member) VALUES ('" +
                std::string(message.id) + "', '" + std::string(message.key) + "', '" +
@@ -53,6 +67,8 @@ outbox::QueueConsumer consumer(const std::string& url, outbox::Queue queue,
 
 int main(int argc, char** argv) {
     if (argc < 5) return 2;
+    std::signal(SIGUSR1, [](int) { may_begin = INT_MAX; });
+    std::signal(SIGUSR2, [](int) { may_begin = 0; });
     outbox::QueueConsumerOptions options;
     options.consumer = "stock";
     options.transaction_size = 20;
@@ -64,6 +80,8 @@ int main(int argc, char** argv) {
             options.max_deliveries = static_cast<std::uint32_t>(value);
         } else if (option.starts_with("max_in_flight=")) {
             options.max_in_flight = value;
+        } else if (option.starts_with("hang_after=")) {
+            may_begin = static_cast<int>(value);
         } else {
             return 2;
         }
@@ -76,7 +94,10 @@ int main(int argc, char** argv) {
         auto made = consumer(argv[2], outbox::test::queue_of(argv[1]), argv[3],
                              static_cast<useconds_t>(std::atoi(argv[4])), options);
         running = &made;
-        std::signal(SIGTERM, [](int) { running->stop(); });
+        std::signal(SIGTERM, [](int) {
+            stops = true;
+            running->stop();
+        });
         made.run();
         std::signal(SIGTERM, SIG_IGN);  // the next one would find it gone
     } catch (const std::exception& error) {

@@ -8,7 +8,7 @@
 namespace outbox::test {
 namespace {
 
-constexpr int kCallDeadlineMs = 90'000;
+constexpr int kCallDeadlineMs = 120'000;
 constexpr size_t kErrorBytes = 512;
 
 using Client = std::unique_ptr<rd_kafka_t, std::function<void(rd_kafka_t*)>>;

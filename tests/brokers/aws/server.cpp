@@ -55,7 +55,7 @@ void AwsServer::remove(const std::string& name) {
 std::vector<std::string> AwsServer::read_lines(const std::string& queue, std::size_t count,
                                                int readers) {
     std::istringstream text(
-        ask({"read", queue, std::to_string(count), "120", std::to_string(readers)}));
+        ask({"read", queue, std::to_string(count), "240", std::to_string(readers)}));
     std::vector<std::string> lines;
     for (std::string line; std::getline(text, line);) lines.push_back(line);
     return lines;

@@ -14,7 +14,7 @@ namespace outbox::test {
 
 namespace {
 
-constexpr int kDeadlineMs = 30'000;
+constexpr int kDeadlineMs = 120'000;
 
 class Admin {
   public:

@@ -14,6 +14,7 @@ class KafkaFixture : public SinkFixture {
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config =
             sinks::kafka::make_config("kafka://" + shared_kafka().bootstrap(), {}).value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return sinks::kafka::KafkaSink::open(config).value_or_throw();
     }

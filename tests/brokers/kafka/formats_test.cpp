@@ -29,7 +29,7 @@ class KafkaFormats : public RelaySuite, public testing::WithParamInterface<const
     }
     [[nodiscard]] KafkaRecord record() const {
         KafkaReader reader(shared_kafka().bootstrap(), topic_);
-        return reader.read(1, 30s).at(0);
+        return reader.read(1, 120s).at(0);
     }
 
     const std::string topic_ = [] {

@@ -83,7 +83,7 @@ def main():
         read(client, int(rest[0]), float(rest[1]))
     elif command == "retained":
         subscribe(client, name)
-        wait(client, lambda: client.got, 10)
+        wait(client, lambda: client.got)
     else:
         sys.exit(__doc__)
     for message in client.got:

@@ -11,6 +11,7 @@ class MqttFixture : public SinkFixture {
   public:
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = mqtt::make_config(shared_mqtt().url(), {}).value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<mqtt::MqttSink>(config);
     }

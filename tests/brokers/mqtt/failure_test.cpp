@@ -32,7 +32,9 @@ std::string new_topic() {
 }
 
 MqttConfig config_of(const std::string& url) {
-    return mqtt::make_config(url, {}).value_or_throw();
+    auto made = mqtt::make_config(url, {}).value_or_throw();
+    made.connect_timeout = 60s;  // a server may be given no processor for some
+    return made;
 }
 
 MqttConfig config() {

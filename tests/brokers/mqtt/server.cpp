@@ -23,7 +23,7 @@ void MqttServer::subscribe(const std::string& topic) {
 }
 
 std::vector<Arrived> MqttServer::arrived(const std::string& topic, std::size_t count) {
-    std::istringstream lines(ask({"read", topic, std::to_string(count), "60"}));
+    std::istringstream lines(ask({"read", topic, std::to_string(count), "240"}));
     std::vector<Arrived> records;
     for (std::string text; std::getline(lines, text);) {
         const auto line = nlohmann::json::parse(text);

@@ -126,7 +126,7 @@ async def left(js, stream, consumer):
 
 async def main():
     url, command, *rest = sys.argv[1:]
-    client = await nats.connect(url, allow_reconnect=False)
+    client = await nats.connect(url, allow_reconnect=False, connect_timeout=60)
     js = client.jetstream(timeout=60, publish_async_max_pending=1000)
     if command == "stream":
         await js.add_stream(StreamConfig(name=rest[0], subjects=[rest[1]], **options_of(rest[2:])))

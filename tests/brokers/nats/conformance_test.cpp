@@ -11,6 +11,7 @@ class NatsFixture : public SinkFixture {
   public:
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = nats::make_config(shared_nats().url(), {}).value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<nats::NatsSink>(config);
     }

@@ -33,7 +33,7 @@ void NatsServer::make_consumer(const std::string& stream, const std::string& con
 }
 
 std::vector<Arrived> NatsServer::arrived(const std::string& subject, std::size_t count) {
-    std::istringstream lines(ask({"read", subject, std::to_string(count), "60"}));
+    std::istringstream lines(ask({"read", subject, std::to_string(count), "240"}));
     std::vector<Arrived> records;
     for (std::string text; std::getline(lines, text);) {
         const auto line = nlohmann::json::parse(text);

@@ -28,6 +28,7 @@ token = (folder / "token").read_text()
 def client():
     return pulsar.Client(f"pulsar://localhost:{port}",
                          authentication=pulsar.AuthenticationToken(token),
+                         operation_timeout_seconds=120, connection_timeout_ms=60_000,
                          logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
 
 
@@ -56,7 +57,7 @@ def read(connected, topic, count, seconds):
     while time.monotonic() < end:
         for partition, reader in enumerate(readers):
             while reader.has_message_available():
-                message = reader.read_next(10_000)
+                message = reader.read_next(60_000)
                 seen.add(message.properties().get("id"))
                 show(message, partition)
         if len(seen) >= count:
@@ -77,7 +78,7 @@ def admin(method, path, body=None):
         method=method, data=body.encode() if body else None,
         headers={"Content-Type": "application/json", "Authorization": "Bearer " + token})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             print(answer.read().decode())
     except urllib.error.HTTPError as error:
         sys.exit(f"{method} {path}: {error.code} {error.read().decode()[:500]}")

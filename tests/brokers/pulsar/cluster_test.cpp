@@ -19,7 +19,7 @@ using Place = FakeBroker::Place;
 pulsar::PulsarConfig config_of(const FakeBroker& broker) {
     auto config = pulsar::make_config("pulsar://127.0.0.1:" + std::to_string(broker.port()), {})
                       .value_or_throw();
-    config.stuck_after = 10s;
+    config.stuck_after = 30s;
     return config;
 }
 
@@ -134,7 +134,7 @@ TEST(PulsarCluster, ATopicThatNobodySaysAWordOfWaitsAlone) {
     FakeBroker first(all_at(0));
     first.set_behaviour(away_at(0, first.port()));
     auto impatient = config_of(first);
-    impatient.stuck_after = 300ms;
+    impatient.stuck_after = 3s;  // of a broker that answers all else meanwhile
     PulsarSink sink(impatient);
     const auto out = outcome_of(sink, here_and_away());
     EXPECT_EQ(out.acknowledged.size(), 15U);
@@ -150,7 +150,7 @@ TEST(PulsarCluster, MessagesWithoutAnAnswerWaitAloneHoweverManyAreAnswered) {
     first.set_behaviour(away_at(second.port(), first.port()));
     auto narrow = config_of(first);
     narrow.max_records = 20;
-    narrow.stuck_after = 1s;
+    narrow.stuck_after = 4s;  // of a broker that answers all else meanwhile
     PulsarSink sink(narrow);
     const auto stuck = letters("away", 3, 3);
     for (std::size_t i = 0; i < stuck.size(); ++i) ASSERT_TRUE(sink.publish(stuck[i].record(i)));

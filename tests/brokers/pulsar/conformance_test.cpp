@@ -15,6 +15,7 @@ class PulsarFixture : public SinkFixture {
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = pulsar::make_config(shared_pulsar().url(), {}).value_or_throw();
         config.mixed_batches = mixed_batches_;
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<pulsar::PulsarSink>(config);
     }

@@ -48,7 +48,7 @@ int PulsarServer::tls_port() const {
 
 std::string PulsarServer::read(const std::string& topic, std::size_t count) {
     return client(
-        {folder().string(), std::to_string(port()), "read", topic, std::to_string(count), "60"});
+        {folder().string(), std::to_string(port()), "read", topic, std::to_string(count), "240"});
 }
 
 std::vector<Arrived> PulsarServer::arrived(const std::string& topic, std::size_t count) {

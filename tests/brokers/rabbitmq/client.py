@@ -90,7 +90,7 @@ def api(url, method, path, body=None):
     password = base64.b64encode(f"{parts.username}:{parts.password}".encode()).decode()
     request.add_header("Authorization", "Basic " + password)
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         print(answer.read().decode())
 
 
@@ -99,7 +99,9 @@ def main():
     if command == "api":
         api(url, *rest)
         return
-    connection = pika.BlockingConnection(pika.URLParameters(url))
+    parameters = pika.URLParameters(url)
+    parameters.socket_timeout, parameters.stack_timeout = 60, 120
+    connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     if command == "read":
         read(channel, rest[0], int(rest[1]), float(rest[2]))

@@ -19,6 +19,7 @@ class RabbitmqFixture : public SinkFixture {
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = rabbitmq::make_config(shared_rabbitmq().url() + "?exchange=events", {})
                           .value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<rabbitmq::RabbitmqSink>(config);
     }

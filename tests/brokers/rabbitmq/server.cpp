@@ -96,7 +96,7 @@ std::size_t RabbitmqServer::left(const std::string& queue) {
 }
 
 std::vector<RabbitmqMessage> RabbitmqServer::read(const std::string& queue, std::size_t count) {
-    std::istringstream lines(python({"read", queue, std::to_string(count), "60"}, url()));
+    std::istringstream lines(python({"read", queue, std::to_string(count), "240"}, url()));
     std::vector<RabbitmqMessage> messages;
     for (std::string line; std::getline(lines, line);) {
         messages.push_back(message_of(nlohmann::json::parse(line)));

@@ -12,6 +12,7 @@ class RedisFixture : public SinkFixture {
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = redis::make_config(shared_redis().url(), {{"producer", new_name()}}, 10'000)
                           .value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<redis::RedisSink>(config);
     }

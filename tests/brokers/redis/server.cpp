@@ -22,7 +22,7 @@ int RedisServer::tls_port() const {
 }
 
 std::vector<Arrived> RedisServer::arrived(const std::string& stream, std::size_t count) {
-    std::istringstream lines(client({url(), "read", stream, std::to_string(count), "60"}));
+    std::istringstream lines(client({url(), "read", stream, std::to_string(count), "240"}));
     std::vector<Arrived> records;
     for (std::string text; std::getline(lines, text);) {
         const auto line = nlohmann::json::parse(text);

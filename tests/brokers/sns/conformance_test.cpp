@@ -16,6 +16,7 @@ class SnsFixture : public SinkFixture {
   public:
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config = sns::make_config(way().url(), {}).value_or_throw();
+        config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
         return std::make_unique<sns::SnsSink>(config);
     }

@@ -5,7 +5,7 @@
 namespace outbox::test {
 namespace {
 
-constexpr int kBusyTimeoutMs = 10'000;
+constexpr int kBusyTimeoutMs = 60'000;
 
 int collect(void* rows, int columns, char** values, char**) {
     Sqlite::Row row;

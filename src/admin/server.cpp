@@ -55,6 +55,7 @@ class Session;
 struct Shared {
     Pages pages;
     bool check_host = true;
+    std::chrono::seconds request_timeout{};
     std::list<Session*> sessions;  // who has waited longest for a request comes first
     std::list<Session*> ending;    // were cut off
 
@@ -108,7 +109,7 @@ class Session : public std::enable_shared_from_this<Session> {
         parser_.emplace();
         parser_->header_limit(kMaxHeaderBytes);
         parser_->body_limit(kMaxBodyBytes);
-        stream_.expires_after(kRequestTimeout);
+        stream_.expires_after(shared_.request_timeout);
         http::async_read(stream_, buffer_, *parser_,
                          [self = shared_from_this()](beast::error_code error, std::size_t) {
                              self->have_request(error);
@@ -149,7 +150,7 @@ class Session : public std::enable_shared_from_this<Session> {
         response_.keep_alive(keep_alive_);
         response_.content_length(answer.body.size());
         if (!head_) response_.body() = answer.body;
-        stream_.expires_after(kRequestTimeout);
+        stream_.expires_after(shared_.request_timeout);
         http::async_write(stream_, response_,
                           [self = shared_from_this()](beast::error_code error, std::size_t) {
                               if (!error && self->keep_alive_) return self->read();
@@ -206,8 +207,9 @@ class AdminServer::Impl {
         }
     }
 
-    void serve(Pages pages) {
+    void serve(Pages pages, std::chrono::seconds request_timeout) {
         shared_.pages = std::move(pages);
+        shared_.request_timeout = request_timeout;
         accept();
         thread_ = std::thread([this] { context_.run(); });
     }
@@ -255,11 +257,12 @@ AdminServer::~AdminServer() {
 }
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& host, std::uint16_t port,
-                                                        std::map<std::string, Page> pages) {
+                                                        std::map<std::string, Page> pages,
+                                                        std::chrono::seconds request_timeout) {
     auto impl = std::make_unique<Impl>();
     Status status = impl->listen(host, port);
     if (!status.ok()) return status;
-    impl->serve(std::move(pages));
+    impl->serve(std::move(pages), request_timeout);
     return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 

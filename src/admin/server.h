@@ -38,8 +38,9 @@ class AdminServer {
 
     /// Listens at once. Port 0: any free one. Errors: kConfigInvalid when the address is in use,
     /// not ours, or not an address.
-    static Result<std::unique_ptr<AdminServer>> start(const std::string& host, std::uint16_t port,
-                                                      std::map<std::string, Page> pages);
+    static Result<std::unique_ptr<AdminServer>> start(
+        const std::string& host, std::uint16_t port, std::map<std::string, Page> pages,
+        std::chrono::seconds request_timeout = kRequestTimeout);
     ~AdminServer();
     AdminServer(const AdminServer&) = delete;
     AdminServer& operator=(const AdminServer&) = delete;

@@ -99,7 +99,7 @@ TEST_P(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
     Load load(url_, 20);
     load.start(4);
     Process first = relay();
-    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() >= 1; }));
     Process second = relay();
     ASSERT_TRUE(eventually(kDeadline, "the second relay stands by", [&] {
         return second.stderr_text().find("standby") != std::string::npos;
@@ -109,7 +109,7 @@ TEST_P(RelayChaos, AStandbyTakesOverFromAKilledRelayBeforeTheLeaseExpires) {
     // Far in the future, so that only the owner's vanished backend can free the lease.
     Pg(url_).exec("UPDATE outbox_lease SET expires_at = '" + expires + "'");
     first.kill(SIGKILL);
-    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() == 2; }));
+    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() >= 2; }));
     load.stop();
     ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
     second.stop();
@@ -120,7 +120,7 @@ TEST_P(RelayChaos, ARelayPausedPastItsLeaseDoesNoHarmWhenItWakes) {
     Load load(url_, 10);
     load.start(4);
     Process first = relay();
-    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() >= 1; }));
     Process second = relay();
     for (int round = 0; round < 2; ++round) {
         const long long before = epoch();
@@ -153,12 +153,12 @@ TEST_P(RelayChaos, SigtermHandsOverAtOnce) {
     Load load(url_, 10);
     load.start(4);
     Process first = relay();
-    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() == 1; }));
+    ASSERT_TRUE(eventually(kDeadline, "the first relay leads", [&] { return epoch() >= 1; }));
     Process second = relay();
     EXPECT_EQ(first.stop().code, 0) << first.stderr_text();
     // Released, not expired: the row says so, or the second relay has it already.
     EXPECT_EQ(Pg(url_).value("SELECT owner IS NULL OR epoch > 1 FROM outbox_lease"), "t");
-    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() == 2; }));
+    ASSERT_TRUE(eventually(kDeadline, "the second relay leads", [&] { return epoch() >= 2; }));
     load.stop();
     ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
     second.stop();
@@ -173,7 +173,7 @@ TEST_P(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
     load.start(4);
     Process relay = this->relay();
     // At its start it would not wait for a server, but say that there is none.
-    ASSERT_TRUE(eventually(kDeadline, "the relay leads", [&] { return epoch() == 1; }));
+    ASSERT_TRUE(eventually(kDeadline, "the relay leads", [&] { return epoch() >= 1; }));
     for (int round = 0; round < 3; ++round) {
         const long long target = load.committed() + 100;
         ASSERT_TRUE(eventually(kDeadline, "events are committed",

@@ -163,11 +163,16 @@ TEST_F(Guide, TwoRelaysAMoveAnUpgradeAndTheRemovalLoseNothing) {
     };
     emit();
     Process first = relay(url);
-    ASSERT_TRUE(eventually(60s, "the first leads", [&] { return leads(first); }));
+    // With its routes, which it writes down when it has the lease.
+    ASSERT_TRUE(eventually(60s, "the first leads",
+                           [&] { return leads(first) && !status(url)["routes"].empty(); }));
     Process second = relay(url);
-    ASSERT_TRUE(eventually(60s, "the second stands by",
-                           [&] { return status(url)["standbys"].size() == 1; }));
-    EXPECT_EQ(status(url)["standbys"][0]["other_routes"], false);
+    json standbys;
+    ASSERT_TRUE(eventually(60s, "the second stands by", [&] {
+        standbys = status(url)["standbys"];
+        return standbys.size() == 1;
+    }));
+    EXPECT_EQ(standbys[0]["other_routes"], false);
     emit();
     EXPECT_EQ(first.stop(), kStopped);
     ASSERT_TRUE(eventually(60s, "the second leads", [&] { return leads(second); }));

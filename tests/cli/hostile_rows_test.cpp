@@ -17,7 +17,7 @@
 namespace outbox::test {
 namespace {
 
-constexpr std::chrono::seconds kDeadline{60};
+constexpr std::chrono::seconds kDeadline{120};
 
 struct Shape {
     const char* name;

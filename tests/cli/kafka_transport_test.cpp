@@ -140,7 +140,7 @@ class KafkaTransport : public testing::Test {
                  std::string(options == nullptr ? "" : options) + ":intercept_strlen=0"}};
     }
     Finished check(const std::string& library = {}) {
-        return outbox_.run({"relay", "--check", "--connect-timeout-s", "5"}, variables(library));
+        return outbox_.run({"relay", "--check", "--connect-timeout-s", "60"}, variables(library));
     }
     Process relay(const std::string& library = {}) {
         return outbox_.start_relay({"--admin", "off"}, variables(library));

@@ -48,7 +48,7 @@ class Routes : public testing::TestWithParam<const char*> {
             }
             return out;
         }
-        const Finished done = run({{"sqlite3", "-cmd", ".timeout 10000",
+        const Finished done = run({{"sqlite3", "-cmd", ".timeout 60000",
                                     url.substr(std::string("sqlite://").size()), statement}});
         EXPECT_EQ(done.status.code, 0) << done.err;
         std::string out = done.out;
@@ -77,7 +77,7 @@ class Routes : public testing::TestWithParam<const char*> {
     Finished run_on_relay(const std::vector<std::string>& destinations,
                           const std::vector<std::string>& more) {
         Process running = relay(destinations, more);
-        const auto ended = running.wait(30s);
+        const auto ended = running.wait(60s);
         EXPECT_TRUE(ended.has_value()) << running.stderr_text();
         return {ended.value_or(ExitStatus{0, 0}), running.stdout_text(), running.stderr_text()};
     }

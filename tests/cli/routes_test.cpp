@@ -158,7 +158,7 @@ TEST_P(Routes, ChangesThatARelayWouldNotSeeAreRefusedWhileOneRuns) {
 TEST_P(Routes, ARelayThatWasStoppedMeanwhileFindsThatTheyChanged) {
     if (on_sqlite()) GTEST_SKIP() << "a process that stands still keeps the lock of its lease";
     const std::string near = subscriber("near");
-    Process running = relay({mailbox("near", near), away("far")});
+    Process running = relay({mailbox("near", near), away("far")}, {"--lease-ttl-ms", "2000"});
     emit("01");
     ASSERT_TRUE(eventually(60s, "it is there", [&] { return received(near) == "01"; }));
     running.kill(SIGSTOP);
@@ -185,7 +185,7 @@ TEST_P(Routes, RetiredAreForgottenAndWhatOnlyTheyHadNotFinishedIsFinished) {
     EXPECT_EQ(result({"routes", "list"}).size(), 2U);
     {
         Process refused = relay({mailbox("near", near)});
-        const auto ended = refused.wait(30s);
+        const auto ended = refused.wait(60s);
         ASSERT_TRUE(ended);
         EXPECT_EQ(ended->code, 5);
         EXPECT_THAT(refused.stderr_text(), HasSubstr("outbox routes retire 'far'"));
@@ -587,7 +587,7 @@ TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
     database.exec("UPDATE outbox_ledger SET life = '1 2 3'");
     {
         Process refused = relay();
-        const auto ended = refused.wait(30s);
+        const auto ended = refused.wait(60s);
         ASSERT_TRUE(ended);
         EXPECT_EQ(ended->code, 5);
         EXPECT_THAT(refused.stderr_text(),

@@ -96,7 +96,7 @@ TEST_F(Transport, VerifyFullWithScramAndWithAClientCertificate) {
             EXPECT_THAT(refused.err, Not(HasSubstr("p-scram")));
         }
         const Finished mailbox =
-            outbox_.run({"relay", "--check", "--connect-timeout-s", "5"},
+            outbox_.run({"relay", "--check", "--connect-timeout-s", "60"},
                         {{"OUTBOX_FROM", local}, {"OUTBOX_TO", "mailbox+" + url}});
         EXPECT_EQ(mailbox.status.code, 1) << mailbox.err;
         EXPECT_THAT(mailbox.out, HasSubstr(why));

@@ -77,7 +77,7 @@ std::vector<std::string> SourceSuite::read_once(spi::Reader& reader) {
 
 std::vector<std::string> SourceSuite::read_ids(spi::Reader& reader, std::size_t count) {
     std::vector<std::string> read;
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
     while (read.size() < count && std::chrono::steady_clock::now() < deadline) {
         for (std::string& id : read_once(reader)) read.push_back(std::move(id));
     }

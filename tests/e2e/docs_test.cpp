@@ -256,7 +256,7 @@ TEST_F(DebeziumPage, EveryExampleWorks) {
               0);
     KafkaReader orders(shared_kafka().bootstrap(), "outbox.event.Order");
     ASSERT_EQ(orders.read(3, 90s).size(), 3U);
-    const auto arrived = orders.read(4, 2s);
+    const auto& arrived = orders.read_to_end();
     ASSERT_EQ(arrived.size(), 3U);
     for (const KafkaRecord& record : arrived) {
         EXPECT_THAT(*record.key, StartsWith("behind-"));

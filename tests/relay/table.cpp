@@ -9,6 +9,12 @@ namespace outbox::test {
 
 using spi::Position;
 
+std::chrono::microseconds Table::now() const {
+    if (clock_ != nullptr) return std::chrono::microseconds(clock_->boot_us());
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now().time_since_epoch());
+}
+
 Status Table::reach() const {
     if (!away_) return {};
     return {ErrorCode::kConnectionLost, Advice::kRetryDestination, "the table is away"};
@@ -170,7 +176,11 @@ class TableRecorder final : public spi::Recorder {
         for (auto& [route, ledger] : table_.ledgers_) ledger.remove(positions);
         return spi::Removed{{positions.begin(), positions.end()}, 0, {}};
     }
-    Result<std::size_t> move_due(std::uint64_t, std::size_t) override { return none(); }
+    Result<std::size_t> move_due(std::uint64_t, std::size_t) override {
+        if (!table_.replaced_) return none();
+        table_.lease_forgotten_ = true;
+        return lease_lost();
+    }
     Result<std::size_t> prune(std::chrono::seconds, std::size_t) override { return none(); }
     Result<std::int64_t> prunable(std::chrono::seconds) override { return std::int64_t{0}; }
     Result<std::vector<spi::Delivery>> load_deliveries(std::string_view route) override {
@@ -192,9 +202,7 @@ class TableRecorder final : public spi::Recorder {
         return std::vector<std::string>{};
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override {
-        if (!table_.replaced_) return table_.reach();
-        table_.lease_forgotten_ = true;
-        return lease_lost();
+        return table_.reach();
     }
     Result<Stats> stats() override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
@@ -220,7 +228,7 @@ class TableLease final : public spi::LeaseStore {
                                                  std::chrono::milliseconds ttl) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         const std::scoped_lock lock(table_.mutex_);
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = table_.now();
         if (!table_.owner_.empty() && now < table_.lease_until_) {
             return std::optional<std::uint64_t>{};
         }
@@ -233,7 +241,7 @@ class TableLease final : public spi::LeaseStore {
         const std::scoped_lock lock(table_.mutex_);
         if (epoch != table_.epoch_ || table_.owner_.empty()) return false;
         ++table_.renewals_;
-        table_.lease_until_ = std::chrono::steady_clock::now() + ttl;
+        table_.lease_until_ = table_.now() + ttl;
         return true;
     }
     Status release(std::uint64_t epoch) override {

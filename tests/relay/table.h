@@ -12,6 +12,8 @@
 
 #include <outbox/spi/source.h>
 
+#include "core/clock.h"
+
 namespace outbox::test {
 
 /// An outbox table in memory that several relays share, each through a source of its own. Commits
@@ -35,6 +37,8 @@ class Table {
     void set_lease_only(bool lease_only) { lease_only_ = lease_only; }
     /// Terms do not get further than their beginning until this is taken back.
     void set_slow_start(bool slow_start) { slow_start_ = slow_start; }
+    /// What the lease lasts by, instead of the system's time. Before anything is connected.
+    void set_clock(const core::Clock& clock) { clock_ = &clock; }
     /// How often an owner has renewed the lease.
     [[nodiscard]] int renewals() const { return renewals_; }
     /// The lease's holder is forgotten, as if its backend were gone.
@@ -61,6 +65,7 @@ class Table {
         std::int64_t occurred_at_us = 0;
         std::int64_t available_at_us = 0;
     };
+    [[nodiscard]] std::chrono::microseconds now() const;
     [[nodiscard]] Status reach() const;
     [[nodiscard]] Status reach_reading();
 
@@ -81,7 +86,8 @@ class Table {
     std::vector<spi::Ghost> ghosts_;
     std::string owner_;
     std::uint64_t epoch_ = 0;
-    std::chrono::steady_clock::time_point lease_until_;
+    std::chrono::microseconds lease_until_{};
+    const core::Clock* clock_ = nullptr;
 };
 
 }  // namespace outbox::test

@@ -31,7 +31,7 @@ TEST_F(StreamHealing, AWalsenderThatIsTerminatedCostsNoEventAndNoRepeat) {
     ASSERT_TRUE(delivers_all());
     EXPECT_GE(count_in_log("terminating connection"), 3);
     stop_relay();
-    EXPECT_EQ(slots(), 0);
+    EXPECT_TRUE(loses_its_slot());
     expect_promises(load, 0);
 }
 
@@ -43,7 +43,9 @@ TEST_F(StreamHealing, ASlotThatTheServerInvalidatesIsReplacedAndMeanwhileTheTabl
     start();
     ASSERT_TRUE(joins());
     Pg open(server.url());
-    open.exec("BEGIN; SELECT pg_current_xact_id()");
+    // One that has written nothing does not hold the slot back.
+    open.exec("BEGIN; SELECT pg_logical_emit_message(true, 'of this test', '')");
+    const int polled = count_in_log("path=polling");
     Pg pg(server.url());
     pg.exec("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'");
     pg.exec("SELECT pg_reload_conf()");
@@ -51,7 +53,7 @@ TEST_F(StreamHealing, ASlotThatTheServerInvalidatesIsReplacedAndMeanwhileTheTabl
     ASSERT_TRUE(eventually(kDeadline, "the log moves on and the slot is lost", [&] {
         pg.exec("SELECT pg_switch_wal()");
         pg.exec("CHECKPOINT");
-        return count_in_log("path=polling") > 1;
+        return count_in_log("path=polling") > polled;
     }));
     // The next one has to wait for the transaction.
     const long long rest = load.committed();
@@ -146,7 +148,8 @@ TEST_F(StreamHealing, ACrashedServerIsWaitedForAndItsStreamJoinedAnew) {
     ASSERT_TRUE(joins());
     load.stop();
     ASSERT_TRUE(delivers_all());
-    EXPECT_GT(count_in_log("event=database_back"), 0);
+    // Told by the renewal of the lease, which may be the last to meet its broken connection.
+    EXPECT_TRUE(tells("event=database_back"));
     stop_relay();
     expect_promises(load, static_cast<long long>(kRounds) * kMaxUnrecorded);
 }
@@ -162,7 +165,7 @@ TEST_F(StreamHealing, AKilledRelayLeavesNoSlotAndTheServerKeepsNoLogForIt) {
         ASSERT_TRUE(joins());
         ASSERT_TRUE(commits(load, 50));
         kill_relay();
-        EXPECT_TRUE(eventually(kDeadline, "its slot is gone", [&] { return slots() == 0; }));
+        EXPECT_TRUE(loses_its_slot());
         Pg pg(server.url());
         const std::string file = pg.value("SELECT pg_walfile_name(pg_current_wal_lsn())");
         EXPECT_TRUE(eventually(kDeadline, "the log of its death is removed", [&] {
@@ -187,7 +190,7 @@ TEST_F(StreamHealing, TheSlotOfARelayThatHangsIsGoneAfterTheSendersTimeout) {
     load.start(2);
     ASSERT_TRUE(commits(load, 50));
     relay().kill(SIGSTOP);
-    EXPECT_TRUE(eventually(kDeadline, "its slot is gone", [&] { return slots() == 0; }));
+    EXPECT_TRUE(loses_its_slot());
     relay().kill(SIGCONT);
     ASSERT_TRUE(joins());
     load.stop();
@@ -205,7 +208,7 @@ TEST_F(StreamHealing, TheSlotOfARelayThatHangsWhileItJoinsIsGone) {
     ASSERT_TRUE(eventually(kDeadline, "a slot is being made", [&] { return slots() == 1; }));
     relay().kill(SIGSTOP);
     open.exec("COMMIT");
-    EXPECT_TRUE(eventually(kDeadline, "the slot is gone", [&] { return slots() == 0; }));
+    EXPECT_TRUE(loses_its_slot());
     relay().kill(SIGCONT);
     EXPECT_TRUE(joins());
     emit(1, 10);
@@ -225,7 +228,7 @@ TEST_F(StreamHealing, ATableWhosePositionsBeginAnewStopsTheRelayWithTheRemedy) {
     EXPECT_EQ(ends(), (ExitStatus{5, 0}));
     EXPECT_THAT(relay().stderr_text(), HasSubstr("OB_TABLE_RESET"));
     EXPECT_THAT(relay().stderr_text(), HasSubstr("start the relay again"));
-    EXPECT_EQ(slots(), 0);
+    EXPECT_TRUE(loses_its_slot());
     // The remedy.
     start();
     ASSERT_TRUE(delivers_all());
@@ -246,7 +249,7 @@ TEST_F(StreamHealing, ATableThatIsReplacedStopsTheRelayWithTheRemedy) {
     EXPECT_EQ(ends(), (ExitStatus{5, 0}));
     EXPECT_THAT(relay().stderr_text(), HasSubstr("OB_TABLE_RESET"));
     EXPECT_THAT(relay().stderr_text(), HasSubstr("replaced"));
-    EXPECT_EQ(slots(), 0);
+    EXPECT_TRUE(loses_its_slot());
     start({}, "auto");
     ASSERT_TRUE(delivers_all());
     stop_relay();

@@ -109,6 +109,10 @@ testing::AssertionResult StreamRelay::tells(const std::string& text) {
     return eventually(kDeadline, "the log tells: " + text, [&] { return count_in_log(text) > 0; });
 }
 
+testing::AssertionResult StreamRelay::loses_its_slot() {
+    return eventually(kDeadline, "its slot is gone", [&] { return slots() == 0; });
+}
+
 ExitStatus StreamRelay::ends() {
     return relay().wait(kDeadline).value_or(ExitStatus{});
 }

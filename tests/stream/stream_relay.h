@@ -54,6 +54,8 @@ class StreamRelay : public testing::Test {
 
     // Slots of relays. Other databases of a shared server have their own.
     long long slots() { return Pg(url_).number(std::string(kSlots) + "count(*)" + kOfDatabase); }
+    // Waits until there is none: the server drops it after the connection has ended.
+    testing::AssertionResult loses_its_slot();
     void terminate_walsender() {
         Pg(url_).exec(std::string(kSlots) + "pg_terminate_backend(active_pid)" + kOfDatabase);
     }

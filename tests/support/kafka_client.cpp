@@ -86,6 +86,20 @@ void wait_until_unknown(rd_kafka_t* client, const std::string& topic) {
     }
 }
 
+// A broker that has just begun, or just made the topic of offsets, may not serve groups yet.
+void call_coordinator(const std::string& what, const std::function<rd_kafka_resp_err_t()>& call) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kCallDeadlineMs);
+    while (true) {
+        const rd_kafka_resp_err_t error = call();
+        if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return;
+        const bool passes = error == RD_KAFKA_RESP_ERR_NOT_COORDINATOR ||
+                            error == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE ||
+                            error == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
+        if (!passes || std::chrono::steady_clock::now() >= end) fail(what, error);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
 std::string bytes(const void* data, size_t size) {
     return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), size);
 }
@@ -198,8 +212,8 @@ long long committed_offsets(const std::string& bootstrap, const std::string& gro
     for (int i = 0; i < partitions; ++i) {
         rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), i);
     }
-    const auto error = rd_kafka_committed(client.get(), list.get(), kCallDeadlineMs);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("offsets of group " + group, error);
+    call_coordinator("offsets of group " + group,
+                     [&] { return rd_kafka_committed(client.get(), list.get(), kCallDeadlineMs); });
     long long sum = 0;
     for (int i = 0; i < partitions; ++i) sum += std::max<long long>(0, list->elems[i].offset);
     return sum;
@@ -212,8 +226,8 @@ void commit_offset(const std::string& bootstrap, const std::string& group, const
                           decltype(&rd_kafka_topic_partition_list_destroy)>
         list(rd_kafka_topic_partition_list_new(1), rd_kafka_topic_partition_list_destroy);
     rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset = offset;
-    const auto error = rd_kafka_commit(client.get(), list.get(), 0);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("setting the offset of group " + group, error);
+    call_coordinator("setting the offset of group " + group,
+                     [&] { return rd_kafka_commit(client.get(), list.get(), 0); });
 }
 
 void produce(const std::string& bootstrap, const std::string& topic,
@@ -237,14 +251,15 @@ KafkaReader::KafkaReader(const std::string& bootstrap, const std::string& topic)
                             {{"group.id", "outbox-test-reader"},
                              {"enable.auto.commit", "false"},
                              {"auto.offset.reset", "earliest"},
-                             {"fetch.wait.max.ms", "10"}})) {
+                             {"fetch.wait.max.ms", "10"}})),
+      topic_(topic) {
     rd_kafka_poll_set_consumer(consumer_.get());
-    const auto partitions = wait_for_partitions(consumer_.get(), topic);
+    partitions_ = wait_for_partitions(consumer_.get(), topic);
     const std::unique_ptr<rd_kafka_topic_partition_list_t,
                           decltype(&rd_kafka_topic_partition_list_destroy)>
-        list(rd_kafka_topic_partition_list_new(static_cast<int>(partitions.size())),
+        list(rd_kafka_topic_partition_list_new(static_cast<int>(partitions_.size())),
              rd_kafka_topic_partition_list_destroy);
-    for (const int partition : partitions) {
+    for (const int partition : partitions_) {
         rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset =
             RD_KAFKA_OFFSET_BEGINNING;
     }
@@ -257,14 +272,42 @@ KafkaReader::KafkaReader(const std::string& bootstrap, const std::string& topic)
 const std::vector<KafkaRecord>& KafkaReader::read(size_t count,
                                                   std::chrono::milliseconds deadline) {
     const auto end = std::chrono::steady_clock::now() + deadline;
-    while (records_.size() < count && std::chrono::steady_clock::now() < end) {
-        const std::unique_ptr<rd_kafka_message_t, decltype(&rd_kafka_message_destroy)> message(
-            rd_kafka_consumer_poll(consumer_.get(), 20), rd_kafka_message_destroy);
-        if (message && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            records_.push_back(to_record(*message));
+    while (records_.size() < count && std::chrono::steady_clock::now() < end) take();
+    return records_;
+}
+
+const std::vector<KafkaRecord>& KafkaReader::read_to_end() {
+    std::map<int, std::int64_t> ends;  // of the partitions that hold something
+    for (const int partition : partitions_) {
+        std::int64_t first = 0;
+        std::int64_t behind_last = 0;
+        const auto error = rd_kafka_query_watermark_offsets(
+            consumer_.get(), topic_.c_str(), partition, &first, &behind_last, kCallDeadlineMs);
+        if (error != RD_KAFKA_RESP_ERR_NO_ERROR) fail("end of " + topic_, error);
+        if (first < behind_last) ends[partition] = behind_last;
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kCallDeadlineMs);
+    for (std::size_t seen = 0; !ends.empty();) {
+        if (seen == records_.size()) {
+            if (std::chrono::steady_clock::now() >= end) {
+                throw std::runtime_error("the end of topic " + topic_ + " does not come");
+            }
+            take();
+            continue;
         }
+        const KafkaRecord& record = records_[seen++];
+        const auto found = ends.find(record.partition);
+        if (found != ends.end() && record.offset + 1 >= found->second) ends.erase(found);
     }
     return records_;
+}
+
+void KafkaReader::take() {
+    const std::unique_ptr<rd_kafka_message_t, decltype(&rd_kafka_message_destroy)> message(
+        rd_kafka_consumer_poll(consumer_.get(), 20), rd_kafka_message_destroy);
+    if (message && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        records_.push_back(to_record(*message));
+    }
 }
 
 }  // namespace outbox::test

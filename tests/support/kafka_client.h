@@ -55,10 +55,17 @@ class KafkaReader {
 
     // Returns all records read so far once there are `count`, or what came until the deadline.
     const std::vector<KafkaRecord>& read(size_t count, std::chrono::milliseconds deadline);
+    // Returns all that the topic held when this was called. Takes as long as that takes, up to two
+    // minutes.
+    const std::vector<KafkaRecord>& read_to_end();
     const std::vector<KafkaRecord>& records() const { return records_; }
 
   private:
+    void take();
+
     std::unique_ptr<rd_kafka_t, std::function<void(rd_kafka_t*)>> consumer_;
+    std::string topic_;
+    std::vector<int> partitions_;
     std::vector<KafkaRecord> records_;
 };
 

@@ -31,7 +31,8 @@ class OutboxBinary {
     TemporaryFolder folder_{"cli"};
 };
 
-// A port of 127.0.0.1 that is in use while this lives: by us, or by whoever has it already.
+// A port of 127.0.0.1 that is in use while this lives: by us, or by whoever has had it for a
+// minute.
 class TakenPort {
   public:
     explicit TakenPort(int port);  // 0: any

@@ -3,9 +3,14 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <libpq-fe.h>
+#include <set>
+#include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "tests/support/logs.h"
 #include "tests/support/pg.h"
@@ -14,7 +19,7 @@ namespace outbox::test {
 namespace {
 
 constexpr auto kStartDeadline = std::chrono::seconds(120);
-constexpr auto kStopDeadline = std::chrono::seconds(60);
+constexpr auto kStopDeadline = std::chrono::seconds(120);
 
 std::string server_script(const std::string& name) {
     return std::string(OUTBOX_SOURCE_DIR) + "/script/servers/" + name;
@@ -35,6 +40,27 @@ void wait_until_ready(Process& process, const std::string& name,
                                      whole_log(folder));
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+    const std::string pid = std::to_string(parent);
+    std::istringstream text(read_file("/proc/" + pid + "/task/" + pid + "/children"));
+    return {std::istream_iterator<pid_t>(text), std::istream_iterator<pid_t>()};
+}
+
+// Or has ended.
+void wait_until_stopped(pid_t pid) {
+    const auto end = std::chrono::steady_clock::now() + kStopDeadline;
+    while (true) {
+        const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
+        const auto state = status.rfind(") ");
+        if (state == std::string::npos) return;
+        if (std::string_view("TtZX").find(status[state + 2]) != std::string_view::npos) return;
+        if (std::chrono::steady_clock::now() >= end) {
+            throw std::runtime_error("process " + std::to_string(pid) + " does not stand still");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
 
@@ -142,23 +168,27 @@ bool PostgresServer::running() {
     return process_ && process_->running();
 }
 
-void PostgresServer::signal_all(int signal_number) {
+// First the one that makes others; what the kernel lists is complete once those that it lists stand
+// still.
+void PostgresServer::pause() {
     if (!running()) return;
-    const auto pid = std::to_string(process_->pid());
-    const auto children = read_file("/proc/" + pid + "/task/" + pid + "/children");
-    process_->kill(signal_number);
-    for (size_t at = 0; at < children.size();) {
-        const auto end = children.find(' ', at);
-        ::kill(std::stoi(children.substr(at, end - at)), signal_number);
-        at = end == std::string::npos ? children.size() : end + 1;
+    process_->kill(SIGSTOP);
+    wait_until_stopped(process_->pid());
+    std::set<pid_t> stopped;
+    for (std::size_t before = 1; before != stopped.size();) {
+        before = stopped.size();
+        for (const pid_t child : children_of(process_->pid())) {
+            if (!stopped.insert(child).second) continue;
+            ::kill(child, SIGSTOP);
+            wait_until_stopped(child);
+        }
     }
 }
 
-void PostgresServer::pause() {
-    signal_all(SIGSTOP);
-}
 void PostgresServer::resume() {
-    signal_all(SIGCONT);
+    if (!running()) return;
+    for (const pid_t child : children_of(process_->pid())) ::kill(child, SIGCONT);
+    process_->kill(SIGCONT);
 }
 
 std::string PostgresServer::log_tail() const {

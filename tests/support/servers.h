@@ -56,8 +56,6 @@ class PostgresServer {
     std::string log_tail() const;
 
   private:
-    void signal_all(int signal_number);
-
     TemporaryFolder folder_{"postgres"};
     int port_;
     bool own_identity_ = false;

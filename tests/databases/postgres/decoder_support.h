@@ -24,7 +24,7 @@ class LoggedTable {
     LoggedTable(const std::string& url, const postgres::PostgresSourceConfig& config)
         : config_(config),
           pg_(url),
-          connection_(value_of(postgres::Connection::open(url, 5))),
+          connection_(value_of(postgres::Connection::open(url, 60))),
           table_(value_of(postgres::resolve_table(connection_, config))),
           slot_("decoder_" + pg_.value("SELECT current_database()")) {
         pg_.exec("DROP PUBLICATION IF EXISTS outbox; CREATE PUBLICATION outbox FOR TABLE " +

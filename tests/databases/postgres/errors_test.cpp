@@ -80,7 +80,7 @@ TEST(PostgresErrors, MissingDatabaseIsNamed) {
 
 TEST(PostgresErrors, ASessionThatTheServerEndedInMidTransactionIsMadeAgain) {
     const std::string url = shared_postgres().create_database();
-    auto connection = value_of(postgres::Connection::open(url, 5));
+    auto connection = value_of(postgres::Connection::open(url, 60));
     // A relay that is stopped in a transaction would keep the one that stands by waiting.
     EXPECT_EQ(value_of(connection.query("SHOW idle_in_transaction_session_timeout")).text(0, 0),
               "5s");

@@ -217,8 +217,9 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     // The end of the log is noted about each second, with the reads.
     const auto enough = std::chrono::steady_clock::now() + 2500ms;
     ASSERT_TRUE(eventually(60s, "the end of the log is noted", [&] {
+        const bool last = std::chrono::steady_clock::now() >= enough;
         relay.read();
-        return std::chrono::steady_clock::now() >= enough;
+        return last;
     }));
     server_.stop(PostgresServer::Stop::kImmediate);
     replace_data(folder_ / "backup");

@@ -288,7 +288,7 @@ class AnyTable : public DecodedTable {
   protected:
     // The obstacles of a table, in one text.
     std::string obstacles(const postgres::PostgresSourceConfig& config) {
-        auto connection = value_of(postgres::Connection::open(url_, 5));
+        auto connection = value_of(postgres::Connection::open(url_, 60));
         const auto table = value_of(postgres::resolve_table(connection, config));
         std::string text;
         for (const std::string& obstacle :

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <gmock/gmock.h>
 
 #include "tests/databases/postgres/stream_support.h"
@@ -162,14 +163,20 @@ TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
     pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");
     pg_.exec(insert("1"));
     EXPECT_THAT(route.next(1), ElementsAre("1"));
-    EXPECT_EQ(route.path(), "polling");
-    EXPECT_THAT(route.reason(), HasSubstr("the publication was changed"));
+    // The table may be read before that is noticed: where the server is silent for a second.
+    EXPECT_TRUE(eventually(60s, "the stream is left", [&] {
+        static_cast<void>(route.read());
+        return std::any_of(route.paths().begin(), route.paths().end(), [](const std::string& path) {
+            return path.starts_with("polling: ") &&
+                   path.find("the publication was changed") != std::string::npos;
+        });
+    }));
     EXPECT_TRUE(eventually(60s, "what it would need is told", [&] {
         static_cast<void>(route.read());
         return route.reason().find("ADD TABLE") != std::string::npos;
     }));
     pg_.exec("ALTER PUBLICATION outbox ADD TABLE outbox_events");
-    EXPECT_TRUE(route.joins(60s));
+    EXPECT_TRUE(route.joins());
 }
 
 // To the server a stream of the log is a standby as good as any, where the names let it.

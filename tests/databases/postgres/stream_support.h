@@ -31,7 +31,7 @@ class Route {
     }
 
     // Reads until the stream is joined; what comes meanwhile is kept in `seen`.
-    testing::AssertionResult joins(std::chrono::seconds deadline = std::chrono::seconds(20)) {
+    testing::AssertionResult joins(std::chrono::seconds deadline = std::chrono::seconds(120)) {
         return eventually(deadline, "the route is on the stream", [&] {
             const auto now = read();
             seen.insert(seen.end(), now.begin(), now.end());

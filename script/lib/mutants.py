@@ -98,15 +98,18 @@ def body_behind(text, parameters):
     return None
 
 
-def definitions(text, name):
+def definitions(text, name, of_any_class=False):
     """(begin of the name, body begin, body end) of each definition of `name` in a masked text."""
     scope, _, simple = name.rpartition("::")
     scope = scope.rpartition("::")[2]
-    # Of a class that is not said, too; a namespace before the class is not looked at.
-    qualified = re.escape(f"{scope}::{simple}") if scope else r"(?:\w+::)?" + re.escape(simple)
+    # A namespace before the class is not looked at.
+    qualified = re.escape(f"{scope}::{simple}" if scope else simple)
+    if of_any_class:
+        qualified = r"\w+::" + qualified
     for match in re.finditer(r"(?<![\w.>~])" + qualified + r"\s*\(", text):
-        if body := body_behind(text, match.end() - 1):
-            yield match.start(), *body
+        if scope or of_any_class or text[match.start() - 1:match.start()] != ":":
+            if body := body_behind(text, match.end() - 1):
+                yield match.start(), *body
     for begin in re.finditer(r"\b(?:class|struct)\s+(?:\w+::)*" + re.escape(scope) + r"\b[^;{()]*\{", text) if scope else ():
         end = closing(text, begin.end() - 1)
         for match in re.finditer(r"(?<![\w.>:~])" + re.escape(simple) + r"\s*\(", text[begin.end():end]):
@@ -188,8 +191,7 @@ class Function:
                     self.add("the contrary", begin, end, "(OUTBOX_MUTANT(@) != static_cast<bool>(", "))")
         if not self.edits:
             for match in LEAVES_OUT.finditer(self.mask, self.body, self.end):
-                call = self.mask.find("(", *match.span(1))
-                whole = call < 0 or match[1][-1] != ")" or closing(self.mask, call) <= match.end(1)
+                whole = all(match[1].count(a) == match[1].count(b) for a, b in ("()", "{}", "[]"))
                 if whole and not match[1].startswith(KEYWORDS):
                     self.add("left out", match.start(1), match.end(1), "if (!OUTBOX_MUTANT(@)) { ", "; }")
         return self.edits
@@ -204,18 +206,19 @@ def find(root, names):
     edits, unknown = {}, []
     for name in names:
         simple = name.rpartition("::")[2]
-        found = False
-        for path, text in sources.items():
-            if simple not in text:
-                continue
+        places = [(path, place) for of_any_class in (False, True) for path, text in sources.items() if simple in text
+                  for place in definitions(masks[path], name, of_any_class)]
+        # A name that stands alone is a function's, or where there is none a method's.
+        if any(masks[path][place[0]:].startswith(name) for path, place in places):
+            places = [(path, place) for path, place in places if masks[path][place[0]:].startswith(simple)
+                      or "::" in name]
+        for path, place in dict.fromkeys(places):
             file = str(path.relative_to(root))
-            for place in definitions(masks[path], name):
-                found = True
-                known = {(edit.begin, edit.end, edit.mutant.kind) for edit in edits.get(file, ())}
-                edits.setdefault(file, []).extend(
-                    edit for edit in Function(file, name, text, masks[path], *place).find()
-                    if (edit.begin, edit.end, edit.mutant.kind) not in known)
-        if not found:
+            known = {(edit.begin, edit.end, edit.mutant.kind) for edit in edits.get(file, ())}
+            edits.setdefault(file, []).extend(
+                edit for edit in Function(file, name, sources[path], masks[path], *place).find()
+                if (edit.begin, edit.end, edit.mutant.kind) not in known)
+        if not places:
             unknown.append(name)
     return edits, unknown
 

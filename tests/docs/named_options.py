@@ -10,7 +10,7 @@ import sys
 KNOWN = re.compile(r"`(--[a-z0-9-]+)`")
 CODE = re.compile(r"`([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])(--[a-z0-9-]+)")
-OTHERS = {"--full", "--filter", "--quick", "--help"}  # of script/*, and of every command
+OTHERS = {"--full", "--filter", "--most", "--quick", "--help"}  # of script/*, and of every command
 
 
 def main():

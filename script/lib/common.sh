@@ -11,7 +11,7 @@ MAVEN_DEPENDENCY=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 JOBS=${OUTBOX_JOBS:-$(nproc)}
 # Tests mostly wait for servers.
 # shellcheck disable=SC2034
-TEST_JOBS=${OUTBOX_TEST_JOBS:-$((JOBS * 3))}
+TEST_JOBS=${OUTBOX_TEST_JOBS:-$((JOBS * 2))}
 
 note() { printf '== %s\n' "$*" >&2; }
 die() {

@@ -53,9 +53,9 @@ QueueParam param(const std::string& kind, Backend database) {
 }
 
 // The other brokers' queues are on PostgreSQL in every run.
-const auto kAll = testing::ValuesIn(and_in_full(
-    {param("quorum", Backend::kSqlite)},
-    {param("classic", Backend::kPostgres), param("quorum", Backend::kPostgres)}));
+const auto kAll = testing::ValuesIn(
+    and_in_full({param("quorum", Backend::kSqlite)},
+                {param("classic", Backend::kPostgres), param("quorum", Backend::kPostgres)}));
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueConformance, kAll, queue_param_name);
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, QueueTopics, kAll, queue_param_name);
 // One node alone elects no leader for a quorum queue after a restart (RabbitMQ 3.10).

@@ -15,6 +15,11 @@ namespace {
 constexpr std::size_t kBatch = 10;
 constexpr std::size_t kMaxTopics = 1'000;  // whose addresses are remembered
 
+// It may be made anew, or the key at hand be another account's.
+bool is_of_address(ErrorCode code) {
+    return code == ErrorCode::kTopicUnknown || code == ErrorCode::kNoRights;
+}
+
 ErrorInfo refusal(const Service& service, const spi::Record& record, const std::string& why) {
     return {ErrorCode::kRecordRefused,
             Advice::kDeadLetter,
@@ -175,8 +180,8 @@ void BatchSink::settle(const Answer& answer, spi::Completions& out) {
     if (answer.fault && scope_of(service_, *answer.fault) == Scope::kService) {
         fail_all_waiting(to_error(service_, *answer.fault, name_of_server(config_)), out);
     }
-    if (answer.fault && to_error(service_, *answer.fault, "").code == ErrorCode::kTopicUnknown) {
-        topic.address = service_.known_address(config_, topic.name);  // it may be made anew
+    if (answer.fault && is_of_address(to_error(service_, *answer.fault, "").code)) {
+        topic.address = service_.known_address(config_, topic.name);
     }
     take_turn(topic);
 }

@@ -79,6 +79,7 @@ Answer Client::read(net::HttpOutcome outcome) {
             Fault{std::string(net::word_of(outcome.fault->kind)), outcome.fault->text, false};
     } else if (outcome.status != net::http_status::kOk) {
         answer.fault = config_.service->read_fault(outcome.status, outcome.body);
+        answer.fault->whole = true;
         // What it says of a signature quotes the request, with the session token.
         answer.fault->text = redacted_line(answer.fault->text);
         compare_clocks(outcome, *answer.fault);

@@ -84,6 +84,9 @@ constexpr std::array kTable = {
 };
 constexpr FaultRow kOtherOurs{"", kRecordRefused, Advice::kRetryEvent, kRecord,
                               "see $NAME's reference"};
+// It may be said of all that comes, and none of that is at fault.
+constexpr FaultRow kOtherOfAll{"", kSinkUnavailable, kDown, kTopic,
+                               "see $NAME's reference; it is tried again"};
 constexpr FaultRow kOther{"", kSinkUnavailable, kDown, kTopic, kBusy};
 
 const FaultRow& row_of(const Service& service, const Fault& fault) {
@@ -94,7 +97,8 @@ const FaultRow& row_of(const Service& service, const Fault& fault) {
         });
         if (found != table.end()) return *found;
     }
-    return fault.ours ? kOtherOurs : kOther;
+    if (!fault.ours) return kOther;
+    return fault.whole ? kOtherOfAll : kOtherOurs;
 }
 
 std::string named(std::string_view remedy, const Service& service) {
@@ -124,8 +128,11 @@ bool is_servers(int http_status) {
 }
 
 bool is_about_time(const Fault& fault) {
-    return fault.name == "SignatureDoesNotMatch" || fault.name == "InvalidSignatureException" ||
-           fault.name == "RequestExpired" || fault.name == "RequestTimeTooSkewed";
+    if (fault.name == "RequestExpired" || fault.name == "RequestTimeTooSkewed") return true;
+    // "Signature expired: 20261126T000000Z is now earlier than ...": else it is the key.
+    return (fault.name == "SignatureDoesNotMatch" || fault.name == "InvalidSignatureException") &&
+           (fault.text.starts_with("Signature expired") ||
+            fault.text.starts_with("Signature not yet current"));
 }
 
 Scope scope_of(const Service& service, const Fault& fault) {

@@ -16,7 +16,8 @@ struct Fault {
     /// the request ("TLS").
     std::string name;
     std::string text;
-    bool ours = true;  ///< The sender's, by what the service says; else the service's.
+    bool ours = true;    ///< The sender's, by what the service says; else the service's.
+    bool whole = false;  ///< It was said of a request, and of no message in it.
 };
 
 /// What a fault is one of.

@@ -10,8 +10,15 @@ namespace {
 
 constexpr std::size_t kMostNames = 10;  // named one by one
 
-Result<std::string> list_topics(const Config& config) {
-    return Client(config).ask(config.service->list(), config.connect_timeout);
+Result<std::vector<std::string>> list_topics(const Config& config) {
+    const Service& service = *config.service;
+    const auto answer = Client(config).ask(service.list(), config.connect_timeout);
+    if (!answer.ok()) return answer.error();
+    auto listed = service.read_list(*answer);
+    if (listed) return *std::move(listed);
+    return to_error(service,
+                    {"NO SERVICE", "its answer is no list of " + std::string(service.topics)},
+                    name_of_server(config));
 }
 
 void append_names(const std::vector<std::string>& names, std::string& out) {
@@ -48,7 +55,7 @@ Result<std::string> describe_topics(const Config& config) {
     if (!listed.ok()) return listed.error();
     std::vector<std::string> fifo;
     std::vector<std::string> standard;
-    for (const std::string& url : config.service->read_list(*listed)) {
+    for (const std::string& url : *listed) {
         const std::string name = url.substr(url.find_last_of("/:") + 1);
         (is_fifo(name) ? fifo : standard).push_back(name);
     }

@@ -51,9 +51,9 @@ struct Service {
     std::vector<std::optional<Fault>> (*read_batch)(std::string_view body,
                                                     std::size_t count) = nullptr;
 
-    /// Which topics there are, by URL or ARN.
+    /// Which topics there are, by URL or ARN; nothing: the answer is no list of them.
     Call (*list)() = nullptr;
-    std::vector<std::string> (*read_list)(std::string_view body) = nullptr;
+    std::optional<std::vector<std::string>> (*read_list)(std::string_view body) = nullptr;
 };
 
 }  // namespace outbox::aws

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "core/ascii.h"
 
 namespace outbox::net {
+namespace {
+
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 20;
+
+}  // namespace
+
 ErrorInfo key_failed(std::string why) {
     return {ErrorCode::kAuthFailed, Advice::kRetryDestination, "CREDENTIALS", std::move(why)};
 }
@@ -64,8 +69,10 @@ Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login) {
     if (path.empty()) path = variable("HOME") + "/.aws/credentials";
     std::string profile = login.profile.empty() ? variable("AWS_PROFILE") : login.profile;
     if (profile.empty()) profile = "default";
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    std::ifstream file(path, std::ios::binary);
+    std::string text(kMostFileBytes, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
     if (auto found = read_profile(text, profile)) {
         return std::optional(
             WrittenKey{*std::move(found), "the profile '" + profile + "' in " + path});

@@ -51,8 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read(status, body, count, outbox::sqs::read_batch, outbox::sqs::read_fault);
     read(status, body, count, outbox::sns::read_batch, outbox::sns::read_fault);
     must_be_printable(outbox::sqs::read_queue_url(body));
-    for (const std::string& url : outbox::sqs::read_queue_urls(body)) must_be_printable(url);
-    for (const std::string& arn : outbox::sns::read_arns(body)) must_be_printable(arn);
+    if (const auto urls = outbox::sqs::read_queue_urls(body)) {
+        for (const std::string& url : *urls) must_be_printable(url);
+    }
+    if (const auto arns = outbox::sns::read_arns(body)) {
+        for (const std::string& arn : *arns) must_be_printable(arn);
+    }
     const auto refusal = outbox::claim::read_s3_fault(status, body);
     if (refusal.name.empty() || refusal.text.empty()) std::abort();
     must_be_printable(refusal.name + refusal.text);

@@ -79,11 +79,12 @@ std::vector<std::optional<Fault>> read_batch(std::string_view body, std::size_t 
     return all;
 }
 
-std::vector<std::string> read_arns(std::string_view body) {
+std::optional<std::vector<std::string>> read_arns(std::string_view body) {
     const auto document = parse(body);
-    const auto topics = part_of(document, {"ListTopicsResponse", "ListTopicsResult", "Topics"});
+    const auto result = part_of(document, {"ListTopicsResponse", "ListTopicsResult"});
+    if (!result) return std::nullopt;
     std::vector<std::string> arns;
-    for (const auto& topic : topics.children("member")) {
+    for (const auto& topic : result.child("Topics").children("member")) {
         std::string arn = text_in(topic, "TopicArn");
         if (!arn.empty()) arns.push_back(std::move(arn));
     }

@@ -17,7 +17,7 @@ namespace outbox::sns {
 [[nodiscard]] std::vector<std::optional<aws::Fault>> read_batch(std::string_view body,
                                                                 std::size_t count);
 
-/// Of ListTopics: ARNs.
-[[nodiscard]] std::vector<std::string> read_arns(std::string_view body);
+/// Of ListTopics: ARNs; nothing: it is no such answer.
+[[nodiscard]] std::optional<std::vector<std::string>> read_arns(std::string_view body);
 
 }  // namespace outbox::sns

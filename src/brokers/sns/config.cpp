@@ -28,8 +28,8 @@ aws::Call ask_arn(const SnsConfig& /*config*/, std::string_view /*topic*/) {
 // Those that are named are of the key's own account, whatever their names.
 std::string read_arn(std::string_view topic, std::string_view body) {
     const auto arns = read_arns(body);
-    if (arns.empty() || !check_topic(arns.front()).ok()) return {};
-    return arns.front().substr(0, arns.front().rfind(':') + 1).append(topic);
+    if (!arns || arns->empty() || !check_topic(arns->front()).ok()) return {};
+    return arns->front().substr(0, arns->front().rfind(':') + 1).append(topic);
 }
 
 }  // namespace
@@ -50,7 +50,8 @@ const aws::Service& service() {
         .known_address = known_arn,
         .ask_address = ask_arn,
         .read_address = read_arn,
-        .no_address = {"NotFound", "the account of the key has no topic at all"},
+        .no_address = {"NotFound",
+                       "the account of the key has no topic at all, or another service answers"},
         .entry = entry,
         .batch = batch,
         .read_batch = read_batch,

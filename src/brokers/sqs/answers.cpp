@@ -87,8 +87,9 @@ std::string read_queue_url(std::string_view body) {
     return text_in(parse(body), "QueueUrl");
 }
 
-std::vector<std::string> read_queue_urls(std::string_view body) {
+std::optional<std::vector<std::string>> read_queue_urls(std::string_view body) {
     const json answer = parse(body);
+    if (!answer.is_object()) return std::nullopt;
     std::vector<std::string> urls;
     for (const json& url : part_of(answer, "QueueUrls")) {
         if (url.is_string()) urls.push_back(to_printable(url.get_ref<const std::string&>()));

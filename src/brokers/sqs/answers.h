@@ -20,7 +20,7 @@ namespace outbox::sqs {
 /// Of GetQueueUrl; empty: there is none in it.
 [[nodiscard]] std::string read_queue_url(std::string_view body);
 
-/// Of ListQueues.
-[[nodiscard]] std::vector<std::string> read_queue_urls(std::string_view body);
+/// Of ListQueues; nothing: it is no such answer.
+[[nodiscard]] std::optional<std::vector<std::string>> read_queue_urls(std::string_view body);
 
 }  // namespace outbox::sqs

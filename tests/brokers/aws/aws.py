@@ -5,9 +5,9 @@ usage: aws.py [PEM]     with TLS where there is a certificate and its key. Print
 
 The key is AKID with the secret s3cret-of-aws; AKTEMP wants the session token s3cret-token, too, and
 AKPOOR has no rights. One of tests/net/key_server.py is good until it expires. What it
-does depends on the name of the queue or topic: "throttled" and "denied" are, "partly" does not take entries whose
+does depends on the name of the queue or topic: "throttled" and "denied" are, "strange" is refused by a word that nobody knows, "partly" does not take entries whose
 body says why ("refuse InvalidMessageContents", "fault InternalError"), "toolong" refuses a batch with
-a body "long", and all others take everything. "skewed" in the region: a clock an hour ahead.
+a body "long", and all others take everything. "skewed" in the region: a clock an hour ahead; "empty": its lists are HTML, as a proxy's.
 """
 
 import datetime
@@ -95,6 +95,8 @@ def send(queue, entries):
         raise Refused("com.amazonaws.sqs#RequestThrottled", "slower", 400)
     if queue == "denied":
         raise Refused("com.amazon.coral.service#AccessDeniedException", "not authorized to sqs:sendmessage")
+    if queue == "strange":
+        raise Refused("SomethingNew", "oh")
     if queue == "broken":
         raise Refused("InternalFailure", "oh", 500)
     if queue == "toolong" and any(entry["MessageBody"] == "long" for entry in entries):
@@ -160,7 +162,9 @@ class Query:
                                                      "Message": refused.message}}})
 
 
-def act(action, queue, entries):
+def act(action, queue, entries, region):
+    if action.startswith("List") and region.startswith("empty"):
+        return None
     if action == "ListQueues":
         return {"QueueUrls": [f"https://x/1/{name}" for name in ("partly", "orders.fifo")]}
     if action == "ListTopics":
@@ -185,7 +189,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.now = check_signature("POST", self.path, self.headers, body)
             action, queue, entries = speech.read(self.headers, body)
-            status, text = 200, speech.answer(action, act(action, queue, entries))
+            region = parts_of(self.headers["Authorization"])["Credential"].split("/")[2]
+            result = act(action, queue, entries, region)
+            status, text = 200, "<html></html>" if result is None else speech.answer(action, result)
         except Refused as refused:
             status, text = refused.status, speech.fault(refused)
             if "skewed" in self.headers.get("Authorization", ""):

@@ -92,6 +92,10 @@ TEST_P(AwsServiceTest, ReadsTheKeyOfTheEnvironmentAndOfAFile) {
     EXPECT_EQ(error_of(with_file).backend_code, GetParam().signature);
     const Status status = open(with_file + "&profile=relay")->check();
     EXPECT_TRUE(status.ok()) << describe(status.error());
+    // As Docker makes where the file of a mount is missing.
+    const auto of_folder = error_of(url + "?credentials_file=" + folder.path().string());
+    EXPECT_EQ(of_folder.code, ErrorCode::kAuthFailed);
+    EXPECT_NE(of_folder.message.find(folder.path().string()), std::string::npos);
     const auto none = error_of(with_file + "&profile=nobody");
     EXPECT_EQ(none.code, ErrorCode::kAuthFailed);
     EXPECT_NE(none.message.find("profile 'nobody'"), std::string::npos) << none.message;
@@ -152,6 +156,12 @@ TEST_P(AwsServiceTest, AClockThatIsWrongIsNamedAndAllowedFor) {
     EXPECT_EQ(outcome_of(*skewed, letters("orders", 1, 1)).acknowledged.size(), 1U);
 }
 
+TEST_P(AwsServiceTest, AnAnswerThatIsNoListOfTopicsIsNotTakenForAService) {
+    const auto error = error_of(service().url() + "?region=empty-1");
+    EXPECT_EQ(error.backend_code, "NO SERVICE") << describe(error);
+    EXPECT_NE(error.message.find("check host and port"), std::string::npos);
+}
+
 TEST_P(AwsServiceTest, ThrottlingIsNoAttemptAndDelaysOneTopicAlone) {
     const auto failed = failure_of(sink(), "throttled");
     EXPECT_EQ(failed.error.advice, Advice::kRetryDestination) << describe(failed.error);
@@ -166,6 +176,11 @@ TEST_P(AwsServiceTest, AMissingRightOrTopicConcernsOneTopicAlone) {
     const auto missing = failure_of(sink(), "missing");
     EXPECT_EQ(missing.error.code, ErrorCode::kTopicUnknown) << describe(missing.error);
     EXPECT_EQ(missing.part, part("missing"));
+    // Said of all that comes, in a word that nobody knows, it is no event's fault.
+    const auto strange = failure_of(sink(), "strange");
+    EXPECT_EQ(strange.error.advice, Advice::kRetryDestination) << describe(strange.error);
+    EXPECT_EQ(strange.error.backend_code, "SomethingNew");
+    EXPECT_EQ(strange.part, part("strange"));
     const auto broken = failure_of(sink(), "broken");
     EXPECT_EQ(broken.error.advice, Advice::kRetryDestination) << describe(broken.error);
 }

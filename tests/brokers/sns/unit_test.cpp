@@ -154,7 +154,11 @@ TEST(SnsAnswers, ReadsArns) {
                         "</TopicArn></member><member/><member><TopicArn>b</TopicArn></member>"
                         "</Topics></ListTopicsResult></ListTopicsResponse>"),
               (std::vector<std::string>{"a", "b"}));
-    EXPECT_TRUE(read_arns("{}").empty());
+    EXPECT_EQ(read_arns("<ListTopicsResponse><ListTopicsResult/></ListTopicsResponse>"),
+              std::vector<std::string>());
+    for (const char* other : {"{}", "", "<html></html>", "<ListTopicsResponse><ListTopicsRes"}) {
+        EXPECT_EQ(read_arns(other), std::nullopt) << other;
+    }
 }
 
 TEST(SnsErrors, KnowWhatTheyConcern) {

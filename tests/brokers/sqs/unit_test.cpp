@@ -279,7 +279,10 @@ TEST(SqsAnswers, ReadsUrls) {
     EXPECT_EQ(read_queue_url("{}"), "");
     EXPECT_EQ(read_queue_urls(R"({"QueueUrls":["a",1,"b"]})"),
               (std::vector<std::string>{"a", "b"}));
-    EXPECT_TRUE(read_queue_urls("{}").empty());
+    EXPECT_EQ(read_queue_urls("{}"), std::vector<std::string>());
+    for (const char* other : {"", "<html></html>", "[]", R"({"QueueUrls":["a")"}) {
+        EXPECT_EQ(read_queue_urls(other), std::nullopt) << other;
+    }
 }
 
 ErrorInfo to_error(const Fault& fault, const char* what) {

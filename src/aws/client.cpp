@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/redact.h"
+#include "core/utf8.h"
 #include "net/http_date.h"
 #include "net/http_status.h"
 
@@ -12,7 +13,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kUnlikeSkew{60};  // services refuse 15 minutes
+constexpr std::size_t kMostText = 1'000;  // of what an answer says
+constexpr seconds kUnlikeSkew{60};        // services refuse 15 minutes
 // One of the two clocks may say 1970; no clock is farther off, and more than this does not add up
 // in nanoseconds.
 constexpr seconds kMostSkew = std::chrono::years(100);
@@ -81,7 +83,7 @@ Answer Client::read(net::HttpOutcome outcome) {
         answer.fault = config_.service->read_fault(outcome.status, outcome.body);
         answer.fault->whole = true;
         // What it says of a signature quotes the request, with the session token.
-        answer.fault->text = redacted_line(answer.fault->text);
+        answer.fault->text = to_storable_text(redacted_line(answer.fault->text), kMostText);
         compare_clocks(outcome, *answer.fault);
         // Whoever renews the key, or gives one with more rights, may have done so.
         const auto code = to_error(*config_.service, *answer.fault, "").code;

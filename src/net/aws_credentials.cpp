@@ -54,12 +54,17 @@ Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access) {
         access.password_file.empty() ? "the URL" : "the URL and " + access.password_file});
 }
 
-std::optional<WrittenKey> key_of_environment() {
+Result<std::optional<WrittenKey>> key_of_environment() {
     WrittenKey found{{variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"),
                       variable("AWS_SESSION_TOKEN")},
                      "AWS_ACCESS_KEY_ID"};
-    if (found.key.access_key.empty() || found.key.secret_key.empty()) return std::nullopt;
-    return found;
+    const bool id = !found.key.access_key.empty();
+    const bool secret = !found.key.secret_key.empty();
+    if (id && secret) return std::optional(std::move(found));
+    if (!id && !secret) return std::optional<WrittenKey>();
+    // With another key events would go to another account.
+    return key_failed(id ? "AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not"
+                         : "AWS_SECRET_ACCESS_KEY is set and AWS_ACCESS_KEY_ID is not");
 }
 
 Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login) {

@@ -42,8 +42,9 @@ struct WrittenKey {
 /// User and password of the access; nothing: it has no user. Errors:
 /// kAuthFailed/retry_destination.
 Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access);
-/// That of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
-std::optional<WrittenKey> key_of_environment();
+/// That of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Errors: one of the first
+/// two stands there alone; kAuthFailed/retry_destination.
+Result<std::optional<WrittenKey>> key_of_environment();
 /// The file's. Nothing: there is none, and neither file nor profile were asked for. Errors: as
 /// above.
 Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login);

@@ -27,7 +27,9 @@ Result<Source> source_of(const ServerAccess& access, const AwsLogin& login,
     if (!of_url.ok()) return of_url.error();
     if (*of_url) return Source{*std::move(of_url)};
     if (login.profile.empty() && login.credentials_file.empty()) {
-        if (auto written = key_of_environment()) return Source{std::move(written)};
+        auto of_environment = key_of_environment();
+        if (!of_environment.ok()) return of_environment.error();
+        if (*of_environment) return Source{*std::move(of_environment)};
         if (auto giver = web_identity(region)) return Source{std::nullopt, std::move(giver)};
     }
     auto of_file = key_of_file(login);

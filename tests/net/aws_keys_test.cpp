@@ -120,6 +120,13 @@ TEST_F(AwsKeysTest, AProfileThatWasAskedForAndIsMissingIsNotReplacedByARole) {
     EXPECT_EQ(server_.asked(), 0U);
 }
 
+TEST_F(AwsKeysTest, HalfAKeyOfTheEnvironmentIsNotReplacedByAnother) {
+    add(server_.machine());
+    add({{"AWS_ACCESS_KEY_ID", "ENVI"}});
+    expect_error("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not");
+    EXPECT_EQ(server_.asked(), 0U);
+}
+
 TEST_F(AwsKeysTest, AServerInClearIsNotGivenTheKeyOfTheMachine) {
     add(server_.machine());
     access_.tls = false;

@@ -96,7 +96,7 @@ def send(queue, entries):
     if queue == "denied":
         raise Refused("com.amazon.coral.service#AccessDeniedException", "not authorized to sqs:sendmessage")
     if queue == "strange":
-        raise Refused("SomethingNew", "oh")
+        raise Refused("SomethingNew", "oh" * 500_000)
     if queue == "broken":
         raise Refused("InternalFailure", "oh", 500)
     if queue == "toolong" and any(entry["MessageBody"] == "long" for entry in entries):

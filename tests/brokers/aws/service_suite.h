@@ -180,6 +180,7 @@ TEST_P(AwsServiceTest, AMissingRightOrTopicConcernsOneTopicAlone) {
     const auto strange = failure_of(sink(), "strange");
     EXPECT_EQ(strange.error.advice, Advice::kRetryDestination) << describe(strange.error);
     EXPECT_EQ(strange.error.backend_code, "SomethingNew");
+    EXPECT_LT(strange.error.message.size(), 2'000U);
     EXPECT_EQ(strange.part, part("strange"));
     const auto broken = failure_of(sink(), "broken");
     EXPECT_EQ(broken.error.advice, Advice::kRetryDestination) << describe(broken.error);

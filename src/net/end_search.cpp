@@ -36,7 +36,14 @@ bool EndSearch::may_go(std::string_view id, Time now) const {
 }
 
 EndSearch::Turn EndSearch::turn(std::string_view waits, bool idle, Time now) {
-    if (idle) alone_ = {};
+    if (idle) {
+        alone_ = {};
+        is_out_ = false;
+    }
+    if (std::exchange(seen_, passed_) != passed_) waits_since_ = now;
+    if (owed_ > Wait() && passed_here_ > 0) {
+        next_suspect_ = std::max(next_suspect_, now + std::exchange(owed_, Wait()));
+    }
     if (alone_ > Wait() && now - since_ < alone_) return Turn::kNobody;
     alone_ = {};
     if (waits.empty() || now < next_suspect_) return Turn::kOthers;
@@ -49,6 +56,8 @@ EndSearch::Turn EndSearch::turn(std::string_view waits, bool idle, Time now) {
         return Turn::kOthers;
     }
     since_ = now;
+    is_out_ = true;
+    waits_since_ = now;
     most_quiet_ = kQuiet;
     const auto suspect = suspects_.find(waits);
     alone_ = suspect == suspects_.end() ? kAlone : suspect->second.alone;
@@ -59,6 +68,7 @@ void EndSearch::answered(std::string_view id, bool took) {
     if (window_ != SIZE_MAX && ++window_ == kWide) window_ = SIZE_MAX;
     if (const auto suspect = suspects_.find(id); suspect != suspects_.end()) {
         suspects_.erase(suspect);
+        is_out_ = false;
     }
     if (!took) return;
     ++passed_;
@@ -70,9 +80,11 @@ void EndSearch::answered(std::string_view id, bool took) {
 EndSearch::Next EndSearch::ended(std::size_t under_way, std::string_view id, Time now) {
     window_ = 1;
     ++ends_;
-    // Others go on for as long as they waited for the last.
-    const Wait waited = alone_ > Wait() ? std::chrono::duration_cast<Wait>(now - since_) : Wait();
-    next_suspect_ = now + std::max(kSuspectEvery, waited);
+    // Others go on for as long as they waited for the last, and not only while it connects anew.
+    const bool was_out = std::exchange(is_out_, false);
+    owed_ = was_out ? std::chrono::duration_cast<Wait>(now - waits_since_) : Wait();
+    owed_ = std::max(owed_, kSuspectEvery);
+    next_suspect_ = now + owed_;
     alone_ = {};
     quiet_ = false;
     Next next = Next::kAgain;

@@ -67,11 +67,15 @@ class EndSearch {
     std::uint64_t passed_here_ = 0;  // on this connection
     std::uint32_t ends_ = 0;         // since something passed
     std::uint32_t lone_ends_ = 0;
-    Time next_suspect_;   // when one may go
-    Wait alone_{};        // one is under way, and for so long nothing else; 0: none is
-    bool quiet_ = false;  // one waits until nothing is under way
-    Wait most_quiet_;     // for so long
-    Time since_;          // when either began
+    Time next_suspect_;       // when one may go
+    Wait owed_{};             // to the others, from the first that passes on this connection
+    bool is_out_ = false;     // a suspect is under way,
+    Time waits_since_;        // and the others have waited since
+    std::uint64_t seen_ = 0;  // of `passed_`
+    Wait alone_{};            // one is under way, and for so long nothing else; 0: none is
+    bool quiet_ = false;      // one waits until nothing is under way
+    Wait most_quiet_;         // for so long
+    Time since_;              // when either began
 };
 
 /// What is said of such a message; `error` is how the connection ended.

@@ -235,10 +235,14 @@ TEST(EndSearch, OneThatEndsAConnectionLateIsAloneForLonger) {
     EndSearch search;
     EndSearch::Time now{};
     suspect(search, "a", now);
+    std::chrono::milliseconds waited = 50ms;
     for (int places = 1; places < 5; ++places) {
-        now += 50ms;
+        now += 30s;  // it connects anew
         pass(search, places);
+        ASSERT_EQ(search.turn("a", true, now), Turn::kOthers);
+        now += waited;
         const auto alone = std::chrono::seconds(1 << (places - 1));
+        waited = alone;
         ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
         now += alone - 1ms;
         EXPECT_EQ(search.turn("", false, now), Turn::kNobody);
@@ -246,12 +250,16 @@ TEST(EndSearch, OneThatEndsAConnectionLateIsAloneForLonger) {
         EXPECT_EQ(search.turn("", false, now), Turn::kOthers);
         EXPECT_EQ(search.ended(2, "a", now), EndSearch::Next::kAgain);
     }
-    now += 50ms;
     pass(search, 9);
+    ASSERT_EQ(search.turn("a", true, now), Turn::kOthers);
+    now += waited;
     ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
     now += 10s;
     EXPECT_EQ(search.ended(1, "a", now), EndSearch::Next::kAgain);
+    now += 30s;
+    EXPECT_EQ(search.turn("", true, now), Turn::kOthers);
     pass(search, 1);
+    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers);
     EXPECT_EQ(search.turn("a", true, now + 9s), Turn::kOthers) << "for as long as they waited";
     ASSERT_EQ(search.turn("a", true, now + 10s), Turn::kSuspect);
     EXPECT_EQ(search.ended(1, "a", now + 20s), EndSearch::Next::kOwnFault);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kMask = "***";
 constexpr std::size_t kMinRemembered = 4;
-constexpr std::string_view kFileName = "password_file";  // of our own: names one, holds none
+constexpr std::array<std::string_view, 2> kFileEndings{"_file", "-file"};  // names one, holds none
 constexpr std::array<std::string_view, 8> kParts{"password", "passwd",     "passphrase",  "secret",
                                                  "token",    "credential", "private_key", "scram_"};
 
@@ -166,7 +166,10 @@ void add_secret_options(std::span<const std::string_view> parts) {
 
 bool is_secret_option(std::string_view name) {
     const std::string plain = lower(name);
-    if (plain == kFileName) return false;
+    if (std::any_of(kFileEndings.begin(), kFileEndings.end(),
+                    [&](std::string_view ending) { return plain.ends_with(ending); })) {
+        return false;
+    }
     Known& all = known();
     const Lock lock(all.busy);
     return std::any_of(all.parts.begin(), all.parts.end(), [&](const std::string& part) {

@@ -8,6 +8,7 @@
 
 #include "tests/consumer/kafka_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/full_run.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {
@@ -21,7 +22,7 @@ using Mode = KafkaConsumerOptions::Mode;
 using Writer = KafkaWriter;
 
 INSTANTIATE_TEST_SUITE_P(Databases, KafkaConsumerTest,
-                         testing::Values(Backend::kPostgres, Backend::kSqlite),
+                         testing::ValuesIn(and_in_full({Backend::kPostgres}, {Backend::kSqlite})),
                          [](const auto& test) { return backend_name(test.param); });
 
 class KafkaConsumerOnPostgres : public KafkaConsumerTest {};

@@ -119,9 +119,11 @@ TEST(Redact, LeavesTextWithoutSecretsAlone) {
     EXPECT_TRUE(holds_secret("postgresql://a:b@c/d"));
 }
 
-TEST(Redact, TakesTheNameOfAPasswordFileForNoSecret) {
+TEST(Redact, TakesTheNameOfAFileForNoSecret) {
     for (const char* text : {"postgresql://app@db/shop?password_file=/run/secrets/pw",
-                             "mailbox+postgresql://app@db/shop?mailbox=a&password_file=/pw"}) {
+                             "mailbox+postgresql://app@db/shop?mailbox=a&password_file=/pw",
+                             "sqs://region?credentials_file=/keys", "pulsar://h?token_file=/jwt",
+                             "AWS_WEB_IDENTITY_TOKEN_FILE=/jwt", "--admin-token-file=/token"}) {
         EXPECT_EQ(redact(text), text);
         EXPECT_FALSE(holds_secret(text)) << text;
     }

@@ -2,9 +2,12 @@
 #include <fstream>
 #include <iostream>
 
+#include "runtime/completions.h"
+#include "runtime/man_page.h"
 #include "runtime/reference.h"
 
-// Writes the reference pages and the example file into the source folder that is given.
+// Writes the reference pages, the example file, the man page and shells' completions into the
+// source folder that is given.
 int main(int count, char** arguments) {
     namespace fs = std::filesystem;
     if (count != 2) {
@@ -13,8 +16,9 @@ int main(int count, char** arguments) {
     }
     const fs::path root = arguments[1];
     const fs::path folder = root / "docs" / "reference";
-    fs::create_directories(folder);
+    const fs::path packaging = root / "packaging";
     const auto write = [](const fs::path& path, const std::string& text) {
+        fs::create_directories(path.parent_path());
         std::ofstream(path, std::ios::trunc) << text;
         std::cout << path.string() << "\n";
     };
@@ -22,5 +26,8 @@ int main(int count, char** arguments) {
     write(folder / "errors.md", outbox::runtime::errors_page());
     write(folder / "metrics.md", outbox::runtime::metrics_page());
     write(root / "outbox.example.toml", outbox::runtime::example_file());
+    write(packaging / "man" / "outbox.1", outbox::runtime::man_page());
+    write(packaging / "completions" / "outbox.bash", outbox::runtime::bash_completion());
+    write(packaging / "completions" / "outbox.fish", outbox::runtime::fish_completion());
     return 0;
 }

@@ -7,6 +7,8 @@
 #include <outbox/error.h>
 
 #include "core/table_shape.h"
+#include "runtime/completions.h"
+#include "runtime/man_page.h"
 #include "runtime/option_table.h"
 #include "runtime/toml_file.h"
 #include "tests/support/files.h"
@@ -22,6 +24,10 @@ TEST(Reference, PagesInTheRepositoryAreTheOnesMadeFromTheDeclarations) {
     EXPECT_EQ(test::read_file(kRoot + "/docs/reference/errors.md"), errors_page()) << kRemedy;
     EXPECT_EQ(test::read_file(kRoot + "/docs/reference/metrics.md"), metrics_page()) << kRemedy;
     EXPECT_EQ(test::read_file(kRoot + "/outbox.example.toml"), example_file()) << kRemedy;
+    const std::string packaging = kRoot + "/packaging/";
+    EXPECT_EQ(test::read_file(packaging + "man/outbox.1"), man_page()) << kRemedy;
+    EXPECT_EQ(test::read_file(packaging + "completions/outbox.bash"), bash_completion()) << kRemedy;
+    EXPECT_EQ(test::read_file(packaging + "completions/outbox.fish"), fish_completion()) << kRemedy;
 }
 
 TEST(Reference, EveryErrorCodeIsExplained) {

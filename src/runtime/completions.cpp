@@ -1,0 +1,177 @@
+#include "runtime/completions.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/option_table.h"
+
+namespace outbox::runtime {
+namespace {
+
+constexpr std::string_view kMadeFrom =
+    "Made from the declarations in src/runtime by `write_reference`; edit those.\n";
+
+std::string spaced(std::string_view choices) {
+    std::string out(choices);
+    std::replace(out.begin(), out.end(), '|', ' ');
+    return out;
+}
+
+// "dead" of "dead list", and "list".
+std::pair<std::string, std::string> words_of(const CommandSpec& command) {
+    const std::size_t space = std::min(command.name.find(' '), command.name.size());
+    return {std::string(command.name.substr(0, space)),
+            std::string(command.name.substr(std::min(space + 1, command.name.size())))};
+}
+
+std::vector<std::string> first_words() {
+    std::vector<std::string> words;
+    for (const CommandSpec& command : command_table()) {
+        const std::string word = words_of(command).first;
+        if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+    }
+    return words;
+}
+
+std::map<std::string, std::string> second_words() {
+    std::map<std::string, std::string> words;
+    for (const CommandSpec& command : command_table()) {
+        const auto [first, second] = words_of(command);
+        if (second.empty()) continue;
+        std::string& list = words[first];
+        list += (list.empty() ? "" : " ") + second;
+    }
+    return words;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+    std::string out;
+    for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+    return out;
+}
+
+// In single quotes.
+std::string in_quotes(std::string_view text) {
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? std::string("\\'") : std::string(1, c);
+    return out + "'";
+}
+
+bool takes_file(const OptionSpec& option) {
+    return option.type == OptionType::kPath;
+}
+
+// `kind` tells which options a line of the case is for.
+template <typename Kind>
+std::string options_pattern(const Kind& kind) {
+    std::vector<std::string> names;
+    for (const OptionSpec& option : option_table()) {
+        std::string name = "--" + std::string(option.name);
+        if (kind(option) && std::find(names.begin(), names.end(), name) == names.end()) {
+            names.push_back(std::move(name));
+        }
+    }
+    std::string out;
+    for (const std::string& name : names) out += (out.empty() ? "" : " | ") + name;
+    return out;
+}
+
+}  // namespace
+
+std::string bash_completion() {
+    std::string out = "# bash completion for outbox\n# " + std::string(kMadeFrom) +
+                      "_outbox() {\n"
+                      "    local word=$2 before=$3 command=${COMP_WORDS[1]-} at=2 words=\n"
+                      "    COMPREPLY=()\n"
+                      "    case $command in\n";
+    std::string groups;
+    for (const auto& [first, second] : second_words()) {
+        groups += (groups.empty() ? "" : " | ") + first;
+    }
+    out += "        " + groups + ")\n            command+=\" ${COMP_WORDS[2]-}\"\n" +
+           "            at=3\n            ;;\n    esac\n    case $before in\n";
+    out += "        " + options_pattern(takes_file) +
+           ")\n            mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+           "            return\n            ;;\n";
+    for (const OptionSpec& option : option_table()) {
+        if (option.type != OptionType::kChoice) continue;
+        out += "        --" + std::string(option.name) + ") words='" + spaced(option.choices) +
+               "' ;;\n";
+    }
+    out += "        " + options_pattern([](const OptionSpec& option) {
+               return option.type != OptionType::kFlag && option.type != OptionType::kChoice &&
+                      !takes_file(option);
+           }) +
+           ") return ;;\n    esac\n    if [ -n \"$words\" ]; then\n        :\n"
+           "    elif [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='" +
+           joined(first_words()) +
+           " --help --version'\n    elif [ \"$COMP_CWORD\" -lt \"$at\" ]; then\n"
+           "        case ${COMP_WORDS[1]} in\n";
+    for (const auto& [first, second] : second_words()) {
+        out += "            " + first + ") words='" + second + "' ;;\n";
+    }
+    out += "        esac\n    else\n        case $command in\n";
+    for (const CommandSpec& command : command_table()) {
+        std::vector<std::string> options;
+        for (const OptionSpec& option : option_table()) {
+            if ((option.commands & command.command) != 0) {
+                options.push_back("--" + std::string(option.name));
+            }
+        }
+        options.emplace_back("--help");
+        out +=
+            "            '" + std::string(command.name) + "') words='" + joined(options) + "' ;;\n";
+    }
+    out +=
+        "        esac\n    fi\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+        "}\ncomplete -o default -F _outbox outbox\n";
+    return out;
+}
+
+std::string fish_completion() {
+    std::string out =
+        "# fish completion for outbox\n# " + std::string(kMadeFrom) +
+        "function __outbox_is\n"
+        "    set -l words (commandline -opc)\n"
+        "    set -e words[1]\n"
+        "    set -l many (count $argv)\n"
+        "    test $many -eq 0; and return 0\n"
+        "    test (count $words) -ge $many; and test \"$words[1..$many]\" = \"$argv\"\n"
+        "end\n"
+        "function __outbox_has\n"
+        "    test (count (commandline -opc)) -eq $argv[1]; and __outbox_is $argv[2..]\n"
+        "end\n"
+        "complete -c outbox -f\n";
+    std::map<std::string, bool> known;
+    for (const CommandSpec& command : command_table()) {
+        const auto [first, second] = words_of(command);
+        if (!std::exchange(known[first], true)) {
+            out += "complete -c outbox -n '__outbox_has 1' -a " + first +
+                   (second.empty() ? " -d " + in_quotes(command.summary) : "") + "\n";
+        }
+        if (!second.empty()) {
+            out += "complete -c outbox -n '__outbox_has 2 " + first + "' -a " + second + " -d " +
+                   in_quotes(command.summary) + "\n";
+        }
+        if (command.positional == "FILE") {
+            out += "complete -c outbox -n '__outbox_is " + std::string(command.name) + "' -F\n";
+        }
+        for (const OptionSpec& option : option_table()) {
+            if ((option.commands & command.command) == 0) continue;
+            out += "complete -c outbox -n '__outbox_is " + std::string(command.name) + "' -l " +
+                   std::string(option.name);
+            if (option.type != OptionType::kFlag) out += takes_file(option) ? " -rF" : " -x";
+            if (option.type == OptionType::kChoice)
+                out += " -a " + in_quotes(spaced(option.choices));
+            out +=
+                " -d " + in_quotes(option.help.substr(0, option.help.find_first_of(";:({"))) + "\n";
+        }
+    }
+    return out;
+}
+
+}  // namespace outbox::runtime

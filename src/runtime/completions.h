@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace outbox::runtime {
+
+/// packaging/completions/outbox.bash: commands, the options of each, choices and files.
+[[nodiscard]] std::string bash_completion();
+
+/// packaging/completions/outbox.fish: the same, with what each is for.
+[[nodiscard]] std::string fish_completion();
+
+}  // namespace outbox::runtime

@@ -64,13 +64,18 @@ void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
     const Time now = now_();
     if (link_ != nullptr) receive(now, out);
     const bool has_work = !queue_.empty() || !suspects_.empty();
-    if (link_ == nullptr && has_work) connect(now, out);
+    if (link_ == nullptr && has_work) {
+        connect(now, out);
+        // Others may have come while it blocked, and go before a suspect.
+        if (link_ != nullptr && queue_.empty()) return;
+    }
     if (link_ == nullptr) {
         if (out.empty())
             std::this_thread::sleep_for(has_work ? std::min(max_wait, kRound) : max_wait);
         return;
     }
     send(now, out);
+    if (link_ == nullptr) return;
     receive(now, out);
     if (link_ == nullptr || !out.empty()) return;
     link_->wait(suspects_.empty() ? max_wait : std::min(max_wait, kRound));
@@ -85,6 +90,7 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
     auto link = connect_(host_);
     if (link.ok()) {
         link_ = std::move(*link);
+        is_fresh_ = true;
         heard_ = link_->heard();
         heard_at_ = now_();
         asked_at_ = heard_at_;
@@ -99,7 +105,7 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
 void ConfirmedSink::send(Time now, spi::Completions& out) {
     if (!send_suspect(now, out)) return;
     const std::size_t window = std::min(link_->max_window(), search_.window());
-    while (!queue_.empty() && sent_.size() < window && link_->unsent() < kMaxUnsent) {
+    while (!queue_.empty() && open_ < window && link_->unsent() < kMaxUnsent) {
         const bool newest = search_.newest_first();
         const Item item = newest ? queue_.back() : queue_.front();
         newest ? queue_.pop_back() : queue_.pop_front();
@@ -113,13 +119,20 @@ void ConfirmedSink::send(const Item& item, Time now, spi::Completions& out) {
     auto error = link_->send(first_ + sent_.size(), item.record);
     if (!error) {
         sent_.push_back({item, now});
+        ++open_;
+        is_fresh_ = false;
         return;
     }
     finish(item);
     out.failed.push_back({.token = item.record.token, .error = *std::move(error)});
 }
 
-// False: it is nobody else's turn.
+EndSearch::Line ConfirmedSink::line() const {
+    if (!is_idle()) return EndSearch::Line::kBusy;
+    return is_fresh_ ? EndSearch::Line::kFresh : EndSearch::Line::kIdle;
+}
+
+// False: it is nobody else's turn, or the connection was closed for another.
 bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
     // Others first, until one has passed since the last end.
     const bool has_turn = queue_.empty() || search_.has_passed();
@@ -127,8 +140,10 @@ bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
         return has_turn && search_.may_go(item.record.id, now);
     });
     const EndSearch::Turn turn = search_.turn(
-        suspect == suspects_.end() ? std::string_view() : suspect->record.id, is_idle(), now);
-    if (turn == EndSearch::Turn::kSuspect) {
+        suspect == suspects_.end() ? std::string_view() : suspect->record.id, line(), now);
+    if (turn == EndSearch::Turn::kFresh) {
+        let_go();
+    } else if (turn == EndSearch::Turn::kSuspect) {
         const Item item = *suspect;
         suspects_.erase(suspect);
         send(item, now, out);
@@ -173,6 +188,7 @@ void ConfirmedSink::settle(const Answer& answer, Time now, spi::Completions& out
 
 void ConfirmedSink::settle(Sent& sent, const Answer& answer, Time now, spi::Completions& out) {
     if (std::exchange(sent.settled, true)) return;
+    --open_;
     const spi::Record& record = sent.item.record;
     finish(sent.item);
     search_.answered(record.id, !answer.error);
@@ -267,7 +283,7 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
     const bool has_passed = search_.has_passed();
     switch (search_.ended(open.size(), first.record.id, now)) {
         case EndSearch::Next::kOutage:
-            lose(error, now, out, true);
+            lose(outage(error, open.size(), first.record.id), now, out, true);
             return;
         case EndSearch::Next::kOwnFault:
             finish(first);
@@ -280,6 +296,7 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
             break;
     }
     let_go();
+    ++host_;
     down_.reset();
     next_try_ = has_passed ? now : now + kTryAgainMin;
 }
@@ -308,8 +325,9 @@ void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out
         return true;
     });
     let_go();
+    ++host_;
     // An idle connection may have ended long ago: what waits tries another one first.
-    if (was_idle || blames_one) return;
+    if ((was_idle && !is_fresh_) || blames_one) return;
     down_ = error;
     next_try_ = now + kTryAgainMin;
     fail_queue(*down_, out, bad_probes);
@@ -319,8 +337,8 @@ void ConfirmedSink::let_go() {
     first_ += sent_.size();
     sent_.clear();
     late_.clear();
+    open_ = 0;
     link_.reset();
-    ++host_;
 }
 
 // The server has closed the connection for a message and does not say which: the largest.
@@ -340,6 +358,7 @@ void ConfirmedSink::blame(const ErrorInfo& error, spi::Completions& out) {
 }
 
 void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out, bool bad_probes) {
+    search_.away();
     for (auto* waiting : {&queue_, &suspects_}) {
         for (const Item& item : *waiting) {
             finish(item);

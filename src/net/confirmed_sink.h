@@ -36,7 +36,7 @@ class ConfirmedLink {
     ConfirmedLink& operator=(const ConfirmedLink&) = delete;
     virtual ~ConfirmedLink() = default;
 
-    /// Messages between the oldest without an answer and the newest, at most.
+    /// Messages without an answer, at most.
     [[nodiscard]] virtual std::size_t max_window() const = 0;
     /// Writes a message for `exchange`; an error, with advice dead_letter, where none can carry the
     /// record. Numbers rise by one. The record's views stay valid until the message is answered or
@@ -114,6 +114,7 @@ class ConfirmedSink : public spi::Sink {
     void send(Time now, spi::Completions& out);
     void send(const Item& item, Time now, spi::Completions& out);
     [[nodiscard]] bool send_suspect(Time now, spi::Completions& out);
+    [[nodiscard]] EndSearch::Line line() const;
     void receive(Time now, spi::Completions& out);
     void settle(const Answer& answer, Time now, spi::Completions& out);
     void settle(Sent& sent, const Answer& answer, Time now, spi::Completions& out);
@@ -141,6 +142,8 @@ class ConfirmedSink : public spi::Sink {
     std::deque<Item> suspects_;  // not sent yet, and go alone
     std::deque<Sent> sent_;      // the first is the one with the number `first_`
     std::uint64_t first_ = 1;
+    std::size_t open_ = 0;                // of `sent_` and `late_`, without an answer
+    bool is_fresh_ = false;               // nothing was ever sent on this connection
     std::map<std::uint64_t, Sent> late_;  // older ones, while many that came later are answered
     std::size_t records_ = 0;             // in all of these, without an outcome
     std::size_t bytes_ = 0;

@@ -6,11 +6,13 @@
 namespace outbox::net {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kMostSuspects = 1'000;
 constexpr std::size_t kWide = 4'096;               // a window of so many is none
 constexpr std::uint32_t kMostEnds = 50;            // without anything that passes
 constexpr std::uint32_t kEvidence = 2;             // as a circuit asks for, and for the same reason
-constexpr std::chrono::milliseconds kRest{1'000};  // of a suspect that nothing passes, at first
+constexpr std::chrono::milliseconds kRest{1'000};  // of a suspect that nothing passes
 constexpr std::chrono::milliseconds kAlone{1'000};  // of one that is under way, at first
 constexpr std::chrono::milliseconds kMostAlone{15'000};
 constexpr std::chrono::milliseconds kSuspectEvery{50};
@@ -25,30 +27,29 @@ std::chrono::milliseconds twice(std::chrono::milliseconds wait, std::chrono::mil
 
 EndSearch::EndSearch() : most_quiet_(kQuiet) {}
 
-// Not at its last place of a connection: one that ends each at its third message would have whoever
-// is third seem at fault.
 bool EndSearch::may_go(std::string_view id, Time now) const {
     const auto found = suspects_.find(id);
     if (found == suspects_.end()) return true;
     const Suspect& suspect = found->second;
-    return (suspect.passed != passed_ && suspect.place != passed_here_) ||
-           now - suspect.ended_at >= suspect.rest;
+    return !suspect.was_first || suspect.passed != passed_ || now - suspect.ended_at >= kRest;
 }
 
-EndSearch::Turn EndSearch::turn(std::string_view waits, bool idle, Time now) {
+EndSearch::Turn EndSearch::turn(std::string_view waits, Line line, Time now) {
+    const bool idle = line != Line::kBusy;
     if (idle) {
         alone_ = {};
         is_out_ = false;
     }
-    if (std::exchange(seen_, passed_) != passed_) waits_since_ = now;
-    if (owed_ > Wait() && passed_here_ > 0) {
-        next_suspect_ = std::max(next_suspect_, now + std::exchange(owed_, Wait()));
-    }
+    make_good(now);
     if (alone_ > Wait() && now - since_ < alone_) return Turn::kNobody;
     alone_ = {};
-    if (waits.empty() || now < next_suspect_) return Turn::kOthers;
-    if (!std::exchange(quiet_, true)) since_ = now;
+    if (waits.empty() || now < next_suspect_) {
+        quiet_ = false;
+        return Turn::kOthers;
+    }
+    if (!std::exchange(quiet_, true)) since_ = waits_since_ = now;
     if (!idle && now - since_ < most_quiet_) return Turn::kNobody;
+    if (line == Line::kIdle) return Turn::kFresh;
     quiet_ = false;
     if (!idle) {
         next_suspect_ = now + std::max(kRest, most_quiet_);
@@ -57,11 +58,21 @@ EndSearch::Turn EndSearch::turn(std::string_view waits, bool idle, Time now) {
     }
     since_ = now;
     is_out_ = true;
-    waits_since_ = now;
+    owes_ = true;
     most_quiet_ = kQuiet;
     const auto suspect = suspects_.find(waits);
     alone_ = suspect == suspects_.end() ? kAlone : suspect->second.alone;
     return Turn::kSuspect;
+}
+
+// From when one of them has passed others go on for as long as they waited, and not only while it
+// connects anew.
+void EndSearch::make_good(Time now) {
+    const bool passes = std::exchange(seen_, passed_) != passed_;
+    if (!is_out_ && has_passed() && std::exchange(owes_, false)) {
+        next_suspect_ = std::max(next_suspect_, now + (now - waits_since_));
+    }
+    if (passes) waits_since_ = now;
 }
 
 void EndSearch::answered(std::string_view id, bool took) {
@@ -72,7 +83,6 @@ void EndSearch::answered(std::string_view id, bool took) {
     }
     if (!took) return;
     ++passed_;
-    ++passed_here_;
     ends_ = 0;
     lone_ends_ = 0;
 }
@@ -80,25 +90,27 @@ void EndSearch::answered(std::string_view id, bool took) {
 EndSearch::Next EndSearch::ended(std::size_t under_way, std::string_view id, Time now) {
     window_ = 1;
     ++ends_;
-    // Others go on for as long as they waited for the last, and not only while it connects anew.
-    const bool was_out = std::exchange(is_out_, false);
-    owed_ = was_out ? std::chrono::duration_cast<Wait>(now - waits_since_) : Wait();
-    owed_ = std::max(owed_, kSuspectEvery);
-    next_suspect_ = now + owed_;
+    // Ends for others delay no suspect: there may be one for each that passes.
+    if (owes_) next_suspect_ = now + std::max<Clock::duration>(now - waits_since_, kSuspectEvery);
     alone_ = {};
     quiet_ = false;
+    const bool was_first = std::exchange(is_out_, false);
     Next next = Next::kAgain;
     if (under_way == 1) {
-        next = judge(id, now);
+        next = judge(id, was_first, now);
     } else if (const auto suspect = suspects_.find(id); suspect != suspects_.end()) {
         // The others went beside it too soon to tell.
         suspect->second.alone = twice(suspect->second.alone, kMostAlone);
     }
-    passed_here_ = 0;
     return ends_ > kMostEnds ? Next::kOutage : next;
 }
 
-EndSearch::Next EndSearch::judge(std::string_view id, Time now) {
+void EndSearch::away() {
+    owes_ = false;
+    quiet_ = false;
+}
+
+EndSearch::Next EndSearch::judge(std::string_view id, bool was_first, Time now) {
     ++lone_ends_;
     if (id.empty()) return Next::kOutage;
     const auto found = suspects_.find(id);
@@ -109,24 +121,26 @@ EndSearch::Next EndSearch::judge(std::string_view id, Time now) {
                                                  return a.second.ended_at < b.second.ended_at;
                                              }));
         }
-        suspects_.emplace(id, Suspect{.ended_at = now,
-                                      .passed = passed_,
-                                      .place = passed_here_,
-                                      .alone = kAlone,
-                                      .rest = kRest});
+        suspects_.emplace(id, Suspect{.ended_at = now, .passed = passed_, .alone = kAlone});
         return Next::kAgain;
     }
     Suspect& suspect = found->second;
     suspect.ended_at = now;
-    if (std::exchange(suspect.passed, passed_) == passed_) return Next::kOutage;
-    if (std::exchange(suspect.place, passed_here_) == passed_here_) {
-        suspect.rest = twice(suspect.rest, kMostAlone);
-        return Next::kAgain;
-    }
-    suspect.rest = kRest;
+    const bool was_before = std::exchange(suspect.was_first, was_first);
+    const bool passes = std::exchange(suspect.passed, passed_) != passed_;
+    if (!was_before || !was_first) return Next::kAgain;
+    if (!passes) return Next::kOutage;
     if (++suspect.evidence < kEvidence) return Next::kAgain;
     --suspect.evidence;  // Its next needs new evidence.
     return Next::kOwnFault;
+}
+
+ErrorInfo outage(const ErrorInfo& error, std::size_t under_way, std::string_view id) {
+    ErrorInfo told = error;
+    if (under_way == 1 && !id.empty()) {
+        told.message += "; it ended while event " + std::string(id) + " alone was under way";
+    }
+    return told;
 }
 
 ErrorInfo own_fault(const ErrorInfo& error, std::string_view id) {

@@ -1,6 +1,7 @@
 #include "tests/brokers/troubles.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,14 @@ namespace outbox::test {
 namespace {
 
 constexpr std::chrono::seconds kMostWait{120};
+
+std::vector<Letter> deliver_without_failure(spi::Sink& sink, std::vector<Letter> sent) {
+    Courier courier(sink);
+    courier.max_publish_per_poll = 1;  // so that connections end with one alone under way
+    EXPECT_EQ(courier.deliver(sent), "");
+    EXPECT_EQ(courier.failures(), 0U) << courier.counted_attempts() << " attempts counted";
+    return sent;
+}
 
 }  // namespace
 
@@ -194,11 +203,11 @@ void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOf
     EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid) << describe(no_file.error());
 }
 
-CuttingWay::CuttingWay(int port)
+CuttingWay::CuttingWay(int port, const std::string& ends_for)
     : port_(free_port()),
       process_({.command = {"/usr/bin/python3", "-B",
                             std::string(OUTBOX_SOURCE_DIR) + "/tests/brokers/forward.py",
-                            std::to_string(port_), std::to_string(port), kEndsConnections}}) {
+                            std::to_string(port_), std::to_string(port), ends_for}}) {
     const auto serves = eventually(std::chrono::seconds(60), "the way is open", [this] {
         return process_.stdout_text().find("forwards") != std::string::npos;
     });
@@ -260,6 +269,23 @@ void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& t
     EXPECT_EQ(found.size(), kBad);
     while (in_time() && taken < next - kBad) poll();
     EXPECT_EQ(taken, next - kBad) << "each of the others, and none has failed";
+}
+
+std::vector<Letter> deliver_many_sizes(spi::Sink& sink, const std::string& topic) {
+    constexpr std::array<std::size_t, 7> kSizes = {15'000, 52'000, 25'000, 52'000,
+                                                   40'000, 14'000, 51'000};
+    auto sent = letters(topic, 150, 10);
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+        sent[i].value = std::string(kSizes[i % kSizes.size()], 'x');
+    }
+    return deliver_without_failure(sink, std::move(sent));
+}
+
+std::vector<Letter> deliver_one_by_one(spi::Sink& sink, const std::string& topic,
+                                       std::size_t keys) {
+    auto sent = letters(topic, 100, keys);
+    for (Letter& letter : sent) letter.value = "message-text";
+    return deliver_without_failure(sink, std::move(sent));
 }
 
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived) {

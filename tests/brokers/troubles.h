@@ -67,11 +67,16 @@ void expect_an_outage_while_broken(spi::Sink& sink, const std::string& topic,
 using CheckOfHost = std::function<Status(const std::string& host, const std::string& options)>;
 void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);
 
-// A way to the server at `port` whose connections end where a client sends `kEndsConnections`.
+// A way to the server at `port` whose connections end where a client sends `kEndsConnections`, or
+// more than a number of bytes, or the second message of `deliver_one_by_one`, or once its first is
+// answered.
 inline constexpr const char* kEndsConnections = "end-this-connection";
+inline constexpr const char* kManyBytes = "65536";
+inline constexpr const char* kSecondMessage = "message-text*2";
+inline constexpr const char* kFirstAnswer = "message-text+";
 class CuttingWay {
   public:
-    explicit CuttingWay(int port);
+    explicit CuttingWay(int port, const std::string& ends_for = kEndsConnections);
     int port() const { return port_; }
 
   private:
@@ -81,6 +86,11 @@ class CuttingWay {
 // That, through such a way, events that end each connection are nobody's fault while there are no
 // others, and their own once others pass, none of which fails.
 void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic);
+// Delivers letters of many sizes through a way for `kManyBytes`, each of which passes there as the
+// first of a connection, or those for a way for `kSecondMessage` or `kFirstAnswer`. None may fail.
+std::vector<Letter> deliver_many_sizes(spi::Sink& sink, const std::string& topic);
+std::vector<Letter> deliver_one_by_one(spi::Sink& sink, const std::string& topic,
+                                       std::size_t keys = 10);
 
 // Every letter, in the order of its key, and nothing twice.
 void expect_once_in_order(const std::vector<Letter>& sent, const std::vector<Arrived>& arrived);

@@ -2,6 +2,7 @@
 
 #include "net/confirmed_sink.h"
 
+#include <array>
 #include <gtest/gtest.h>
 #include <utility>
 
@@ -22,6 +23,9 @@ struct Server {
     int connections = 0;
     int pings = 0;
     bool answers_each = true;
+    // What of a connection, of which so much has been sent, with this record, ends it; all else is
+    // answered at once.
+    std::function<bool(const spi::Record&, std::size_t messages, std::size_t bytes)> ends_for = {};
 };
 
 ErrorInfo error(Advice advice, const std::string& text) {
@@ -32,8 +36,15 @@ class Link final : public ConfirmedLink {
   public:
     explicit Link(Server& server) : server_(server) { ++server_.connections; }
     [[nodiscard]] std::size_t max_window() const override { return server_.window; }
-    std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record&) override {
+    std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override {
         server_.sent.push_back(number);
+        if (server_.ends_for == nullptr || server_.ends) return std::nullopt;
+        bytes_ += record.value.size();
+        if (server_.ends_for(record, ++messages_, bytes_)) {
+            server_.ends = error(Advice::kRetryDestination, "gone");
+        } else {
+            server_.answers.push_back({.number = number});
+        }
         return std::nullopt;
     }
     void ping() override { ++server_.pings; }
@@ -56,6 +67,8 @@ class Link final : public ConfirmedLink {
 
   private:
     Server& server_;
+    std::size_t messages_ = 0;
+    std::size_t bytes_ = 0;
 };
 
 class Sink final : public ConfirmedSink {
@@ -106,7 +119,7 @@ TEST(ConfirmedSink, AnswersComeInAnyOrderAndOnce) {
     EXPECT_EQ(out.failed[2].token, 40U);
 }
 
-TEST(ConfirmedSink, TheWindowBoundsWhatLiesBehindOneWithoutAnAnswer) {
+TEST(ConfirmedSink, TheWindowBoundsWhatHasNoAnswer) {
     Server server;
     server.window = 3;
     Sink sink(server);
@@ -116,10 +129,10 @@ TEST(ConfirmedSink, TheWindowBoundsWhatLiesBehindOneWithoutAnAnswer) {
     EXPECT_EQ(server.sent.size(), 3U);
     server.answers = {{.number = 2}, {.number = 3}};
     sink.poll(0ms, out);
-    EXPECT_EQ(server.sent.size(), 3U) << "the first is still open";
-    server.answers = {{.number = 1}};
+    EXPECT_EQ(server.sent.size(), 5U) << "only the first is still open";
+    server.answers = {{.number = 1}, {.number = 4}};
     sink.poll(0ms, out);
-    EXPECT_EQ(server.sent.size(), 6U);
+    EXPECT_EQ(server.sent.size(), 7U);
 }
 
 TEST(ConfirmedSink, TheLargestIsTakenForTheOneThatTheServerWouldNotHave) {
@@ -150,6 +163,33 @@ TEST(ConfirmedSink, TheLargestIsTakenForTheOneThatTheServerWouldNotHave) {
     EXPECT_EQ(server.connections, 2);
 }
 
+// Connecting blocks, and the relay has nobody else to publish meanwhile.
+TEST(ConfirmedSink, WhatComesWhileItConnectsGoesBeforeASuspect) {
+    Server server;
+    Sink sink(server);
+    spi::Record first = record(1, "t");
+    first.id = "first";
+    ASSERT_TRUE(sink.publish(first));
+    spi::Completions out;
+    sink.poll(0ms, out);
+    server.ends = error(Advice::kRetryDestination, "gone");
+    sink.poll(0ms, out);
+    for (int i = 0; i < 10 && server.connections < 2; ++i) sink.poll(0ms, out);
+    ASSERT_TRUE(sink.publish(record(2, "t")));
+    sink.poll(0ms, out);
+    ASSERT_EQ(server.sent.size(), 2U);
+    server.answers = {{.number = server.sent.back()}};
+    sink.poll(0ms, out);
+    EXPECT_EQ(out.acknowledged, std::vector<std::uint64_t>{2});
+    EXPECT_TRUE(out.failed.empty());
+    // One that it ends at once is no idle one.
+    for (int i = 0; i < 10 && server.connections < 3; ++i) sink.poll(0ms, out);
+    server.ends = error(Advice::kRetryDestination, "gone again");
+    sink.poll(0ms, out);
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_EQ(out.failed[0].token, 1U);
+}
+
 TEST(ConfirmedSink, TellsOfEndsThatNobodyIsBlamedForOnceAMinute) {
     Server server;
     Sink sink(server);
@@ -178,10 +218,25 @@ TEST(ConfirmedSink, TellsOfEndsThatNobodyIsBlamedForOnceAMinute) {
     EXPECT_EQ(told.notes[1].fields[0].second, "2");
 }
 
+using Line = EndSearch::Line;
+using Turn = EndSearch::Turn;
+
 // A message that has ended a connection alone.
 void suspect(EndSearch& search, std::string_view id, EndSearch::Time now = {}) {
     EXPECT_EQ(search.ended(1, id, now), EndSearch::Next::kAgain);
     EXPECT_TRUE(search.is_suspect(id));
+}
+
+void pass(EndSearch& search, int messages) {
+    for (int i = 0; i < messages; ++i) search.answered("x", true);
+}
+
+// It goes as the first of a connection, once the others have had their time, and ends it.
+EndSearch::Next goes_first(EndSearch& search, std::string_view id, EndSearch::Time& now) {
+    static_cast<void>(search.turn("", Line::kIdle, now));
+    now += 1s;
+    EXPECT_EQ(search.turn(id, Line::kFresh, now), Turn::kSuspect);
+    return search.ended(1, id, now);
 }
 
 TEST(EndSearch, SendsFewAfterAnEndAndSoonAllAgain) {
@@ -196,117 +251,284 @@ TEST(EndSearch, SendsFewAfterAnEndAndSoonAllAgain) {
     EXPECT_EQ(search.window(), SIZE_MAX);
 }
 
-void pass(EndSearch& search, int messages) {
-    for (int i = 0; i < messages; ++i) search.answered("x", true);
-}
-
 TEST(EndSearch, BlamesAMessageThatEndsConnectionsWhileOthersPass) {
     EndSearch search;
-    suspect(search, "a");
+    EndSearch::Time now{};
+    suspect(search, "a", now);
     pass(search, 1);
-    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain) << "once is no proof";
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain);
+    pass(search, 1);
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain) << "once is no proof";
     pass(search, 2);
-    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
-    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOutage) << "nothing has passed since";
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kOwnFault);
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kOutage) << "nothing has passed since";
     pass(search, 1);
-    EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kOwnFault);
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kOwnFault);
     search.answered("a", true);
     EXPECT_FALSE(search.is_suspect("a"));
 }
 
-// As where each connection ends at its second message.
-TEST(EndSearch, BlamesNobodyForItsPlaceOnTheConnection) {
+// As where each connection ends at its second message, or behind so many bytes.
+TEST(EndSearch, BlamesNobodyForWhatTheConnectionHasCarriedBefore) {
     EndSearch search;
-    pass(search, 1);
-    suspect(search, "a");
     for (int i = 0; i < 20; ++i) {
-        EXPECT_TRUE(search.may_go("a", EndSearch::Time() + 15s));
-        pass(search, 1);
-        EXPECT_FALSE(search.may_go("a", {}));
+        pass(search, i);
         EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain);
     }
-    pass(search, 2);
-    EXPECT_TRUE(search.may_go("a", {}));
+}
+
+TEST(EndSearch, ASuspectGoesAsTheFirstOfAConnection) {
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    pass(search, 1);
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
+    now += 5s;
+    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect) << "however long it connected";
+    search.answered("a", true);
+    suspect(search, "b", now);
+    pass(search, 1);
+    static_cast<void>(search.turn("", Line::kIdle, now));
+    now += 10s;
+    EXPECT_EQ(search.turn("b", Line::kFresh, now), Turn::kSuspect) << "it need not connect again";
+}
+
+// Of which connecting is a part.
+TEST(EndSearch, OthersGoOnForAsLongAsTheyWaited) {
+    for (const bool passes : {false, true}) {
+        EndSearch search;
+        EndSearch::Time now{};
+        suspect(search, "a", now);
+        suspect(search, "b", now);
+        pass(search, 1);
+        ASSERT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+        now += 100ms;
+        ASSERT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
+        now += 200ms;
+        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        now += 300ms;
+        if (passes) {
+            search.answered("a", true);
+        } else {
+            EXPECT_EQ(search.ended(1, "a", now), EndSearch::Next::kAgain);
+            now += 400ms;
+            pass(search, 1);
+        }
+        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kOthers);
+        now += passes ? 599ms : 999ms;
+        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kOthers);
+        now += 1ms;
+        EXPECT_EQ(search.ended(7, "x", now), EndSearch::Next::kAgain);
+        pass(search, 1);
+        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kFresh) << "ends for others delay none";
+    }
+}
+
+TEST(EndSearch, NoSuspectWaitsForAsLongAsAnOutageTook) {
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    pass(search, 1);
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain);
+    search.away();
+    now += 1h;
+    pass(search, 1);
+    EXPECT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
 }
 
 // As where it works on a message for a while before it does.
 TEST(EndSearch, OneThatEndsAConnectionLateIsAloneForLonger) {
-    using Turn = EndSearch::Turn;
     EndSearch search;
     EndSearch::Time now{};
     suspect(search, "a", now);
-    std::chrono::milliseconds waited = 50ms;
-    for (int places = 1; places < 5; ++places) {
-        now += 30s;  // it connects anew
-        pass(search, places);
-        ASSERT_EQ(search.turn("a", true, now), Turn::kOthers);
-        now += waited;
-        const auto alone = std::chrono::seconds(1 << (places - 1));
-        waited = alone;
-        ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
-        now += alone - 1ms;
-        EXPECT_EQ(search.turn("", false, now), Turn::kNobody);
+    for (int seconds = 1; seconds <= 8; seconds *= 2) {
+        pass(search, 1);
+        static_cast<void>(search.turn("", Line::kIdle, now));
+        now += 20s;
+        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        now += std::chrono::seconds(seconds) - 1ms;
+        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
         now += 1ms;
-        EXPECT_EQ(search.turn("", false, now), Turn::kOthers);
+        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kOthers);
         EXPECT_EQ(search.ended(2, "a", now), EndSearch::Next::kAgain);
     }
-    pass(search, 9);
-    ASSERT_EQ(search.turn("a", true, now), Turn::kOthers);
-    now += waited;
-    ASSERT_EQ(search.turn("a", true, now), Turn::kSuspect);
-    now += 10s;
-    EXPECT_EQ(search.ended(1, "a", now), EndSearch::Next::kAgain);
-    now += 30s;
-    EXPECT_EQ(search.turn("", true, now), Turn::kOthers);
-    pass(search, 1);
-    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers);
-    EXPECT_EQ(search.turn("a", true, now + 9s), Turn::kOthers) << "for as long as they waited";
-    ASSERT_EQ(search.turn("a", true, now + 10s), Turn::kSuspect);
-    EXPECT_EQ(search.ended(1, "a", now + 20s), EndSearch::Next::kOwnFault);
+    using Next = EndSearch::Next;
+    for (const auto next : {Next::kAgain, Next::kAgain, Next::kOwnFault}) {
+        pass(search, 1);
+        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers);
+        now += 20s;
+        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        now += 14s;
+        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
+        EXPECT_EQ(search.ended(1, "a", now), next);
+    }
 }
 
 TEST(EndSearch, BlamesNobodyWhereNothingPasses) {
     EndSearch search;
     EXPECT_EQ(search.ended(1, "", {}), EndSearch::Next::kOutage) << "nobody would know it again";
+    EndSearch::Time now{};
     for (int i = 0; i < 100; ++i) {
-        const auto next = search.ended(1, std::to_string(i % 10), {});
-        EXPECT_EQ(next, i < 10 ? EndSearch::Next::kAgain : EndSearch::Next::kOutage) << i;
+        const auto next = goes_first(search, std::to_string(i % 10), now);
+        EXPECT_EQ(next, i < 20 ? EndSearch::Next::kAgain : EndSearch::Next::kOutage) << i;
         search.answered("x", false);  // refused, which is no proof
     }
 }
 
-TEST(EndSearch, AnOutageIsSoonTold) {
+TEST(EndSearch, AnOutageIsSoonToldAndNamesWhatWasAloneUnderWay) {
     EndSearch search;
     int ends = 1;
     while (search.ended(100, "a", {}) == EndSearch::Next::kAgain && ends < 1'000) ++ends;
     EXPECT_EQ(ends, 51);
+    const ErrorInfo ended = error(Advice::kRetryDestination, "gone");
+    EXPECT_EQ(outage(ended, 2, "a").message, "gone");
+    EXPECT_EQ(outage(ended, 1, "a").message, "gone; it ended while event a alone was under way");
 }
 
 TEST(EndSearch, ASuspectGoesAloneAndHoldsOthersUpForAMomentOnly) {
-    using Turn = EndSearch::Turn;
     EndSearch search;
     EndSearch::Time now{};
     suspect(search, "a", now);
+    EXPECT_TRUE(search.may_go("a", now)) << "it was not the first of its connection";
+    EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain);
     EXPECT_FALSE(search.may_go("a", now)) << "nothing has passed";
+    EXPECT_TRUE(search.may_go("a", now + 1s));
     search.answered("x", true);
     EXPECT_TRUE(search.may_go("a", now));
-    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers) << "not at once";
+    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers) << "not at once";
     now += 50ms;
-    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
-    EXPECT_EQ(search.turn("a", true, now), Turn::kSuspect);
-    EXPECT_EQ(search.turn("", false, now), Turn::kNobody);
-    EXPECT_EQ(search.turn("", true, now), Turn::kOthers) << "it has been answered";
-    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+    EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("", Line::kIdle, now), Turn::kOthers) << "it has been answered";
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
     now += 250ms;
-    EXPECT_EQ(search.turn("a", false, now), Turn::kOthers) << "something is slow";
-    EXPECT_EQ(search.turn("a", true, now), Turn::kOthers);
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kOthers) << "something is slow";
+    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers);
     now += 1s;
-    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody);
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
     now += 499ms;
-    EXPECT_EQ(search.turn("a", false, now), Turn::kNobody) << "for twice as long";
-    EXPECT_EQ(search.turn("a", true, now), Turn::kSuspect);
+    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody) << "for twice as long";
+    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
     now += 1s;
-    EXPECT_EQ(search.turn("", false, now), Turn::kOthers) << "it is slow itself";
+    EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kOthers) << "it is slow itself";
+}
+
+// Events of ten keys, one each 40 ms, of which one of a key is under way, as the relay has it. What
+// fails goes again, and the fifth attempt of one is its last.
+struct Flow {
+    static constexpr std::size_t kEvents = 500;
+    static constexpr std::size_t kKeys = 10;
+
+    Flow(Server& server, const std::function<std::size_t(std::size_t)>& value_bytes)
+        : sink(server), began(clock_now) {
+        for (std::size_t i = 0; i < kEvents; ++i) {
+            ids.push_back("id-" + std::to_string(i));
+            values.emplace_back(value_bytes(i), 'x');
+        }
+        for (std::size_t key = 0; key < kKeys; ++key) next[key] = key;
+        for (int i = 0; i < 60'000 && done + dead.size() < kEvents; ++i) step();
+    }
+
+    void step() {
+        for (std::size_t key = 0; key < kKeys; ++key) {
+            const std::size_t event = next[key];
+            if (busy[key] || event >= kEvents || clock_now < made_at(event)) continue;
+            spi::Record one = record(event, "t", values[event]);
+            one.id = ids[event];
+            busy[key] = sink.publish(one);
+        }
+        spi::Completions out;
+        sink.poll(0ms, out);
+        for (const std::uint64_t event : out.acknowledged) {
+            ++done;
+            slowest = std::max(slowest, clock_now - made_at(event));
+            end_of(event);
+        }
+        for (const spi::FailedRecord& failed : out.failed) {
+            busy[failed.token % kKeys] = false;
+            if (failed.error.advice != Advice::kRetryEvent) {
+                ++outages;
+            } else if (++attempts[failed.token] == 5) {
+                dead.push_back(failed.token);
+                end_of(failed.token);
+            }
+        }
+        clock_now += 5ms;
+    }
+    void end_of(std::uint64_t event) {
+        busy[event % kKeys] = false;
+        next[event % kKeys] += kKeys;
+    }
+    [[nodiscard]] ConfirmedSink::Clock::time_point made_at(std::uint64_t event) const {
+        return began + event * 40ms;
+    }
+
+    Sink sink;
+    const ConfirmedSink::Clock::time_point began;
+    std::vector<std::string> ids;
+    std::vector<std::string> values;
+    std::array<std::size_t, kKeys> next{};
+    std::array<bool, kKeys> busy{};
+    std::size_t done = 0;
+    ConfirmedSink::Clock::duration slowest{};
+    std::size_t outages = 0;
+    std::map<std::uint64_t, int> attempts;
+    std::vector<std::uint64_t> dead;
+};
+
+constexpr std::size_t kLimit = 64'000;
+
+std::size_t of_many_sizes(std::size_t event) {
+    constexpr std::array<std::size_t, 7> kSizes = {15'000, 52'000, 25'000, 52'000,
+                                                   40'000, 14'000, 51'000};
+    return kSizes[event % kSizes.size()];
+}
+
+TEST(ConfirmedSink, ALimitOfBytesForAConnectionIsNoEventsFaultUnlessItIsLargerItself) {
+    Server server;
+    server.ends_for = [](const spi::Record&, std::size_t, std::size_t bytes) {
+        return bytes > kLimit;
+    };
+    const Flow flow(server, of_many_sizes);
+    EXPECT_EQ(flow.done, 500U);
+    EXPECT_TRUE(flow.attempts.empty());
+    EXPECT_EQ(flow.outages, 0U);
+    EXPECT_LT(flow.slowest, 1s);
+
+    const Flow with_one(
+        server, [](std::size_t event) { return event == 55 ? kLimit + 1 : of_many_sizes(event); });
+    EXPECT_EQ(with_one.dead, std::vector<std::uint64_t>{55});
+    EXPECT_EQ(with_one.attempts.size(), 1U) << "it alone";
+    EXPECT_EQ(with_one.done, 499U);
+    EXPECT_EQ(with_one.outages, 0U);
+}
+
+TEST(ConfirmedSink, AllPassSoonWhereEachConnectionEndsAtItsSecondMessage) {
+    Server server;
+    server.ends_for = [](const spi::Record&, std::size_t messages, std::size_t) {
+        return messages == 2;
+    };
+    const Flow flow(server, [](std::size_t) { return 10; });
+    EXPECT_EQ(flow.done, 500U);
+    EXPECT_TRUE(flow.attempts.empty());
+    EXPECT_EQ(flow.outages, 0U);
+    EXPECT_LT(flow.slowest, 1s);
+}
+
+TEST(ConfirmedSink, WhatEndsConnectionsIsDeadAndTheOthersPass) {
+    for (const std::size_t second : {std::size_t{2}, SIZE_MAX}) {
+        Server server;
+        server.ends_for = [&](const spi::Record& one, std::size_t messages, std::size_t) {
+            return messages == second || (one.token >= 55 && one.token < 58);
+        };
+        const Flow flow(server, [](std::size_t) { return 10; });
+        EXPECT_EQ(flow.dead.size(), 3U);
+        EXPECT_EQ(flow.attempts.size(), 3U) << "they alone";
+        EXPECT_EQ(flow.done, 497U);
+        EXPECT_EQ(flow.outages, 0U);
+    }
 }
 
 TEST(ConfirmedSink, ATopicThatIsNotAnsweredIsToldFromAServerThatSaysNothing) {

@@ -9,12 +9,12 @@
 
 #include "brokers/mqtt/connection.h"
 #include "brokers/mqtt/message.h"
+#include "brokers/mqtt/packet_ids.h"
 
 namespace outbox::mqtt {
 namespace {
 
 constexpr std::string_view kPart = "topic ";
-constexpr std::size_t kMostIds = 65'535;
 constexpr std::uint8_t kFirstError = 0x80;
 constexpr std::uint8_t kNobodySubscribes = 0x10;
 
@@ -49,14 +49,9 @@ class Link final : public net::ConfirmedLink {
     const std::unique_ptr<Connection> connection_;
     const std::string where_;
     const std::size_t window_;
-    std::uint64_t last_ = 0;  // number that was sent
-    Properties properties_;   // of a message
+    PacketIds ids_;
+    Properties properties_;  // of a message
 };
-
-// Of 65,535 numbers, one after another: the window is no larger.
-std::uint16_t id_of(std::uint64_t number) {
-    return static_cast<std::uint16_t>(1 + number % kMostIds);
-}
 
 std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& record) {
     if (auto why = properties_.set(record)) {
@@ -66,12 +61,11 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
             {},
             "event " + std::string(record.id) + " fits no message of MQTT: " + *std::move(why)};
     }
-    const Publish message{.topic = record.topic,
-                          .id = id_of(number),
-                          .retain = config_.retain,
-                          .properties = properties_.list(),
-                          .payload = record.value,
-                          .content_type = record.content_type};
+    Publish message{.topic = record.topic,
+                    .retain = config_.retain,
+                    .properties = properties_.list(),
+                    .payload = record.value,
+                    .content_type = record.content_type};
     const std::size_t bytes = bytes_of(message);
     // The broker would close the connection.
     if (const std::size_t most = connection_->max_packet(); most > 0 && bytes > most) {
@@ -80,8 +74,8 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
                                           std::to_string(most)},
                         where_);
     }
+    message.id = ids_.next(number);  // no window is larger than there are ids
     connection_->publish(message);
-    last_ = number;
     return std::nullopt;
 }
 
@@ -89,10 +83,9 @@ std::optional<ErrorInfo> Link::exchange(std::vector<net::Answer>& out) {
     auto ended = connection_->exchange();
     std::optional<Fault> fault;
     while (const auto answer = connection_->next(fault)) {
-        if (answer->kind != Packet::Kind::kAnswer || answer->id == 0) continue;
-        // The newest with this id.
-        const std::uint64_t behind = (id_of(last_) + kMostIds - answer->id) % kMostIds;
-        if (behind < last_) out.push_back({.number = last_ - behind, .error = error_of(*answer)});
+        if (answer->kind != Packet::Kind::kAnswer) continue;
+        const auto number = ids_.answered(answer->id);
+        if (number) out.push_back({.number = *number, .error = error_of(*answer)});
     }
     if (fault) ended = std::move(fault);
     if (ended) return to_error(*ended, where_);

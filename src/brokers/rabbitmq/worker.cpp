@@ -84,7 +84,11 @@ std::optional<ErrorInfo> Worker::blocked() {
 void Worker::run() {
     while (take_inbox()) {
         now_ = clock_now();
-        if (client_ == nullptr && !(queue_.empty() && suspects_.empty())) connect();
+        if (client_ == nullptr && !(queue_.empty() && suspects_.empty())) {
+            connect();
+            tell();
+            continue;  // Others may have come while it blocked, and go before a suspect.
+        }
         if (client_ != nullptr) listen();
         if (client_ != nullptr) send_some();
         if (client_ != nullptr) look_for_silence();
@@ -163,6 +167,12 @@ void Worker::send_some() {
     client_->gather(false);
 }
 
+net::EndSearch::Line Worker::line() const {
+    if (open_ > 0) return net::EndSearch::Line::kBusy;
+    const bool is_fresh = sent_.empty() && first_tag_ == 1;
+    return is_fresh ? net::EndSearch::Line::kFresh : net::EndSearch::Line::kIdle;
+}
+
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
     // Others first, until one has passed since the last end.
@@ -171,8 +181,11 @@ bool Worker::send_suspect() {
         return has_turn && search_.may_go(item.record.id, now_);
     });
     const auto turn = search_.turn(
-        suspect == suspects_.end() ? std::string_view() : suspect->record.id, open_ == 0, now_);
-    if (turn == net::EndSearch::Turn::kSuspect) {
+        suspect == suspects_.end() ? std::string_view() : suspect->record.id, line(), now_);
+    if (turn == net::EndSearch::Turn::kFresh) {
+        sent_.clear();
+        set_client(nullptr);
+    } else if (turn == net::EndSearch::Turn::kSuspect) {
         const Item item = *suspect;
         suspects_.erase(suspect);
         static_cast<void>(send(item));
@@ -301,7 +314,9 @@ void Worker::lost(const Fault& fault) {
     if (client_ == nullptr) return;
     ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
     bool bad_probes = false;
-    const bool goes_on = gives_back_guilty(fault, error) ||
+    // An idle connection may have ended long ago: what waits tries another one first.
+    const bool was_idle = sent_.empty() && first_tag_ > 1;
+    const bool goes_on = was_idle || gives_back_guilty(fault, error) ||
                          (may_be_a_message(fault) && goes_again(error, bad_probes));
     for (const Sent& sent : sent_) {
         if (goes_on || sent.state != State::kSent) continue;
@@ -344,7 +359,7 @@ bool Worker::gives_back_guilty(const Fault& fault, const ErrorInfo& error) {
 }
 
 // For a message, perhaps: none has failed before that is known.
-bool Worker::goes_again(const ErrorInfo& error, bool& bad_probes) {
+bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
     if (open_ == 0) return false;
     std::vector<Item> open;
     for (const Sent& sent : sent_) {
@@ -355,6 +370,7 @@ bool Worker::goes_again(const ErrorInfo& error, bool& bad_probes) {
     switch (search_.ended(open.size(), first.record.id, now_)) {
         case net::EndSearch::Next::kOutage:
             bad_probes = true;
+            error = net::outage(error, open.size(), first.record.id);
             return false;
         case net::EndSearch::Next::kOwnFault:
             fail(first, net::own_fault(error, first.record.id));
@@ -377,6 +393,7 @@ void Worker::requeue(const Item& item) {
 }
 
 void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
+    search_.away();
     for (auto* waiting : {&queue_, &suspects_}) {
         for (const Item& item : *waiting)
             fail(item, error, {}, false, bad_probes && is_suspect(item));

@@ -69,6 +69,7 @@ class Worker {
     void send_some();
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
+    [[nodiscard]] net::EndSearch::Line line() const;
     [[nodiscard]] bool is_suspect(const Item& item) const {
         return search_.is_suspect(item.record.id);
     }
@@ -81,7 +82,7 @@ class Worker {
     void look_for_silence();
     void lost(const Fault& fault);
     [[nodiscard]] bool gives_back_guilty(const Fault& fault, const ErrorInfo& error);
-    [[nodiscard]] bool goes_again(const ErrorInfo& error, bool& bad_probes);
+    [[nodiscard]] bool goes_again(ErrorInfo& error, bool& bad_probes);
     void fail_all(const ErrorInfo& error, bool bad_probes = false);
     void requeue(const Item& item);
     void set_client(std::unique_ptr<Client> client);

@@ -119,6 +119,18 @@ TEST(MqttFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
     expect_what_ends_connections_is_found(sink, new_topic());
 }
 
+TEST(MqttFailure, WhatAConnectionHasCarriedBeforeItsEndIsNoEventsFault) {
+    const std::string url = "mqtt://relay:s3cret@127.0.0.1:";
+    const CuttingWay narrow(server().port(), kManyBytes);
+    MqttSink sink(config_of(url + std::to_string(narrow.port())));
+    const std::string topic = new_topic();
+    expect_in_order(topic, deliver_many_sizes(sink, topic));
+    const CuttingWay single(server().port(), kSecondMessage);
+    MqttSink other(config_of(url + std::to_string(single.port())));
+    const std::string second = new_topic();
+    expect_in_order(second, deliver_one_by_one(other, second));
+}
+
 // What mosquitto ends a connection for.
 TEST(MqttFailure, StringsThatABrokerDoesNotTakeArriveAllTheSame) {
     const std::string topic = new_topic();

@@ -6,6 +6,7 @@
 #include "brokers/mqtt/config.h"
 #include "brokers/mqtt/errors.h"
 #include "brokers/mqtt/message.h"
+#include "brokers/mqtt/packet_ids.h"
 #include "brokers/mqtt/protocol.h"
 #include "brokers/mqtt/topic.h"
 
@@ -113,6 +114,20 @@ TEST(MqttProtocol, ReadsWhatTheBrokerSaysHoweverItComes) {
         EXPECT_EQ(packets[5].kind, Packet::Kind::kDisconnect);
         EXPECT_EQ(packets[5].code, 0x8B);
     }
+}
+
+TEST(MqttPacketIds, AreNotUsedAgainWhileTheirMessagesHaveNoAnswer) {
+    PacketIds ids;
+    const std::uint16_t open = ids.next(1);
+    EXPECT_NE(open, 0U);
+    for (std::uint64_t number = 2; number < 200'000; ++number) {
+        const std::uint16_t id = ids.next(number);
+        ASSERT_NE(id, 0U);
+        ASSERT_NE(id, open);
+        ASSERT_EQ(ids.answered(id), number);
+        ASSERT_EQ(ids.answered(id), std::nullopt) << "once";
+    }
+    EXPECT_EQ(ids.answered(open), 1U);
 }
 
 TEST(MqttProtocol, SaysWhatIsNoMqtt) {

@@ -190,6 +190,24 @@ TEST(NatsFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
     });
 }
 
+TEST(NatsFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
+    const CuttingWay way(server().port());
+    NatsSink sink(config_of("nats://relay:s3cret@127.0.0.1:" + std::to_string(way.port())));
+    expect_what_ends_connections_is_found(sink, new_stream());
+}
+
+TEST(NatsFailure, WhatAConnectionHasCarriedBeforeItsEndIsNoEventsFault) {
+    const std::string url = "nats://relay:s3cret@127.0.0.1:";
+    const CuttingWay narrow(server().port(), kManyBytes);
+    NatsSink sink(config_of(url + std::to_string(narrow.port())));
+    const std::string subject = new_stream();
+    expect_once_in_order(subject, deliver_many_sizes(sink, subject));
+    const CuttingWay single(server().port(), kSecondMessage);
+    NatsSink other(config_of(url + std::to_string(single.port())));
+    const std::string second = new_stream();
+    expect_once_in_order(second, deliver_one_by_one(other, second));
+}
+
 TEST(NatsFailure, TheNextServerOfTheUrlIsTried) {
     const std::string subject = new_stream();
     NatsSink sink(

@@ -288,6 +288,31 @@ TEST(RabbitmqFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
     expect_what_ends_connections_is_found(sink, new_queue());
 }
 
+TEST(RabbitmqFailure, WhatAConnectionHasCarriedBeforeItsEndIsNoEventsFault) {
+    const auto url = [](const CuttingWay& way) {
+        return "amqp://relay:s3cret@127.0.0.1:" + std::to_string(way.port()) + "/?exchange=events";
+    };
+    const CuttingWay narrow(server().port(), kManyBytes);
+    RabbitmqSink sink(config_of(url(narrow)));
+    const std::string queue = new_queue();
+    auto sent = deliver_many_sizes(sink, queue);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+    const CuttingWay single(server().port(), kSecondMessage);
+    RabbitmqSink other(config_of(url(single)));
+    const std::string second = new_queue();
+    sent = deliver_one_by_one(other, second);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(second, sent.size())), "");
+}
+
+TEST(RabbitmqFailure, AConnectionThatEndsWhileItIsIdleIsNoFailure) {
+    const CuttingWay way(server().port(), kFirstAnswer);
+    const std::string address = "127.0.0.1:" + std::to_string(way.port());
+    RabbitmqSink sink(config_of("amqp://relay:s3cret@" + address + "/?exchange=events"));
+    const std::string queue = new_queue();
+    const auto sent = deliver_one_by_one(sink, queue, 1);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
 TEST(RabbitmqFailure, ABrokerWithAnAlarmIsDownAndNothingIsLost) {
     const std::string queue = new_queue();
     auto patient = config();

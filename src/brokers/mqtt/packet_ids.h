@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
 namespace outbox::mqtt {
 
@@ -10,13 +10,15 @@ namespace outbox::mqtt {
 /// yet. Not thread-safe.
 class PacketIds {
   public:
-    /// For the message with this number. Fewer than 65,535 may have no answer.
+    PacketIds();
+
+    /// For the message with this number, which is not 0. Fewer than 65,535 may have no answer.
     std::uint16_t next(std::uint64_t number);
     /// The number of the message that is answered by this id; nothing: no such message waits.
     std::optional<std::uint64_t> answered(std::uint16_t id);
 
   private:
-    std::unordered_map<std::uint16_t, std::uint64_t> numbers_;
+    std::vector<std::uint64_t> numbers_;  // by id; 0: it is free
     std::uint16_t last_ = 0;
 };
 

@@ -104,7 +104,9 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
 
 void ConfirmedSink::send(Time now, spi::Completions& out) {
     if (!send_suspect(now, out)) return;
-    const std::size_t window = std::min(link_->max_window(), search_.window());
+    const std::size_t window = link_->finds_messages()
+                                   ? link_->max_window()
+                                   : std::min(link_->max_window(), search_.window());
     while (!queue_.empty() && open_ < window && link_->unsent() < kMaxUnsent) {
         const bool newest = search_.newest_first();
         const Item item = newest ? queue_.back() : queue_.front();
@@ -258,7 +260,7 @@ bool ConfirmedSink::give_up_old(Time now, spi::Completions& out) {
     for_each_sent([&](std::uint64_t number, Sent& sent) {
         alive_at = std::max(alive_at, sent.alive_at);
         if (now - alive_at <= limits_.stuck_after) return false;
-        if (sent.settled) return true;
+        if (sent.settled || link_->is_held(number, limits_.stuck_after)) return true;
         auto error = link_->unanswered(number, limits_.stuck_after);
         is_alive = error.has_value();
         if (error) settle(sent, {.number = number, .error = std::move(error)}, now, out);
@@ -281,9 +283,11 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
     }
     const Item& first = open.front();
     const bool has_passed = search_.has_passed();
-    switch (search_.ended(open.size(), first.record.id, now)) {
+    // The end of one that finds messages is that of none, as if another had been under way.
+    const std::size_t under_way = open.size() + (link_->finds_messages() ? 1 : 0);
+    switch (search_.ended(under_way, first.record.id, now)) {
         case EndSearch::Next::kOutage:
-            lose(outage(error, open.size(), first.record.id), now, out, true);
+            lose(outage(error, under_way, first.record.id), now, out, true);
             return;
         case EndSearch::Next::kOwnFault:
             finish(first);

@@ -53,6 +53,14 @@ class ConfirmedLink {
     virtual std::optional<ErrorInfo> exchange(std::vector<Answer>& out) = 0;
     virtual void wait(std::chrono::milliseconds most) const = 0;
 
+    /// Whether it looks itself for messages that end connections; an end that `exchange` reports is
+    /// of none then.
+    [[nodiscard]] virtual bool finds_messages() const { return false; }
+    /// Whether it was the link that kept a message back, or sent it again, within `time`.
+    [[nodiscard]] virtual bool is_held(std::uint64_t /*number*/,
+                                       std::chrono::milliseconds /*time*/) const {
+        return false;
+    }
     /// Why a message has no answer for so long, while the server answers otherwise; it counts as
     /// answered then. Nothing: the connection is as good as silent.
     [[nodiscard]] virtual std::optional<ErrorInfo> unanswered(std::uint64_t number,

@@ -29,6 +29,8 @@ class EndSearch {
 
     EndSearch();
 
+    /// Whether any message is looked for, or suspected.
+    [[nodiscard]] bool is_on() const { return window_ != SIZE_MAX || !suspects_.empty(); }
     /// Messages that may be under way at once.
     [[nodiscard]] std::size_t window() const { return window_; }
     /// Of what waits, the newest goes next: the oldest may all be at fault.

@@ -214,7 +214,8 @@ CuttingWay::CuttingWay(int port, const std::string& ends_for)
     if (!serves) throw std::runtime_error("forward.py: " + process_.stderr_text());
 }
 
-void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic) {
+void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic,
+                                           const std::string& part) {
     constexpr std::size_t kBad = 5;
     // When nothing has passed for so long, a suspect goes all the same, and it seems an outage.
     constexpr std::chrono::milliseconds kRest{900};
@@ -242,11 +243,14 @@ void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& t
             EXPECT_TRUE(may_fail) << describe(failed.error);
             if (failed.error.advice == Advice::kRetryEvent) {
                 EXPECT_EQ(failed.error.code, ErrorCode::kRecordRefused) << describe(failed.error);
+                const std::string name = "event " + sent[failed.token].id + " ";
+                EXPECT_NE(failed.error.message.find(name), std::string::npos)
+                    << describe(failed.error);
                 found.insert(failed.token);
                 continue;
             }
             EXPECT_EQ(failed.error.advice, Advice::kRetryDestination) << describe(failed.error);
-            EXPECT_EQ(failed.part, "");
+            EXPECT_EQ(failed.part, part);
             ++outages[failed.token];
             offer(failed.token);
         }

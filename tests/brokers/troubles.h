@@ -84,8 +84,9 @@ class CuttingWay {
     Process process_;
 };
 // That, through such a way, events that end each connection are nobody's fault while there are no
-// others, and their own once others pass, none of which fails.
-void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic);
+// others, but a failure of `part`, and their own once others pass, none of which fails.
+void expect_what_ends_connections_is_found(spi::Sink& sink, const std::string& topic,
+                                           const std::string& part = {});
 // Delivers letters of many sizes through a way for `kManyBytes`, each of which passes there as the
 // first of a connection, or those for a way for `kSecondMessage` or `kFirstAnswer`. None may fail.
 std::vector<Letter> deliver_many_sizes(spi::Sink& sink, const std::string& topic);

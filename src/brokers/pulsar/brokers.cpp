@@ -28,7 +28,6 @@ std::string Brokers::key_of(const net::Host& host, bool through_proxy) {
 
 Connection* Brokers::get(const net::Host& host, bool through_proxy) {
     const std::string key = key_of(host, through_proxy);
-    if (key == key_of(first_->host(), false)) return first_.get();
     const auto [found, is_new] = others_.try_emplace(key);
     Other& other = found->second;
     if (!is_new) return other.connection.get();

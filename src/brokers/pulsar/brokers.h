@@ -17,8 +17,9 @@
 
 namespace outbox::pulsar {
 
-/// The connections to the brokers of one cluster: the first, which is asked where topics are, and
-/// those that it leads to, which are made in the background. Not thread-safe.
+/// The connections to the brokers of one cluster: the first, which is asked where topics are and
+/// nothing else, and those that it leads to, which are made in the background, be it to the same
+/// broker: how a connection with messages ends tells of these. Not thread-safe.
 class Brokers {
   public:
     Brokers(const PulsarConfig& config, std::unique_ptr<Connection> first);

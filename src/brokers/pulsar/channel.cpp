@@ -32,8 +32,28 @@ void Channel::begin_producer(std::uint64_t id, const std::string& session) {
     window = kLeastWindow;
 }
 
+void Channel::add(Message message) {
+    const bool is_suspect = lane != nullptr && lane->search.is_suspect(message.record.id);
+    (is_suspect ? suspects : queue).push_back(std::move(message));
+}
+
+void Channel::enter_lane(Lane* next) {
+    if (std::exchange(lane, next) == next) return;
+    std::deque<Message> waiting = std::exchange(suspects, {});
+    std::move(queue.begin(), queue.end(), std::back_inserter(waiting));
+    queue.clear();
+    for (Message& message : waiting) add(std::move(message));
+}
+
+void Channel::put_last_first() {
+    queue.push_front(std::move(queue.back()));
+    queue.pop_back();
+}
+
 void Channel::add_sent(Entry entry) {
     under_way += entry.count();
+    lane->under_way += entry.messages.size();
+    lane->is_fresh = false;
     sent.push_back(std::move(entry));
 }
 
@@ -49,17 +69,28 @@ void Channel::adapt(const Entry& confirmed, Time now, std::chrono::milliseconds 
 
 void Channel::take_back_sent() {
     for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
-        queue.insert(queue.begin(), entry->messages.begin(), entry->messages.end());
+        lane->under_way -= entry->messages.size();
+        for (auto message = entry->messages.rbegin(); message != entry->messages.rend();
+             ++message) {
+            if (lane->search.is_suspect(message->record.id)) {
+                suspects.push_back(std::move(*message));
+            } else {
+                queue.push_front(std::move(*message));
+            }
+        }
     }
     sent.clear();
     under_way = 0;
 }
 
 bool Channel::forget(std::uint64_t number) {
-    if (erase_number(queue, number)) return true;
+    if (erase_number(queue, number) || erase_number(suspects, number)) return true;
     // The entry stays, as others may be in it, and its answer is to be known.
-    return std::any_of(sent.begin(), sent.end(),
-                       [number](Entry& entry) { return erase_number(entry.messages, number); });
+    const bool was_sent = std::any_of(sent.begin(), sent.end(), [number](Entry& entry) {
+        return erase_number(entry.messages, number);
+    });
+    if (was_sent) --lane->under_way;
+    return was_sent;
 }
 
 std::optional<Entry> Channel::take_entry(std::uint64_t sequence) {
@@ -70,6 +101,7 @@ std::optional<Entry> Channel::take_entry(std::uint64_t sequence) {
     Entry entry = std::move(*found);
     sent.erase(found);
     under_way -= entry.count();
+    lane->under_way -= entry.messages.size();
     return entry;
 }
 
@@ -88,6 +120,7 @@ void Topic::set_partitions(std::uint32_t count) {
     if (!keeps_channels(count)) {
         for (const auto& channel : channels) {
             channel->take_back_sent();
+            channel->enter_lane(nullptr);
             queue.insert(queue.end(), channel->queue.begin(), channel->queue.end());
         }
         channels.clear();

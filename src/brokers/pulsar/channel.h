@@ -12,6 +12,7 @@
 #include <outbox/spi/sink.h>
 
 #include "brokers/pulsar/connection.h"
+#include "brokers/pulsar/lane.h"
 
 namespace outbox::pulsar {
 
@@ -58,6 +59,7 @@ struct Channel {
     bool asks_there = false;           ///< Of kConnecting: it was redirected.
     bool authoritative = false;
     unsigned redirects = 0;
+    Time again_at;                 ///< It was left last, and goes again.
     std::uint64_t left_after = 0;  ///< The last request before it was left; 0: it never was.
     std::uint64_t request = 0;     ///< Of kLookingUp and kJoining: what is to be answered.
     std::uint64_t producer = 0;
@@ -67,13 +69,20 @@ struct Channel {
     std::optional<ErrorInfo> trouble;  ///< Why it is not ready yet.
     bool listed = false;               ///< Among those that have something to do.
 
-    std::deque<Message> queue;  ///< Not sent yet.
+    Lane* lane = nullptr;          ///< Of the broker where it was last; null: it failed since.
+    std::deque<Message> queue;     ///< Not sent yet.
+    std::deque<Message> suspects;  ///< The same, of those that the lane suspects.
     std::deque<Entry> sent;
     std::size_t under_way = 0;          ///< Messages in `sent`.
     std::size_t window = kLeastWindow;  ///< So many may be.
     Time narrowed_at;
 
-    [[nodiscard]] bool has_messages() const { return !queue.empty() || !sent.empty(); }
+    [[nodiscard]] bool has_messages() const { return has_waiting() || !sent.empty(); }
+    [[nodiscard]] bool has_waiting() const { return !queue.empty() || !suspects.empty(); }
+    /// While a message is looked for that ends connections to its broker.
+    [[nodiscard]] bool takes_turns() const {
+        return lane != nullptr && (lane->search.is_on() || !suspects.empty());
+    }
     /// The topic may have other partitions since it was left.
     [[nodiscard]] bool waits_for_partitions() const;
     void enter(State next, Time now) {
@@ -82,6 +91,11 @@ struct Channel {
     }
     [[nodiscard]] bool has_room() const { return under_way < window; }
     void begin_producer(std::uint64_t id, const std::string& session);
+    /// It waits behind what waits already, as a suspect where it is one.
+    void add(Message message);
+    /// Nothing may be under way. What waits is suspected by the new one, or by none.
+    void enter_lane(Lane* next);
+    void put_last_first();
     void add_sent(Entry entry);
     /// More may be under way where the broker takes what it is sent within `prompt`, less where it
     /// does not.

@@ -17,10 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-using State = Channel::State;
 
 constexpr std::size_t kMostTopics = 1'000;  // with a producer each, at least
-constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 constexpr std::size_t kBatchMessages = 1'000;
 constexpr std::size_t kBatchBytes = std::size_t{128} << 10;
 constexpr std::size_t kHeaderBytes = 16;     // around a header's name and value, at most
@@ -33,8 +31,8 @@ constexpr int kPromptPart = 16;
 constexpr unsigned kMostRedirects = 20;
 constexpr unsigned kMostResets = 3;
 constexpr milliseconds kLookEvery{100};
-constexpr milliseconds kLookUpAgain{100};
 constexpr milliseconds kShortWait{10};
+constexpr milliseconds kLastWords{100};
 
 // For operators: which relay it is; and for brokers that drop repeats by a producer's name: a name
 // that nobody had before, as positions do not rise in the order of sending.
@@ -68,9 +66,10 @@ void answer_all(std::deque<Message>& messages, const ErrorInfo& error, const std
 
 }  // namespace
 
-Link::Link(const PulsarConfig& config, std::unique_ptr<Connection> first)
+Link::Link(const PulsarConfig& config, std::unique_ptr<Connection> first, Searches& searches)
     : config_(config),
       session_(session_name(config.producer)),
+      searches_(searches),
       brokers_(config, std::move(first)),
       now_(Clock::now()),
       next_look_(now_) {}
@@ -157,7 +156,7 @@ void Link::take_partitions(Topic& topic, const Command& answer, Answers& out) {
 void Link::distribute(Topic& topic) {
     for (Message& message : topic.queue) {
         Channel& channel = topic.channel_of(message.record);
-        channel.queue.push_back(std::move(message));
+        channel.add(std::move(message));
         enlist(channel);
     }
     topic.queue.clear();
@@ -186,11 +185,24 @@ void Link::work() {
     channels.swap(listed_);
     for (Channel* channel : channels) {
         channel->listed = false;
-        if (channel->state == State::kIdle && now_ >= channel->not_before) begin(*channel);
-        if (channel->state == State::kReady) send_queue(*channel);
-        const bool goes_on = channel->state == State::kIdle ||
-                             (channel->state == State::kReady && channel->has_room());
-        if (goes_on && !channel->queue.empty()) enlist(*channel);
+        const bool begins = channel->state == State::kIdle && now_ >= channel->not_before;
+        if (begins && channel->has_waiting()) begin(*channel);
+        if (channel->state != State::kReady) continue;
+        if (channel->takes_turns()) {
+            channel->lane->ready.push_back(channel);
+        } else {
+            send_queue(*channel);
+        }
+    }
+    for (auto& [key, lane] : lanes_) {
+        if (!lane.ready.empty()) take_turns(lane);
+        lane.ready.clear();
+    }
+    for (Channel* channel : channels) {
+        const bool may_send = channel->has_room() || !channel->suspects.empty();
+        const bool goes_on =
+            channel->state == State::kIdle || (channel->state == State::kReady && may_send);
+        if (goes_on && channel->has_waiting()) enlist(*channel);
     }
 }
 
@@ -278,6 +290,10 @@ void Link::arrive(Channel& channel, Connection& connection) {
 
 void Link::join(Channel& channel) {
     channel.enter(State::kJoining, now_);
+    Lane& lane =
+        lanes_.try_emplace(channel.wanted, searches_.by_broker[channel.wanted]).first->second;
+    lane.begin(*channel.connection);
+    channel.enter_lane(&lane);
     channel.begin_producer(++last_producer_, session_);
     channel.request = ++last_request_;
     producers_[channel.producer] = &channel;
@@ -289,7 +305,7 @@ void Link::join(Channel& channel) {
 
 void Link::send_queue(Channel& channel) {
     while (!channel.queue.empty() && channel.has_room() &&
-           channel.connection->unsent() < kMaxUnsent) {
+           channel.connection->unsent() < kMostUnsent) {
         send_entry(channel, size_of_next_entry(channel));
     }
 }
@@ -349,24 +365,25 @@ void Link::send_entry(Channel& channel, std::size_t count) {
 std::optional<ErrorInfo> Link::exchange(Answers& out) {
     now_ = Clock::now();
     take_arrived(out);
-    work();
-    auto ended = talk(out);
+    if (!end_) work();
+    talk(out);
     // What became ready by what was said just now.
-    if (!ended && !listed_.empty()) {
+    if (!end_ && !listed_.empty()) {
         work();
-        ended = talk(out);
+        talk(out);
     }
-    if (!ended && now_ >= next_look_) {
+    if (!end_ && now_ >= next_look_) {
         next_look_ = now_ + kLookEvery;
-        ended = look_for_silence(out);
+        look_for_silence(out);
     }
-    return ended;
+    return is_over() ? end_ : std::nullopt;
 }
 
-// What can be sent and received at once; an error ends the link.
-std::optional<ErrorInfo> Link::talk(Answers& out) {
-    std::optional<ErrorInfo> ended;
+// What can be sent and received at once.
+void Link::talk(Answers& out) {
     brokers_.for_each([&](Connection& connection) {
+        const bool is_first = &connection == &brokers_.first();
+        if (is_first && end_) return;
         auto broken = connection.exchange();
         std::optional<Fault> strange;
         while (const auto command = connection.next(strange)) {
@@ -376,13 +393,24 @@ std::optional<ErrorInfo> Link::talk(Answers& out) {
         if (strange) broken = std::move(strange);
         if (!broken) return;
         const ErrorInfo error = to_error(*broken, connection.name());
-        if (&connection == &brokers_.first()) {
-            ended = error;
+        if (is_first) {
+            end(error);
         } else {
-            lose(connection, error, out);
+            ended(connection, error, out);
         }
     });
-    return ended ? ended : outdated_;
+}
+
+// Where a whole broker dies of a message, the connection that carried it ends in this moment, too.
+void Link::end(const ErrorInfo& why) {
+    if (end_) return;
+    end_ = why;
+    ends_at_ = now_ + kLastWords;
+}
+
+bool Link::is_over() const {
+    const auto is_empty = [](const auto& lane) { return lane.second.under_way == 0; };
+    return now_ >= ends_at_ || std::all_of(lanes_.begin(), lanes_.end(), is_empty);
 }
 
 // Where a right is missing the token may have been corrected.
@@ -392,8 +420,9 @@ void Link::look_for_new_token(const Connection& from, const Command& command) {
     if (!is_error) return;
     const ErrorInfo error = to_error(fault_of_request(command.error, command.text), from.name());
     if (error.code != ErrorCode::kNoRights || !from.has_old_token(config_)) return;
-    outdated_ = error;
-    outdated_->message += "; it connects anew, as the token has changed";
+    ErrorInfo told = error;
+    told.message += "; it connects anew, as the token has changed";
+    end(told);
 }
 
 void Link::take(const Connection& from, const Command& command, Answers& out) {
@@ -447,8 +476,12 @@ void Link::take_receipt(const Command& command, Answers& out) {
     if (!entry) return;
     channel.resets = 0;
     channel.adapt(*entry, now_, config_.stuck_after / kPromptPart);
-    for (const Message& message : entry->messages) out.push_back({.number = message.number});
-    if (!channel.queue.empty()) enlist(channel);
+    channel.lane->alive_at = now_;
+    for (const Message& message : entry->messages) {
+        channel.lane->search.answered(message.record.id, true);
+        out.push_back({.number = message.number});
+    }
+    if (channel.has_waiting()) enlist(channel);
 }
 
 std::optional<Link::Asker> Link::take_request(std::uint64_t request) {
@@ -479,7 +512,7 @@ void Link::take_send_error(const Connection& from, const Command& command, Answe
     Channel& channel = *found->second;
     auto entry = channel.take_entry(command.sequence);
     if (!entry) return;
-    if (!channel.queue.empty()) enlist(channel);
+    if (channel.has_waiting()) enlist(channel);
     const ErrorInfo error = to_error(fault_of_send(command.error, command.text), from.name());
     const bool is_down = error.advice == Advice::kRetryDestination;
     if (entry->messages.size() > 1 && !is_down) {
@@ -489,6 +522,7 @@ void Link::take_send_error(const Connection& from, const Command& command, Answe
         return enlist(channel);
     }
     for (const Message& message : entry->messages) {
+        channel.lane->search.answered(message.record.id, false);
         out.push_back({.number = message.number, .error = error, .part = channel.part});
     }
 }
@@ -504,22 +538,28 @@ void Link::leave(Channel& channel) {
 void Link::try_again(Channel& channel, const ErrorInfo& why) {
     leave(channel);
     channel.trouble = why;
-    channel.not_before = now_ + kLookUpAgain;
+    channel.not_before = now_ + kTryAgainIn;
     enlist(channel);
 }
 
-void Link::reset(Channel& channel, const ErrorInfo& why, Answers& out) {
+void Link::go_again(Channel& channel, std::optional<ErrorInfo> why, Time not_before) {
     leave(channel);
     channel.take_back_sent();
-    channel.trouble = why;
-    channel.not_before = channel.resets > 0 ? now_ + kLookUpAgain : now_;
-    if (!channel.queue.empty() && ++channel.resets > kMostResets) return fail(channel, why, out);
-    if (!channel.queue.empty()) enlist(channel);
+    channel.trouble = std::move(why);
+    channel.again_at = now_;
+    channel.not_before = not_before;
+    if (channel.has_waiting()) enlist(channel);
+}
+
+void Link::reset(Channel& channel, const ErrorInfo& why, Answers& out) {
+    go_again(channel, why, channel.resets > 0 ? now_ + kTryAgainIn : now_);
+    if (channel.has_waiting() && ++channel.resets > kMostResets) fail(channel, why, out);
 }
 
 void Link::fail(Channel& channel, const ErrorInfo& error, Answers& out) {
     leave(channel);
     channel.take_back_sent();
+    channel.enter_lane(nullptr);
     channel.resets = 0;
     answer_all(channel.queue, error, channel.part, out);
     // The next message finds out whether the topic is as it was.
@@ -535,16 +575,27 @@ void Link::fail(Topic& topic, const ErrorInfo& error, Answers& out) {
     }
 }
 
-void Link::lose(const Connection& connection, const ErrorInfo& why, Answers& out) {
+void Link::for_each_at(const Connection& connection, const std::function<void(Channel&)>& act) {
     for (const auto& [name, topic] : topics_) {
         for (const auto& channel : topic->channels) {
-            if (channel->connection == &connection) reset(*channel, why, out);
+            if (channel->connection == &connection) act(*channel);
         }
+    }
+}
+
+void Link::lose(const Connection& connection, const ErrorInfo& why, Answers& out) {
+    for_each_at(connection, [&](Channel& channel) { reset(channel, why, out); });
+    close(connection);
+}
+
+void Link::close(const Connection& connection) {
+    for (auto& [key, lane] : lanes_) {
+        if (lane.connection == &connection) lane.connection = nullptr;
     }
     brokers_.close(connection);
 }
 
-std::optional<ErrorInfo> Link::look_for_silence(Answers& out) {
+void Link::look_for_silence(Answers& out) {
     std::set<const Connection*> waited_for;
     for (const auto& [name, topic] : topics_) {
         if (topic->request != 0) waited_for.insert(&brokers_.first());
@@ -568,24 +619,22 @@ std::optional<ErrorInfo> Link::look_for_silence(Answers& out) {
                  out);
         }
     }
-    std::optional<ErrorInfo> ended;
     brokers_.for_each([&](Connection& connection) {
         const auto silent =
             connection.look_for_silence(waited_for.contains(&connection), config_.stuck_after);
         if (!silent) return;
         const ErrorInfo error = to_error(*silent, connection.name());
         if (&connection == &brokers_.first()) {
-            ended = error;
+            end(error);
         } else {
             lose(connection, error, out);
         }
     });
-    return ended;
 }
 
 void Link::wait(milliseconds most) const {
-    // Some are to be looked up again soon.
-    brokers_.wait(listed_.empty() ? most : std::min(most, kShortWait));
+    // Some are to be looked up again soon, or it ends soon.
+    brokers_.wait(listed_.empty() && !end_ ? most : std::min(most, kShortWait));
 }
 
 std::optional<ErrorInfo> Link::unanswered(std::uint64_t number, milliseconds time) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "brokers/pulsar/brokers.h"
 #include "brokers/pulsar/channel.h"
 #include "brokers/pulsar/config.h"
+#include "brokers/pulsar/lane.h"
 #include "net/confirmed_sink.h"
 
 namespace outbox::pulsar {
@@ -22,7 +24,8 @@ namespace outbox::pulsar {
 /// connection stands that brokers are asked through. README.md says how.
 class Link final : public net::ConfirmedLink {
   public:
-    Link(const PulsarConfig& config, std::unique_ptr<Connection> first);
+    /// `searches` outlive it.
+    Link(const PulsarConfig& config, std::unique_ptr<Connection> first, Searches& searches);
 
     [[nodiscard]] std::size_t max_window() const override { return SIZE_MAX; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
@@ -31,6 +34,8 @@ class Link final : public net::ConfirmedLink {
     [[nodiscard]] std::uint64_t heard() const override { return brokers_.heard(); }
     std::optional<ErrorInfo> exchange(std::vector<net::Answer>& out) override;
     void wait(std::chrono::milliseconds most) const override;
+    [[nodiscard]] bool finds_messages() const override { return true; }
+    [[nodiscard]] bool is_held(std::uint64_t number, std::chrono::milliseconds time) const override;
     [[nodiscard]] std::optional<ErrorInfo> unanswered(std::uint64_t number,
                                                       std::chrono::milliseconds time) override;
     [[nodiscard]] ErrorInfo silence(std::chrono::milliseconds time) const override;
@@ -38,6 +43,9 @@ class Link final : public net::ConfirmedLink {
   private:
     using Answers = std::vector<net::Answer>;
     using Time = Channel::Time;
+    using State = Channel::State;
+    static constexpr std::size_t kMostUnsent = std::size_t{1} << 20;  // bytes
+    static constexpr std::chrono::milliseconds kTryAgainIn{100};
     // Whose request it is: of a topic, where it is to say how many partitions there are, or of a
     // channel.
     struct Asker {
@@ -63,11 +71,19 @@ class Link final : public net::ConfirmedLink {
     void take_arrived(Answers& out);
     void arrive(Channel& channel, Connection& connection);
     void join(Channel& channel);
+    void take_turns(Lane& lane);
+    template <typename Test>
+    [[nodiscard]] bool any_of(const Lane& lane, const Test& test) const;
+    [[nodiscard]] bool has_others(const Lane& lane) const;
+    [[nodiscard]] bool is_held_for_suspect(const Lane& lane) const;
+    void connect_anew(Lane& lane);
     void send_queue(Channel& channel);
     void send_entry(Channel& channel, std::size_t count);
     [[nodiscard]] std::size_t size_of_next_entry(const Channel& channel) const;
 
-    std::optional<ErrorInfo> talk(Answers& out);
+    void talk(Answers& out);
+    void end(const ErrorInfo& why);
+    [[nodiscard]] bool is_over() const;
     void take(const Connection& from, const Command& command, Answers& out);
     void look_for_new_token(const Connection& from, const Command& command);
     void take_receipt(const Command& command, Answers& out);
@@ -79,21 +95,29 @@ class Link final : public net::ConfirmedLink {
     // The channel is looked up in a moment.
     void try_again(Channel& channel, const ErrorInfo& why);
     // It is looked up anew, if the topic still has it, and what was sent is sent once more.
+    void go_again(Channel& channel, std::optional<ErrorInfo> why, Time not_before);
     void reset(Channel& channel, const ErrorInfo& why, Answers& out);
     void fail(Channel& channel, const ErrorInfo& error, Answers& out);
     void fail(Topic& topic, const ErrorInfo& error, Answers& out);
     void leave(Channel& channel);
+    void for_each_at(const Connection& connection, const std::function<void(Channel&)>& act);
+    void ended(const Connection& connection, const ErrorInfo& why, Answers& out);
+    void ended_idle(const Connection& connection, const ErrorInfo& why, Answers& out);
     void lose(const Connection& connection, const ErrorInfo& why, Answers& out);
-    std::optional<ErrorInfo> look_for_silence(Answers& out);
+    void close(const Connection& connection);
+    void look_for_silence(Answers& out);
 
     const PulsarConfig config_;
     const std::string session_;  // what names of its producers begin with
+    Searches& searches_;
     Brokers brokers_;
+    std::map<std::string, Lane> lanes_;                                  // by `Brokers::key_of`
     std::map<std::string, std::unique_ptr<Topic>, std::less<>> topics_;  // as events call them
     std::unordered_map<std::uint64_t, Asker> requests_;
     std::unordered_map<std::uint64_t, Channel*> producers_;
     std::vector<Channel*> listed_;
-    std::optional<ErrorInfo> outdated_;  // why it is to end: its rights are those of an old token
+    std::optional<ErrorInfo> end_;  // why it is to end
+    Time ends_at_;                  // at the latest
     std::uint64_t last_request_ = 0;
     std::uint64_t last_producer_ = 0;
     Time now_;

@@ -10,14 +10,24 @@
 namespace outbox::pulsar {
 
 PulsarSink::PulsarSink(const PulsarConfig& config)
+    : PulsarSink(config, std::make_shared<Searches>()) {}
+
+PulsarSink::PulsarSink(const PulsarConfig& config, const std::shared_ptr<Searches>& searches)
     : ConfirmedSink(
           {config.max_records, config.max_bytes, config.stuck_after}, "topic ",
-          [config](std::size_t host) -> Result<std::unique_ptr<net::ConfirmedLink>> {
+          [config, searches](std::size_t host) -> Result<std::unique_ptr<net::ConfirmedLink>> {
               auto connection = Connection::open_any(config, host);
               if (!connection.ok()) return connection.error();
-              return std::unique_ptr<net::ConfirmedLink>(new Link(config, std::move(*connection)));
+              return std::unique_ptr<net::ConfirmedLink>(
+                  new Link(config, std::move(*connection), *searches));
           }),
-      config_(config) {}
+      config_(config),
+      searches_(searches) {}
+
+void PulsarSink::report(spi::SinkReport& out) {
+    ConfirmedSink::report(out);
+    searches_->news.report(out);
+}
 
 const spi::SinkCapabilities& PulsarSink::capabilities() const {
     return kCapabilities;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
 #include "brokers/pulsar/config.h"
+#include "brokers/pulsar/lane.h"
 #include "net/confirmed_sink.h"
 
 namespace outbox::pulsar {
@@ -22,9 +24,13 @@ class PulsarSink final : public net::ConfirmedSink {
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override;
     Result<std::string> destination() override;
+    void report(spi::SinkReport& out) override;
 
   private:
+    PulsarSink(const PulsarConfig& config, const std::shared_ptr<Searches>& searches);
+
     const PulsarConfig config_;
+    const std::shared_ptr<Searches> searches_;
 };
 
 }  // namespace outbox::pulsar

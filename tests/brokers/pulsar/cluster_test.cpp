@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "brokers/pulsar/sink.h"
 #include "tests/brokers/pulsar/fake_broker.h"
@@ -32,6 +33,10 @@ FakeBroker::Behaviour away_at(int away, int others) {
     return {.lookup = [away, others](const std::string& topic, bool) {
         return Place{.port = topic.ends_with("/away") ? away : others};
     }};
+}
+
+bool is_bad(const std::string& frame, std::size_t) {
+    return frame.find(kEndsConnections) != std::string::npos;
 }
 
 std::vector<Letter> here_and_away() {
@@ -128,6 +133,134 @@ TEST(PulsarCluster, ABrokerThatLosesEachConnectionIsAFailureOfItsTopics) {
     }));
     EXPECT_EQ(out.failed[0].part, "topic away");
     EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryDestination);
+}
+
+// Offers it again whenever it fails, and always some others, until it has failed `times` times for
+// its own fault. No other may fail.
+void expect_it_is_found(PulsarSink& sink, Letter bad, const std::vector<Letter>& others,
+                        std::size_t times) {
+    constexpr std::uint64_t kBad = 0;
+    constexpr std::size_t kWaiting = 50;
+    bad.id = "bad";
+    bad.value = kEndsConnections;
+    ASSERT_TRUE(sink.publish(bad.record(kBad)));
+    std::size_t next = 0;
+    std::size_t found = 0;
+    std::size_t taken = 0;
+    spi::Completions out;
+    const auto end = std::chrono::steady_clock::now() + 120s;
+    while (found < times || taken < next) {
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << found << " times, " << taken;
+        while (found < times && next - taken < kWaiting) {
+            ASSERT_TRUE(sink.publish(others[next % others.size()].record(next + 1)));
+            ++next;
+        }
+        out.clear();
+        sink.poll(10ms, out);
+        taken += out.acknowledged.size();
+        for (const auto& failed : out.failed) {
+            ASSERT_EQ(failed.token, kBad) << describe(failed.error);
+            ASSERT_EQ(failed.error.code, ErrorCode::kRecordRefused) << describe(failed.error);
+            EXPECT_THAT(failed.error.message, testing::HasSubstr("event " + bad.id + " "));
+            if (++found < times) ASSERT_TRUE(sink.publish(bad.record(kBad)));
+        }
+    }
+}
+
+TEST(PulsarCluster, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
+    FakeBroker first(all_at(0));
+    FakeBroker second({.lookup = {}, .ends = is_bad});
+    first.set_behaviour(all_at(second.port()));
+    PulsarSink sink(config_of(first));
+    expect_what_ends_connections_is_found(sink, "t", "topic t");
+}
+
+// Of a topic that is found later than all others of the broker.
+TEST(PulsarCluster, AnEventThatEndsEachConnectionIsFoundWhileOtherTopicsPass) {
+    FakeBroker broker(all_at(0));
+    FakeBroker slow({.lookup = [&](const std::string&, bool) {
+        std::this_thread::sleep_for(200ms);
+        return Place{.port = broker.port()};
+    }});
+    broker.set_behaviour({.lookup =
+                              [&](const std::string& topic, bool) {
+                                  const bool is_slow = topic.ends_with("/bad");
+                                  return Place{.port = is_slow ? slow.port() : broker.port(),
+                                               .redirects = is_slow};
+                              },
+                          .ends = is_bad});
+    PulsarSink sink(config_of(broker));
+    auto others = letters("", 20'000, 20'000);
+    for (std::size_t i = 0; i < others.size(); ++i) others[i].topic = "t" + std::to_string(i % 5);
+    expect_it_is_found(sink, letters("bad", 1, 1)[0], others, 3);
+}
+
+// As where a broker dies of it, or a proxy: all connections end, and that of lookups first.
+TEST(PulsarCluster, AnEventThatEndsAllConnectionsIsFoundWhileOthersPass) {
+    FakeBroker first(all_at(0));
+    FakeBroker second({.lookup = {}, .ends = [&](const std::string& frame, std::size_t place) {
+                           if (!is_bad(frame, place)) return false;
+                           first.drop_connections();
+                           std::this_thread::sleep_for(30ms);
+                           return true;
+                       }});
+    first.set_behaviour(all_at(second.port()));
+    PulsarSink sink(config_of(first));
+    expect_it_is_found(sink, letters("bad", 1, 1)[0], letters("t", 20'000, 20'000), 3);
+}
+
+// What is kept back meanwhile is not given up for want of an answer.
+TEST(PulsarCluster, AnEventThatEndsEachConnectionAfterAWhileIsFoundAndNothingIsGivenUp) {
+    FakeBroker broker(all_at(0));
+    broker.set_behaviour({.lookup = all_at(broker.port()).lookup,
+                          .ends = [](const std::string& frame, std::size_t place) {
+                              const bool ends = is_bad(frame, place);
+                              if (ends) std::this_thread::sleep_for(700ms);
+                              return ends;
+                          }});
+    auto impatient = config_of(broker);
+    impatient.stuck_after = 2s;
+    PulsarSink sink(impatient);
+    expect_it_is_found(sink, letters("bad", 1, 1)[0], letters("t", 20'000, 20'000), 2);
+}
+
+TEST(PulsarCluster, ABrokerThatLosesEachConnectionWhileAnotherTakesAllIsNoFaultOfItsEvents) {
+    FakeBroker first(all_at(0));
+    FakeBroker second({.lookup = {}, .ends = [](const std::string&, std::size_t) { return true; }});
+    first.set_behaviour(away_at(second.port(), first.port()));
+    PulsarSink sink(config_of(first));
+    const auto away = letters("away", 3, 3);
+    const auto here = letters("here", 20'000, 20'000);
+    for (std::size_t i = 0; i < away.size(); ++i) ASSERT_TRUE(sink.publish(away[i].record(i)));
+    std::map<std::size_t, std::size_t> failures;
+    std::size_t next = 0;
+    spi::Completions out;
+    ASSERT_TRUE(eventually(120s, "each has failed again and again", [&] {
+        if (sink.publish(here[next % here.size()].record(away.size() + next))) ++next;
+        out.clear();
+        sink.poll(10ms, out);
+        for (const auto& failed : out.failed) {
+            EXPECT_EQ(failed.part, "topic away") << describe(failed.error);
+            EXPECT_EQ(failed.error.advice, Advice::kRetryDestination) << describe(failed.error);
+            ++failures[failed.token];
+            EXPECT_TRUE(sink.publish(away[failed.token].record(failed.token)));
+        }
+        return failures.size() == away.size() &&
+               std::all_of(failures.begin(), failures.end(),
+                           [](const auto& one) { return one.second >= 4; });
+    }));
+}
+
+TEST(PulsarCluster, AWayThatEndsEachConnectionAtItsThirdMessageIsNobodysFault) {
+    FakeBroker broker(all_at(0));
+    broker.set_behaviour(
+        {.lookup = all_at(broker.port()).lookup,
+         .ends = [](const std::string&, std::size_t place) { return place == 3; }});
+    PulsarSink sink(config_of(broker));
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(letters("t", 200, 10)), "");
+    EXPECT_EQ(courier.acknowledged(), 200U);
+    EXPECT_EQ(courier.failures(), 0U);
 }
 
 TEST(PulsarCluster, ATopicThatNobodySaysAWordOfWaitsAlone) {

@@ -402,6 +402,28 @@ TEST(PulsarFailure, PartitionsThatAreAddedAreUsed) {
     EXPECT_GE(by_partition[0], 1'000U);
 }
 
+std::string url_by(const CuttingWay& way) {
+    return "pulsar://:" + server().token() + "@localhost:" + std::to_string(way.port());
+}
+
+TEST(PulsarFailure, AnEventThatEndsEachConnectionIsFoundWhileOthersPass) {
+    const CuttingWay way(server().port());
+    PulsarSink sink(config_of(url_by(way)));
+    const std::string topic = new_topic();
+    expect_what_ends_connections_is_found(sink, topic, "topic " + topic);
+}
+
+TEST(PulsarFailure, WhatAConnectionHasCarriedBeforeItsEndIsNoEventsFault) {
+    const CuttingWay narrow(server().port(), kManyBytes);
+    PulsarSink sink(config_of(url_by(narrow)));
+    const std::string topic = new_topic();
+    expect_in_order(topic, deliver_many_sizes(sink, topic));
+    const CuttingWay single(server().port(), kSecondMessage);
+    PulsarSink other(config_of(url_by(single)));
+    const std::string second = new_topic();
+    expect_in_order(second, deliver_one_by_one(other, second));
+}
+
 TEST(PulsarFailure, MoreTopicsThanItKeepsProducersForAreServed) {
     PulsarSink sink(config());
     auto sent = letters("", 1'100, 1'100);

@@ -13,6 +13,8 @@ namespace {
 
 using namespace pulsar;
 
+constexpr std::uint64_t kSend = 6;
+
 std::string frame(unsigned type, const std::string& command) {
     std::string base;
     append_number(1, type, base);
@@ -110,17 +112,31 @@ std::vector<std::string> FakeBroker::asked() {
 
 void FakeBroker::serve(int client) {
     std::string in;
+    std::size_t place = 0;
     char bytes[65'536];
     for (ssize_t count = 0; (count = ::recv(client, bytes, sizeof bytes, 0)) > 0;) {
         in.append(bytes, static_cast<std::size_t>(count));
         while (in.size() >= 8 && in.size() >= 4 + u32_at(in, 0)) {
-            const Parts base = parts_of(in.substr(8, u32_at(in, 4)));
-            in.erase(0, 4 + u32_at(in, 0));
+            const std::string frame = in.substr(0, 4 + u32_at(in, 0));
+            const Parts base = parts_of(frame.substr(8, u32_at(frame, 4)));
+            in.erase(0, frame.size());
             const std::uint64_t type = base.numbers.at(1);
+            if (type == kSend && ends(frame, ++place)) {
+                ::shutdown(client, SHUT_RDWR);
+                return;
+            }
             const std::string said = answer(type, base.texts.at(type));
             static_cast<void>(::send(client, said.data(), said.size(), MSG_NOSIGNAL));
         }
     }
+}
+
+bool FakeBroker::ends(const std::string& frame, std::size_t place) {
+    const auto ends_at = [this] {
+        const std::scoped_lock lock(mutex_);
+        return behaviour_.ends;
+    }();
+    return ends_at && ends_at(frame, place);
 }
 
 std::string FakeBroker::answer(std::uint64_t type, const std::string& command) {
@@ -139,7 +155,7 @@ std::string FakeBroker::answer(std::uint64_t type, const std::string& command) {
             append_bytes(2, parts.texts[4], made);
             return frame(17, made);
         }
-        case 6:  // SEND
+        case kSend:
             ++messages_;
             return behaviour_.answers_messages ? numbers(7, parts.numbers[1], parts.numbers[2])
                                                : "";

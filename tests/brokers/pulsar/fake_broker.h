@@ -25,6 +25,8 @@ class FakeBroker {
     struct Behaviour {
         std::function<Place(const std::string& topic, bool authoritative)> lookup;
         bool answers_messages = true;
+        // Whether it ends the connection for a message, the one at `place` on it, from 1.
+        std::function<bool(const std::string& frame, std::size_t place)> ends = {};
     };
 
     explicit FakeBroker(Behaviour behaviour);
@@ -40,6 +42,7 @@ class FakeBroker {
 
   private:
     void serve(int client);
+    bool ends(const std::string& frame, std::size_t place);
     // What it answers, if anything.
     std::string answer(std::uint64_t type, const std::string& command);
 

@@ -1,6 +1,7 @@
 // Other relays' configuration as ours.
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -21,6 +22,9 @@ int run_import_debezium(const runtime::Invocation& invocation) {
             "which file? Give one: outbox import debezium application.properties"));
     }
     const std::string& path = invocation.positionals.front();
+    if (std::error_code error; std::filesystem::is_directory(path, error)) {
+        return report(runtime::config_error(path, "cannot be read: it is a folder"));
+    }
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();

@@ -6,10 +6,12 @@
 #include <optional>
 #include <set>
 
+#include "codec/debezium/java_text.h"
 #include "codec/debezium/options.h"
 #include "codec/debezium/topic_router.h"
 #include "core/ascii.h"
 #include "core/json_text.h"
+#include "core/url.h"
 #include "runtime/options.h"
 #include "runtime/properties_file.h"
 
@@ -56,16 +58,21 @@ constexpr std::array kReasons{
 constexpr std::array<std::string_view, 4> kOfSource{"topic.prefix", "decimal.handling.mode",
                                                     "time.precision.mode", "binary.handling.mode"};
 constexpr std::array<std::string_view, 3> kParts{"key", "value", "header"};
+constexpr std::string_view kServers = "sink.kafka.producer.bootstrap.servers";
 
-std::string quoted(std::string_view text) {
-    std::string json;
-    append_json_string(text, json);
+std::string as_toml(std::string_view text) {
     std::string out;
-    for (const char c : json) out.append(c == '$' ? 2 : 1, c);  // "$$" is a dollar
+    append_json_string(text, out);
     return out;
 }
 
-// A variable of the environment stays one; what is not to be expanded loses its backslash.
+std::string quoted(std::string_view text) {
+    std::string out;
+    for (const char c : as_toml(text)) out.append(c == '$' ? 2 : 1, c);  // "$$" is a dollar
+    return out;
+}
+
+// What Debezium Server is not to expand has a backslash before it, and loses it.
 std::string without_escapes(std::string_view value) {
     std::string out;
     for (std::size_t i = 0; i < value.size(); ++i) {
@@ -73,6 +80,43 @@ std::string without_escapes(std::string_view value) {
         out += value[i];
     }
     return out;
+}
+
+// "${NAME}" of Debezium Server, or "${PROVIDER:NAME}" of Kafka Connect, which stands for what only
+// the one that runs it knows.
+bool has_expression(std::string_view value, bool server) {
+    for (std::size_t at = 0; (at = value.find("${", at)) != std::string_view::npos; at += 2) {
+        const std::string_view inner = value.substr(at + 2, value.find('}', at) - at - 2);
+        if (server ? at == 0 || value[at - 1] != '\\' : inner.find(':') != std::string_view::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The name of the environment's variable that is all of the value; empty: it is none.
+std::string_view variable_of(std::string_view value, bool server) {
+    const std::string_view begin = server ? "${" : "${env:";
+    if (!value.starts_with(begin) || !value.ends_with('}')) return {};
+    value.remove_prefix(begin.size());
+    value.remove_suffix(1);
+    const bool is_name = std::all_of(value.begin(), value.end(),
+                                     [](char c) { return c == '_' || is_letter_or_digit(c); });
+    return is_name ? value : std::string_view();
+}
+
+// Hosts as the client of Java takes them: blanks, and a protocol that it does not look at.
+std::string hosts_of(std::string_view list) {
+    std::string out;
+    while (true) {
+        const std::size_t comma = list.find(',');
+        std::string_view host = dbz::java_trim(list.substr(0, comma));
+        const std::size_t protocol = host.find("://");
+        if (protocol != std::string_view::npos) host.remove_prefix(protocol + 3);
+        out.append(out.empty() ? "" : ",").append(host);
+        if (comma == std::string_view::npos) return out;
+        list.remove_prefix(comma + 1);
+    }
 }
 
 bool is_additional(const dbz::Options& options, const std::string& column) {
@@ -87,12 +131,13 @@ class Import {
 
     Result<DebeziumImport> make() {
         sort_out();
-        for (const auto& [name, property] : known_) take(name, *property);
         if (router_.empty()) {
-            return config_error("the file", "it has no transform of the type " +
+            return config_error("the file", "among its transforms there is none of the type " +
                                                 std::string(kRouter) +
-                                                "; only the outbox event router is imported");
+                                                "; only the outbox event router is imported, from "
+                                                "properties (NAME=VALUE on each line)");
         }
+        for (const auto& [name, property] : known_) take(name, *property);
         if (!server_) {
             options_.emplace("header", "simplestring");
             options_["connect"] = "true";
@@ -120,13 +165,26 @@ class Import {
             std::string name = property.name;
             if (server_ && name.starts_with(kServer)) name.erase(0, kServer.size());
             if (server_ && name.starts_with("source.")) name.erase(0, sizeof "source." - 1);
-            if (server_) property.value = without_escapes(property.value);
-            const auto type = name.find(".type");
-            if (name.starts_with("transforms.") && type == name.size() - 5 &&
-                property.value == kRouter) {
-                router_ = name.substr(0, type + 1);
-            }
+            property.value = dbz::java_trim(property.value);
             known_[name] = &property;
+        }
+        find_router();
+    }
+
+    // The first of the transforms that run.
+    void find_router() {
+        const auto listed = known_.find("transforms");
+        if (listed == known_.end()) return;
+        std::string_view rest = listed->second->value;
+        while (router_.empty()) {
+            const std::size_t comma = rest.find(',');
+            const std::string alias(dbz::java_trim(rest.substr(0, comma)));
+            const auto type = known_.find("transforms." + alias + ".type");
+            if (type != known_.end() && type->second->value == kRouter) {
+                router_ = "transforms." + alias + ".";
+            }
+            if (comma == std::string_view::npos) return;
+            rest.remove_prefix(comma + 1);
         }
     }
 
@@ -134,10 +192,16 @@ class Import {
         out_.left_out.push_back({property.line, property.name, std::string(why)});
     }
 
-    void take(const std::string& name, const Property& property) {
-        if (!router_.empty() && name.starts_with(router_)) {
-            return take_router(name.substr(router_.size()), property);
+    void take(const std::string& name, Property& property) {
+        const bool is_place = part_of_url(name) != nullptr || name == kServers;
+        const bool is_variable = is_place && !variable_of(property.value, server_).empty();
+        if (has_expression(property.value, server_) && !is_variable) {
+            return leave_out(property,
+                             "it stands for something that Outbox does not look up; write what "
+                             "that is in its place");
         }
+        if (server_ && !is_variable) property.value = without_escapes(property.value);
+        if (name.starts_with(router_)) return take_router(name.substr(router_.size()), property);
         if (name.starts_with("transforms")) return take_transforms(name, property);
         if (std::find(kOfSource.begin(), kOfSource.end(), name) != kOfSource.end()) {
             options_[name] = property.value;
@@ -175,8 +239,7 @@ class Import {
     }
 
     void take_transforms(const std::string& name, const Property& property) {
-        const std::string alias =
-            router_.empty() ? "" : router_.substr(11, router_.size() - 12);  // transforms.NAME.
+        const std::string alias = router_.substr(11, router_.size() - 12);  // transforms.NAME.
         if (name == "transforms" && property.value == alias) return;
         leave_out(property,
                   "only the outbox event router is a format here; consumers would notice "
@@ -235,12 +298,12 @@ class Import {
             }
             return true;
         }
-        for (const auto& [option, text] : {std::pair{"database.hostname", &host_},
-                                           {"database.port", &port_},
-                                           {"database.user", &user_},
-                                           {"database.dbname", &database_}}) {
-            if (name != option) continue;
-            *text = property.value;
+        if (std::string* const part = part_of_url(name)) {
+            const std::string_view variable = variable_of(property.value, server_);
+            const bool is_address = part == &host_ && property.value.find(':') != std::string::npos;
+            *part = !variable.empty() ? "${" + std::string(variable) + "}"
+                    : is_address      ? "[" + property.value + "]"
+                                      : path_part(property.value);
             return true;
         }
         if (name == "database.password") {
@@ -252,6 +315,13 @@ class Import {
         return false;
     }
 
+    std::string* part_of_url(std::string_view name) {
+        if (name == "database.hostname") return &host_;
+        if (name == "database.port") return &port_;
+        if (name == "database.user") return &user_;
+        return name == "database.dbname" ? &database_ : nullptr;
+    }
+
     bool take_sink(const std::string& name, const Property& property) {
         if (name == "sink.type") {
             if (property.value != "kafka") {
@@ -259,8 +329,10 @@ class Import {
             }
             return true;
         }
-        if (name == "sink.kafka.producer.bootstrap.servers") {
-            to_ = "kafka://" + property.value;
+        if (name == kServers) {
+            const std::string_view variable = variable_of(property.value, server_);
+            to_ = "kafka://" + (variable.empty() ? hosts_of(property.value)
+                                                 : "${" + std::string(variable) + "}");
             return true;
         }
         constexpr std::string_view kSerializer = ".serializer";
@@ -286,7 +358,7 @@ class Import {
         std::string& out = out_.toml;
         out = "# What `outbox import debezium` made of " +
               std::string(server_ ? "Debezium Server's" : "Kafka Connect's") + " options.\n";
-        if (!to_.empty()) out += "to = [" + quoted(to_) + "]\n";
+        if (!to_.empty()) out += "to = [" + as_toml(to_) + "]\n";
         out += "format = \"debezium\"\n\n[source]\n";
         write_source();
         out += "# Rows that every route has published are removed.\nafter_publish = \"delete\"\n";
@@ -311,8 +383,8 @@ class Import {
         std::string& out = out_.toml;
         if (!host_.empty() && !database_.empty()) {
             out += "url = " +
-                   quoted("postgresql://" + (user_.empty() ? "" : user_ + "@") + host_ +
-                          (port_.empty() ? "" : ":" + port_) + "/" + database_) +
+                   as_toml("postgresql://" + (user_.empty() ? "" : user_ + "@") + host_ +
+                           (port_.empty() ? "" : ":" + port_) + "/" + database_) +
                    "\n";
         }
     }
@@ -343,7 +415,7 @@ class Import {
 
     std::vector<Property> properties_;
     bool server_ = false;
-    std::map<std::string, const Property*> known_;
+    std::map<std::string, Property*> known_;
     std::string router_;  // "transforms.NAME."
     std::map<std::string, std::string> options_;
     std::string table_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 
 #include "core/utf8.h"
 
@@ -21,6 +22,28 @@ std::string_view without_blanks(std::string_view text) {
     return text.substr(std::min(text.find_first_not_of(kBlanks), text.size()));
 }
 
+std::optional<std::uint32_t> four_digits(std::string_view text) {
+    std::uint32_t code = 0;
+    if (text.size() < 4) return std::nullopt;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + 4, code, 16);
+    if (error != std::errc() || end != text.data() + 4) return std::nullopt;
+    return code;
+}
+
+// A unit of UTF-16, with the other half of its pair, if that follows.
+void append_unit(std::uint32_t code, std::string_view& rest, std::string& out) {
+    constexpr std::uint32_t kHigh = 0xD800;
+    constexpr std::uint32_t kLow = 0xDC00;
+    constexpr std::uint32_t kEnd = 0xE000;
+    constexpr std::uint32_t kReplacement = 0xFFFD;
+    if (code < kHigh || code >= kEnd) return append_utf8(code, out);
+    const auto low = code < kLow && rest.starts_with("\\u") ? four_digits(rest.substr(2))
+                                                            : std::optional<std::uint32_t>();
+    if (!low || *low < kLow || *low >= kEnd) return append_utf8(kReplacement, out);
+    rest.remove_prefix(6);
+    append_utf8(0x10000 + ((code - kHigh) << 10U) + (*low - kLow), out);
+}
+
 // Behind a backslash; takes what belongs to it.
 void append_escape(std::string_view& rest, std::string& out) {
     const char c = rest.front();
@@ -33,11 +56,9 @@ void append_escape(std::string_view& rest, std::string& out) {
         out += '\r';
     } else if (c == 'f') {
         out += '\f';
-    } else if (c == 'u' && rest.size() >= 4) {
-        std::uint32_t code = 0;
-        std::from_chars(rest.data(), rest.data() + 4, code, 16);
+    } else if (auto code = c == 'u' ? four_digits(rest) : std::nullopt) {
         rest.remove_prefix(4);
-        append_utf8(code, out);
+        append_unit(*code, rest, out);
     } else {
         out += c;
     }

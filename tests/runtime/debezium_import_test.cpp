@@ -125,6 +125,80 @@ TEST(DebeziumImport, RefusesARegexThatDoesNotCompile) {
     EXPECT_THAT(made.error().message, HasSubstr("route.topic.regex"));
 }
 
+TEST(DebeziumImport, TakesTheRouterThatRunsAndNotOneThatIsOnlyWrittenDown) {
+    const std::string other =
+        "debezium.transforms.b.type=io.debezium.transforms.outbox.EventRouter\n"
+        "debezium.transforms.b.route.by.field=other\n";
+    const auto made = import_debezium(kServer + other);
+    ASSERT_TRUE(made.ok());
+    EXPECT_THAT(made->toml, HasSubstr("\"table.expand.json.payload\" = true"));
+    EXPECT_THAT(made->toml, Not(HasSubstr("other")));
+    EXPECT_THAT(left(*made, "debezium.transforms.b.route.by.field"), HasSubstr("notice"));
+    const auto none = import_debezium("debezium.source.topic.prefix=dbz\n" + other);
+    ASSERT_FALSE(none.ok());
+    EXPECT_THAT(none.error().message, HasSubstr("among its transforms"));
+}
+
+TEST(DebeziumImport, BlanksBehindAValueAreNotOfIt) {
+    const auto made = import_debezium(
+        "transforms=outbox \n"
+        "transforms.outbox.type=io.debezium.transforms.outbox.EventRouter \n"
+        "table.include.list=public.outboxevent\t\n"
+        "value.converter=org.apache.kafka.connect.storage.StringConverter \n");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_THAT(made->toml, HasSubstr("\"value\" = \"simplestring\""));
+    EXPECT_THAT(made->toml, HasSubstr("name = \"public.outboxevent\"\n"));
+    EXPECT_TRUE(made->left_out.empty());
+}
+
+TEST(DebeziumImport, WritesAUrlThatLeadsWhereDebeziumWent) {
+    const auto made =
+        import_debezium(std::string(kServer) +
+                        "debezium.source.database.hostname=::1\n"
+                        "debezium.source.database.user=app@x:y/z\n"
+                        "debezium.source.database.dbname=my shop?\n"
+                        "debezium.sink.kafka.producer.bootstrap.servers=a:9092, SSL://b:9093\n");
+    ASSERT_TRUE(made.ok());
+    EXPECT_THAT(made->toml,
+                HasSubstr("url = \"postgresql://app%40x%3Ay%2Fz@[::1]:5432/my%20shop%3F\""));
+    EXPECT_THAT(made->toml, HasSubstr("to = [\"kafka://a:9092,b:9093\"]"));
+}
+
+TEST(DebeziumImport, AVariableStaysOneWhereItIsTheEnvironmentsAndIsElseNamed) {
+    const auto made = import_debezium(
+        std::string(kServer) +
+        "debezium.source.database.hostname=${DB_HOST}\n"
+        "debezium.sink.kafka.producer.bootstrap.servers=${KAFKA}\n"
+        "debezium.source.database.dbname=${DB:shop}\n"
+        "debezium.transforms.outbox.route.topic.replacement=${ENV}.\\\\${routedByValue}\n");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_THAT(made->toml, HasSubstr("to = [\"kafka://${KAFKA}\"]"));
+    EXPECT_THAT(made->toml, Not(HasSubstr("url = ")));
+    EXPECT_THAT(made->toml, Not(HasSubstr("route.topic.replacement")));
+    EXPECT_THAT(left(*made, "debezium.source.database.dbname"), HasSubstr("in its place"));
+    EXPECT_THAT(left(*made, "debezium.transforms.outbox.route.topic.replacement"),
+                HasSubstr("in its place"));
+    const auto connect = import_debezium(
+        "transforms=o\n"
+        "transforms.o.type=io.debezium.transforms.outbox.EventRouter\n"
+        "transforms.o.route.topic.replacement=shop.${routedByValue}\n"
+        "database.hostname=${env:DB_HOST}\n"
+        "database.dbname=shop\n"
+        "topic.prefix=${file:/etc/kafka.properties:prefix}\n");
+    ASSERT_TRUE(connect.ok()) << connect.error().message;
+    EXPECT_THAT(connect->toml, HasSubstr("url = \"postgresql://${DB_HOST}/shop\""));
+    EXPECT_THAT(connect->toml, HasSubstr("\"shop.$${routedByValue}\""));
+    EXPECT_THAT(left(*connect, "topic.prefix"), HasSubstr("in its place"));
+}
+
+TEST(Properties, ReadPairsOfUtf16AndWhatIsNoEscape) {
+    const auto read = read_properties("a=\\uD83D\\uDE00\\u00e4\\uD83D\\u0041\\uZZZZ\\u1");
+    ASSERT_EQ(read.size(), 1U);
+    EXPECT_EQ(read[0].value,
+              "\xF0\x9F\x98\x80\xC3\xA4\xEF\xBF\xBD"
+              "AuZZZZu1");
+}
+
 TEST(Properties, AreReadAsJavaReadsThem) {
     const auto read = read_properties(
         "! comment\n# another\n a = b\nc:d\ne f\n\ng=1\\\n   2\\\\\nh\\ i=\\u00e4\\t\\z\r\nlast");

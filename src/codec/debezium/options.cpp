@@ -114,7 +114,9 @@ Status take_additional(Options& out, std::string_view name, const std::string& v
         "header, envelope and partition";
     out.additional.clear();
     for (const std::string& item : split(value, ',')) {
-        const std::vector<std::string> parts = split(item, ':');
+        std::vector<std::string> parts = split(item, ':');
+        // As String.split of Java has it.
+        while (!parts.empty() && parts.back().empty()) parts.pop_back();
         if (parts.size() < 2 || parts.size() > 3 || parts[0].empty()) {
             return wrong(name, item, kForm);
         }

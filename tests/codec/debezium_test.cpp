@@ -180,6 +180,23 @@ TEST_F(DebeziumFormat, GivesUpAnEventThatEndsDebeziumsEngine) {
     EXPECT_THAT(record.error().message, HasSubstr("'aggregatetype'"));
 }
 
+TEST_F(DebeziumFormat, TopicAndKeyOfADeadLetterAreTheOperatorsWhereTheTableHasNone) {
+    event_.topic = "elsewhere";
+    event_.key = "k-2";
+    const std::map<std::string, std::string> texts{{"key", "simplestring"}};
+    auto record = encode(texts);
+    ASSERT_TRUE(record.ok()) << record.error().message;
+    EXPECT_EQ(record->topic, "elsewhere");
+    EXPECT_EQ(record->key, "k-2");
+    // Columns of the table, at which Debezium does not look.
+    shape_.fields["topic"] = "type";
+    shape_.fields["key"] = "type";
+    record = encode(texts);
+    ASSERT_TRUE(record.ok()) << record.error().message;
+    EXPECT_EQ(record->topic, "outbox.event.Order");
+    EXPECT_EQ(record->key, "o-1");
+}
+
 TEST_F(DebeziumFormat, SaysWhichColumnItMisses) {
     EXPECT_THAT(refusal({{"table.fields.additional.placement", "nothing:header"}}),
                 HasSubstr("has no column 'nothing'"));
@@ -211,6 +228,7 @@ TEST_F(DebeziumFormat, RefusesOptionsThatDebeziumRefuses) {
                 HasSubstr("placements"));
     EXPECT_THAT(refusal({{"value", "avro"}}), HasSubstr("schema registry"));
     EXPECT_THAT(refusal({{"table.expand.json.payload", "yes"}}), HasSubstr("true or false"));
+    EXPECT_TRUE(encode({{"table.fields.additional.placement", "aggregateid:header:"}}).ok());
     EXPECT_THAT(refusal({{"route.topc", "x"}}), HasSubstr("no option route.topc"));
     EXPECT_THAT(refusal({{"value", "binary"}}), HasSubstr("bytea"));
     EXPECT_THAT(refusal({{"table.fields.additional.placement", "type:envelope"}}),

@@ -47,7 +47,7 @@ ErrorInfo no_partition_error(const Topic& topic, std::int32_t wanted) {
     return {ErrorCode::kInvalidEvent, Advice::kDeadLetter, "UNKNOWN_PARTITION",
             topic_text(topic) + " has " + std::to_string(topic.partitions.size()) +
                 " partitions, and the event asks for number " + std::to_string(wanted) +
-                "; add partitions, or correct the row, then retry the dead letter"};
+                "; add partitions, then retry the dead letter"};
 }
 
 }  // namespace

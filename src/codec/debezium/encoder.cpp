@@ -76,7 +76,9 @@ DebeziumEncoder::DebeziumEncoder(Options options, RowReader rows, TopicRouter to
       rows_(std::move(rows)),
       topics_(std::move(topics)),
       envelope_name_(options_.topic_prefix + "." + shape.schema + "." + shape.table + "."),
-      envelope_(options_.has_envelope()) {}
+      envelope_(options_.has_envelope()),
+      topics_of_rows_(shape.fields.contains("topic")),
+      keys_of_rows_(shape.fields.contains("key")) {}
 
 Status DebeziumEncoder::settle() {
     key_ = rows_.column(options_.key);
@@ -157,16 +159,18 @@ Result<spi::Record> DebeziumEncoder::encode(const spi::EventView& event, std::st
                        "write metadata_as = \"text\" under [source.table]");
     }
     const std::string_view route = rows_.value(*route_by_).text;
-    if (route.data() == nullptr) {
+    const bool is_chosen = !topics_of_rows_ && !event.topic.empty();
+    if (route.data() == nullptr && !is_chosen) {
         return invalid(event, "column '" + route_by_->name() + "'",
                        "is NULL, and the topic is made of it",
-                       "fill the column, then retry the dead letter");
+                       "give the dead letter a topic (outbox dead edit --topic), then retry it");
     }
-    const auto topic = topics_.topic(route, arena);
+    const auto topic = is_chosen ? std::optional(event.topic) : topics_.topic(route, arena);
     if (!topic) {
         return invalid(event, "the value of column '" + route_by_->name() + "'",
                        "takes route.topic.regex too many steps",
-                       "write a simpler expression, then retry the dead letter");
+                       "write a simpler expression, or give the dead letter a topic (outbox dead "
+                       "edit --topic), then retry it");
     }
     spi::Record record = record_of(event, *topic);
     const auto key = make_key(event, arena);
@@ -183,10 +187,12 @@ Result<spi::Record> DebeziumEncoder::encode(const spi::EventView& event, std::st
 
 ErrorInfo DebeziumEncoder::no_value(const spi::EventView& event,
                                     const ConnectColumn& column) const {
-    return invalid(event, "column '" + column.name() + "'",
-                   "has a value that Debezium has no form for, such as an infinite date, NaN among "
-                   "decimals, or an object that Java prints by its address",
-                   "change the row, or take another converter, then retry the dead letter");
+    return invalid(
+        event, "column '" + column.name() + "'",
+        "has a value that Debezium has no form for, such as an infinite date, NaN among "
+        "decimals, or an object that Java prints by its address",
+        "take another converter, then retry the dead letter, or discard it and write the "
+        "event anew");
 }
 
 Status DebeziumEncoder::take_headers(const spi::EventView& event, spi::EventBatch& arena) {
@@ -224,7 +230,8 @@ Status DebeziumEncoder::add_simple(const spi::EventView& event, const Header& he
 
 Result<std::string_view> DebeziumEncoder::make_key(const spi::EventView& event,
                                                    spi::EventBatch& arena) {
-    const ColumnValue& value = rows_.value(*key_);
+    ColumnValue value = rows_.value(*key_);
+    if (!keys_of_rows_ && !event.key.empty() && key_->is_string()) value.text = event.key;
     const ConverterOptions& format = options_.key_format;
     out_.assign(before_key_);
     bool made = true;
@@ -261,15 +268,15 @@ Result<std::string_view> DebeziumEncoder::make_value(const spi::EventView& event
                        "array at the top, an array of different types, a number beyond 64 bits, or "
                        "more than a million "
                        "fields",
-                       "change the row, or write table.expand.json.payload = false, then retry "
-                       "the dead letter");
+                       "change the payload (outbox dead edit --payload-file), or write "
+                       "table.expand.json.payload = false, then retry the dead letter");
     }
     if (outcome == Outcome::kSchemaless && envelope_) {
         return invalid(event, "the payload",
                        "is an empty array, for which Debezium has no schema, so that its engine "
                        "ends there",
-                       "change the row, or write table.expand.json.payload = false, then retry "
-                       "the dead letter");
+                       "change the payload (outbox dead edit --payload-file), or write "
+                       "table.expand.json.payload = false, then retry the dead letter");
     }
     return envelope_ ? envelope(event, payload, route, arena) : plain_value(event, payload, arena);
 }

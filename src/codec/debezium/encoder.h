@@ -86,6 +86,9 @@ class DebeziumEncoder final : public Encoder {
     std::vector<Header> id_and_headers_;
     std::vector<Extra> extras_;
     bool envelope_ = false;
+    // Else an event has one only where an operator wrote it into a dead letter.
+    bool topics_of_rows_ = false;
+    bool keys_of_rows_ = false;
     std::string before_key_;
     std::string before_payload_;
     std::string payload_schema_;

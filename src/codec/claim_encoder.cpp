@@ -6,14 +6,18 @@
 
 #include "claim/claim.h"
 #include "codec/headers.h"
+#include "core/ascii.h"
 #include "net/sha256.h"
 
 namespace outbox::codec {
 namespace {
 
+// Whatever its case: receivers of webhooks look at none.
 bool is_claim_header(std::string_view name) {
-    return name == claim::kReferenceHeader || name == claim::kSizeHeader ||
-           name == claim::kHashHeader;
+    const auto is = [&](std::string_view own) {
+        return name.size() == own.size() && begins_with_word(name, own);
+    };
+    return is(claim::kReferenceHeader) || is(claim::kSizeHeader) || is(claim::kHashHeader);
 }
 
 // The record's headers without those that are the claim's, and these.

@@ -85,11 +85,12 @@ TEST_P(ClaimEncoder, ASmallPayloadTravelsAsItIs) {
 
 TEST_P(ClaimEncoder, AnEventCannotSayThatItsPayloadIsElsewhere) {
     const std::string forged =
-        R"({"claim-check":"s3://bucket/payloads/x","claim-check-size":"1","claim-check-sha256":"y","z":"kept"})";
+        R"({"claim-check":"s3://bucket/payloads/x","claim-check-size":"1","claim-check-sha256":"y","Claim-Check":"x","z":"kept"})";
     const spi::Record small = encode("1", forged).value_or_throw();
     EXPECT_EQ(header(small, "claim-check"), "");
     EXPECT_EQ(header(small, "claim-check-size"), "");
     EXPECT_EQ(header(small, "claim-check-sha256"), "");
+    EXPECT_EQ(header(small, "Claim-Check"), "");
     const spi::Record large = encode(R"({"rings": 1234567})", forged).value_or_throw();
     EXPECT_EQ(header(large, "claim-check"), std::string(kStore) + "/" + std::string(large.object));
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "consumer/debezium.h"
 #include "consumer/queue/headers_json.h"
 #include "core/ascii.h"
 #include "core/base64.h"
@@ -239,6 +240,10 @@ MessageReading read_binary(const HeaderList& headers) {
 MessageReading read_message(MessageFormat format, std::string_view known_id,
                             const HeaderList& headers, std::string_view payload) {
     const bool automatic = format == MessageFormat::kAuto;
+    const bool sure = format == MessageFormat::kDebezium;
+    if (automatic || sure) {
+        if (auto event = read_debezium(sure, known_id, headers, payload)) return {event, {}};
+    }
     if (!automatic && format != MessageFormat::kCloudEvents) return {};
     if (automatic && has_header(headers, "id")) return {};
     MessageReading out = is_structured(content_type(headers)) ? read_structured(headers, payload)
@@ -257,11 +262,9 @@ MessageReading read_message(MessageFormat format, std::string_view known_id,
 MessageReading read_message(MessageFormat format, std::string_view known_id,
                             std::string_view headers, std::string_view payload) {
     const bool looks = headers.find("specversion") != std::string_view::npos ||
+                       headers.find(R"("{\"schema\":)") != std::string_view::npos ||
                        contains_text(headers, ce::kEventType);
-    if (format == MessageFormat::kRaw || format == MessageFormat::kDebezium ||
-        (format == MessageFormat::kAuto && !looks)) {
-        return {};
-    }
+    if (format == MessageFormat::kRaw || (format == MessageFormat::kAuto && !looks)) return {};
     const auto parsed = nlohmann::ordered_json::parse(headers, nullptr, false);
     HeaderList list;
     if (parsed.is_object()) {

@@ -12,11 +12,11 @@ namespace outbox::consumer {
 
 using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
-/// A CloudEvent as format `raw` would have it.
+/// A message of another format as `raw` would have it.
 struct Translated {
     std::string id;
     std::string headers;    ///< A JSON object of strings.
-    bool in_value = false;  ///< Structured mode: its payload is the one below.
+    bool in_value = false;  ///< The payload is not the value: it is the one below.
     std::optional<std::string> payload;
 };
 
@@ -34,7 +34,7 @@ struct MessageReading {
                                           const HeaderList& headers, std::string_view payload);
 
 /// The same for headers that are a JSON object of strings. Costs next to nothing where they have
-/// nothing of CloudEvents.
+/// nothing of other formats.
 [[nodiscard]] MessageReading read_message(MessageFormat format, std::string_view known_id,
                                           std::string_view headers, std::string_view payload);
 

@@ -233,5 +233,77 @@ TEST(QueueDelivery, AMessageThatIsNotOfTheConsumersFormatIsGivenUpWithTheCause) 
     EXPECT_EQ(QueueDelivery(nameless, MessageFormat::kAuto, false).event().id, "e-1@producer");
 }
 
+constexpr const char* kUuidSchema =
+    R"({"schema":{"type":"string","optional":false,"name":"io.debezium.data.Uuid","version":1},)";
+
+std::string with_schema(const std::string& type, const std::string& payload) {
+    return R"({"schema":{"type":")" + type + R"(","optional":true},"payload":)" + payload + "}";
+}
+
+HeaderList debezium_headers() {
+    return {{"id", kUuidSchema + std::string(R"("payload":"e-1"})")},
+            {"eventType", with_schema("string", R"("Placed")")},
+            {"count", with_schema("int32", "7")},
+            {"none", with_schema("string", "null")},
+            {"claim-check-size", "12"}};
+}
+
+TEST(ReadMessage, OfDebeziumIdHeadersAndPayloadAreWithoutTheirSchemas) {
+    const json headers{{"eventType", "Placed"}, {"count", "7"}, {"claim-check-size", "12"}};
+    for (const MessageFormat format : {MessageFormat::kAuto, MessageFormat::kDebezium}) {
+        const MessageReading read = read_message(format, {}, debezium_headers(),
+                                                 with_schema("string", R"("{\"a\": 1.50}")"));
+        ASSERT_TRUE(read.event);
+        EXPECT_EQ(read.event->id, "e-1");
+        EXPECT_EQ(json::parse(read.event->headers), headers);
+        EXPECT_TRUE(read.event->in_value);
+        EXPECT_EQ(read.event->payload, R"({"a": 1.50})");
+        // The headers as a mailbox keeps them.
+        json stored;
+        for (const auto& [name, value] : debezium_headers()) stored[name] = value;
+        const MessageReading kept = read_message(format, {}, stored.dump(), "plain");
+        ASSERT_TRUE(kept.event);
+        EXPECT_EQ(kept.event->id, "e-1");
+        EXPECT_FALSE(kept.event->in_value);
+    }
+}
+
+TEST(ReadMessage, OfDebeziumAValueIsWhatItsSchemaSays) {
+    const auto payload = [](const std::string& value) {
+        const MessageReading read = automatic(debezium_headers(), value);
+        return read.event && read.event->in_value ? read.event->payload
+                                                  : std::optional<std::string>("as it is");
+    };
+    EXPECT_EQ(payload(with_schema("bytes", R"("AP8=")")), std::string("\0\xff", 2));
+    EXPECT_EQ(payload(with_schema("struct", R"({"n": 9007199254740993})")),
+              R"({"n": 9007199254740993})");
+    EXPECT_EQ(payload(R"({"schema":null,"payload":[]})"), "[]");
+    EXPECT_EQ(payload(with_schema("string", "null")), std::nullopt);
+    for (const char* plain :
+         {R"({"schema":{"type":"string"},"payload":1})", R"({"schema":"s","payload":1})",
+          R"({"schema":null,"payload":1,"more":2})", R"({"schema":null})",
+          R"({"schema":{"type":"string","optional":true},"payload":1} x)", ""}) {
+        EXPECT_EQ(payload(plain), "as it is") << plain;
+    }
+}
+
+TEST(ReadMessage, OfDebeziumNothingIsTakenAwayThatIsTheEvents) {
+    const std::string value = with_schema("string", R"("a")");
+    // A payload that looks so, of an event in another format.
+    EXPECT_FALSE(automatic({{"id", "e-1"}}, value).event);
+    EXPECT_FALSE(read_message(MessageFormat::kRaw, {}, debezium_headers(), value).event);
+    // The id that a broker knows it by stays, as where a table's integers are ids.
+    EXPECT_EQ(automatic(debezium_headers(), value, "public.orders:1").event->id, "public.orders:1");
+    EXPECT_EQ(automatic(debezium_headers(), value, debezium_headers()[0].second).event->id, "e-1");
+    // Without schemas only who says that it is Debezium's knows.
+    const HeaderList quoted{{"id", R"("e-1")"}, {"eventType", R"("Placed")"}};
+    EXPECT_FALSE(automatic(quoted).event);
+    const auto sure = read_message(MessageFormat::kDebezium, {}, quoted, "{}").event;
+    ASSERT_TRUE(sure);
+    EXPECT_EQ(sure->id, "e-1");
+    EXPECT_EQ(json::parse(sure->headers), (json{{"eventType", "Placed"}}));
+    EXPECT_FALSE(read_message(MessageFormat::kDebezium, {}, {{"id", "e-1"}}, "{}").event);
+}
+
 }  // namespace
 }  // namespace outbox::consumer

@@ -14,7 +14,9 @@ enum class MessageFormat : std::uint8_t {
     /// id that the broker knows it by if there is one.
     kAuto,
     kRaw,
-    kDebezium,    ///< As `kRaw`: the id is in the header `id`, the payload in the value.
+    /// The id is in the header `id`, the payload in the value, both without the schemas that the
+    /// JSON converter writes beside them. `kAuto` does that too, by a header `id` with a schema.
+    kDebezium,
     kCloudEvents  ///< Anything else goes to the dead letters.
 };
 

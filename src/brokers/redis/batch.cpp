@@ -13,7 +13,7 @@ constexpr std::string_view kValueField = "value";
 // Lua passes no more than some 8,000 arguments to a command.
 constexpr std::size_t kMaxHeaders = 3'500;
 
-// The id is there anyway.
+// The field is the event's id, which consumers know it by; format debezium may write another text.
 bool is_id(const spi::HeaderView& header) {
     return header.name == kIdField;
 }
@@ -26,8 +26,7 @@ std::optional<std::string> why_not_carried(const spi::Record& record) {
                " headers, and 3500 can be appended at once";
     }
     for (const spi::HeaderView& header : record.headers) {
-        if (header.name == kKeyField || header.name == kValueField ||
-            (is_id(header) && header.value != record.id)) {
+        if (header.name == kKeyField || header.name == kValueField) {
             return "the field '" + std::string(header.name) +
                    "' of an entry is the relay's; give the header another name";
         }

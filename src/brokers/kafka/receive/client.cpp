@@ -7,6 +7,7 @@
 
 #include "brokers/kafka/quiet.h"
 #include "brokers/kafka/refusal.h"
+#include "consumer/debezium.h"
 #include "core/url.h"
 
 namespace outbox::consumer::kafka {
@@ -95,8 +96,9 @@ std::string_view Record::id() const {
 // Most records have the header `id`, and that is all there is to read.
 const MessageReading& Record::reading() const {
     if (reading_) return *reading_;
-    const bool is_plain = format_ == MessageFormat::kRaw || format_ == MessageFormat::kDebezium ||
-                          (format_ == MessageFormat::kAuto && header_id().data() != nullptr);
+    const bool is_plain = format_ == MessageFormat::kRaw ||
+                          (format_ == MessageFormat::kAuto && header_id().data() != nullptr &&
+                           !may_have_schema(header_id()));
     if (is_plain) return reading_.emplace();
     const std::string_view payload = view(message_->payload, message_->len);
     return reading_.emplace(read_message(format_, {}, header_list(), payload));

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "core/json_scan.h"
 
 namespace outbox::codec {
 namespace {
@@ -12,6 +15,31 @@ namespace {
 constexpr int kMaxDepth = 64;  // of values in headers; printing them recurses
 constexpr std::size_t kMaxObjectBytes = std::size_t{1} << 20;
 constexpr std::string_view kRemedy = "write a JSON object such as {\"name\": \"value\"}";
+
+// As they are written: a number may have more digits than a double, or be none at all.
+Status take_texts(const spi::EventView& event, std::string_view what, std::string_view json,
+                  bool of_metadata, const TakeMember& take) {
+    std::map<std::string, std::string_view> members;  // by name, the last of each
+    bool readable = true;                             // halves of surrogate pairs are not
+    const auto text_of = [&](std::string_view quoted) {
+        const auto text = nlohmann::json::parse(quoted, nullptr, false);
+        readable = readable && text.is_string();
+        return text.is_string() ? text.get<std::string>() : std::string();
+    };
+    const bool whole = for_each_json_member(
+        json,
+        [&](std::string_view name, std::string_view value) { members[text_of(name)] = value; });
+    if (!whole) return invalid(event, what, "are not a JSON object", kRemedy);
+    for (const auto& [name, value] : members) {
+        const bool is_null = value == "null";
+        if (is_null && of_metadata) continue;  // a NULL column
+        const std::string text = value.starts_with('"') ? text_of(value) : std::string(value);
+        if (!readable) return invalid(event, what, "are not valid JSON", kRemedy);
+        Status status = take({name, text, is_null, of_metadata});
+        if (!status.ok()) return status;
+    }
+    return {};
+}
 
 Status take_object(const spi::EventView& event, std::string_view what, std::string_view json,
                    bool of_metadata, const TakeMember& take) {
@@ -24,6 +52,11 @@ Status take_object(const spi::EventView& event, std::string_view what, std::stri
     };
     const auto parsed = nlohmann::json::parse(json.begin(), json.end(), watch_depth, false);
     if (too_deep) return invalid(event, what, "are nested too deeply", kRemedy);
+    const bool is_rounded = std::any_of(parsed.begin(), parsed.end(),
+                                        [](const auto& value) { return value.is_number_float(); });
+    if (is_rounded || (parsed.is_discarded() && is_json(json))) {
+        return take_texts(event, what, json, of_metadata, take);
+    }
     if (parsed.is_discarded()) return invalid(event, what, "are not valid JSON", kRemedy);
     if (!parsed.is_object()) return invalid(event, what, "are not a JSON object", kRemedy);
     std::string text;

@@ -39,8 +39,8 @@ Result<RegistryConfig> make_registry_config(std::string_view url) {
     const bool has_password = !config.password.empty() || !config.password_file.empty();
     if (!config.user.empty() && !has_password) {
         return invalid(
-            "the URL of the schema registry has a user and no password; write "
-            "user:password@, or :token@ without a user");
+            "the URL of the schema registry has a user and no password; give one, or a token as "
+            "the password without a user");
     }
     std::string path;
     for (const char c : parsed->path) path += c == '/' ? std::string(1, c) : path_part({&c, 1});

@@ -197,6 +197,23 @@ TEST_F(DebeziumFormat, TopicAndKeyOfADeadLetterAreTheOperatorsWhereTheTableHasNo
     EXPECT_EQ(record->key, "o-1");
 }
 
+TEST_F(DebeziumFormat, WritesNoColumnThatADeadLetterOfAnotherConfigurationHasNot) {
+    add("region", "text", false);
+    add("note", "text", true);
+    shape_.metadata_columns = {"region", "note"};
+    shape_.metadata_as_text = true;
+    const auto written = [&](const char* metadata, const char* placed) {
+        event_.metadata = metadata == nullptr ? std::string_view() : std::string_view(metadata);
+        const auto record = encode({{"table.fields.additional.placement", placed}});
+        if (!record.ok()) EXPECT_EQ(record.error().advice, Advice::kDeadLetter);
+        return record.ok() ? "a record" : record.error().message;
+    };
+    EXPECT_EQ(written(R"({"region": "eu"})", "region:header,note:header"), "a record");
+    EXPECT_EQ(written("{}", "note:header"), "a record");
+    EXPECT_THAT(written(R"({"note": "n"})", "region:header,note:header"), HasSubstr("'region'"));
+    EXPECT_THAT(written(nullptr, "note:header"), HasSubstr("'note'"));
+}
+
 TEST_F(DebeziumFormat, SaysWhichColumnItMisses) {
     EXPECT_THAT(refusal({{"table.fields.additional.placement", "nothing:header"}}),
                 HasSubstr("has no column 'nothing'"));

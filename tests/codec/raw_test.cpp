@@ -150,6 +150,29 @@ TEST(RawEncoder, KeepsEarlierRecordsIntactWhenMoreAreEncodedAndTheArenaMoves) {
     EXPECT_EQ(headers_of(*first), before);
 }
 
+TEST(RawEncoder, NumbersAmongHeadersAreAsTheyAreWritten) {
+    spi::EventView event = order_created();
+    RawEncoder encoder;
+    for (const auto& [json, text] :
+         {std::pair{R"({"n": 123456789012345678901234567890, "s": "\u00e9"})",
+                    "123456789012345678901234567890"},
+          std::pair{R"({"n": 1, "s": "\u00e9", "n": 1e400})", "1e400"},
+          std::pair{R"({"s": "\u00e9", "n": 1.50})", "1.50"},
+          std::pair{R"({"s": "\u00e9", "n": 18446744073709551615})", "18446744073709551615"}}) {
+        spi::EventBatch arena;
+        event.headers = json;
+        const auto record = encoder.encode(event, "t", arena);
+        ASSERT_TRUE(record.ok()) << record.error().message;
+        const auto headers = record->headers.last(2);
+        EXPECT_EQ(headers[0].name, "n");
+        EXPECT_EQ(headers[0].value, text);
+        EXPECT_EQ(headers[1].value, "\u00e9");
+    }
+    spi::EventBatch arena;
+    event.headers = R"({"n": 1e400, "s": "\ud800"})";
+    EXPECT_FALSE(encoder.encode(event, "t", arena).ok());
+}
+
 TEST(RawEncoder, RefusesHeadersThatAreNotAJsonObject) {
     RawEncoder encoder;
     spi::EventBatch arena;

@@ -158,6 +158,12 @@ Result<spi::Record> DebeziumEncoder::encode(const spi::EventView& event, std::st
         return invalid(event, "the metadata", "are no object of texts",
                        "write metadata_as = \"text\" under [source.table]");
     }
+    if (const ConnectColumn* column = rows_.not_read()) {
+        return invalid(event, "column '" + column->name() + "'",
+                       "was not read with its row, under another configuration",
+                       "retry the dead letter with the configuration that it is of, or discard it "
+                       "and write the event anew");
+    }
     const std::string_view route = rows_.value(*route_by_).text;
     const bool is_chosen = !topics_of_rows_ && !event.topic.empty();
     if (route.data() == nullptr && !is_chosen) {

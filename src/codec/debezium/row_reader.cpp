@@ -130,9 +130,13 @@ bool RowReader::load(const spi::EventView& event, spi::EventBatch& arena) {
     if (metadata_ && event.metadata.data() != nullptr && !load_metadata(event.metadata, arena)) {
         return false;
     }
+    not_read_ = nullptr;
     for (Place& place : places_) {
-        if (place.value.text.data() != nullptr || !place.column.default_text()) continue;
-        place.value.text = *place.column.default_text();
+        if (place.value.text.data() != nullptr) continue;
+        // Rows have metadata where any is read, if only "{}", and NULL where that may be.
+        const bool may_be_null = event.metadata.data() != nullptr && place.column.optional();
+        if (place.field == nullptr && !may_be_null) not_read_ = &place.column;
+        if (place.column.default_text()) place.value.text = *place.column.default_text();
     }
     return true;
 }

@@ -27,6 +27,10 @@ class RowReader {
     /// Makes the values of the next event known. False: the metadata is not what it should be.
     [[nodiscard]] bool load(const spi::EventView& event, spi::EventBatch& arena);
 
+    /// A column whose value the event lacks, as its row was read when that was not asked for: a
+    /// dead letter of a former configuration. Null: there is none. Valid until `load`.
+    [[nodiscard]] const ConnectColumn* not_read() const { return not_read_; }
+
     /// The value of a column that is there, its default in place of NULL. Valid until `load`.
     [[nodiscard]] const ColumnValue& value(const ConnectColumn& column) const;
 
@@ -44,6 +48,7 @@ class RowReader {
     std::vector<Place> places_;
     std::string id_prefix_;
     bool metadata_ = false;
+    const ConnectColumn* not_read_ = nullptr;
 };
 
 }  // namespace outbox::codec::debezium

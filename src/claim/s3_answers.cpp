@@ -1,5 +1,6 @@
 #include "claim/s3_answers.h"
 
+#include "core/redact.h"
 #include "core/utf8.h"
 #include "net/http_status.h"
 
@@ -15,7 +16,8 @@ std::string element(std::string_view body, std::string_view tag) {
     const std::size_t begin = body.find(open);
     if (begin == std::string_view::npos) return {};
     body.remove_prefix(begin + open.size());
-    return to_printable(body.substr(0, body.find('<')).substr(0, kMostText));
+    // Before it is cut: half of a secret would be known for one no longer.
+    return to_printable(redact(body.substr(0, body.find('<'))).substr(0, kMostText));
 }
 
 std::string name_of_status(int status, bool is_s3) {

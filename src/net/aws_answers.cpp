@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/redact.h"
 #include "core/utf8.h"
 #include "net/server_access.h"
 
@@ -112,9 +113,10 @@ std::string read_key_refusal(std::string_view body) {
         text = text_of(document, document.contains("Message") ? "Message" : "message");
         if (code == "Success") code.clear();
     }
-    std::string why = code.substr(0, kMostText);
+    // Half of a secret would be known for one no longer.
+    std::string why = redact(code).substr(0, kMostText);
     if (!why.empty() && !text.empty()) why += ": ";
-    return to_printable(why + text.substr(0, kMostText));
+    return to_printable(why + redact(text).substr(0, kMostText));
 }
 
 std::string read_role_name(std::string_view body) {

@@ -76,7 +76,7 @@ void EndSearch::make_good(Time now) {
 }
 
 void EndSearch::answered(std::string_view id, bool took) {
-    if (window_ != SIZE_MAX && ++window_ == kWide) window_ = SIZE_MAX;
+    if (window_ != SIZE_MAX) window_ = window_ + 1 < kWide ? window_ + 1 : SIZE_MAX;
     if (const auto suspect = suspects_.find(id); suspect != suspects_.end()) {
         suspects_.erase(suspect);
         is_out_ = false;

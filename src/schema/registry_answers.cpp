@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/redact.h"
 #include "net/http_status.h"
 #include "schema/json_document.h"
 #include "schema/shown.h"
@@ -61,7 +62,7 @@ RegistryFault read_fault(int status, std::string_view location, std::string_view
     if (status / 100 == kRedirect) {
         return {"REDIRECT",
                 "HTTP status " + std::to_string(status) + ", which leads to " +
-                    (location.empty() ? "nowhere" : shown(location, kMostText)),
+                    (location.empty() ? "nowhere" : shown(redact(location), kMostText)),
                 status};
     }
     std::string why;
@@ -74,7 +75,8 @@ RegistryFault read_fault(int status, std::string_view location, std::string_view
     if (answer) {
         code = number<int>(answer->root().find("error_code"));
         const auto message = text(answer->root().find("message"));
-        if (message) said += ": " + shown(*message, kMostText);
+        // Before it is cut: half of a secret would be known for one no longer.
+        if (message) said += ": " + shown(redact(*message), kMostText);
     }
     return {name_of_error(status, code), std::move(said), status};
 }

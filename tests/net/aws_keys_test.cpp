@@ -496,6 +496,18 @@ TEST(AwsAnswers, TimesAreThoseOfTheServices) {
     }
 }
 
+TEST(AwsAnswers, NoPartOfASecretIsLeftWhereARefusalIsCut) {
+    const TemporarySecret token("t0ken-that-is-long-enough-to-be-cut");
+    for (std::size_t before = 250; before < 310; ++before) {
+        const std::string text = std::string(before, 'y') + " t0ken-that-is-long-enough-to-be-cut";
+        for (const std::string& body :
+             {"<Error><Code>No</Code><Message>" + text + "</Message></Error>",
+              R"({"code":"No","message":")" + text + R"("})"}) {
+            EXPECT_EQ(read_key_refusal(body).find("t0k"), std::string::npos) << before;
+        }
+    }
+}
+
 TEST(AwsAnswers, ARoleIsANameAndNothingElse) {
     EXPECT_EQ(read_role_name("relay-role\nother"), "relay-role");
     EXPECT_EQ(read_role_name("../../x"), "");

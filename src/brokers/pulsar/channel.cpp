@@ -32,21 +32,21 @@ void Channel::begin_producer(std::uint64_t id, const std::string& session) {
     window = kLeastWindow;
 }
 
-void Channel::add(Message message) {
+void Channel::add(const Message& message) {
     const bool is_suspect = lane != nullptr && lane->search.is_suspect(message.record.id);
-    (is_suspect ? suspects : queue).push_back(std::move(message));
+    (is_suspect ? suspects : queue).push_back(message);
 }
 
 void Channel::enter_lane(Lane* next) {
     if (std::exchange(lane, next) == next) return;
     std::deque<Message> waiting = std::exchange(suspects, {});
-    std::move(queue.begin(), queue.end(), std::back_inserter(waiting));
+    waiting.insert(waiting.end(), queue.begin(), queue.end());
     queue.clear();
-    for (Message& message : waiting) add(std::move(message));
+    for (const Message& message : waiting) add(message);
 }
 
 void Channel::put_last_first() {
-    queue.push_front(std::move(queue.back()));
+    queue.push_front(queue.back());
     queue.pop_back();
 }
 
@@ -73,9 +73,9 @@ void Channel::take_back_sent() {
         for (auto message = entry->messages.rbegin(); message != entry->messages.rend();
              ++message) {
             if (lane->search.is_suspect(message->record.id)) {
-                suspects.push_back(std::move(*message));
+                suspects.push_back(*message);
             } else {
-                queue.push_front(std::move(*message));
+                queue.push_front(*message);
             }
         }
     }

@@ -92,7 +92,7 @@ struct Channel {
     [[nodiscard]] bool has_room() const { return under_way < window; }
     void begin_producer(std::uint64_t id, const std::string& session);
     /// It waits behind what waits already, as a suspect where it is one.
-    void add(Message message);
+    void add(const Message& message);
     /// Nothing may be under way. What waits is suspected by the new one, or by none.
     void enter_lane(Lane* next);
     void put_last_first();

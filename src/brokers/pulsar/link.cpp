@@ -154,9 +154,9 @@ void Link::take_partitions(Topic& topic, const Command& answer, Answers& out) {
 }
 
 void Link::distribute(Topic& topic) {
-    for (Message& message : topic.queue) {
+    for (const Message& message : topic.queue) {
         Channel& channel = topic.channel_of(message.record);
-        channel.add(std::move(message));
+        channel.add(message);
         enlist(channel);
     }
     topic.queue.clear();

@@ -51,7 +51,7 @@ void Link::take_turns(Lane& lane) {
         case kFresh:
             return connect_anew(lane);
         case kSuspect:
-            suspect->queue.push_front(std::move(suspect->suspects.front()));
+            suspect->queue.push_front(suspect->suspects.front());
             suspect->suspects.pop_front();
             return send_entry(*suspect, 1);
         case kOthers:

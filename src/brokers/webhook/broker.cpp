@@ -26,7 +26,7 @@ Result<RouteConfig> config_of(const Destination& destination) {
 }
 
 Result<const Database*> database_of(const RouteConfig& config) {
-    const auto database = find_database(config.store.target);
+    auto database = find_database(config.store.target);
     if (!database.ok()) return database;
     if ((*database)->open_webhook_inlet != nullptr) return database;
     return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",

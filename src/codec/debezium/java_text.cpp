@@ -36,7 +36,7 @@ Decimal shortest(T value) {
     std::array<char, 64> text{};
     char* const end = text.data() + text.size();
     char* const last = std::to_chars(text.data(), end, value, std::chars_format::scientific).ptr;
-    const Decimal found = split({text.data(), last});
+    Decimal found = split({text.data(), last});
     if (found.digits.size() > 1) return found;
     char* const two = std::to_chars(text.data(), end, value, std::chars_format::scientific, 1).ptr;
     T back = 0;

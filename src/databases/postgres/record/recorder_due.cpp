@@ -59,7 +59,7 @@ Result<std::size_t> PostgresRecorder::move_due(std::uint64_t epoch, std::size_t 
         refused_due_.until = std::move(place);
     });
     if (!moved.ok() || refused_before_ == 0) return moved;
-    const auto again = move_refused(epoch, limit);
+    auto again = move_refused(epoch, limit);
     if (!again.ok()) return again;
     return *moved + *again;
 }

@@ -208,7 +208,7 @@ Status Removals::look_for_kept(Connection& connection, Positions& held, Position
     for (int row = 0; row < free->size(); ++row) lockable.push_back(free->integer(row, 0));
     Positions removed;
     Positions passed;  // without an error
-    const Status status = in_halves(
+    Status status = in_halves(
         std::span<const spi::Position>(lockable),
         [&](std::span<const spi::Position> part) {
             auto taken = remove_part(connection, part, removed);

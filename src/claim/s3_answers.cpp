@@ -39,4 +39,12 @@ S3Fault read_s3_fault(int status, std::string_view body) {
     return fault;
 }
 
+std::optional<S3Fault> read_s3_stored(int status, std::string_view etag, std::string_view body) {
+    if (status != net::http_status::kOk) return read_s3_fault(status, body);
+    if (etag.empty() || !body.empty()) {
+        return S3Fault{"NO S3", "HTTP status 200 and no word of an object that was stored", status};
+    }
+    return std::nullopt;
+}
+
 }  // namespace outbox::claim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,9 @@ struct S3Fault {
 
 /// Out of an answer that is no success.
 [[nodiscard]] S3Fault read_s3_fault(int status, std::string_view body);
+
+/// Why the answer to PUT, with that ETag, does not say that the object is stored; nothing: it does.
+[[nodiscard]] std::optional<S3Fault> read_s3_stored(int status, std::string_view etag,
+                                                    std::string_view body);
 
 }  // namespace outbox::claim

@@ -77,15 +77,16 @@ constexpr std::array kTable = {
     Row{"PROTOCOL", kSinkUnavailable, kDown, kOther},
     Row{"ENDED", kSinkUnavailable, kDown, kReach},
 };
-// What it refuses of one object, and may take another time.
-constexpr Row kOfObject{"", kRecordRefused, Advice::kRetryEvent, "see the reference of S3"};
+// Of one object or of all, as far as anybody knows: a key of the bucket that is disabled has a word
+// of its own, too, and all payloads would be given up.
+constexpr Row kOther4xx{"", kSinkUnavailable, kDown, "see the reference of S3"};
 constexpr Row kOfService{"", kSinkUnavailable, kDown, kBusy};
 
 const Row& row_of(const S3Fault& fault) {
     const auto* found = std::find_if(kTable.begin(), kTable.end(),
                                      [&](const Row& row) { return row.name == fault.name; });
     if (found != kTable.end()) return *found;
-    return fault.status >= net::http_status::kServersFault ? kOfService : kOfObject;
+    return fault.status >= net::http_status::kServersFault ? kOfService : kOther4xx;
 }
 
 }  // namespace

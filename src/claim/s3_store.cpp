@@ -57,8 +57,8 @@ class S3Store final : public ObjectStore {
                                  .timeout = time_for(bytes.size())},
                                 0, stop);
         if (!answer.ok()) return answer.error();
-        return answer->status / 100 == net::http_status::kOk / 100 ? Status()
-                                                                   : Status(refusal(*answer, name));
+        const auto fault = read_s3_stored(answer->status, answer->header("etag"), answer->body);
+        return fault ? Status(refusal(*fault, name)) : Status();
     }
 
     Result<std::string> get(std::string_view name, std::size_t max_bytes,
@@ -67,7 +67,9 @@ class S3Store final : public ObjectStore {
                           max_bytes, stop);
         if (!answer.ok()) return answer.error();
         if (answer->fault) return object_too_large(*this, name, max_bytes);
-        if (answer->status != net::http_status::kOk) return refusal(*answer, name);
+        if (answer->status != net::http_status::kOk) {
+            return refusal(read_s3_fault(answer->status, answer->body), name);
+        }
         return std::move(answer->body);
     }
 
@@ -117,8 +119,7 @@ class S3Store final : public ObjectStore {
         return {};
     }
 
-    ErrorInfo refusal(const net::HttpOutcome& outcome, std::string_view name) {
-        S3Fault fault = read_s3_fault(outcome.status, outcome.body);
+    ErrorInfo refusal(S3Fault fault, std::string_view name) {
         // What it says of a signature quotes the request.
         fault.text = redacted_line(fault.text);
         const bool of_object = fault.name == "NoSuchKey";

@@ -1,6 +1,7 @@
 // What the S3 store decides without a server.
 
 #include <gtest/gtest.h>
+#include <tuple>
 
 #include "claim/s3_answers.h"
 #include "claim/s3_config.h"
@@ -70,7 +71,9 @@ TEST(S3Errors, TellTheStoresFaultsFromAnObjects) {
     }
     EXPECT_EQ(to_error(fault(404, "NoSuchKey"), "s").code, ErrorCode::kObjectGone);
     EXPECT_EQ(to_error(fault(400, "EntityTooLarge"), "s").advice, Advice::kDeadLetter);
-    EXPECT_EQ(to_error(fault(400, "SomethingNew"), "s").advice, Advice::kRetryEvent);
+    for (const char* code : {"SomethingNew", "KMS.DisabledException"}) {
+        EXPECT_EQ(to_error(fault(400, code), "s").advice, Advice::kRetryDestination) << code;
+    }
     EXPECT_EQ(to_error(fault(503, "SomethingNew"), "s").advice, Advice::kRetryDestination);
 }
 
@@ -80,6 +83,20 @@ TEST(S3Errors, TakeWhatIsNoS3ForAnOutage) {
         EXPECT_EQ(to_error(seen, "s").advice, Advice::kRetryDestination) << status;
     }
     EXPECT_EQ(to_error(read_s3_fault(413, "<html>"), "s").code, ErrorCode::kPayloadTooLarge);
+}
+
+// A portal, or another service at that address: the record would refer to nothing.
+TEST(S3Answers, OnlyTheWordOfAnObjectMeansThatItIsStored) {
+    EXPECT_FALSE(read_s3_stored(200, "\"d41d\"", ""));
+    for (const auto& [status, etag, body] :
+         {std::tuple(200, "", ""), std::tuple(200, "", "<html>"),
+          std::tuple(200, "\"x\"", "<html>"), std::tuple(204, "\"x\"", ""),
+          std::tuple(202, "\"x\"", "")}) {
+        const auto seen = read_s3_stored(status, etag, body);
+        ASSERT_TRUE(seen) << status << etag << body;
+        EXPECT_EQ(to_error(*seen, "s").advice, Advice::kRetryDestination);
+        EXPECT_EQ(seen->name, "NO S3");
+    }
 }
 
 TEST(S3Answers, ReadWhatIsCutOrNonsense) {

@@ -22,7 +22,7 @@ dpkg -i /two.deb
 [ "$(dpkg-query -W -f '${Version}' outbox)" = 99.0 ]
 outbox status --db sqlite:///shop.db
 dpkg --remove outbox
-! command -v outbox
+[ ! -e /usr/bin/outbox ]
 [ -z "$(find /usr /etc /var/lib -xdev -name '*outbox*' ! -path '/var/lib/dpkg/*' ! -path '/var/lib/apt/*')" ]
 [ -e /shop.db ]
 E2

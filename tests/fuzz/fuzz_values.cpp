@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "databases/postgres/source/decode.h"
 #include "databases/postgres/stream/value_text.h"
 #include "tests/fuzz/fuzz_table.h"
 
@@ -23,6 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (has && !has_text(type)) std::abort();
     if (integer_of_value(type, bytes, number) && text != std::to_string(number)) std::abort();
     if (timestamptz_of_value(type, bytes, buffer, text) && text.size() != 8) std::abort();
+    std::vector<std::int64_t> numbers;
+    if (decode_integers({bytes.data(), bytes.size()}, numbers) && numbers.size() > size / 12) {
+        std::abort();
+    }
     std::string json = "{\"a\": ";
     if (append_json(type, bytes, json)) {
         json += '}';

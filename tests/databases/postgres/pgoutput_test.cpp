@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "databases/postgres/source/decode.h"
 #include "tests/databases/postgres/pgoutput_bytes.h"
 
 namespace outbox::test {
@@ -103,6 +106,27 @@ std::string error_of(std::string_view bytes) {
     if (status.ok()) return "no error";
     EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
     return status.error().message;
+}
+
+// As PostgreSQL's array_send writes it.
+TEST(PostgresValues, AnArrayOfIntegersIsReadWholeOrNotAtAll) {
+    const auto array = [] { return Bytes().int32(1).int32(0).int32(20).int32(2).int32(1); };
+    const auto read = [](std::string_view bytes, std::vector<std::int64_t>& out) {
+        return postgres::decode_integers({bytes.data(), bytes.size()}, out);
+    };
+    const Bytes whole = array().int32(8).int64(7).int32(8).int64(-1);
+    std::vector<std::int64_t> out{5};
+    EXPECT_TRUE(read(whole, out));
+    EXPECT_THAT(out, ElementsAre(5, 7, -1));
+    EXPECT_TRUE(read(Bytes().int32(0).int32(0).int32(20), out)) << "empty";
+    EXPECT_TRUE(postgres::decode_integers({nullptr, 0}, out)) << "NULL: nothing was removed";
+    EXPECT_THAT(out, ElementsAre(5, 7, -1));
+    const std::string bytes(std::string_view{whole});
+    for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+        EXPECT_FALSE(read(bytes.substr(0, cut), out)) << cut;
+    }
+    EXPECT_FALSE(read(bytes + "x", out));
+    EXPECT_FALSE(read(array().int32(8).int64(7).int32(-1).int64(0), out)) << "a NULL";
 }
 
 TEST(Pgoutput, ReadsBegin) {

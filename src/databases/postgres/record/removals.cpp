@@ -36,7 +36,7 @@ Status Removals::prepare(Connection& connection) {
     const auto remove = [&](const std::string& which) {
         return "WITH removed AS (DELETE FROM " + table_.sql + " WHERE " + position + which +
                " AND (SELECT " + life_of(table_) + ") = $2 RETURNING " + position +
-               " AS position) SELECT position FROM removed";
+               " AS position) SELECT array_agg(position) FROM removed";
     };
     const Params types = Params().integers({}).text({});
     Status status = connection.prepare(kRemove, remove(" = ANY($1)"), types);
@@ -113,10 +113,14 @@ Status Removals::remove_rows(Connection& connection, const char* how,
     Status status =
         connection.start_prepared(how, Params().integers(positions).text(identity_.life()));
     std::array<Field, 1> fields;
+    bool sound = true;
+    // One row, whatever it removed: a result for each would cost more than the rest of the removal.
     while (status.ok() && connection.next(fields, status)) {
-        hit.push_back(decode_integer(fields[0]));
+        sound = decode_integers(fields[0], hit) && sound;
     }
-    return status;
+    if (!status.ok() || sound) return status;
+    return {ErrorCode::kQueryFailed, Advice::kStop,
+            "unexpected answer of the server: positions that were removed"};
 }
 
 Result<Removals::Positions> Removals::present(Connection& connection,

@@ -106,6 +106,30 @@ std::int64_t decode_integer(const Field& field) {
     return static_cast<std::int64_t>(be64toh(wire));
 }
 
+bool decode_integers(const Field& array, std::vector<std::int64_t>& out) {
+    if (array.data == nullptr) return true;
+    constexpr std::size_t kNoDimension = 12;   // their number, whether it has NULLs, the type
+    constexpr std::size_t kOneDimension = 20;  // and its size, and where it begins
+    const auto word = [&](std::size_t at) {
+        std::uint32_t wire = 0;
+        std::memcpy(&wire, array.data + at, sizeof wire);
+        return be32toh(wire);
+    };
+    if (array.size < kNoDimension) return false;
+    if (word(0) == 0) return array.size == kNoDimension;
+    constexpr std::size_t kElement = sizeof(std::uint32_t) + sizeof(std::uint64_t);
+    if (word(0) != 1 || array.size < kOneDimension) return false;
+    const std::size_t count = word(kNoDimension);
+    if (array.size - kOneDimension != count * kElement) return false;
+    out.reserve(out.size() + count);
+    for (std::size_t at = kOneDimension; at < array.size; at += kElement) {
+        if (word(at) != sizeof(std::uint64_t)) return false;
+        out.push_back(
+            decode_integer({array.data + at + sizeof(std::uint32_t), sizeof(std::uint64_t)}));
+    }
+    return true;
+}
+
 std::string decode_raw_id(const Field& field, bool uuid) {
     if (field.data == nullptr) return {};
     if (!uuid) return {field.data, field.size};

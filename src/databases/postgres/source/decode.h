@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
@@ -48,6 +49,10 @@ struct RowLayout {
 
 /// The position column; 0 where it is NULL or malformed.
 [[nodiscard]] std::int64_t decode_integer(const Field& field);
+
+/// Appends the elements of an array of bigint without NULLs in binary format (`array_recv` in
+/// PostgreSQL's arrayfuncs.c); a NULL field has none. False where it is malformed.
+[[nodiscard]] bool decode_integers(const Field& array, std::vector<std::int64_t>& out);
 
 /// A timestamp of the wire as microseconds since the Unix epoch; infinite times, and those that do
 /// not fit, count as unknown: 0.

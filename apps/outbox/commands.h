@@ -17,6 +17,7 @@ int run_relay(const runtime::Invocation& invocation,
               const std::function<Result<runtime::Invocation>()>& again);
 int run_migrate(const runtime::Invocation& invocation);
 int run_roles(const runtime::Invocation& invocation);
+int run_doctor(const runtime::Invocation& invocation);
 int run_status(const runtime::Invocation& invocation);
 int run_dead_list(const runtime::Invocation& invocation);
 int run_dead_show(const runtime::Invocation& invocation);

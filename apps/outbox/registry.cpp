@@ -175,6 +175,13 @@ Result<std::unique_ptr<consumer::Sql>> open_consumer_sql(const std::string& url,
     return (*database)->open_sql(url, std::chrono::seconds(connect_timeout_s), trust);
 }
 
+Status run_statement(const std::string& url, std::chrono::seconds connect_timeout,
+                     const std::string& sql) {
+    const auto database = find_database(url);
+    if (!database.ok()) return database.error();
+    return (*database)->run_statement(url, connect_timeout, sql);
+}
+
 Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(const SourceConfig& config,
                                                                      const std::string& os_user) {
     auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,10 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
 Result<std::unique_ptr<consumer::Sql>> open_consumer_sql(const std::string& url,
                                                          int connect_timeout_s,
                                                          const consumer::Trust& trust);
+
+/// Runs one statement as it stands, by a connection of its own. Errors as `make_source`.
+Status run_statement(const std::string& url, std::chrono::seconds connect_timeout,
+                     const std::string& sql);
 
 /// What operators do in the consumer's tables of a source's database; `os_user` for the audit.
 Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <random>
 #include <thread>
@@ -16,8 +15,7 @@
 #include "commands.h"
 #include "core/system_clock.h"
 #include "core/url.h"
-#include "core/utf8.h"
-#include "print.h"
+#include "look.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
 #include "runtime/log.h"
@@ -40,46 +38,12 @@ std::string owner_name() {
     return std::string(host) + ":" + std::to_string(getpid());
 }
 
-// The table's name without its schema: the topic of events that the template does not fit.
-std::string fallback_topic(const std::string& table) {
-    return table.substr(table.rfind('.') + 1);
-}
-
 relay::RelayOptions options_of(const RelayConfig& config) {
     relay::RelayOptions options = config.relay;
     std::random_device random;
     options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
     return options;
-}
-
-Result<std::vector<relay::RouteSpec>> routes_of(const RelayConfig& config,
-                                                const spi::Source& source) {
-    const std::string table = source.table_name();
-    const spi::RowShape shape = source.shape();
-    std::vector<relay::RouteSpec> routes;
-    for (const runtime::RouteConfig& route : config.routes) {
-        const auto broker = find_broker(route.to);
-        if (!broker.ok()) return broker.error();
-        auto topics =
-            core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
-                                  (*broker)->check_topic, (*broker)->topic_token);
-        if (!topics.ok()) return topics.error();
-        auto encoders = make_format(route, table, &shape);
-        if (!encoders.ok()) return encoders.error();
-        routes.push_back({.name = route.name,
-                          .former_names = route.former_names,
-                          .predicate = route.predicate,
-                          .topics = std::move(*topics),
-                          .on_dead_letter = route.on_dead_letter == "block_key"
-                                                ? relay::OnDeadLetter::kBlockKey
-                                                : relay::OnDeadLetter::kContinue,
-                          .make_encoder = std::move(*encoders),
-                          .make_sink = [config, route](const std::string& producer) {
-                              return make_sink(config, route, producer);
-                          }});
-    }
-    return routes;
 }
 
 void log_note(const relay::Note& note) {
@@ -128,62 +92,6 @@ Status check_sinks(const RelayConfig& config) {
         return error;
     }
     return {};
-}
-
-// What the next start would say of routes and ledgers.
-Result<spi::Beginning> preview(spi::Source& source, const RelayConfig& config) {
-    const auto routes = routes_of(config, source);
-    if (!routes.ok()) return routes.status();
-    std::vector<spi::RouteName> names;
-    for (const relay::RouteSpec& route : *routes) {
-        names.push_back({route.name, route.former_names, route.predicate.fingerprint()});
-    }
-    return source.preview(names);
-}
-
-// That the route leads to what its ledger holds for.
-Status check_destination(const RelayConfig& config, const runtime::RouteConfig& route,
-                         const std::string& known) {
-    if (known.empty()) return {};
-    const auto sink = make_sink(config, route);
-    if (!sink.ok()) return sink.status();
-    const auto met = (*sink)->destination();
-    if (!met.ok()) return met.status();
-    return *met == known ? Status() : Status(spi::destination_changed(route.name, known, *met));
-}
-
-int print_findings(spi::Source& source, const RelayConfig& config) {
-    bool problem = false;
-    const auto say = [&](bool bad, const std::string& text) {
-        problem |= bad;
-        constexpr std::string_view kProblem = "problem  ";
-        std::cout << (bad ? coloured(Colour::kRed, kProblem)
-                          : coloured(Colour::kGreen, "ok       "))
-                  << indented(redact(text), kProblem.size()) << "\n";
-    };
-    const auto findings = source.check();
-    if (!findings.ok()) return report(findings.error());
-    say(false, "source " + source.table_name());
-    for (const spi::Finding& finding : *findings) say(finding.problem, finding.text);
-    const auto beginning = preview(source, config);
-    if (!beginning.ok()) say(true, "ledger: " + describe(beginning.error()));
-    for (std::size_t i = 0; beginning.ok() && i < beginning->notes.size(); ++i) {
-        say(false, "at the start: " + beginning->notes[i]);
-    }
-    for (std::size_t i = 0; i < config.routes.size(); ++i) {
-        const runtime::RouteConfig& route = config.routes[i];
-        Status status = check_sink(config, route);
-        if (status.ok() && beginning.ok()) {
-            status = check_destination(config, route, beginning->routes[i].destination);
-        }
-        const std::string name = "route " + route.name + " to " + redact(route.to);
-        say(!status.ok(), status.ok() ? name : name + ": " + describe(status.error()));
-        if (!status.ok()) continue;
-        const auto known = describe_destination(config, route);
-        if (!known.ok()) say(true, name + ": " + describe(known.error()));
-        if (known.ok() && !known->empty()) say(false, "route " + route.name + ": " + *known);
-    }
-    return problem ? runtime::kExitFailed : runtime::kExitOk;
 }
 
 admin::HealthReport health_of(const relay::Relay& relay) {
@@ -363,7 +271,10 @@ int run_relay(const runtime::Invocation& invocation, const Again& again) {
     runtime::StopSignals signals;
     auto setup = set_up(invocation);
     if (!setup.ok()) return report(setup.error());
-    if (config->check) return print_findings(*setup->source, setup->config);
+    if (config->check) {
+        const auto findings = look_around(*setup->source, setup->config);
+        return findings.ok() ? print_findings(*findings) : report(findings.error());
+    }
     while (true) {
         std::optional<Setup> next;
         const Status status = run_one(*setup, signals, again, next);

@@ -51,6 +51,9 @@ struct Database {
     Result<std::unique_ptr<consumer::Sql>> (*open_sql)(const std::string& url,
                                                        std::chrono::seconds connect_timeout,
                                                        const consumer::Trust& trust) = nullptr;
+    /// Runs one statement as it stands, by a connection of its own.
+    Status (*run_statement)(const std::string& url, std::chrono::seconds connect_timeout,
+                            const std::string& sql) = nullptr;
     /// Writes into a mailbox of the database. Does not connect yet. Null: it holds none.
     Result<std::unique_ptr<mailbox::Client>> (*open_mailbox)(const mailbox::MailboxConfig& config) =
         nullptr;

@@ -339,7 +339,8 @@ relay::RelayOptions relay_options(const OptionValues& options) {
 
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
-    const std::string_view url_option = invocation.command == kRelay ? "from" : "db";
+    const bool relays = (invocation.command & (kRelay | kDoctor)) != 0;
+    const std::string_view url_option = relays ? "from" : "db";
     if (!options.given(url_option)) {
         return config_error("--" + std::string(url_option),
                             "which database? Give --" + std::string(url_option) + " " +
@@ -382,7 +383,7 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     config.admin = std::move(*admin);
     config.log_level = options.text("log-level");
     config.log_format = options.text("log-format");
-    config.check = options.flag("check");
+    config.check = options.flag("check") || invocation.command == kDoctor;
     config.source.make_side_tables = !config.check;
     config.relay = relay_options(options);
     if (config.relay.poll_busy_ms > config.relay.poll_idle_ms) {

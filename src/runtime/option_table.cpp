@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint64_t kDead =
     kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport;
+// What concerns a relay, who runs it or looks whether it could.
+constexpr std::uint64_t kServe = kRelay | kDoctor;
 constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDeadExport;
 constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint64_t kRoutes =
@@ -19,7 +21,7 @@ constexpr std::uint64_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
                                    kWebhookDisable | kWebhookEnable | kWebhookDelete;
-constexpr std::uint64_t kAll = kRelay | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify;
+constexpr std::uint64_t kAll = kServe | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
 constexpr std::string_view kRouteGroup = "Destination";
@@ -27,6 +29,7 @@ constexpr std::string_view kDeliveryGroup = "Delivery";
 constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
 constexpr std::string_view kEditGroup = "Change";
+constexpr std::string_view kPreflightGroup = "Preflight";
 constexpr std::string_view kWebhookGroup = "Webhooks";
 constexpr std::string_view kGeneralGroup = "General";
 
@@ -62,6 +65,19 @@ constexpr std::array kCommands{
                 "",
                 "outbox status --db postgresql://app@localhost/shop\n"
                 "outbox status --db sqlite:///var/lib/shop.db --json"},
+    CommandSpec{
+        kDoctor, "doctor", "look whether a relay could run, and what it could not keep",
+        "Looks at the source, the ledgers, every destination and the consumers' databases "
+        "with the options of `outbox relay`, and says of each thing whether it is right and "
+        "what mends it. Only --fix changes something. Exit code 1 where a relay could not run; "
+        "warnings are not counted. For a deploy pipeline, before the relay is replaced.",
+        "",
+        "outbox doctor --from postgresql://relay@localhost/shop --to "
+        "kafka://localhost:9092\n"
+        "outbox doctor --config /etc/outbox.toml --consumer-db "
+        "postgresql://billing@localhost/billing --json\n"
+        "outbox doctor --config /etc/outbox.toml --fix --dry-run | psql "
+        "postgresql://owner@localhost/shop"},
     CommandSpec{kDeadList, "dead list", "list dead letters",
                 "Lists events given up on, oldest first.", "",
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
@@ -259,7 +275,7 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .file_key = "source.url",
                .value = "URL",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kSourceGroup,
                .help = "database to read events from: {databases}"},
     OptionSpec{.name = "db",
@@ -274,7 +290,7 @@ constexpr std::array kOptions{
                .file_key = "source.owner",
                .value = "ROLE",
                .repeatable = true,
-               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "
@@ -283,7 +299,7 @@ constexpr std::array kOptions{
                .type = OptionType::kPath,
                .file_key = "source.password_file",
                .value = "FILE",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: file with the password, read anew at each connection; refused "
                        "where other users may read it. For a mailbox: ?password_file=FILE in its "
@@ -292,14 +308,14 @@ constexpr std::array kOptions{
                .type = OptionType::kText,
                .file_key = "source.schema",
                .value = "NAME",
-               .commands = kRelay | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
                        "the first of the role's search_path"},
     OptionSpec{.name = "require-tls",
                .type = OptionType::kFlag,
                .file_key = "require_tls",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "refuse to reach another machine in clear or without proof who it is: "
                        "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
@@ -308,7 +324,7 @@ constexpr std::array kOptions{
                .file_key = "source.table.name",
                .fallback = "outbox_events",
                .value = "NAME",
-               .commands = kRelay | kRoles | kOperate | kVerify,
+               .commands = kServe | kRoles | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "outbox table, exact and case kept: table or schema.table"},
     OptionSpec{.name = "preset",
@@ -317,7 +333,7 @@ constexpr std::array kOptions{
                .choices = "pending-published|new-sent|processed-at|delete-when-sent|camel-case|"
                           "debezium",
                .value = "NAME",
-               .commands = kRelay | kOperate | kVerify,
+               .commands = kServe | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "known shape of the table; without it the shape is recognised by its "
                        "columns"},
@@ -326,7 +342,7 @@ constexpr std::array kOptions{
                .file_key = "source.after_publish",
                .choices = "delete|mark",
                .value = "ACTION",
-               .commands = kRelay | kOperate | kVerify,
+               .commands = kServe | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "what happens to a published row; without it `mark` where a column says so, "
                        "`delete` in the table of outbox migrate and in those that are exactly of "
@@ -338,7 +354,7 @@ constexpr std::array kOptions{
                .fallback = "dead_letter",
                .choices = "dead_letter|finish|stop",
                .value = "ACTION",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kSourceGroup,
                .help = "an event that no route takes is a dead letter, is done with, or ends the "
                        "relay before it"},
@@ -349,7 +365,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 315'360'000,
                .value = "TIME",
-               .commands = kRelay | kPrune,
+               .commands = kServe | kPrune,
                .group = kSourceGroup,
                .help = "how long marked rows are kept after they were published"},
     OptionSpec{.name = "inbox-retention",
@@ -369,7 +385,7 @@ constexpr std::array kOptions{
                .file_key = "source.tenant",
                .value = "ID",
                .repeatable = true,
-               .commands = kRelay,
+               .commands = kServe,
                .group = kSourceGroup,
                .help = "relay the events of this tenant only; may be repeated"},
     OptionSpec{.name = "default-tenant",
@@ -377,7 +393,7 @@ constexpr std::array kOptions{
                .file_key = "source.default_tenant",
                .fallback = "default",
                .value = "ID",
-               .commands = kRelay | kRoutesList | kRoutesRetire,
+               .commands = kServe | kRoutesList | kRoutesRetire,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",
@@ -386,7 +402,7 @@ constexpr std::array kOptions{
                .fallback = "auto",
                .choices = "auto|stream|polling",
                .value = "MODE",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kSourceGroup,
                .help = "where events come from: stream (PostgreSQL's log, by a temporary slot), "
                        "polling (reads of the table), or auto: stream where the server allows it; "
@@ -399,7 +415,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 300,
                .value = "N",
-               .commands = kRelay | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "longest wait for a connection to the database"},
     // Destination
@@ -408,7 +424,7 @@ constexpr std::array kOptions{
                .file_key = "to",
                .value = "[NAME=]URL",
                .repeatable = true,
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help =
                    "where events go: {brokers}; repeated, each makes a route. What a route has "
@@ -419,7 +435,7 @@ constexpr std::array kOptions{
                .file_key = "topic_template",
                .fallback = "{aggregate_type|lower}-events",
                .value = "TEXT",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "topic of events that name none; fields: aggregate_type, event_type, "
                        "tenant_id, routing_key, key, each also with |lower; an event without a "
@@ -429,7 +445,7 @@ constexpr std::array kOptions{
                .file_key = "allowed_topics",
                .value = "NAME",
                .repeatable = true,
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "topic that events may go to, or a prefix ending in *; may be repeated; "
                        "without it every valid name"},
@@ -439,14 +455,14 @@ constexpr std::array kOptions{
                .fallback = "raw",
                .choices = "raw|cloudevents|cloudevents-structured|debezium",
                .value = "FORMAT",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "how an event becomes a record; {formats}"},
     OptionSpec{.name = "claim-check",
                .type = OptionType::kUrl,
                .file_key = "claim_check",
                .value = "URL",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "where large payloads are kept, so that records carry a reference: "
                        "file:///folder, s3://bucket/prefix, or a database, for its table "
@@ -459,14 +475,14 @@ constexpr std::array kOptions{
                .min = 0,
                .max = 1'073'741'824,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "largest payload that a record carries itself, where claim-check is set"},
     OptionSpec{.name = "schema-registry",
                .type = OptionType::kUrl,
                .file_key = "schema_registry",
                .value = "URL",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "a schema registry with Confluent's API: payloads of events with a "
                        "schema_id are checked by it before they are published"},
@@ -476,7 +492,7 @@ constexpr std::array kOptions{
                .fallback = "none",
                .choices = "none|confluent",
                .value = "FRAMING",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "what is written before a payload: confluent is a zero byte and the id of "
                        "its schema in four"},
@@ -486,7 +502,7 @@ constexpr std::array kOptions{
                .fallback = "continue",
                .choices = "continue|block_key",
                .value = "ACTION",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kRouteGroup,
                .help = "after a dead letter the later events of its key go on, or wait"},
     // Delivery
@@ -498,7 +514,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 1000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "most events read at once"},
     OptionSpec{.name = "poll-busy-ms",
@@ -509,7 +525,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 60'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "wait between reads while events come"},
     OptionSpec{.name = "poll-idle-ms",
@@ -520,7 +536,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 60'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "longest wait between reads while none come"},
     OptionSpec{.name = "max-attempts",
@@ -531,7 +547,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 1000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "failed attempts after which an event is a dead letter"},
     OptionSpec{.name = "retry-base-ms",
@@ -542,7 +558,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 3'600'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "wait after the first failure; it doubles with each further one"},
     OptionSpec{.name = "retry-max-ms",
@@ -553,7 +569,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 86'400'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "longest wait between attempts"},
     OptionSpec{.name = "max-unrecorded",
@@ -564,7 +580,7 @@ constexpr std::array kOptions{
                .min = 2,
                .max = 1'000'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "most events under way and not yet recorded: the most repeats after a kill"},
     OptionSpec{.name = "max-in-flight-bytes",
@@ -575,7 +591,7 @@ constexpr std::array kOptions{
                .min = 1'048'576,
                .max = 4'294'967'296,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "most bytes of events held in memory; at the limit reading waits"},
     OptionSpec{.name = "lease-ttl-ms",
@@ -586,7 +602,7 @@ constexpr std::array kOptions{
                .min = 1000,
                .max = 300'000,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "time after which a hung relay is replaced"},
     OptionSpec{.name = "shutdown-grace-s",
@@ -597,7 +613,7 @@ constexpr std::array kOptions{
                .min = 0,
                .max = 3600,
                .value = "N",
-               .commands = kRelay,
+               .commands = kServe,
                .group = kDeliveryGroup,
                .help = "time to finish what is under way when told to stop"},
     // Running
@@ -717,8 +733,8 @@ constexpr std::array kOptions{
                .help = "most dead letters, delayed events or sagas listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
-               .commands =
-                   kDeadRetry | kDeadDiscard | kScheduledCancel | kPrune | kSagaResume | kSagaAbort,
+               .commands = kDeadRetry | kDeadDiscard | kScheduledCancel | kPrune | kSagaResume |
+                           kSagaAbort | kDoctor,
                .group = kFilterGroup,
                .help = "only say what would be done"},
     // Dead letters
@@ -836,6 +852,27 @@ constexpr std::array kOptions{
                .group = "Verification",
                .help = "query of --effect-db that gives a row for each effect, in their order: the "
                        "event's id, and its key and n where they are kept; stands for a consumer"},
+    // A preflight
+    OptionSpec{.name = "consumer-db",
+               .type = OptionType::kUrl,
+               .value = "URL",
+               .repeatable = true,
+               .commands = kDoctor,
+               .group = kPreflightGroup,
+               .help = "a database with consumers' tables, to be looked at, too"},
+    OptionSpec{.name = "fix",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kDoctor,
+               .group = kPreflightGroup,
+               .help = "run the statements that mend what was found; with --dry-run print them"},
+    OptionSpec{.name = "fix-as",
+               .type = OptionType::kUrl,
+               .value = "URL",
+               .commands = kDoctor,
+               .group = kPreflightGroup,
+               .help = "the source's database as one who may run them, mostly the owner of the "
+                       "tables; without it they run as the user of --from"},
     // Webhooks
     OptionSpec{.name = "id",
                .value = "ID",
@@ -926,7 +963,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
                .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify |
-                           kSinks | kWebhook,
+                           kSinks | kWebhook | kDoctor,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

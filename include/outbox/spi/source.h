@@ -288,10 +288,16 @@ struct Ghost {
     std::string id;  ///< Empty: not known.
 };
 
-/// One line of what `relay --check` found.
+/// One line of what `outbox doctor` and `relay --check` found.
 struct Finding {
-    bool problem = false;  ///< True: the relay cannot run like this.
-    std::string text;      ///< What was found, and the remedy where there is one.
+    enum class Grade : std::uint8_t {
+        kOk,
+        kWarn,  ///< It works, and something is lost by it: speed, order, room on a disk.
+        kFail,  ///< The relay cannot run like this.
+    };
+    Grade grade = Grade::kOk;
+    std::string text;  ///< "WHAT: " and what was found, with the remedy where there is one.
+    std::string sql;   ///< One statement that mends it, where one does; its owner may run it.
 };
 
 /// A database with an outbox table. Thread-safe: each `open_*` result has a connection of its own,

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/transport.h"
+#include "databases/postgres/connection.h"
 #include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/objects.h"
 #include "databases/postgres/receive/operator_sql.h"
@@ -51,6 +52,12 @@ Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
     return consumer::open_postgres_sql(url, static_cast<int>(connect_timeout.count()), trust);
 }
 
+Status run_statement(const std::string& url, std::chrono::seconds connect_timeout,
+                     const std::string& sql) {
+    auto connection = postgres::Connection::open(url, static_cast<int>(connect_timeout.count()));
+    return connection.ok() ? connection->execute(sql) : connection.status();
+}
+
 std::string weakness(const std::string& url) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return {};
@@ -68,6 +75,7 @@ const Database& postgres_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_sql = open_sql,
+        .run_statement = run_statement,
         .open_mailbox = mailbox::open_postgres_mailbox,
         .open_webhook_inlet = postgres::open_webhook_inlet,
         .open_webhook_outlet = postgres::open_webhook_outlet,

@@ -50,6 +50,15 @@ Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
     return consumer::open_sqlite_sql(parsed->path, static_cast<int>(connect_timeout.count()));
 }
 
+Status run_statement(const std::string& url, std::chrono::seconds connect_timeout,
+                     const std::string& sql) {
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return parsed.error();
+    const std::chrono::milliseconds wait = connect_timeout;
+    auto database = sqlite::Database::open(parsed->path, static_cast<int>(wait.count()));
+    return database.ok() ? (*database)->execute(sql) : database.status();
+}
+
 }  // namespace
 
 const Database& sqlite_database() {
@@ -60,6 +69,7 @@ const Database& sqlite_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_sql = open_sql,
+        .run_statement = run_statement,
         .open_mailbox = mailbox::open_sqlite_mailbox,
         .open_webhook_inlet = sqlite::open_webhook_inlet,
         .open_webhook_outlet = sqlite::open_webhook_outlet,

@@ -134,7 +134,8 @@ class Relay {
 inline std::string findings(spi::Source& source, bool only_problems = false) {
     std::string text;
     for (const spi::Finding& finding : value_of(source.check())) {
-        if (!only_problems || finding.problem) text += finding.text + "\n";
+        if (!only_problems || finding.grade == spi::Finding::Grade::kFail)
+            text += finding.text + "\n";
     }
     return text;
 }

@@ -138,7 +138,7 @@ TEST_F(SqliteSource, TheIndexOfDeadLettersIsMadeAnewOrRefused) {
         std::string said;
         for (const spi::Finding& finding :
              value_of(value_of(sqlite::make_sqlite_source(config))->check())) {
-            said += (finding.problem ? "! " : "") + finding.text + "\n";
+            said += (finding.grade == spi::Finding::Grade::kFail ? "! " : "") + finding.text + "\n";
         }
         return said;
     };

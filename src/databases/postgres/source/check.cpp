@@ -5,6 +5,7 @@
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "databases/postgres/source/preflight.h"
 #include "databases/postgres/stream/check.h"
 
 namespace outbox::postgres {
@@ -20,8 +21,11 @@ std::string printed(const std::string& sql) {
     return "BEGIN;\n" + std::string(kCatalogPath) + sql + "COMMIT;\n";
 }
 
-void found(std::vector<spi::Finding>& findings, bool problem, std::string text) {
-    findings.push_back({problem, std::move(text)});
+using enum spi::Finding::Grade;
+
+void found(std::vector<spi::Finding>& findings, spi::Finding::Grade grade, std::string text,
+           std::string sql = {}) {
+    findings.push_back({grade, std::move(text), std::move(sql)});
 }
 
 // Why a time tells less than in which order rows were written.
@@ -44,32 +48,34 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
     const std::string shape = table.native           ? "the table of outbox migrate"
                               : table.preset.empty() ? "mapped by [source.table]"
                                                      : "preset " + table.preset;
-    found(findings, false,
+    found(findings, kOk,
           "table " + table.sql + ": " + shape +
               (table.deletes_unasked ? ""
                : table.mark          ? "; published rows are marked"
                                      : "; published rows are deleted"));
     if (table.deletes_unasked) {
-        found(findings, true, "after publish: " + table.deletion_refusal(table.sql).message);
+        found(findings, kFail, "after publish: " + table.deletion_refusal(table.sql).message);
     }
     if (!table.by_position && !table.find("id")->not_null) {
-        found(findings, false,
+        const std::string not_null = "ALTER TABLE " + table.sql + " ALTER COLUMN " +
+                                     quote_identifier(table.column("id")) + " SET NOT NULL";
+        found(findings, kWarn,
               "ids: a row whose " + quote_identifier(table.column("id")) +
-                  " is NULL is passed over, as nothing names it: ALTER TABLE " + table.sql +
-                  " ALTER COLUMN " + quote_identifier(table.column("id")) + " SET NOT NULL");
+                  " is NULL is passed over, as nothing names it: " + not_null,
+              not_null);
     }
     if (std::string repeated = repeated_ids(table); !repeated.empty()) {
-        found(findings, true, std::move(repeated));
+        found(findings, kFail, std::move(repeated));
     }
     if (table.by_position) {
-        found(findings, false,
+        found(findings, kOk,
               "order: kept per key; " + quote_identifier(table.position) +
                   " is GENERATED ALWAYS with CACHE 1, so that late commits are waited for by "
                   "proof");
         return;
     }
     if (!table.position.empty()) {
-        found(findings, false,
+        found(findings, kWarn,
               "order: by " + quote_identifier(table.position) +
                   " among the unfinished rows, all of which each read scans; not promised where "
                   "writers take numbers in advance (a sequence with CACHE above 1, an ORM that "
@@ -79,21 +85,21 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
     const std::string remedy =
         "ALTER TABLE " + table.sql + " ADD COLUMN position bigint GENERATED ALWAYS AS IDENTITY";
     if (table.created_at.empty()) {
-        found(findings, true,
+        found(findings, kFail,
               "order: none; nothing tells in which order rows were written, and they are read by "
               "their id. Map occurred_at to a time under [source.table.columns] in outbox.toml, "
               "or have a number: " +
                   remedy);
         return;
     }
-    found(findings, false,
+    found(findings, kWarn,
           "order: by " + quote_identifier(table.created_at) +
               "; the table has no identity column, so the order inside one transaction is not "
               "promised, nor between transactions that overlap. To have it: " +
               remedy);
     if (const std::string weak = weakness_of_time(table.catalog.at(table.created_at));
         !weak.empty()) {
-        found(findings, false,
+        found(findings, kWarn,
               "order: warning: " + quote_identifier(table.created_at) + ": " + weak +
                   ", so that the events of one key may be sent in another order than they were "
                   "written in, even where their writers serialise (promise 2 of "
@@ -122,13 +128,15 @@ Status tell_index(Connection& connection, const Table& table, std::vector<spi::F
         for (auto at = where.find("t.\""); at != std::string::npos; at = where.find("t.\"")) {
             where.erase(at, 2);
         }
-        found(findings, false,
+        const std::string create =
+            "CREATE INDEX CONCURRENTLY ON " + table.sql + " (" + columns + ")" + where;
+        found(findings, kWarn,
               "index: none serves the read of rows" + (where.empty() ? "" : where) +
-                  "; each read scans the whole table. CREATE INDEX CONCURRENTLY ON " + table.sql +
-                  " (" + columns + ")" + where);
+                  "; each read scans the whole table. " + create,
+              create);
         return {};
     }
-    found(findings, false, "index: the read is served by an index");
+    found(findings, kOk, "index: the read is served by an index");
     return {};
 }
 
@@ -145,9 +153,11 @@ Status tell_rights(Connection& connection, const std::string& table, const std::
         at = end + 2;
     }
     if (missing.empty()) return {};
-    found(findings, true,
-          "rights: user " + connection.user() + " lacks " + missing + " on " + table + ". GRANT " +
-              missing + " ON " + table + " TO " + quote_identifier(connection.user()));
+    const std::string grant =
+        "GRANT " + missing + " ON " + table + " TO " + quote_identifier(connection.user());
+    found(findings, kFail,
+          "rights: user " + connection.user() + " lacks " + missing + " on " + table + ". " + grant,
+          grant);
     return {};
 }
 
@@ -159,10 +169,12 @@ Status tell_sequence_right(Connection& connection, const Table& table,
         "'SELECT')",
         Params().text(table.sql).text(table.position));
     if (!rows.ok() || rows->empty()) return rows.status();
-    found(findings, true,
+    const std::string grant = "GRANT SELECT ON SEQUENCE " + rows->string(0, 0) + " TO " +
+                              quote_identifier(connection.user());
+    found(findings, kFail,
           "rights: user " + connection.user() + " lacks SELECT on the sequence of " + table.sql +
-              ". GRANT SELECT ON SEQUENCE " + rows->string(0, 0) + " TO " +
-              quote_identifier(connection.user()));
+              ". " + grant,
+          grant);
     return {};
 }
 
@@ -181,7 +193,7 @@ Status tell_row_security(Connection& connection, const Table& table,
         Params().text(table.sql).texts(needed));
     if (!rows.ok() || rows->empty()) return rows.status();
     const std::string user = quote_identifier(connection.user());
-    found(findings, true,
+    found(findings, kFail,
           "rights: row security of " + table.sql + " may hide events from user " +
               connection.user() + ", or keep it from ending them. CREATE POLICY outbox_relay ON " +
               table.sql + " TO " + user +
@@ -223,12 +235,13 @@ Status tell_all_rights(Connection& connection, const Table& table,
         std::vector<spi::Finding> prune;
         status = tell_rights(connection, table.sql, "DELETE", prune);
         for (const spi::Finding& finding : prune) {
-            found(findings, false,
-                  finding.text + "; without it published rows older than the retention stay");
+            found(findings, kWarn,
+                  finding.text + "; without it published rows older than the retention stay",
+                  finding.sql);
         }
     }
     if (status.ok() && findings.size() == before) {
-        found(findings, false, "rights: user " + connection.user() + " has all it needs");
+        found(findings, kOk, "rights: user " + connection.user() + " has all it needs");
     }
     return status;
 }
@@ -241,11 +254,11 @@ Status tell_side_tables(Connection& connection, const Table& table,
     Result<Rows> rows = connection.query(misplaced_indexes_sql(tables->schema, "producer", true));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
-        found(findings, !tables->missing.empty(),
+        found(findings, tables->missing.empty() ? kWarn : kFail,
               "side tables: " + misplaced_index(rows->string(row, 0)));
     }
     if (!tables->indexes.empty()) {
-        found(findings, false,
+        found(findings, kWarn,
               "side tables: without " + tables->indexes +
                   ", which `outbox migrate --print` makes, the relay is slower");
     }
@@ -258,7 +271,7 @@ Status tell_side_tables(Connection& connection, const Table& table,
         Params().text(tables->schema));
     if (!rows.ok()) return rows.status();
     const bool can = rows->boolean(0, 0);
-    found(findings, !can,
+    found(findings, can ? kOk : kFail,
           "side tables: " + tables->missing +
               (can ? " are missing; the relay makes them when it starts"
                    : " are missing and user " + connection.user() +
@@ -270,13 +283,13 @@ Status tell_side_tables(Connection& connection, const Table& table,
 Status tell_path(Connection& connection, const Table& table, const PostgresSourceConfig& config,
                  std::vector<spi::Finding>& findings) {
     if (config.mode == Mode::kPolling) {
-        found(findings, false, "events: by polling, as mode is polling");
+        found(findings, kOk, "events: by polling, as mode is polling");
         return {};
     }
     Result<StreamVerdict> verdict = look_at_stream(connection, table, config);
     if (!verdict.ok()) return verdict.status();
     if (verdict->obstacles.empty()) {
-        found(findings, false,
+        found(findings, kOk,
               "events: by the stream of the log when caught up, else by polling" +
                   (verdict->publication_sql.empty()
                        ? ""
@@ -285,7 +298,7 @@ Status tell_path(Connection& connection, const Table& table, const PostgresSourc
     }
     std::string text = "events: by polling; the stream would need";
     for (const std::string& obstacle : verdict->obstacles) text += "\n           - " + obstacle;
-    found(findings, config.mode == Mode::kStream, std::move(text));
+    found(findings, config.mode == Mode::kStream ? kFail : kOk, std::move(text));
     return {};
 }
 
@@ -294,17 +307,17 @@ Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) 
         "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), "
         "(SELECT count(*) FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')");
     if (!rows.ok()) return rows.status();
-    found(findings, false, "server: PostgreSQL " + rows->string(0, 2));
+    found(findings, kOk, "server: PostgreSQL " + rows->string(0, 2));
     if (rows->integer(0, 0) != connection.client_backend_pid()) {
-        found(findings, false,
+        found(findings, kWarn,
               "pooler: the connection goes through one (PgBouncer?); the relay needs a direct or "
               "session-mode connection, transaction mode breaks its prepared statements");
     }
     if (rows->boolean(0, 1)) {
-        found(findings, true, "server: it is a standby; point the URL at the primary");
+        found(findings, kFail, "server: it is a standby; point the URL at the primary");
     }
     if (rows->integer(0, 3) > 0) {
-        found(findings, false,
+        found(findings, kWarn,
               "prepared transactions: " + rows->string(0, 3) +
                   " older than a minute (pg_prepared_xacts); events behind those that wrote to "
                   "the table may wait for them");
@@ -419,7 +432,7 @@ Status require_rights(Connection& connection, const Table& table) {
     if (Status status = tell_all_rights(connection, table, findings); !status.ok()) return status;
     std::string missing;
     for (const spi::Finding& finding : findings) {
-        if (finding.problem) missing += (missing.empty() ? "" : "; ") + finding.text;
+        if (finding.grade == kFail) missing += (missing.empty() ? "" : "; ") + finding.text;
     }
     if (missing.empty()) return {};
     return {ErrorCode::kNoRights, Advice::kStop, std::move(missing), "42501"};
@@ -439,6 +452,9 @@ Result<std::vector<spi::Finding>> check_table(Connection& connection, const Tabl
     }
     if (const Status side = tell_side_tables(connection, table, findings); !side.ok()) return side;
     if (const Status server = tell_server(connection, findings); !server.ok()) return server;
+    if (const Status health = look_at_health(connection, table, findings); !health.ok()) {
+        return health;
+    }
     if (const Status path = tell_path(connection, table, config, findings); !path.ok()) return path;
     return findings;
 }

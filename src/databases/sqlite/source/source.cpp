@@ -116,45 +116,55 @@ class SqliteSource final : public spi::Source {
     Result<std::vector<spi::Finding>> check() override {
         auto database = Database::open(table_.path, table_.busy_timeout_ms);
         if (!database.ok()) return database.error();
+        using enum spi::Finding::Grade;
         std::vector<spi::Finding> findings;
         const std::string shape = table_.native           ? "the table of outbox migrate"
                                   : table_.preset.empty() ? "mapped by [source.table]"
                                                           : "preset " + table_.preset;
-        findings.push_back({false, "table " + table_.name + " in " + table_.path + ": " + shape +
-                                       (table_.deletes_unasked ? ""
-                                        : table_.mark          ? "; published rows are marked"
-                                                               : "; published rows are deleted")});
+        findings.push_back({kOk,
+                            "table " + table_.name + " in " + table_.path + ": " + shape +
+                                (table_.deletes_unasked ? ""
+                                 : table_.mark          ? "; published rows are marked"
+                                                        : "; published rows are deleted"),
+                            {}});
         if (table_.deletes_unasked) {
             findings.push_back(
-                {true, "after publish: " + table_.deletion_refusal(table_.sql).message});
+                {kFail, "after publish: " + table_.deletion_refusal(table_.sql).message, {}});
         }
-        findings.push_back({false,
+        findings.push_back({kOk,
                             "order: kept per key; SQLite has one writer at a time, so that the "
-                            "order of rows is the order of commits"});
+                            "order of rows is the order of commits",
+                            {}});
         if (Status status = tell_index(**database, findings); !status.ok()) return status;
         const auto side = look_for_side_tables(**database);
         if (!side.ok()) return side.status();
         if (!side->complete) {
             findings.push_back(
-                {false, std::string("side tables: ") +
-                            (side->none ? "they are missing" : "a part of them is missing") +
-                            "; the relay makes them when it starts"});
+                {kOk,
+                 std::string("side tables: ") +
+                     (side->none ? "they are missing" : "a part of them is missing") +
+                     "; the relay makes them when it starts",
+                 {}});
         }
         if (Status index = require_own_index(**database); !index.ok()) {
             if (index.error().code != ErrorCode::kTableShape) return index;
-            findings.push_back({true, "side tables: " + index.error().message});
+            findings.push_back({kFail, "side tables: " + index.error().message, {}});
         }
         Statement mode(**database, "PRAGMA journal_mode");
         const bool wal = mode.step() && mode.text(0) == "wal";
         findings.push_back(
-            {false, wal ? "journal: write-ahead log"
-                        : "journal: no write-ahead log, so that reading and writing wait for each "
-                          "other. PRAGMA journal_mode = WAL"});
+            {wal ? kOk : kWarn,
+             wal ? "journal: write-ahead log"
+                 : "journal: no write-ahead log, so that reading and writing wait for each "
+                   "other. PRAGMA journal_mode = WAL",
+             wal ? "" : "PRAGMA journal_mode = WAL"});
         if (Status status = mode.status(); !status.ok()) return status;
         WriteTransaction write(**database);
         const Status writable = write.begin();
-        findings.push_back({!writable.ok(), writable.ok() ? "rights: the file can be written"
-                                                          : "rights: " + writable.error().message});
+        findings.push_back({writable.ok() ? kOk : kFail,
+                            writable.ok() ? "rights: the file can be written"
+                                          : "rights: " + writable.error().message,
+                            {}});
         return findings;
     }
 
@@ -180,13 +190,15 @@ class SqliteSource final : public spi::Source {
                 where.erase(at, 2);
             }
             const std::string column = where.substr(0, where.find('"', 1) + 1);
-            findings.push_back({false, "index: none serves the read of rows WHERE " + where +
-                                           "; each read scans the whole table. CREATE INDEX " +
-                                           quote_identifier(table_.name + "_unsent") + " ON " +
-                                           table_.sql + " (" + column + ")"});
+            const std::string sql = "CREATE INDEX " + quote_identifier(table_.name + "_unsent") +
+                                    " ON " + table_.sql + " (" + column + ")";
+            findings.push_back({spi::Finding::Grade::kWarn,
+                                "index: none serves the read of rows WHERE " + where +
+                                    "; each read scans the whole table. " + sql,
+                                sql});
             return {};
         }
-        findings.push_back({false, "index: the read is served by an index"});
+        findings.push_back({spi::Finding::Grade::kOk, "index: the read is served by an index", {}});
         return {};
     }
 

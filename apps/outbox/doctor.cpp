@@ -1,0 +1,210 @@
+// A preflight: what a relay with these options would meet, and what would mend it.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/redact.h"
+#include "core/utf8.h"
+#include "look.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+using runtime::RelayConfig;
+using enum spi::Finding::Grade;
+using Findings = std::vector<spi::Finding>;
+
+// Ways in clear are refused with --require-tls before.
+void look_at_way(const std::string& what, const std::string& weakness, Findings& findings) {
+    if (!weakness.empty()) findings.push_back({kWarn, "transport: " + what + " " + weakness, {}});
+}
+
+void look_at_ways(const RelayConfig& config, Findings& findings) {
+    look_at_way("the database", weakness_of_database(config.source.url), findings);
+    for (const runtime::RouteConfig& route : config.routes) {
+        look_at_way("the destination of " + route.name, weakness_of(config, route), findings);
+        look_at_way("the object store of " + route.name, weakness_of_store(route.claim_check),
+                    findings);
+        look_at_way("the schema registry of " + route.name,
+                    weakness_of_registry(route.schema_registry), findings);
+    }
+}
+
+Status refuse_clear_ways(const RelayConfig& config) {
+    Findings weak;
+    if (config.source.require_tls) look_at_ways(config, weak);
+    if (weak.empty()) return {};
+    return {ErrorCode::kConfigInvalid, Advice::kStop, weak.front().text};
+}
+
+// What is older than a consumer's floor is quarantined by its inbox, never applied.
+struct Oldest {
+    std::int64_t waiting_us = 0;  // 0: nothing waits
+    std::int64_t dead_us = 0;
+};
+
+Oldest oldest_events(spi::Source& source, const SourceConfig& config) {
+    Oldest oldest;
+    const auto recorder = source.open_recorder();
+    const auto stats = recorder.ok() ? (*recorder)->stats() : recorder.status();
+    if (stats.ok() && stats->backlog > 0) {
+        const std::chrono::duration<double> age(stats->oldest_age_s);
+        const auto since = std::chrono::system_clock::now().time_since_epoch() - age;
+        oldest.waiting_us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
+    }
+    const auto operations = open_operations(config, source.table_name());
+    if (!operations.ok()) return oldest;
+    const auto letters = (*operations)->dead({}, 0, 1, false);
+    if (letters.ok() && !letters->empty()) oldest.dead_us = letters->front().occurred_at_us;
+    return oldest;
+}
+
+void look_at_floor(const ConsumerInfo& consumer, const std::string& where, const Oldest& oldest,
+                   Findings& findings) {
+    const auto before = [&](std::int64_t at_us) { return at_us != 0 && at_us < consumer.floor_us; };
+    if (!before(oldest.waiting_us) && !before(oldest.dead_us)) return;
+    const bool waiting = before(oldest.waiting_us);
+    findings.push_back(
+        {kWarn,
+         "retention: " + where + ": consumer " + consumer.name +
+             " has forgotten the ids from before " + time_text(consumer.floor_us) +
+             ", and the oldest " + (waiting ? "event that waits" : "dead letter") + " is of " +
+             time_text(waiting ? oldest.waiting_us : oldest.dead_us) +
+             ": it would be quarantined as OB_QUARANTINED. Keep ids for longer (outbox prune "
+             "--inbox-retention)",
+         {}});
+}
+
+void look_at_consumers(const std::string& url, const RelayConfig& config, const Oldest& oldest,
+                       Findings& findings) {
+    SourceConfig of_consumer = config.source;
+    of_consumer.url = url;
+    const std::string where = "consumers in " + redact(url);
+    const auto fail = [&](const ErrorInfo& error) {
+        findings.push_back({kFail, where + ": " + describe(error), {}});
+    };
+    const auto operations = open_consumer_operations(of_consumer);
+    if (!operations.ok()) return fail(operations.error());
+    const auto there = (*operations)->has_tables();
+    if (!there.ok()) return fail(there.error());
+    if (!*there) {
+        findings.push_back({kFail,
+                            where +
+                                ": their tables are missing. outbox migrate --only "
+                                "consumer --db " +
+                                redact(url),
+                            {}});
+        return;
+    }
+    const auto consumers = (*operations)->consumers();
+    if (!consumers.ok()) return fail(consumers.error());
+    std::string names;
+    std::int64_t dead = 0;
+    for (const ConsumerInfo& consumer : *consumers) {
+        names.append(names.empty() ? "" : ", ").append(consumer.name);
+        dead += consumer.dead;
+        look_at_floor(consumer, where, oldest, findings);
+    }
+    findings.push_back({kOk, where + ": " + (names.empty() ? "none yet" : names), {}});
+    if (dead == 0) return;
+    findings.push_back({kWarn,
+                        where + ": " + with_commas(dead) +
+                            " dead letters, which block nothing and are applied by nobody: "
+                            "outbox dead list --consumer NAME --db " +
+                            redact(url),
+                        {}});
+}
+
+std::string_view word_of(spi::Finding::Grade grade) {
+    return grade == kFail ? "problem" : grade == kWarn ? "warning" : "ok";
+}
+
+std::int64_t count(const Findings& findings, spi::Finding::Grade grade) {
+    return std::count_if(findings.begin(), findings.end(),
+                         [&](const spi::Finding& finding) { return finding.grade == grade; });
+}
+
+// "1 problem", "3 warnings"
+std::string counted(const Findings& findings, spi::Finding::Grade grade) {
+    const std::int64_t many = count(findings, grade);
+    return with_commas(many) + " " + std::string(word_of(grade)) + (many == 1 ? "" : "s");
+}
+
+// "rights: user relay lacks ..." -> "rights"
+std::string subject_of(const std::string& text) {
+    return text.substr(0, text.find_first_of(": "));
+}
+
+void print_as_json(const Findings& findings) {
+    ordered_json list = ordered_json::array();
+    for (const spi::Finding& finding : findings) {
+        list.push_back({{"grade", word_of(finding.grade)},
+                        {"subject", subject_of(finding.text)},
+                        {"text", redact(finding.text)},
+                        {"fix", text_or_null(finding.sql)}});
+    }
+    print_json({{"ok", count(findings, kOk)},
+                {"warnings", count(findings, kWarn)},
+                {"problems", count(findings, kFail)},
+                {"findings", std::move(list)}});
+}
+
+int mend(const Findings& findings, const runtime::Invocation& invocation,
+         const RelayConfig& config) {
+    const std::string url =
+        invocation.options.given("fix-as") ? invocation.options.text("fix-as") : config.source.url;
+    bool failed = false;
+    for (const spi::Finding& finding : findings) {
+        if (finding.sql.empty()) continue;
+        std::cout << to_printable(finding.sql) << ";\n" << std::flush;
+        if (invocation.options.flag("dry-run")) continue;
+        const Status status = run_statement(url, config.source.connect_timeout, finding.sql);
+        if (status.ok()) continue;
+        failed = true;
+        report(status.error());
+    }
+    return failed ? runtime::kExitFailed : runtime::kExitOk;
+}
+
+}  // namespace
+
+int run_doctor(const runtime::Invocation& invocation) {
+    const runtime::OptionValues& options = invocation.options;
+    if (!options.flag("fix") && (options.flag("dry-run") || options.given("fix-as"))) {
+        return report(
+            runtime::config_error(options.where(options.flag("dry-run") ? "dry-run" : "fix-as"),
+                                  "it goes with --fix; without that nothing is changed anyway"));
+    }
+    if (options.flag("fix") && options.flag("json")) {
+        return report(
+            runtime::config_error(options.where("json"), "--fix prints SQL; leave out one"));
+    }
+    const auto config = runtime::make_relay_config(invocation);
+    if (!config.ok()) return report(config.error());
+    if (Status ways = refuse_clear_ways(*config); !ways.ok()) return report(ways.error());
+    const auto source = make_source(config->source);
+    if (!source.ok()) return report(source.error());
+    auto findings = look_around(**source, *config);
+    if (!findings.ok()) return report(findings.error());
+    look_at_ways(*config, *findings);
+    const std::vector<std::string> consumers = options.list("consumer-db");
+    const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config->source);
+    for (const std::string& url : consumers) look_at_consumers(url, *config, oldest, *findings);
+    if (options.flag("fix")) return mend(*findings, invocation, *config);
+    const bool failed = count(*findings, kFail) > 0;
+    if (options.flag("json")) {
+        print_as_json(*findings);
+        return failed ? runtime::kExitFailed : runtime::kExitOk;
+    }
+    const int code = print_findings(*findings);
+    std::cout << "\n" << counted(*findings, kFail) << ", " << counted(*findings, kWarn) << "\n";
+    return code;
+}
+
+}  // namespace outbox::app

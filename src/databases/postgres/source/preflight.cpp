@@ -1,0 +1,169 @@
+#include "databases/postgres/source/preflight.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "core/sql_text.h"
+
+namespace outbox::postgres {
+namespace {
+
+using Grade = spi::Finding::Grade;
+
+constexpr std::int64_t kSkewMs = 2'000;
+constexpr std::int64_t kDeadRows = 100'000;
+constexpr std::int64_t kDeadForEachLive = 5;
+constexpr const char* kLongTransaction = "5 minutes";
+constexpr std::int64_t kKeptLogBytes = std::int64_t{1} << 30U;
+constexpr const char* kNamed = "5";  // transactions and slots, at most
+
+void add(std::vector<spi::Finding>& findings, Grade grade, std::string text, std::string sql = {}) {
+    findings.push_back({grade, std::move(text), std::move(sql)});
+}
+
+std::int64_t unix_now_ms() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// The lease is kept by the server's clock alone; ages, delays and webhooks are not.
+Status look_at_clock(Connection& connection, std::vector<spi::Finding>& findings) {
+    const std::int64_t before = unix_now_ms();
+    const Result<Rows> rows =
+        connection.query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
+    if (!rows.ok()) return rows.status();
+    const std::int64_t after = unix_now_ms();
+    const std::int64_t theirs = rows->integer(0, 0);
+    const std::int64_t ahead = theirs > after ? theirs - after : std::min(theirs - before, 0L);
+    if (std::abs(ahead) < kSkewMs) {
+        add(findings, Grade::kOk, "clock: the server's and this machine's are together");
+        return {};
+    }
+    add(findings, Grade::kWarn,
+        "clock: the server's is " + std::to_string(std::abs(ahead) / 1000) + " s " +
+            (ahead > 0 ? "ahead of" : "behind") +
+            " this machine's: ages and lags are wrong by that, and receivers of webhooks refuse "
+            "signatures that are minutes off. Keep both by NTP");
+    return {};
+}
+
+Status look_at_durability(Connection& connection, std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT name FROM pg_settings WHERE name IN ('fsync', "
+        "'full_page_writes') AND setting = 'off' ORDER BY name");
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        const std::string name = rows->string(row, 0);
+        add(findings, Grade::kWarn,
+            "durability: " + name +
+                " is off: after a crash of the server's machine committed events may be gone or "
+                "damaged, also such as were published. ALTER SYSTEM SET " +
+                name + " = on, and reload");
+    }
+    if (rows->empty()) add(findings, Grade::kOk, "durability: commits outlive a crash");
+    return {};
+}
+
+Status look_at_vacuum(Connection& connection, const Table& table,
+                      std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT current_setting('autovacuum') = 'off', EXISTS (SELECT FROM unnest(c.reloptions) o "
+        "WHERE o IN ('autovacuum_enabled=false', 'autovacuum_enabled=off', "
+        "'autovacuum_enabled=0')), coalesce(s.n_dead_tup, 0), coalesce(s.n_live_tup, 0), "
+        "pg_size_pretty(pg_total_relation_size(c.oid)) FROM pg_class c LEFT JOIN "
+        "pg_stat_all_tables s ON s.relid = c.oid WHERE c.oid = $1::regclass",
+        Params().text(table.sql));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    const std::size_t before = findings.size();
+    if (rows->boolean(0, 0)) {
+        add(findings, Grade::kWarn,
+            "vacuum: autovacuum is off: dead rows stay and reading slows down. ALTER SYSTEM SET "
+            "autovacuum = on, and reload");
+    }
+    if (rows->boolean(0, 1)) {
+        const std::string sql = "ALTER TABLE " + table.sql + " RESET (autovacuum_enabled)";
+        add(findings, Grade::kWarn,
+            "vacuum: autovacuum is off for " + table.sql +
+                ": dead rows stay and reading slows down. " + sql,
+            sql);
+    }
+    const std::int64_t dead = rows->integer(0, 2);
+    const std::int64_t live = rows->integer(0, 3);
+    if (dead > kDeadRows && dead > live * kDeadForEachLive) {
+        const std::string sql = "VACUUM " + table.sql;
+        add(findings, Grade::kWarn,
+            "vacuum: " + std::to_string(dead) + " dead rows beside " + std::to_string(live) +
+                " live ones (" + rows->string(0, 4) +
+                "): autovacuum has not come yet, or an old transaction keeps them. " + sql,
+            sql);
+    }
+    if (findings.size() == before) {
+        add(findings, Grade::kOk,
+            "vacuum: " + std::to_string(dead) + " dead rows, " + rows->string(0, 4) + " in all");
+    }
+    return {};
+}
+
+// Events behind what they wrote wait for their end, and dead rows stay until then.
+Status look_at_transactions(Connection& connection, std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        std::string("SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), "
+                    "(extract(epoch FROM now() - xact_start) / 60)::bigint, backend_xid IS NOT "
+                    "NULL FROM pg_stat_activity WHERE datname = current_database() AND xact_start "
+                    "< now() - interval '") +
+        kLongTransaction +
+        "' AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND backend_type = 'client "
+        "backend' ORDER BY xact_start LIMIT " +
+        kNamed);
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        const std::string pid = rows->string(row, 0);
+        const std::string application = rows->string(row, 2);
+        add(findings, Grade::kWarn,
+            "transaction: pid " + pid + " of " + rows->string(row, 1) +
+                (application.empty() ? "" : " (" + application + ")") + " has been open for " +
+                rows->string(row, 3) + " minutes" +
+                (rows->boolean(row, 4) ? "; events written after its own may wait for it, and "
+                                         "dead rows stay"
+                                       : "; dead rows stay as long") +
+                ". End it, or: SELECT pg_terminate_backend(" + pid + ")");
+    }
+    return {};
+}
+
+Status look_at_slots(Connection& connection, std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        std::string("SELECT slot_name, pg_size_pretty(kept) FROM (SELECT slot_name, "
+                    "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) AS kept FROM "
+                    "pg_replication_slots WHERE NOT active AND NOT pg_is_in_recovery()) s WHERE "
+                    "kept > $1::bigint ORDER BY kept DESC LIMIT ") +
+            kNamed,
+        Params().text(std::to_string(kKeptLogBytes)));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        const std::string slot = rows->string(row, 0);
+        add(findings, Grade::kWarn,
+            "slot: nobody reads " + quote_identifier(slot) + ", and it keeps " +
+                rows->string(row, 1) +
+                " of the log: it fills the disk in the end. If it is not needed: SELECT "
+                "pg_drop_replication_slot(" +
+                quote_literal(slot) + ")");
+    }
+    return {};
+}
+
+}  // namespace
+
+Status look_at_health(Connection& connection, const Table& table,
+                      std::vector<spi::Finding>& findings) {
+    Status status = look_at_clock(connection, findings);
+    if (status.ok()) status = look_at_durability(connection, findings);
+    if (status.ok()) status = look_at_vacuum(connection, table, findings);
+    if (status.ok()) status = look_at_transactions(connection, findings);
+    if (status.ok()) status = look_at_slots(connection, findings);
+    return status;
+}
+
+}  // namespace outbox::postgres

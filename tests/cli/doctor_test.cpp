@@ -1,0 +1,156 @@
+// A preflight: what it says of a table as it should be, and of each thing that is not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/files.h"
+#include "tests/support/outbox_binary.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Doctor : public testing::Test {
+  protected:
+    Doctor() {
+        EXPECT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+        admin_.exec(
+            "DO $$ BEGIN CREATE ROLE doctor_relay LOGIN PASSWORD 'test'; EXCEPTION WHEN "
+            "duplicate_object THEN END $$");
+    }
+    std::string as_relay() const {
+        std::string url = url_;
+        return url.replace(url.find("postgres@"), 8, "doctor_relay");
+    }
+    Finished doctor(const std::vector<std::string>& more, const std::string& url = {}) {
+        std::vector<std::string> words{"doctor", "--from", url.empty() ? url_ : url, "--to",
+                                       "stdout:"};
+        words.insert(words.end(), more.begin(), more.end());
+        return outbox_.run(std::move(words));
+    }
+    static std::string nobody() {
+        return "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
+    }
+
+    OutboxBinary outbox_;
+    std::string url_ = shared_postgres().create_database();
+    Pg admin_{url_};
+};
+
+TEST_F(Doctor, FindsNothingWrongWithWhatMigrateMade) {
+    const Finished good = doctor({"--consumer-db", url_});
+    EXPECT_EQ(good.status.code, 0) << good.err;
+    EXPECT_THAT(good.out,
+                AllOf(HasSubstr("ok       source public.outbox_events"),
+                      HasSubstr("ok       clock: "), HasSubstr("ok       durability: "),
+                      HasSubstr("ok       vacuum: "), HasSubstr("ok       route stdout"),
+                      HasSubstr("ok       consumers in "), HasSubstr("0 problems, 0 warnings")));
+    const auto json = nlohmann::json::parse(doctor({"--json"}).out);
+    EXPECT_EQ(json.at("problems"), 0);
+    EXPECT_EQ(json.at("warnings"), 0);
+    EXPECT_EQ(json.at("ok"), json.at("findings").size());
+    EXPECT_EQ(json.at("findings").at(0).at("subject"), "source");
+    EXPECT_TRUE(json.at("findings").at(0).at("fix").is_null());
+}
+
+TEST_F(Doctor, SaysWhichRightsAreMissingAndItsStatementsGiveThem) {
+    const Finished bad = doctor({}, as_relay());
+    EXPECT_EQ(bad.status.code, 1);
+    EXPECT_THAT(bad.out, HasSubstr("problem  rights: user doctor_relay lacks SELECT, INSERT, "
+                                   "UPDATE, DELETE on \"public\".\"outbox_events\""));
+    const Finished shown = doctor({"--fix", "--dry-run"}, as_relay());
+    EXPECT_EQ(shown.status.code, 0) << shown.err;
+    EXPECT_EQ(doctor({}, as_relay()).status.code, 1) << "a dry run changes nothing";
+    const Finished own = doctor({"--fix"}, as_relay());
+    EXPECT_EQ(own.status.code, 1) << "who lacks a right cannot give it";
+    EXPECT_THAT(own.err, HasSubstr("OB_NO_RIGHTS (42501)"));
+    const Finished mended = doctor({"--fix", "--fix-as", url_}, as_relay());
+    EXPECT_EQ(mended.status.code, 0) << mended.err;
+    EXPECT_EQ(mended.out, shown.out) << "what a dry run prints is what runs";
+    const Finished good = doctor({}, as_relay());
+    EXPECT_EQ(good.status.code, 0) << good.out;
+    EXPECT_THAT(good.out, Not(HasSubstr("problem ")));
+}
+
+TEST_F(Doctor, WarnsOfWhatWorksAndLosesSomething) {
+    admin_.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = off)");
+    const Finished warned = doctor({});
+    EXPECT_EQ(warned.status.code, 0) << "a warning stops no deploy";
+    EXPECT_THAT(warned.out, AllOf(HasSubstr("warning  vacuum: autovacuum is off for"),
+                                  HasSubstr("0 problems, 1 warning\n")));
+    EXPECT_THAT(doctor({"--fix"}).out, HasSubstr("RESET (autovacuum_enabled);"));
+    EXPECT_THAT(doctor({}).out, HasSubstr("0 warnings"));
+    // It is not to come between.
+    admin_.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = off)");
+    {
+        Pg writer(url_);
+        writer.exec(
+            "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM "
+            "generate_series(1, 120000)");
+        writer.exec("DELETE FROM outbox_events");
+    }  // its figures are told when it goes
+    EXPECT_THAT(doctor({}).out, HasSubstr("warning  vacuum: 120000 dead rows beside 0 live ones"));
+    EXPECT_THAT(doctor({"--fix"}).out, HasSubstr("VACUUM \"public\".\"outbox_events\";"));
+    EXPECT_THAT(doctor({}).out, Not(HasSubstr("120000 dead rows")));
+}
+
+TEST_F(Doctor, WarnsWhereAnInboxHasForgottenWhatIsStillToCome) {
+    admin_.exec(
+        "INSERT INTO outbox_events (topic, payload, occurred_at) VALUES ('t', '1', now() - "
+        "interval '10 days'); INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', "
+        "now() - interval '7 days')");
+    const Finished warned = doctor({"--consumer-db", url_});
+    EXPECT_EQ(warned.status.code, 0) << warned.err;
+    EXPECT_THAT(warned.out, HasSubstr("consumer billing has forgotten the ids from before "));
+    admin_.exec("UPDATE outbox_inbox_floor SET floor = now() - interval '30 days'");
+    EXPECT_THAT(doctor({"--consumer-db", url_}).out, Not(HasSubstr("has forgotten")));
+    const Finished missing = doctor({"--consumer-db", shared_postgres().create_database()});
+    EXPECT_EQ(missing.status.code, 1);
+    EXPECT_THAT(missing.out, HasSubstr("their tables are missing. outbox migrate --only consumer"));
+}
+
+TEST_F(Doctor, TellsOfADestinationThatIsAwayAndOfWrongWords) {
+    const Finished away = outbox_.run({"doctor", "--from", url_, "--to", "mailbox+" + nobody()});
+    EXPECT_EQ(away.status.code, 1);
+    EXPECT_THAT(away.out, HasSubstr("problem  route mailbox"));
+    const Finished consumers = doctor({"--consumer-db", nobody()});
+    EXPECT_EQ(consumers.status.code, 1);
+    EXPECT_THAT(consumers.out, HasSubstr("problem  consumers in postgresql://app@"));
+    const Finished dry = doctor({"--dry-run"});
+    EXPECT_EQ(dry.status.code, 2);
+    EXPECT_THAT(dry.err, HasSubstr("--dry-run: it goes with --fix"));
+    EXPECT_EQ(doctor({"--fix-as", url_}).status.code, 2);
+    EXPECT_EQ(doctor({"--fix", "--json"}).status.code, 2);
+    EXPECT_EQ(doctor({}, nobody()).status.code, 3);
+    EXPECT_EQ(
+        outbox_.run({"doctor", "--from", url_, "--to", "kafka://192.0.2.1:9092", "--require-tls"})
+            .status.code,
+        2)
+        << "a way in clear";
+}
+
+TEST(DoctorOnSqlite, HasTheJournalMended) {
+    OutboxBinary outbox;
+    const std::string path = outbox.file("shop.db").string();
+    ASSERT_EQ(outbox.run({"migrate", "--db", "sqlite://" + path}).status.code, 0);
+    Sqlite(path).exec("PRAGMA journal_mode = DELETE");
+    const auto doctor = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), {"doctor", "--from", "sqlite://" + path, "--to", "stdout:"});
+        return outbox.run(words);
+    };
+    const Finished found = doctor({});
+    EXPECT_EQ(found.status.code, 0) << found.out << found.err;
+    EXPECT_THAT(found.out, HasSubstr("warning  journal: no write-ahead log"));
+    EXPECT_EQ(doctor({"--fix"}).out, "PRAGMA journal_mode = WAL;\n");
+    EXPECT_THAT(doctor({}).out, AllOf(HasSubstr("ok       journal: write-ahead log"),
+                                      HasSubstr("0 problems, 0 warnings")));
+}
+
+}  // namespace
+}  // namespace outbox::test

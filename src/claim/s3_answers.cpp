@@ -21,10 +21,11 @@ std::string element(std::string_view body, std::string_view tag) {
 }
 
 std::string name_of_status(int status, bool is_s3) {
-    if (status == net::http_status::kContentTooLarge) return "EntityTooLarge";
     if (status == net::http_status::kTooManyRequests) return "SlowDown";
     if (status >= net::http_status::kServersFault) return "ServiceUnavailable";
-    if (!is_s3) return "NO S3";
+    // Said by what stands before the store: nobody knows what that takes of the others.
+    if (!is_s3) return status == net::http_status::kContentTooLarge ? "PROXY LIMIT" : "NO S3";
+    if (status == net::http_status::kContentTooLarge) return "EntityTooLarge";
     if (status == net::http_status::kForbidden) return "AccessDenied";
     return status == net::http_status::kNotFound ? "NoSuchKey" : "UNNAMED";
 }

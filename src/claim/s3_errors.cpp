@@ -61,6 +61,9 @@ constexpr std::array kTable = {
     Row{"ServiceUnavailable", kSinkUnavailable, kDown, kBusy},
     Row{"NotImplemented", kUnsupported, kDown, kOther},
     Row{"NO S3", kSinkUnavailable, kDown, kOther},
+    Row{"PROXY LIMIT", kSinkUnavailable, kDown,
+        "something before S3 takes no body as large: raise its limit (nginx: "
+        "client_max_body_size)"},
     Row{"STOPPED", kSinkUnavailable, kDown, "it goes again after the start"},
 
     Row{"RESOLVE", kConnectFailed, kDown, "check the endpoint's host, or region and bucket"},

@@ -125,8 +125,10 @@ class S3Store final : public ObjectStore {
         const bool of_object = fault.name == "NoSuchKey";
         ErrorInfo error = to_error(
             fault, of_object ? "the payload at " + url_ + "/" + std::string(name) : what());
-        // Whoever renews the key may have done so.
-        if (error.code == ErrorCode::kAuthFailed) keys_.refused(keys_.number(), false);
+        // Whoever renews the key, or gives one with more rights, may have done so.
+        if (error.code == ErrorCode::kAuthFailed || error.code == ErrorCode::kNoRights) {
+            keys_.refused(keys_.number(), error.code == ErrorCode::kNoRights);
+        }
         return error;
     }
 

@@ -48,7 +48,7 @@ std::string postgres_transport(const Url& url, std::string_view sslmode_default)
            "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
 }
 
-std::string_view certificate_remedy(std::string_view message) {
+std::string_view refusal_remedy(std::string_view message) {
     const auto says = [&](std::string_view part) {
         return message.find(part) != std::string_view::npos;
     };
@@ -59,6 +59,10 @@ std::string_view certificate_remedy(std::string_view message) {
     if (says("certificate verify failed")) {
         return "the server's certificate is of another CA than sslrootcert, or has expired: see "
                "openssl s_client -starttls postgres";
+    }
+    if (says("no password supplied")) {
+        return "the server wants a password: give one in the URL, by password_file=, PGPASSWORD or "
+               "~/.pgpass";
     }
     if (says("root certificate file")) return "name the file of the server's CA: sslrootcert=FILE";
     return {};

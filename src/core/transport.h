@@ -17,8 +17,9 @@ namespace outbox {
 /// for sslmode=verify-full. `sslmode_default`: what PGSSLMODE says, or "".
 [[nodiscard]] std::string postgres_transport(const Url& url, std::string_view sslmode_default);
 
-/// What to do where libpq's message says that the server's certificate was refused; empty where it
-/// says something else. libpq before 18 does not say why it was.
-[[nodiscard]] std::string_view certificate_remedy(std::string_view message);
+/// What to do where libpq itself, in a message without SQLSTATE, refused the server's certificate
+/// or had no password; empty where it says something else. libpq before 18 does not say why a
+/// certificate was refused.
+[[nodiscard]] std::string_view refusal_remedy(std::string_view message);
 
 }  // namespace outbox

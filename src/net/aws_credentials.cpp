@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "core/ascii.h"
@@ -11,6 +13,28 @@ namespace outbox::net {
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{1} << 20;
+constexpr std::string_view kProcess = "credential_process";
+
+// Of a setting of a profile. AWS' own tools prefer a role and SSO to a key that is written beside
+// them, and such a key to a process.
+bool is_other_source(std::string_view name) {
+    return name == "role_arn" || name.starts_with("sso_") || name == kProcess;
+}
+
+// Nothing: it cannot be read, or is longer than any file of keys.
+std::optional<std::string> read_key_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string text(kMostFileBytes, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!file.eof() || file.bad()) return std::nullopt;
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    return text;
+}
+
+bool is_there(const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+}
 
 }  // namespace
 
@@ -23,8 +47,8 @@ std::string variable(const char* name) {
     return value == nullptr ? std::string() : std::string(value);
 }
 
-std::optional<AwsCredentials> read_profile(std::string_view text, std::string_view profile) {
-    AwsCredentials found;
+AwsProfile read_profile(std::string_view text, std::string_view profile) {
+    AwsProfile found;
     bool inside = false;
     while (!text.empty()) {
         const std::string_view whole = text.substr(0, text.find('\n'));
@@ -32,16 +56,17 @@ std::optional<AwsCredentials> read_profile(std::string_view text, std::string_vi
         const std::string_view line = trimmed(whole);
         if (line.starts_with('[')) {
             inside = line.ends_with(']') && trimmed(line.substr(1, line.size() - 2)) == profile;
+            found.is_there = found.is_there || inside;
         }
         const std::size_t equals = line.find('=');
         if (!inside || equals == std::string_view::npos || line.starts_with('#')) continue;
-        const std::string_view name = trimmed(line.substr(0, equals));
+        const std::string name = lower(trimmed(line.substr(0, equals)));
         const std::string_view value = trimmed(line.substr(equals + 1));
-        if (name == "aws_access_key_id") found.access_key = value;
-        if (name == "aws_secret_access_key") found.secret_key = value;
-        if (name == "aws_session_token") found.session_token = value;
+        if (name == "aws_access_key_id") found.key.access_key = value;
+        if (name == "aws_secret_access_key") found.key.secret_key = value;
+        if (name == "aws_session_token") found.key.session_token = value;
+        if (is_other_source(name) && found.other_source.empty()) found.other_source = name;
     }
-    if (found.access_key.empty() || found.secret_key.empty()) return std::nullopt;
     return found;
 }
 
@@ -70,21 +95,32 @@ Result<std::optional<WrittenKey>> key_of_environment() {
 Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login) {
     std::string path = login.credentials_file;
     if (path.empty()) path = variable("AWS_SHARED_CREDENTIALS_FILE");
-    const bool asked_for = !path.empty() || !login.profile.empty();
+    std::string name = login.profile.empty() ? variable("AWS_PROFILE") : login.profile;
+    const bool asked_for = !path.empty() || !name.empty();
     if (path.empty()) path = variable("HOME") + "/.aws/credentials";
-    std::string profile = login.profile.empty() ? variable("AWS_PROFILE") : login.profile;
-    if (profile.empty()) profile = "default";
-    std::ifstream file(path, std::ios::binary);
-    std::string text(kMostFileBytes, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-    if (auto found = read_profile(text, profile)) {
-        return std::optional(
-            WrittenKey{*std::move(found), "the profile '" + profile + "' in " + path});
+    if (name.empty()) name = "default";
+    const std::string where = "the profile '" + name + "' in " + path;
+    const auto text = read_key_file(path);
+    if (!text && (asked_for || is_there(path))) {
+        return key_failed("the file of access keys " + path +
+                          " cannot be read; check its path, and that this user may read it");
+    }
+    AwsProfile profile = read_profile(text.value_or(""), name);
+    const bool whole = !profile.key.access_key.empty() && !profile.key.secret_key.empty();
+    // With another key events would go to another account.
+    if (!profile.other_source.empty() && !(whole && profile.other_source == kProcess)) {
+        return key_failed(where + " has its key by " + profile.other_source +
+                          ", which is not read; have the key written into the file (aws configure "
+                          "export-credentials), or name another source");
+    }
+    if (whole) return std::optional(WrittenKey{std::move(profile.key), where});
+    if (!profile.key.access_key.empty() || !profile.key.secret_key.empty()) {
+        return key_failed(
+            where + " has no " +
+            (profile.key.access_key.empty() ? "aws_access_key_id" : "aws_secret_access_key"));
     }
     if (!asked_for) return std::optional<WrittenKey>();
-    return key_failed("the file " + path + " has no access key of the profile '" + profile +
-                      "', or cannot be read");
+    return key_failed(where + (profile.is_there ? " has no access key" : " is not there"));
 }
 
 }  // namespace outbox::net

@@ -35,9 +35,15 @@ struct WrittenKey {
 /// Of the environment; empty: it is not set.
 [[nodiscard]] std::string variable(const char* name);
 
-/// The profile's, out of the text of a credentials file of AWS' own tools; nothing: it has none.
-[[nodiscard]] std::optional<AwsCredentials> read_profile(std::string_view text,
-                                                         std::string_view profile);
+/// A profile of a credentials file of AWS' own tools.
+struct AwsProfile {
+    bool is_there = false;
+    AwsCredentials key;        ///< Or what there is of it.
+    std::string other_source;  ///< "role_arn": the profile says that it has its key from elsewhere.
+};
+
+/// The profile, out of the text of a file.
+[[nodiscard]] AwsProfile read_profile(std::string_view text, std::string_view profile);
 
 /// User and password of the access; nothing: it has no user. Errors:
 /// kAuthFailed/retry_destination.
@@ -45,8 +51,9 @@ Result<std::optional<WrittenKey>> key_of_url(const ServerAccess& access);
 /// That of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Errors: one of the first
 /// two stands there alone; kAuthFailed/retry_destination.
 Result<std::optional<WrittenKey>> key_of_environment();
-/// The file's. Nothing: there is none, and neither file nor profile were asked for. Errors: as
-/// above.
+/// The file's. Nothing: there is no such file or no such profile in it, and neither was asked for,
+/// by `login` or the environment. Errors: as above, also where the profile has half a key or names
+/// another source, which is not read.
 Result<std::optional<WrittenKey>> key_of_file(const AwsLogin& login);
 
 }  // namespace outbox::net

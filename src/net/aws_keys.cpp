@@ -56,10 +56,7 @@ AwsKeys::AwsKeys(const ServerAccess& access, const AwsLogin& login, std::string 
 
 Result<const AwsCredentials*> AwsKeys::current(const std::stop_token& stop) {
     drive();
-    const auto now = now_();
-    if (held_ && now >= held_->until) hold(nullptr);
-    // One that holds stays in force whatever comes of its renewal.
-    if (held_ && now >= held_->renew_at && !giver_) static_cast<void>(find());
+    if (held_ && now_() >= held_->until) hold(nullptr);
     if (!held_ && !giver_) {
         if (Status found = find(); !found.ok()) return found.error();
     }
@@ -125,6 +122,8 @@ const ErrorInfo* AwsKeys::not_renewed() const {
 }
 
 void AwsKeys::drive() {
+    // One that holds stays in force whatever comes of its renewal.
+    if (held_ && now_() >= held_->renew_at && !giver_) static_cast<void>(find());
     if (!giver_) return;
     outcomes_.clear();
     http_->poll(milliseconds(0), outcomes_);

@@ -44,7 +44,7 @@ class AwsKeys {
             std::string_view prefix, Clock::time_point (*now)() = Clock::now, int patience = 1);
 
     /// The one in force, until the next call. Null: there is none anywhere, which a server in clear
-    /// may do without. Begins the renewal that is due. Blocks up to `kKeyTime` where a role has no
+    /// may do without. Blocks up to `kKeyTime` where a role has no
     /// key that holds, else not at all; ends within 100 ms of `stop`. Errors:
     /// kAuthFailed/retry_destination, with cause and remedy.
     Result<const AwsCredentials*> current(const std::stop_token& stop = {});
@@ -53,7 +53,7 @@ class AwsKeys {
     /// Why the one in force could not be renewed when that was last tried; null where it could, or
     /// was not tried yet.
     [[nodiscard]] const ErrorInfo* not_renewed() const;
-    /// Goes on with a renewal that is under way; does not block.
+    /// Begins the renewal that is due, and goes on with one that is under way; does not block.
     void drive();
     /// The service did not take that one. A key that may be good for something else (`usable`) is
     /// kept until its successor is there.

@@ -202,6 +202,32 @@ Status check_names_differ(const std::vector<RouteConfig>& routes, const std::str
     return {};
 }
 
+Status no_store(const std::string& where) {
+    return config_error(where,
+                        "it says how large a payload is kept outside, and nothing says where; give "
+                        "--claim-check URL as well (claim_check in the file), or leave it out");
+}
+
+// A limit without a store would keep nothing outside, and nobody would know.
+Status check_limits_have_stores(const Invocation& invocation,
+                                const std::vector<RouteConfig>& routes) {
+    const OptionValues& options = invocation.options;
+    const auto has_store = [](const RouteConfig& route) { return !route.claim_check.empty(); };
+    if (options.given("claim-check-above") &&
+        std::none_of(routes.begin(), routes.end(), has_store)) {
+        return no_store(options.where("claim-check-above"));
+    }
+    if (options.given("to")) return {};
+    const auto& entries = invocation.file.routes;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        const auto limit = entries[i].values.find("claim_check_above");
+        if (limit != entries[i].values.end() && !has_store(routes[i])) {
+            return no_store(entries[i].where + ": claim_check_above");
+        }
+    }
+    return {};
+}
+
 Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
     const auto& entries = invocation.file.routes;
@@ -234,6 +260,7 @@ Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     const std::string where =
         options.given("to") ? options.where("to") : invocation.file.path + ": [[route]]";
     if (Status status = check_names_differ(routes, where); !status.ok()) return status;
+    if (Status status = check_limits_have_stores(invocation, routes); !status.ok()) return status;
     for (RouteConfig& route : routes) take_format_options(invocation.file, route);
     for (const RouteConfig& route : routes) {
         const auto rule = core::TopicRule::make(route.topic_template, route.allowed_topics, "t");

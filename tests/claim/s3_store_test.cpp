@@ -2,6 +2,8 @@
 
 #include "claim/s3_store.h"
 
+#include <fstream>
+
 #include "tests/claim/s3_server.h"
 #include "tests/claim/store_suite.h"
 #include "tests/net/key_server.h"
@@ -41,6 +43,27 @@ TEST(S3Store, WithAWrongSecretIsAtFaultItselfAndSaysSoWithoutIt) {
         EXPECT_NE(status.error().message.find("check the secret"), std::string::npos);
         EXPECT_EQ(status.error().message.find("wr0ng"), std::string::npos);
     }
+}
+
+TEST(S3Store, ReadsAKeyThatLacksARightAgainFromItsFile) {
+    const KeyServer server;
+    const TemporaryFolder folder("s3");
+    const std::string file = (folder / "credentials").string();
+    const auto write = [&](const std::string& id) {
+        std::ofstream(file) << "[default]\naws_access_key_id = " << id
+                            << "\naws_secret_access_key = s3cret\n";
+    };
+    write("POOR");
+    const auto store =
+        claim::open_s3_store("s3://payloads/x?endpoint=http://127.0.0.1:" +
+                             std::to_string(server.port()) + "&credentials_file=" + file)
+            .value_or_throw();
+    const Status refused = store->put(kName, "x", {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kNoRights) << describe(refused.error());
+    write("RICH");
+    const Status put = store->put(kName, "x", {});
+    EXPECT_TRUE(put.ok()) << describe(put.error());
 }
 
 TEST(S3Store, WithoutItsBucketIsDownUntilSomebodyMakesIt) {

@@ -82,7 +82,11 @@ TEST(S3Errors, TakeWhatIsNoS3ForAnOutage) {
         const S3Fault seen = read_s3_fault(status, "<html><body>404 not found</body></html>");
         EXPECT_EQ(to_error(seen, "s").advice, Advice::kRetryDestination) << status;
     }
-    EXPECT_EQ(to_error(read_s3_fault(413, "<html>"), "s").code, ErrorCode::kPayloadTooLarge);
+    const ErrorInfo too_large = to_error(read_s3_fault(413, "<html>413 Too Large</html>"), "s");
+    EXPECT_EQ(too_large.advice, Advice::kRetryDestination);
+    EXPECT_NE(too_large.message.find("client_max_body_size"), std::string::npos);
+    EXPECT_EQ(to_error(read_s3_fault(413, "<Error></Error>"), "s").code,
+              ErrorCode::kPayloadTooLarge);
 }
 
 // A portal, or another service at that address: the record would refer to nothing.

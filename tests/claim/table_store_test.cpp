@@ -116,6 +116,38 @@ TEST(PostgresObjects, NamesTheRightThatIsMissing) {
     EXPECT_EQ(store->get(name, 10, {}).value_or_throw(), "x");
 }
 
+TEST(ObjectTables, SayWhatToDoWhereTheDatabaseIsMissing) {
+    const std::string url = shared_postgres().create_database();
+    const std::string missing = url.substr(0, url.rfind('/')) + "/not_there";
+    const TemporaryFolder folder("store");
+    const std::string in_no_folder = "sqlite://" + (folder / "a/b.db").string();
+    const auto of_postgres = postgres::open_objects(missing).value_or_throw();
+    const auto of_sqlite = sqlite::open_objects(in_no_folder).value_or_throw();
+    for (const auto& [store, remedy] : {std::pair(of_postgres.get(), "make it (createdb)"),
+                                        std::pair(of_sqlite.get(), "is its volume there?")}) {
+        const Status put = store->put(claim::object_name("s", "1", "x"), "x", {});
+        ASSERT_FALSE(put.ok()) << store->url();
+        EXPECT_EQ(put.error().advice, Advice::kRetryDestination) << describe(put.error());
+        EXPECT_NE(put.error().message.find(remedy), std::string::npos) << describe(put.error());
+    }
+}
+
+TEST(ObjectTables, SayWhatToDoWhereAPasswordIsMissing) {
+    const std::string url = shared_postgres().create_database();
+    Pg(url).exec(
+        "DO $$ BEGIN CREATE ROLE with_password LOGIN PASSWORD 'test'; "
+        "EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    std::string without = url;
+    without.replace(without.find("postgres@"), 9, "with_password@");
+    without += "?passfile=/nowhere";
+    const auto store = postgres::open_objects(without).value_or_throw();
+    const Status put = store->put(claim::object_name("s", "1", "x"), "x", {});
+    ASSERT_FALSE(put.ok());
+    EXPECT_EQ(put.error().code, ErrorCode::kConnectFailed) << describe(put.error());
+    EXPECT_NE(put.error().message.find("password_file="), std::string::npos)
+        << describe(put.error());
+}
+
 TEST(ObjectTables, RefuseAUrlThatIsNone) {
     for (const char* url : {"postgresql://h/db?color=red", "postgresql://[h/db"}) {
         EXPECT_FALSE(postgres::open_objects(url).ok()) << url;

@@ -3,6 +3,7 @@
 
 #include "net/aws_keys.h"
 
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -116,8 +117,48 @@ TEST_F(AwsKeysTest, AProfileThatWasAskedForAndIsMissingIsNotReplacedByARole) {
     add(server_.container());
     add(server_.web_identity());
     login_.profile = "relay";
-    expect_error("no access key of the profile 'relay'");
+    expect_error("cannot be read; check its path");
     EXPECT_EQ(server_.asked(), 0U);
+}
+
+TEST_F(AwsKeysTest, ASourceThatIsNamedAndFailsIsNotReplacedByARole) {
+    add(server_.machine());
+    add(server_.container());
+    const test::TemporaryFolder folder("aws");
+    std::filesystem::create_directory(folder / ".aws");
+    const std::string file = (folder / ".aws/credentials").string();
+    add({{"HOME", folder.path().string()}});
+    const auto write = [&](const std::string& text) { std::ofstream(file) << text; };
+    const std::string key = "aws_access_key_id = FILE\naws_secret_access_key = of-file\n";
+
+    // Nobody named the file, and it has nothing for us.
+    EXPECT_EQ(access_key(), "ROLE");
+    write("[default]\nregion = eu-central-1\n[other]\n" + key);
+    EXPECT_EQ(access_key(), "ROLE");
+    const std::size_t asked = server_.asked();
+
+    write("[default]\naws_access_key_id = FILE\n");
+    expect_error("the profile 'default' in " + file + " has no aws_secret_access_key");
+    for (const std::string other : {"role_arn", "sso_session", "credential_process"}) {
+        write("[default]\n" + other + " = x\n");
+        expect_error("has its key by " + other + ", which is not read");
+    }
+    write("[default]\nrole_arn = x\n" + key);
+    expect_error("has its key by role_arn");
+    write("[default]\ncredential_process = x\n" + key);
+    EXPECT_EQ(access_key(), "FILE");
+    write("[default]\nAWS_ACCESS_KEY_ID = FILE\nAWS_SECRET_ACCESS_KEY = of-file\n");
+    EXPECT_EQ(access_key(), "FILE");
+
+    add({{"AWS_PROFILE", "prod"}});
+    expect_error("the profile 'prod' in " + file + " is not there");
+    write("[prod]\nregion = eu-central-1\n");
+    expect_error("the profile 'prod' in " + file + " has no access key");
+    add({{"AWS_PROFILE", ""}});
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);
+    expect_error("the file of access keys " + file + " cannot be read");
+    EXPECT_EQ(server_.asked(), asked);
 }
 
 TEST_F(AwsKeysTest, HalfAKeyOfTheEnvironmentIsNotReplacedByAnother) {
@@ -399,6 +440,17 @@ TEST_F(AwsKeysLife, WhileItHoldsAKeyStaysInForceThoughItsRenewalFails) {
     server_.set("mode", "ok");
     EXPECT_TRUE(current().starts_with("ROLE"));
     EXPECT_EQ(wanted_.not_renewed(), nullptr);
+}
+
+TEST_F(AwsKeysLife, AKeyThatNobodyNeedsIsRenewedBeforeItExpires) {
+    const std::string first = current();
+    pass(3'310s);
+    EXPECT_TRUE(eventually(60s, "it is renewed", [&] {
+        wanted_.drive();
+        return wanted_.number() == 2;
+    }));
+    EXPECT_EQ(server_.asked(), 2U);
+    EXPECT_NE(current(), first);
 }
 
 TEST_F(AwsKeysLife, AKeyThatTheServiceRefusesIsRenewedOnceForAllRequestsThatHadIt) {

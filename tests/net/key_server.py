@@ -8,6 +8,8 @@ token t0ken-of- and the key. GET /set?NAME=VALUE changes what it does, GET /seen
     mode            ok, refuse, hang, nonsense, huge, expired, foreign (an hour ahead), noKey, noRole, off
     authorization   that /container wants
     key, secret     to be handed out instead
+
+PUT /payloads/NAME is an object store that takes it from the access key RICH, and tells others that they lack the right.
 """
 
 import datetime
@@ -78,6 +80,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, "")
         if url.path == "/seen":
             return self.answer(200, json.dumps(seen))
+        if url.path.startswith("/payloads/"):
+            return self.store()
         seen.append({"method": self.command, "path": self.path, "body": dict(parse_qsl(body)),
                      "headers": {name.lower(): value for name, value in self.headers.items()}})
         mode = setting("mode")
@@ -94,6 +98,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.sts(dict(parse_qsl(body)), mode)
 
     do_GET = do_POST = do_PUT = serve
+
+    def store(self):
+        if "Credential=RICH/" not in self.headers.get("Authorization", ""):
+            return self.answer(403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>", "text/xml")
+        self.send_response(200)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def sts(self, form, mode):
         if mode == "refuse":

@@ -14,6 +14,7 @@
 namespace outbox::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -286,6 +287,34 @@ to = "null:"
     EXPECT_EQ(config->routes[1].claim_check_above, 262'144U);
     EXPECT_EQ(config->routes[1].topic_template, "all");
     EXPECT_EQ(config->relay.retry.max_attempts, 3U);
+}
+
+TEST_F(ConfigTest, ALimitOfLargePayloadsWithoutAStoreIsRefused) {
+    const auto refusal = [](const auto& config) {
+        return config.ok() ? std::string() : describe(config.error());
+    };
+    const std::vector<std::string> limit{"--from", "postgresql://db/x",   "--to",
+                                         "null:",  "--claim-check-above", "1000"};
+    EXPECT_THAT(refusal(relay(limit)), AllOf(HasSubstr("OB_CONFIG_INVALID: --claim-check-above"),
+                                             HasSubstr("give --claim-check URL as well")));
+    auto with_store = limit;
+    with_store.insert(with_store.end(), {"--claim-check", "file:///payloads"});
+    EXPECT_EQ(refusal(relay(with_store)), "");
+
+    const std::string begin = "[source]\nurl = \"postgresql://db/x\"\n";
+    const std::string first = "[[route]]\nname = \"a\"\nto = \"null:\"\n";
+    const std::string second = "[[route]]\nname = \"b\"\nto = \"null:\"\n";
+    const std::string store = "claim_check = \"file:///payloads\"\n";
+    const std::string above = "claim_check_above = 1000\n";
+    write_file(begin + first + store + second + above);
+    EXPECT_THAT(refusal(relay({})), HasSubstr("outbox.toml:7:1: claim_check_above: it says"));
+    write_file(above + begin + first + second);
+    EXPECT_THAT(refusal(relay({})), HasSubstr("claim_check_above"));
+    for (const std::string& text : {above + begin + first + store + second,
+                                    store + begin + first + above, begin + first + store + above}) {
+        write_file(text);
+        EXPECT_EQ(refusal(relay({})), "") << text;
+    }
 }
 
 TEST_F(ConfigTest, TheFormatsThatCanBeChosenAreThoseThatThereAre) {

@@ -84,7 +84,7 @@ ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
     }
     const std::string reason =
         timed_out ? "no answer within " + std::to_string(timeout_s) + " s" : redacted_line(message);
-    std::string_view remedy = certificate_remedy(message);
+    std::string_view remedy = refusal_remedy(message);
     if (remedy.empty()) remedy = "check host and port of the URL and that the server runs";
     return {ErrorCode::kConnectFailed,
             Advice::kRetryDestination,

@@ -327,13 +327,13 @@ ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message) {
     if (!sqlstate.empty()) {
         return error_for(Role::kMailbox, sqlstate, redacted_line(message), "; ");
     }
-    const std::string_view certificate = certificate_remedy(message);
-    const bool refused = !certificate.empty();
+    const std::string_view remedy = refusal_remedy(message);
+    const bool refused = !remedy.empty();
     return {refused ? Code::kConnectFailed : Code::kSinkUnavailable,
             Advice::kRetryDestination,
             {},
             redacted_line(message) + "; " +
-                (refused ? std::string(certificate)
+                (refused ? std::string(remedy)
                          : "the mailbox's database is out of reach; the connection is made again")};
 }
 

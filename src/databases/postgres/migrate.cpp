@@ -128,7 +128,7 @@ ErrorInfo connect_error(PGconn* connection, const std::string& url) {
         return {ErrorCode::kNoSuchDatabase, Advice::kStop, "",
                 where + "; create it, or correct the URL"};
     }
-    std::string_view remedy = certificate_remedy(reason);
+    std::string_view remedy = refusal_remedy(reason);
     if (remedy.empty()) remedy = "check that the server runs and that host and port are right";
     return {ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
             where + "; " + std::string(remedy)};

@@ -11,6 +11,7 @@
 
 #include "core/redact.h"
 #include "core/schema_objects.h"
+#include "core/transport.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/params.h"
 #include "databases/postgres/statement.h"
@@ -208,10 +209,10 @@ class Objects final : public claim::ObjectStore {
     }
 
     ErrorInfo broken() {
-        const std::string text = redacted_line(PQerrorMessage(connection_.get()));
-        const std::string state(sqlstate_in(text));
-        drop();
-        return failed(state, text);
+        const std::string message = PQerrorMessage(connection_.get());
+        std::string_view text = message;
+        const std::string state(sqlstate_in(message, &text));
+        return failed(state, redacted_line(text));
     }
 
     // The table may be another, or gone, behind an error: it is looked for again.
@@ -222,6 +223,9 @@ class Objects final : public claim::ObjectStore {
         if (state == "54000" || state == "22001") {  // program_limit_exceeded: larger than a field
             error.code = ErrorCode::kPayloadTooLarge;
             error.advice = Advice::kDeadLetter;
+        } else if (state == "3D000") {
+            error.code = ErrorCode::kNoSuchDatabase;
+            error.message += "; make it (createdb), or correct its name in the store's URL";
         } else if (state.starts_with("28")) {
             error.code = ErrorCode::kAuthFailed;
             error.message += "; check user and password";
@@ -232,6 +236,10 @@ class Objects final : public claim::ObjectStore {
                 "and SELECT to consumers'";
         } else if (state == "53100") {
             error.code = ErrorCode::kDiskFull;
+        }
+        if (const auto remedy = refusal_remedy(text); !remedy.empty()) {
+            error.code = ErrorCode::kConnectFailed;
+            error.message += "; " + std::string(remedy);
         }
         return error;
     }

@@ -79,16 +79,19 @@ TEST(SqsCredentials, FindsAProfileInAFile) {
     constexpr std::string_view kText =
         "# a comment = 1\n[default]\r\naws_access_key_id = A\r\naws_secret_access_key = a=b/c+\r\n"
         "\n[ relay ]\naws_access_key_id=B\naws_secret_access_key=c\naws_session_token=t\n"
-        "[half]\naws_access_key_id=C\n";
+        "[half]\nAWS_ACCESS_KEY_ID=C\nRole_Arn = r\n";
     const auto first = read_profile(kText, "default");
-    ASSERT_TRUE(first.has_value());
-    EXPECT_EQ(first->access_key, "A");
-    EXPECT_EQ(first->secret_key, "a=b/c+");
-    EXPECT_EQ(first->session_token, "");
-    EXPECT_EQ(read_profile(kText, "relay")->session_token, "t");
-    EXPECT_FALSE(read_profile(kText, "half").has_value());
-    EXPECT_FALSE(read_profile(kText, "none").has_value());
-    EXPECT_FALSE(read_profile("", "default").has_value());
+    EXPECT_TRUE(first.is_there);
+    EXPECT_EQ(first.key.access_key, "A");
+    EXPECT_EQ(first.key.secret_key, "a=b/c+");
+    EXPECT_EQ(first.key.session_token, "");
+    EXPECT_EQ(first.other_source, "");
+    EXPECT_EQ(read_profile(kText, "relay").key.session_token, "t");
+    EXPECT_EQ(read_profile(kText, "half").key.access_key, "C");
+    EXPECT_EQ(read_profile(kText, "half").key.secret_key, "");
+    EXPECT_EQ(read_profile(kText, "half").other_source, "role_arn");
+    EXPECT_FALSE(read_profile(kText, "none").is_there);
+    EXPECT_FALSE(read_profile("", "default").is_there);
 }
 
 TEST(SqsQueue, TellsWhatIsAName) {

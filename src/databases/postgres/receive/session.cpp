@@ -96,7 +96,7 @@ Status LibpqSession::open() {
     ErrorInfo error = receive_error(postgres::sqlstate_in(message), message,
                                     "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
-    if (const auto remedy = certificate_remedy(message); !remedy.empty()) {
+    if (const auto remedy = refusal_remedy(message); !remedy.empty()) {
         error.message += "; " + std::string(remedy);
     }
     return error;

@@ -55,19 +55,18 @@ bool ConfirmedSink::publish(const spi::Record& record) {
     if (records_ > 0 && bytes_ + bytes > limits_.bytes) return false;
     ++records_;
     bytes_ += bytes;
-    const Item item{record, bytes};
-    (is_suspect(item) ? suspects_ : queue_).push_back(item);
+    waiting_.add({record, bytes});
     return true;
 }
 
 void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
     const Time now = now_();
     if (link_ != nullptr) receive(now, out);
-    const bool has_work = !queue_.empty() || !suspects_.empty();
+    const bool has_work = !waiting_.empty();
     if (link_ == nullptr && has_work) {
         connect(now, out);
         // Others may have come while it blocked, and go before a suspect.
-        if (link_ != nullptr && queue_.empty()) return;
+        if (link_ != nullptr && !waiting_.has_others()) return;
     }
     if (link_ == nullptr) {
         if (out.empty())
@@ -78,7 +77,8 @@ void ConfirmedSink::poll(milliseconds max_wait, spi::Completions& out) {
     if (link_ == nullptr) return;
     receive(now, out);
     if (link_ == nullptr || !out.empty()) return;
-    link_->wait(suspects_.empty() ? max_wait : std::min(max_wait, kRound));
+    const bool has_turns = search_.is_on() && !waiting_.empty();
+    link_->wait(has_turns ? std::min(max_wait, kRound) : max_wait);
     receive(now_(), out);
 }
 
@@ -90,10 +90,12 @@ void ConfirmedSink::connect(Time now, spi::Completions& out) {
     auto link = connect_(host_);
     if (link.ok()) {
         link_ = std::move(*link);
+        host_ = link_->host();
         is_fresh_ = true;
         heard_ = link_->heard();
         heard_at_ = now_();
         asked_at_ = heard_at_;
+        search_.began(host_, heard_at_);
         return;
     }
     down_ = link.error();
@@ -107,11 +109,10 @@ void ConfirmedSink::send(Time now, spi::Completions& out) {
     const std::size_t window = link_->finds_messages()
                                    ? link_->max_window()
                                    : std::min(link_->max_window(), search_.window());
-    while (!queue_.empty() && open_ < window && link_->unsent() < kMaxUnsent) {
-        const bool newest = search_.newest_first();
-        const Item item = newest ? queue_.back() : queue_.front();
-        newest ? queue_.pop_back() : queue_.pop_front();
-        send(item, now, out);
+    while (open_ < window && link_->unsent() < kMaxUnsent) {
+        const auto item = waiting_.next(now);
+        if (!item) return;
+        send(*item, now, out);
     }
 }
 
@@ -121,6 +122,7 @@ void ConfirmedSink::send(const Item& item, Time now, spi::Completions& out) {
     auto error = link_->send(first_ + sent_.size(), item.record);
     if (!error) {
         sent_.push_back({item, now});
+        search_.sent(item.record);
         ++open_;
         is_fresh_ = false;
         return;
@@ -136,20 +138,10 @@ EndSearch::Line ConfirmedSink::line() const {
 
 // False: it is nobody else's turn, or the connection was closed for another.
 bool ConfirmedSink::send_suspect(Time now, spi::Completions& out) {
-    // Others first, until one has passed since the last end.
-    const bool has_turn = queue_.empty() || search_.has_passed();
-    const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
-        return has_turn && search_.may_go(item.record.id, now);
-    });
-    const EndSearch::Turn turn = search_.turn(
-        suspect == suspects_.end() ? std::string_view() : suspect->record.id, line(), now);
-    if (turn == EndSearch::Turn::kFresh) {
-        let_go();
-    } else if (turn == EndSearch::Turn::kSuspect) {
-        const Item item = *suspect;
-        suspects_.erase(suspect);
-        send(item, now, out);
-    }
+    std::optional<Item> suspect;
+    const EndSearch::Turn turn = waiting_.turn(line(), now, suspect);
+    if (turn == EndSearch::Turn::kFresh) let_go();
+    if (suspect) send(*suspect, now, out);
     return turn == EndSearch::Turn::kOthers;
 }
 
@@ -193,7 +185,7 @@ void ConfirmedSink::settle(Sent& sent, const Answer& answer, Time now, spi::Comp
     --open_;
     const spi::Record& record = sent.item.record;
     finish(sent.item);
-    search_.answered(record.id, !answer.error);
+    search_.answered(record, !answer.error);
     if (!answer.error) {
         sent.alive_at = now;
         out.acknowledged.push_back(record.token);
@@ -278,16 +270,19 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
         return true;
     });
     if (open.empty() || error.advice != Advice::kRetryDestination) {
+        if (open.empty()) search_.ended_idle(now);
         lose(error, now, out);
         return;
     }
     const Item& first = open.front();
     const bool has_passed = search_.has_passed();
-    // The end of one that finds messages is that of none, as if another had been under way.
-    const std::size_t under_way = open.size() + (link_->finds_messages() ? 1 : 0);
-    switch (search_.ended(under_way, first.record.id, now)) {
+    EndSearch::Records under_way;  // the end of one that finds messages is that of none
+    for (const Item& item : open) {
+        if (!link_->finds_messages()) under_way.push_back(&item.record);
+    }
+    switch (search_.ended(under_way, now)) {
         case EndSearch::Next::kOutage:
-            lose(outage(error, under_way, first.record.id), now, out, true);
+            lose(outage(error, under_way), now, out, true);
             return;
         case EndSearch::Next::kOwnFault:
             finish(first);
@@ -295,24 +290,15 @@ void ConfirmedSink::ended(const ErrorInfo& error, Time now, spi::Completions& ou
                 {.token = first.record.token, .error = own_fault(error, first.record.id)});
             break;
         case EndSearch::Next::kAgain:
-            requeue(open);
+            waiting_.add_again(open);
             news_.ended(error);
             break;
     }
     let_go();
-    ++host_;
+    // Where others pass it is well.
+    if (!has_passed) ++host_;
     down_.reset();
     next_try_ = has_passed ? now : now + kTryAgainMin;
-}
-
-void ConfirmedSink::requeue(const std::vector<Item>& items) {
-    for (auto item = items.rbegin(); item != items.rend(); ++item) {
-        if (is_suspect(*item)) {
-            suspects_.push_back(*item);
-        } else {
-            queue_.push_front(*item);
-        }
-    }
 }
 
 // `bad_probes`: the server was there.
@@ -329,9 +315,9 @@ void ConfirmedSink::lose(const ErrorInfo& error, Time now, spi::Completions& out
         return true;
     });
     let_go();
-    ++host_;
     // An idle connection may have ended long ago: what waits tries another one first.
     if ((was_idle && !is_fresh_) || blames_one) return;
+    ++host_;
     down_ = error;
     next_try_ = now + kTryAgainMin;
     fail_queue(*down_, out, bad_probes);
@@ -363,14 +349,11 @@ void ConfirmedSink::blame(const ErrorInfo& error, spi::Completions& out) {
 
 void ConfirmedSink::fail_queue(const ErrorInfo& error, spi::Completions& out, bool bad_probes) {
     search_.away();
-    for (auto* waiting : {&queue_, &suspects_}) {
-        for (const Item& item : *waiting) {
-            finish(item);
-            out.failed.push_back({.token = item.record.token,
-                                  .error = error,
-                                  .bad_probe = bad_probes && is_suspect(item)});
-        }
-        waiting->clear();
+    for (const Item& item : waiting_.take_all()) {
+        finish(item);
+        out.failed.push_back({.token = item.record.token,
+                              .error = error,
+                              .bad_probe = bad_probes && is_suspect(item)});
     }
 }
 

@@ -16,6 +16,7 @@
 
 #include "net/end_news.h"
 #include "net/end_search.h"
+#include "net/waiting.h"
 
 namespace outbox::net {
 
@@ -36,6 +37,8 @@ class ConfirmedLink {
     ConfirmedLink& operator=(const ConfirmedLink&) = delete;
     virtual ~ConfirmedLink() = default;
 
+    /// Its place among those that it could have been made to.
+    [[nodiscard]] virtual std::size_t host() const = 0;
     /// Messages without an answer, at most.
     [[nodiscard]] virtual std::size_t max_window() const = 0;
     /// Writes a message for `exchange`; an error, with advice dead_letter, where none can carry the
@@ -99,10 +102,6 @@ class ConfirmedSink : public spi::Sink {
 
   private:
     using Time = Clock::time_point;
-    struct Item {
-        spi::Record record;
-        std::size_t bytes = 0;  // as they count against the limits
-    };
     struct Sent {
         Item item;
         /// It was sent, or acknowledged, or the last one before it that is gone was.
@@ -134,7 +133,6 @@ class ConfirmedSink : public spi::Sink {
     void ended(const ErrorInfo& error, Time now, spi::Completions& out);
     void lose(const ErrorInfo& error, Time now, spi::Completions& out, bool bad_probes = false);
     void let_go();
-    void requeue(const std::vector<Item>& items);
     void blame(const ErrorInfo& error, spi::Completions& out);
     void fail_queue(const ErrorInfo& error, spi::Completions& out, bool bad_probes = false);
     void finish(const Item& item);
@@ -144,11 +142,10 @@ class ConfirmedSink : public spi::Sink {
     const Connect connect_;
     Time (*const now_)();
     std::unique_ptr<ConfirmedLink> link_;
-    std::deque<Item> queue_;  // not sent yet
     EndSearch search_;
+    Waiting waiting_{search_};
     EndNews news_;
-    std::deque<Item> suspects_;  // not sent yet, and go alone
-    std::deque<Sent> sent_;      // the first is the one with the number `first_`
+    std::deque<Sent> sent_;  // the first is the one with the number `first_`
     std::uint64_t first_ = 1;
     std::size_t open_ = 0;                // of `sent_` and `late_`, without an answer
     bool is_fresh_ = false;               // nothing was ever sent on this connection

@@ -68,10 +68,11 @@ using CheckOfHost = std::function<Status(const std::string& host, const std::str
 void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);
 
 // A way to the server at `port` whose connections end where a client sends `kEndsConnections`, or
-// more than a number of bytes, or the second message of `deliver_one_by_one`, or once its first is
-// answered.
+// more than a number of bytes, or the first or second message of `deliver_one_by_one`, or once its
+// first is answered.
 inline constexpr const char* kEndsConnections = "end-this-connection";
 inline constexpr const char* kManyBytes = "65536";
+inline constexpr const char* kFirstMessage = "message-text*1";
 inline constexpr const char* kSecondMessage = "message-text*2";
 inline constexpr const char* kFirstAnswer = "message-text+";
 class CuttingWay {

@@ -2,8 +2,11 @@
 
 #include "net/confirmed_sink.h"
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <gtest/gtest.h>
+#include <set>
 #include <utility>
 
 namespace outbox::net {
@@ -26,6 +29,12 @@ struct Server {
     // What of a connection, of which so much has been sent, with this record, ends it; all else is
     // answered at once.
     std::function<bool(const spi::Record&, std::size_t messages, std::size_t bytes)> ends_for = {};
+    std::size_t hosts = 1;
+    std::size_t bad_host = SIZE_MAX;                         // ends each connection at any message
+    std::chrono::milliseconds away{0};                       // until an answer or an end is heard
+    std::chrono::milliseconds life = std::chrono::hours{1};  // of a connection
+    std::function<bool(const spi::Record&)> swallows = {};   // without an answer
+    std::chrono::milliseconds hangs{0};  // until it ends a connection for a message
 };
 
 ErrorInfo error(Advice advice, const std::string& text) {
@@ -34,16 +43,23 @@ ErrorInfo error(Advice advice, const std::string& text) {
 
 class Link final : public ConfirmedLink {
   public:
-    explicit Link(Server& server) : server_(server) { ++server_.connections; }
+    Link(Server& server, std::size_t host) : server_(server), host_(host) {
+        ++server_.connections;
+        clock_now += 3 * server_.away;
+        ends_at_ = clock_now + server_.life;
+    }
+    [[nodiscard]] std::size_t host() const override { return host_; }
     [[nodiscard]] std::size_t max_window() const override { return server_.window; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override {
         server_.sent.push_back(number);
-        if (server_.ends_for == nullptr || server_.ends) return std::nullopt;
+        const auto heard_at = clock_now + server_.away;
+        if (server_.ends_for == nullptr || hangs_ || heard_at >= ends_at_) return std::nullopt;
         bytes_ += record.value.size();
-        if (server_.ends_for(record, ++messages_, bytes_)) {
-            server_.ends = error(Advice::kRetryDestination, "gone");
-        } else {
-            server_.answers.push_back({.number = number});
+        if (host_ == server_.bad_host || server_.ends_for(record, ++messages_, bytes_)) {
+            ends_at_ = heard_at + server_.hangs;
+            hangs_ = true;
+        } else if (server_.swallows == nullptr || !server_.swallows(record)) {
+            answers_.push_back({heard_at, number});
         }
         return std::nullopt;
     }
@@ -52,7 +68,11 @@ class Link final : public ConfirmedLink {
     [[nodiscard]] std::uint64_t heard() const override { return server_.heard; }
     std::optional<ErrorInfo> exchange(std::vector<Answer>& out) override {
         out = std::exchange(server_.answers, {});
+        for (; !answers_.empty() && answers_.front().first <= clock_now; answers_.pop_front()) {
+            out.push_back({.number = answers_.front().second});
+        }
         if (!out.empty()) ++server_.heard;
+        if (clock_now >= ends_at_) return error(Advice::kRetryDestination, "gone");
         return std::exchange(server_.ends, std::nullopt);
     }
     void wait(std::chrono::milliseconds) const override {}
@@ -67,6 +87,10 @@ class Link final : public ConfirmedLink {
 
   private:
     Server& server_;
+    const std::size_t host_;
+    ConfirmedSink::Clock::time_point ends_at_;
+    std::deque<std::pair<ConfirmedSink::Clock::time_point, std::uint64_t>> answers_;
+    bool hangs_ = false;
     std::size_t messages_ = 0;
     std::size_t bytes_ = 0;
 };
@@ -76,8 +100,8 @@ class Sink final : public ConfirmedSink {
     explicit Sink(Server& server, Limits limits = {})
         : ConfirmedSink(
               limits, "topic ",
-              [&server](std::size_t) -> Result<std::unique_ptr<ConfirmedLink>> {
-                  return std::unique_ptr<ConfirmedLink>(new Link(server));
+              [&server](std::size_t host) -> Result<std::unique_ptr<ConfirmedLink>> {
+                  return std::unique_ptr<ConfirmedLink>(new Link(server, host % server.hosts));
               },
               [] { return clock_now; }) {}
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
@@ -221,33 +245,63 @@ TEST(ConfirmedSink, TellsOfEndsThatNobodyIsBlamedForOnceAMinute) {
 using Line = EndSearch::Line;
 using Turn = EndSearch::Turn;
 
+spi::Record event(std::string_view id) {
+    spi::Record made;
+    made.token = std::hash<std::string_view>{}(id);
+    made.key = id;
+    made.id = id;
+    return made;
+}
+
+// A connection ends with so many under way, of which this one is the oldest.
+EndSearch::Next ends(EndSearch& search, std::string_view id, EndSearch::Time now = {},
+                     std::size_t under_way = 1) {
+    const spi::Record oldest = event(id);
+    const spi::Record other = event("other");
+    EndSearch::Records records(under_way, &other);
+    records.front() = &oldest;
+    return search.ended(records, now);
+}
+
+// A connection ends with these under way.
+EndSearch::Next ends_with(EndSearch& search, const std::vector<spi::Record>& under_way,
+                          EndSearch::Time now) {
+    EndSearch::Records records;
+    for (const spi::Record& record : under_way) records.push_back(&record);
+    return search.ended(records, now);
+}
+
 // A message that has ended a connection alone.
 void suspect(EndSearch& search, std::string_view id, EndSearch::Time now = {}) {
-    EXPECT_EQ(search.ended(1, id, now), EndSearch::Next::kAgain);
+    EXPECT_EQ(ends(search, id, now), EndSearch::Next::kAgain);
     EXPECT_TRUE(search.is_suspect(id));
 }
 
-void pass(EndSearch& search, int messages) {
-    for (int i = 0; i < messages; ++i) search.answered("x", true);
+void pass(EndSearch& search, int messages, std::string_view id = "x") {
+    for (int i = 0; i < messages; ++i) search.answered(event(id), true);
+}
+
+EndSearch::Turn turn(EndSearch& search, std::string_view suspect, Line line, EndSearch::Time now) {
+    return search.turn({.suspect = suspect}, line, now);
 }
 
 // It goes as the first of a connection, once the others have had their time, and ends it.
 EndSearch::Next goes_first(EndSearch& search, std::string_view id, EndSearch::Time& now) {
-    static_cast<void>(search.turn("", Line::kIdle, now));
+    static_cast<void>(turn(search, "", Line::kIdle, now));
     now += 1s;
-    EXPECT_EQ(search.turn(id, Line::kFresh, now), Turn::kSuspect);
-    return search.ended(1, id, now);
+    EXPECT_EQ(turn(search, id, Line::kFresh, now), Turn::kSuspect);
+    return ends(search, id, now);
 }
 
 TEST(EndSearch, SendsFewAfterAnEndAndSoonAllAgain) {
     EndSearch search;
     EXPECT_EQ(search.window(), SIZE_MAX);
-    EXPECT_EQ(search.ended(100, "a", {}), EndSearch::Next::kAgain);
+    EXPECT_EQ(ends(search, "a", {}, 100), EndSearch::Next::kAgain);
     EXPECT_FALSE(search.is_suspect("a"));
     EXPECT_EQ(search.window(), 1U);
-    for (std::size_t i = 1; i < 50; ++i) search.answered("x", true);
+    for (std::size_t i = 1; i < 50; ++i) search.answered(event("x"), true);
     EXPECT_EQ(search.window(), 50U);
-    for (std::size_t i = 0; i < 5'000; ++i) search.answered("x", false);
+    for (std::size_t i = 0; i < 5'000; ++i) search.answered(event("x"), false);
     EXPECT_EQ(search.window(), SIZE_MAX);
 }
 
@@ -264,7 +318,7 @@ TEST(EndSearch, BlamesAMessageThatEndsConnectionsWhileOthersPass) {
     EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kOutage) << "nothing has passed since";
     pass(search, 1);
     EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kOwnFault);
-    search.answered("a", true);
+    search.answered(event("a"), true);
     EXPECT_FALSE(search.is_suspect("a"));
 }
 
@@ -273,7 +327,7 @@ TEST(EndSearch, BlamesNobodyForWhatTheConnectionHasCarriedBefore) {
     EndSearch search;
     for (int i = 0; i < 20; ++i) {
         pass(search, i);
-        EXPECT_EQ(search.ended(1, "a", {}), EndSearch::Next::kAgain);
+        EXPECT_EQ(ends(search, "a"), EndSearch::Next::kAgain);
     }
 }
 
@@ -282,16 +336,16 @@ TEST(EndSearch, ASuspectGoesAsTheFirstOfAConnection) {
     EndSearch::Time now{};
     suspect(search, "a", now);
     pass(search, 1);
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
-    EXPECT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(turn(search, "a", Line::kIdle, now), Turn::kFresh);
     now += 5s;
-    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect) << "however long it connected";
-    search.answered("a", true);
+    EXPECT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect) << "however long it connected";
+    search.answered(event("a"), true);
     suspect(search, "b", now);
     pass(search, 1);
-    static_cast<void>(search.turn("", Line::kIdle, now));
+    static_cast<void>(turn(search, "", Line::kIdle, now));
     now += 10s;
-    EXPECT_EQ(search.turn("b", Line::kFresh, now), Turn::kSuspect) << "it need not connect again";
+    EXPECT_EQ(turn(search, "b", Line::kFresh, now), Turn::kSuspect) << "it need not connect again";
 }
 
 // Of which connecting is a part.
@@ -302,26 +356,27 @@ TEST(EndSearch, OthersGoOnForAsLongAsTheyWaited) {
         suspect(search, "a", now);
         suspect(search, "b", now);
         pass(search, 1);
-        ASSERT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+        ASSERT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody);
         now += 100ms;
-        ASSERT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
+        ASSERT_EQ(turn(search, "a", Line::kIdle, now), Turn::kFresh);
         now += 200ms;
-        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        ASSERT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
         now += 300ms;
         if (passes) {
-            search.answered("a", true);
+            search.answered(event("a"), true);
         } else {
-            EXPECT_EQ(search.ended(1, "a", now), EndSearch::Next::kAgain);
+            EXPECT_EQ(ends(search, "a", now), EndSearch::Next::kAgain);
             now += 400ms;
             pass(search, 1);
         }
-        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kOthers);
+        EXPECT_EQ(turn(search, "b", Line::kIdle, now), Turn::kOthers);
         now += passes ? 599ms : 999ms;
-        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kOthers);
+        EXPECT_EQ(turn(search, "b", Line::kIdle, now), Turn::kOthers);
         now += 1ms;
-        EXPECT_EQ(search.ended(7, "x", now), EndSearch::Next::kAgain);
+        EXPECT_EQ(ends(search, "x", now, 7), EndSearch::Next::kAgain);
         pass(search, 1);
-        EXPECT_EQ(search.turn("b", Line::kIdle, now), Turn::kFresh) << "ends for others delay none";
+        EXPECT_EQ(turn(search, "b", Line::kIdle, now), Turn::kFresh)
+            << "ends for others delay none";
     }
 }
 
@@ -334,7 +389,7 @@ TEST(EndSearch, NoSuspectWaitsForAsLongAsAnOutageTook) {
     search.away();
     now += 1h;
     pass(search, 1);
-    EXPECT_EQ(search.turn("a", Line::kIdle, now), Turn::kFresh);
+    EXPECT_EQ(turn(search, "a", Line::kIdle, now), Turn::kFresh);
 }
 
 // As where it works on a message for a while before it does.
@@ -344,46 +399,160 @@ TEST(EndSearch, OneThatEndsAConnectionLateIsAloneForLonger) {
     suspect(search, "a", now);
     for (int seconds = 1; seconds <= 8; seconds *= 2) {
         pass(search, 1);
-        static_cast<void>(search.turn("", Line::kIdle, now));
+        static_cast<void>(turn(search, "", Line::kIdle, now));
         now += 20s;
-        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        ASSERT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
         now += std::chrono::seconds(seconds) - 1ms;
-        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
+        EXPECT_EQ(turn(search, "", Line::kBusy, now), Turn::kNobody);
         now += 1ms;
-        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kOthers);
-        EXPECT_EQ(search.ended(2, "a", now), EndSearch::Next::kAgain);
+        EXPECT_EQ(turn(search, "", Line::kBusy, now), Turn::kOthers);
+        EXPECT_EQ(ends(search, "a", now, 2), EndSearch::Next::kAgain);
     }
     using Next = EndSearch::Next;
     for (const auto next : {Next::kAgain, Next::kAgain, Next::kOwnFault}) {
         pass(search, 1);
-        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers);
+        ASSERT_EQ(turn(search, "a", Line::kFresh, now), Turn::kOthers);
         now += 20s;
-        ASSERT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+        ASSERT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
         now += 14s;
-        EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
-        EXPECT_EQ(search.ended(1, "a", now), next);
+        EXPECT_EQ(turn(search, "", Line::kBusy, now), Turn::kNobody);
+        EXPECT_EQ(ends(search, "a", now), next);
+    }
+}
+
+TEST(EndSearch, KeysOfWhichSomethingPassedGoFirst) {
+    EndSearch search;
+    EndSearch::Time now{};
+    pass(search, 1, "a");
+    EXPECT_FALSE(search.is_stranger(event("b"))) << "nothing is looked for";
+    EXPECT_EQ(ends_with(search, {event("b"), event("c")}, now), EndSearch::Next::kAgain);
+    EXPECT_FALSE(search.is_stranger(event("a")));
+    EXPECT_TRUE(search.is_stranger(event("b")));
+    pass(search, 1, "b");
+    EXPECT_FALSE(search.is_stranger(event("b")));
+    // An end with a stranger under way is of that one.
+    search.sent(event("a"));
+    search.sent(event("x"));
+    EXPECT_EQ(ends_with(search, {event("a"), event("x")}, now), EndSearch::Next::kAgain);
+    EXPECT_TRUE(search.is_suspect("x"));
+    EXPECT_FALSE(search.is_stranger(event("a")));
+    EXPECT_FALSE(search.may_stranger_go(event("y"), true, now)) << "the others have waited";
+    EXPECT_TRUE(search.may_stranger_go(event("y"), false, now)) << "nobody has";
+    now += 100ms;
+    pass(search, 1, "a");
+    static_cast<void>(turn(search, "", Line::kIdle, now));
+    EXPECT_FALSE(search.may_stranger_go(event("y"), true, now + 99ms));
+    EXPECT_TRUE(search.may_stranger_go(event("y"), true, now + 100ms));
+    // One without strangers may be of each.
+    EXPECT_EQ(ends_with(search, {event("a"), event("b")}, now), EndSearch::Next::kAgain);
+    EXPECT_TRUE(search.is_stranger(event("a")));
+}
+
+// They are found sooner apart from new ones, which pass.
+TEST(EndSearch, WhatWasUnderWayTogetherAtAnEndGoesApartFromOthers) {
+    EndSearch search;
+    EndSearch::Time now{};
+    EXPECT_EQ(ends_with(search, {event("a"), event("b")}, now), EndSearch::Next::kAgain);
+    pass(search, 5);
+    search.sent(event("c"));
+    EXPECT_FALSE(search.may_stranger_go(event("a"), false, now));
+    search.answered(event("c"), true);
+    EXPECT_TRUE(search.may_stranger_go(event("a"), false, now));
+    search.sent(event("a"));
+    EXPECT_FALSE(search.may_stranger_go(event("b"), false, now)) << "nor beside each other";
+    EXPECT_FALSE(search.may_stranger_go(event("d"), false, now));
+    search.answered(event("a"), true);
+    search.sent(event("b"));
+    EXPECT_EQ(ends_with(search, {event("b")}, now), EndSearch::Next::kAgain);
+    EXPECT_TRUE(search.is_suspect("b"));
+}
+
+TEST(EndSearch, NobodyWaitsLongForWhatIsNotAnswered) {
+    EndSearch search;
+    EndSearch::Time now{};
+    EXPECT_EQ(ends_with(search, {event("a"), event("b")}, now), EndSearch::Next::kAgain);
+    search.began(0, now);
+    static_cast<void>(turn(search, "", Line::kIdle, now));
+    search.sent(event("a"));
+    now += 999ms;
+    static_cast<void>(turn(search, "", Line::kBusy, now));
+    EXPECT_EQ(search.window(), 1U);
+    EXPECT_FALSE(search.may_stranger_go(event("c"), false, now));
+    now += 1ms;
+    static_cast<void>(turn(search, "", Line::kBusy, now));
+    EXPECT_EQ(search.window(), 2U);
+    EXPECT_TRUE(search.may_stranger_go(event("c"), false, now));
+    // If it is not one of those beside it, it is that one.
+    search.sent(event("c"));
+    EXPECT_EQ(ends_with(search, {event("a"), event("c")}, now), EndSearch::Next::kAgain);
+    EXPECT_TRUE(search.is_suspect("a"));
+    EXPECT_TRUE(search.is_suspect("c"));
+    EXPECT_FALSE(search.is_suspect("b"));
+}
+
+// One that was sent beside a suspect may be at fault, too.
+TEST(EndSearch, BlamesNoSuspectThatOthersWereSentBeside) {
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    for (int i = 0; i < 5; ++i) {
+        pass(search, 1);
+        search.began(0, now);
+        static_cast<void>(turn(search, "", Line::kIdle, now));
+        now += 20s;
+        ASSERT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
+        now += 15s;
+        ASSERT_EQ(turn(search, "", Line::kBusy, now), Turn::kOthers);
+        search.sent(event("x"));
+        search.sent(event("y"));
+        search.answered(event("x"), true);
+        if (i % 2 == 0) {
+            EXPECT_EQ(ends(search, "a", now), EndSearch::Next::kAgain) << "it has been answered";
+            continue;
+        }
+        EXPECT_EQ(ends_with(search, {event("a"), event("y")}, now), EndSearch::Next::kAgain);
+        EXPECT_TRUE(search.is_suspect("y"));
+        search.answered(event("y"), false);
+    }
+}
+
+TEST(EndSearch, OnlyWhereOthersPassOnTheSameHostIsAnEndEvidence) {
+    EndSearch search;
+    EndSearch::Time now{};
+    suspect(search, "a", now);
+    for (int i = 0; i < 10; ++i) {
+        search.began(0, now);
+        pass(search, 1);
+        search.began(1, now);
+        EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain);
+    }
+    for (const auto next : {EndSearch::Next::kAgain, EndSearch::Next::kOwnFault}) {
+        pass(search, 1);
+        search.began(1, now);
+        EXPECT_EQ(goes_first(search, "a", now), next);
     }
 }
 
 TEST(EndSearch, BlamesNobodyWhereNothingPasses) {
     EndSearch search;
-    EXPECT_EQ(search.ended(1, "", {}), EndSearch::Next::kOutage) << "nobody would know it again";
+    EXPECT_EQ(ends(search, ""), EndSearch::Next::kOutage) << "nobody would know it again";
     EndSearch::Time now{};
     for (int i = 0; i < 100; ++i) {
         const auto next = goes_first(search, std::to_string(i % 10), now);
         EXPECT_EQ(next, i < 20 ? EndSearch::Next::kAgain : EndSearch::Next::kOutage) << i;
-        search.answered("x", false);  // refused, which is no proof
+        search.answered(event("x"), false);  // refused, which is no proof
     }
 }
 
 TEST(EndSearch, AnOutageIsSoonToldAndNamesWhatWasAloneUnderWay) {
     EndSearch search;
-    int ends = 1;
-    while (search.ended(100, "a", {}) == EndSearch::Next::kAgain && ends < 1'000) ++ends;
-    EXPECT_EQ(ends, 51);
+    int count = 1;
+    while (ends(search, "a", {}, 100) == EndSearch::Next::kAgain && count < 1'000) ++count;
+    EXPECT_EQ(count, 51);
     const ErrorInfo ended = error(Advice::kRetryDestination, "gone");
-    EXPECT_EQ(outage(ended, 2, "a").message, "gone");
-    EXPECT_EQ(outage(ended, 1, "a").message, "gone; it ended while event a alone was under way");
+    const spi::Record a = event("a");
+    EXPECT_EQ(outage(ended, {&a, &a}).message, "gone");
+    EXPECT_EQ(outage(ended, {&a}).message, "gone; it ended while event a alone was under way");
 }
 
 TEST(EndSearch, ASuspectGoesAloneAndHoldsOthersUpForAMomentOnly) {
@@ -394,62 +563,92 @@ TEST(EndSearch, ASuspectGoesAloneAndHoldsOthersUpForAMomentOnly) {
     EXPECT_EQ(goes_first(search, "a", now), EndSearch::Next::kAgain);
     EXPECT_FALSE(search.may_go("a", now)) << "nothing has passed";
     EXPECT_TRUE(search.may_go("a", now + 1s));
-    search.answered("x", true);
+    search.answered(event("x"), true);
     EXPECT_TRUE(search.may_go("a", now));
-    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers) << "not at once";
+    EXPECT_EQ(turn(search, "a", Line::kFresh, now), Turn::kOthers) << "not at once";
     now += 50ms;
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
-    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
-    EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kNobody);
-    EXPECT_EQ(search.turn("", Line::kIdle, now), Turn::kOthers) << "it has been answered";
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
+    EXPECT_EQ(turn(search, "", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(turn(search, "", Line::kIdle, now), Turn::kOthers) << "it has been answered";
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody);
     now += 250ms;
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kOthers) << "something is slow";
-    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kOthers);
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kOthers) << "something is slow";
+    EXPECT_EQ(turn(search, "a", Line::kFresh, now), Turn::kOthers);
     now += 1s;
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody);
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody);
     now += 499ms;
-    EXPECT_EQ(search.turn("a", Line::kBusy, now), Turn::kNobody) << "for twice as long";
-    EXPECT_EQ(search.turn("a", Line::kFresh, now), Turn::kSuspect);
+    EXPECT_EQ(turn(search, "a", Line::kBusy, now), Turn::kNobody) << "for twice as long";
+    EXPECT_EQ(turn(search, "a", Line::kFresh, now), Turn::kSuspect);
     now += 1s;
-    EXPECT_EQ(search.turn("", Line::kBusy, now), Turn::kOthers) << "it is slow itself";
+    EXPECT_EQ(turn(search, "", Line::kBusy, now), Turn::kOthers) << "it is slow itself";
 }
 
-// Events of ten keys, one each 40 ms, of which one of a key is under way, as the relay has it. What
-// fails goes again, and the fifth attempt of one is its last.
-struct Flow {
-    static constexpr std::size_t kEvents = 500;
-    static constexpr std::size_t kKeys = 10;
+struct Event {
+    std::string key;
+    std::chrono::milliseconds at;
+    std::string value = "v";
+};
 
-    Flow(Server& server, const std::function<std::size_t(std::size_t)>& value_bytes)
-        : sink(server), began(clock_now) {
-        for (std::size_t i = 0; i < kEvents; ++i) {
+bool is_bad(std::string_view key) {
+    return key.starts_with("bad");
+}
+
+// Of ten keys, one each 40 ms.
+std::vector<Event> events(std::size_t count,
+                          const std::function<std::size_t(std::size_t)>& value_bytes = {}) {
+    std::vector<Event> made;
+    for (std::size_t i = 0; i < count; ++i) {
+        made.push_back({"key-" + std::to_string(i % 10), i * 40ms,
+                        std::string(value_bytes ? value_bytes(i) : 10, 'x')});
+    }
+    return made;
+}
+
+// Each in a key of its own, one each 10 ms from 1 s on.
+std::vector<Event> with_bad(std::vector<Event> events, std::size_t bad) {
+    for (std::size_t i = 0; i < bad; ++i) {
+        events.push_back({"bad-" + std::to_string(i), 1s + i * 10ms});
+    }
+    std::stable_sort(events.begin(), events.end(),
+                     [](const Event& a, const Event& b) { return a.at < b.at; });
+    return events;
+}
+
+// Of a key one event is under way, as the relay has it. What fails goes again, and the fifth
+// attempt of one is its last; where it failed with its destination, after a while.
+struct Flow {
+    Flow(Server& server, std::vector<Event> what, std::chrono::seconds longest)
+        : sink(server), began(clock_now), events(std::move(what)) {
+        for (std::size_t i = 0; i < events.size(); ++i) {
             ids.push_back("id-" + std::to_string(i));
-            values.emplace_back(value_bytes(i), 'x');
+            waiting[events[i].key].push_back(i);
         }
-        for (std::size_t key = 0; key < kKeys; ++key) next[key] = key;
-        for (int i = 0; i < 60'000 && done + dead.size() < kEvents; ++i) step();
+        while (done + dead.size() < events.size() && clock_now < began + longest) step();
     }
 
     void step() {
-        for (std::size_t key = 0; key < kKeys; ++key) {
-            const std::size_t event = next[key];
-            if (busy[key] || event >= kEvents || clock_now < made_at(event)) continue;
-            spi::Record one = record(event, "t", values[event]);
+        for (auto& [key, row] : waiting) {
+            if (busy.contains(key) || row.empty() || clock_now < made_at(row.front())) continue;
+            if (clock_now < not_before[key]) continue;
+            const std::size_t event = row.front();
+            spi::Record one = record(event, "t", events[event].value);
             one.id = ids[event];
-            busy[key] = sink.publish(one);
+            one.key = key;
+            if (sink.publish(one)) busy.insert(key);
         }
         spi::Completions out;
         sink.poll(0ms, out);
         for (const std::uint64_t event : out.acknowledged) {
             ++done;
-            slowest = std::max(slowest, clock_now - made_at(event));
+            if (!is_bad(events[event].key)) slowest = std::max(slowest, clock_now - made_at(event));
             end_of(event);
         }
         for (const spi::FailedRecord& failed : out.failed) {
-            busy[failed.token % kKeys] = false;
+            busy.erase(events[failed.token].key);
             if (failed.error.advice != Advice::kRetryEvent) {
                 ++outages;
+                not_before[events[failed.token].key] = clock_now + 1s;
             } else if (++attempts[failed.token] == 5) {
                 dead.push_back(failed.token);
                 end_of(failed.token);
@@ -458,21 +657,28 @@ struct Flow {
         clock_now += 5ms;
     }
     void end_of(std::uint64_t event) {
-        busy[event % kKeys] = false;
-        next[event % kKeys] += kKeys;
+        busy.erase(events[event].key);
+        waiting[events[event].key].pop_front();
     }
     [[nodiscard]] ConfirmedSink::Clock::time_point made_at(std::uint64_t event) const {
-        return began + event * 40ms;
+        return began + events[event].at;
+    }
+    // Of others than bad ones.
+    [[nodiscard]] std::size_t innocents_with_attempts() const {
+        return static_cast<std::size_t>(
+            std::count_if(attempts.begin(), attempts.end(),
+                          [&](const auto& one) { return !is_bad(events[one.first].key); }));
     }
 
     Sink sink;
     const ConfirmedSink::Clock::time_point began;
+    const std::vector<Event> events;
     std::vector<std::string> ids;
-    std::vector<std::string> values;
-    std::array<std::size_t, kKeys> next{};
-    std::array<bool, kKeys> busy{};
+    std::map<std::string, std::deque<std::size_t>, std::less<>> waiting;
+    std::set<std::string, std::less<>> busy;
+    std::map<std::string, ConfirmedSink::Clock::time_point> not_before;
     std::size_t done = 0;
-    ConfirmedSink::Clock::duration slowest{};
+    ConfirmedSink::Clock::duration slowest{};  // of others than bad ones
     std::size_t outages = 0;
     std::map<std::uint64_t, int> attempts;
     std::vector<std::uint64_t> dead;
@@ -491,14 +697,16 @@ TEST(ConfirmedSink, ALimitOfBytesForAConnectionIsNoEventsFaultUnlessItIsLargerIt
     server.ends_for = [](const spi::Record&, std::size_t, std::size_t bytes) {
         return bytes > kLimit;
     };
-    const Flow flow(server, of_many_sizes);
+    const Flow flow(server, events(500, of_many_sizes), 300s);
     EXPECT_EQ(flow.done, 500U);
     EXPECT_TRUE(flow.attempts.empty());
     EXPECT_EQ(flow.outages, 0U);
     EXPECT_LT(flow.slowest, 1s);
 
-    const Flow with_one(
-        server, [](std::size_t event) { return event == 55 ? kLimit + 1 : of_many_sizes(event); });
+    const auto sizes = [](std::size_t event) {
+        return event == 55 ? kLimit + 1 : of_many_sizes(event);
+    };
+    const Flow with_one(server, events(500, sizes), 300s);
     EXPECT_EQ(with_one.dead, std::vector<std::uint64_t>{55});
     EXPECT_EQ(with_one.attempts.size(), 1U) << "it alone";
     EXPECT_EQ(with_one.done, 499U);
@@ -510,7 +718,7 @@ TEST(ConfirmedSink, AllPassSoonWhereEachConnectionEndsAtItsSecondMessage) {
     server.ends_for = [](const spi::Record&, std::size_t messages, std::size_t) {
         return messages == 2;
     };
-    const Flow flow(server, [](std::size_t) { return 10; });
+    const Flow flow(server, events(500), 300s);
     EXPECT_EQ(flow.done, 500U);
     EXPECT_TRUE(flow.attempts.empty());
     EXPECT_EQ(flow.outages, 0U);
@@ -523,11 +731,98 @@ TEST(ConfirmedSink, WhatEndsConnectionsIsDeadAndTheOthersPass) {
         server.ends_for = [&](const spi::Record& one, std::size_t messages, std::size_t) {
             return messages == second || (one.token >= 55 && one.token < 58);
         };
-        const Flow flow(server, [](std::size_t) { return 10; });
+        const Flow flow(server, events(500), 300s);
         EXPECT_EQ(flow.dead.size(), 3U);
         EXPECT_EQ(flow.attempts.size(), 3U) << "they alone";
         EXPECT_EQ(flow.done, 497U);
         EXPECT_EQ(flow.outages, 0U);
+    }
+}
+
+// A server that is 20 ms away, and many events each of which ends the connection.
+TEST(ConfirmedSink, OtherKeysGoOnHoweverManyEventsEndConnections) {
+    for (const std::size_t bad : {std::size_t{1}, std::size_t{30}, std::size_t{100}}) {
+        Server server;
+        server.away = 20ms;
+        server.ends_for = [](const spi::Record& one, std::size_t, std::size_t) {
+            return is_bad(one.key);
+        };
+        const Flow flow(server, with_bad(events(2'000), bad), 85s);
+        EXPECT_EQ(flow.innocents_with_attempts(), 0U);
+        EXPECT_EQ(flow.done, 2'000U) << bad;
+        EXPECT_LT(flow.slowest, 1s) << bad;
+        EXPECT_GT(flow.attempts.size(), bad / 4) << "they are found all the same";
+        EXPECT_EQ(flow.outages, 0U);
+    }
+}
+
+// Of keys of which nothing has passed, among many that end connections.
+TEST(ConfirmedSink, ANewKeyWaitsForNoMoreThanAFewThatEndConnections) {
+    Server server;
+    server.away = 20ms;
+    server.ends_for = [](const spi::Record& one, std::size_t, std::size_t) {
+        return is_bad(one.key);
+    };
+    std::vector<Event> made = events(500);
+    for (std::size_t i = 0; i < made.size(); ++i) made[i].key = "key-" + std::to_string(i);
+    const Flow flow(server, with_bad(std::move(made), 30), 40s);
+    EXPECT_EQ(flow.innocents_with_attempts(), 0U);
+    EXPECT_EQ(flow.done, 500U);
+    EXPECT_LT(flow.slowest, 8s) << "30 connections, and as long again for the others";
+}
+
+// Nothing behind it is answered, so that all is under way that was sent meanwhile.
+TEST(ConfirmedSink, WhatAServerHangsOnBeforeItEndsTheConnectionIsFound) {
+    for (const auto hangs : {700ms, 3'000ms, 7'000ms}) {
+        Server server;
+        server.hangs = hangs;
+        server.ends_for = [](const spi::Record& one, std::size_t, std::size_t) {
+            return is_bad(one.key);
+        };
+        const Flow flow(server, with_bad(events(12'000), 1), 500s);
+        EXPECT_EQ(flow.innocents_with_attempts(), 0U);
+        EXPECT_EQ(flow.dead.size(), 1U) << hangs.count();
+        EXPECT_EQ(flow.done, 12'000U) << hangs.count();
+        EXPECT_LT(flow.slowest, 3 * hangs);
+    }
+}
+
+// As a stream that acknowledges nothing, where each connection ends after some time.
+TEST(ConfirmedSink, AnEventWithoutAnAnswerIsNotBlamedForTheTimeThatConnectionsLive) {
+    for (const auto life : {1'500ms, 4'000ms, 6'000ms}) {
+        Server server;
+        server.life = life;
+        server.ends_for = [](const spi::Record&, std::size_t, std::size_t) { return false; };
+        server.swallows = [](const spi::Record& one) { return is_bad(one.key); };
+        const Flow flow(server, with_bad(events(2'500), 1), 110s);
+        EXPECT_TRUE(flow.attempts.empty()) << life.count();
+        EXPECT_EQ(flow.done, 2'500U) << life.count();
+        EXPECT_LT(flow.slowest, life + 1s);
+    }
+}
+
+// One host takes all but some events, the other ends connections at any.
+TEST(ConfirmedSink, AHostThatEndsEachConnectionIsNoEventsFault) {
+    for (const std::size_t bad_host : {std::size_t{0}, std::size_t{1}}) {
+        for (const std::size_t bad : {std::size_t{0}, std::size_t{3}}) {
+            for (const auto every : {40ms, 1'000ms}) {
+                Server server;
+                server.hosts = 2;
+                server.bad_host = bad_host;
+                server.ends_for = [](const spi::Record& one, std::size_t, std::size_t) {
+                    return is_bad(one.key);
+                };
+                std::vector<Event> made = events(100);
+                for (std::size_t i = 0; i < made.size(); ++i) made[i].at = i * every;
+                const Flow flow(server, with_bad(std::move(made), bad), 150s);
+                EXPECT_EQ(flow.innocents_with_attempts(), 0U);
+                EXPECT_EQ(flow.done, 100U);
+                if (every == 1s) {
+                    EXPECT_EQ(flow.dead.size(), bad);
+                }
+                EXPECT_LT(flow.slowest, 6s);
+            }
+        }
     }
 }
 

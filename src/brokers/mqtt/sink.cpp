@@ -26,6 +26,7 @@ class Link final : public net::ConfirmedLink {
           where_(name_of_host(config.hosts[connection_->host()])),
           window_(std::min(config.max_records, connection_->receive_max())) {}
 
+    [[nodiscard]] std::size_t host() const override { return connection_->host(); }
     [[nodiscard]] std::size_t max_window() const override { return window_; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
     void ping() override { connection_->ping(); }

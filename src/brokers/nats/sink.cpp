@@ -30,6 +30,7 @@ class Link final : public net::ConfirmedLink {
           where_(name_of_host(config.hosts[connection_->host()])),
           suffix_(config.dedup ? net::id_suffix(config.producer) : std::string()) {}
 
+    [[nodiscard]] std::size_t host() const override { return connection_->host(); }
     [[nodiscard]] std::size_t max_window() const override { return SIZE_MAX; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
     void ping() override { connection_->ping(); }

@@ -45,15 +45,18 @@ void Channel::enter_lane(Lane* next) {
     for (const Message& message : waiting) add(message);
 }
 
-void Channel::put_last_first() {
-    queue.push_front(queue.back());
-    queue.pop_back();
+void Channel::put_first(std::size_t place) {
+    if (place == 0) return;
+    const Message message = queue[place];
+    queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(place));
+    queue.push_front(message);
 }
 
 void Channel::add_sent(Entry entry) {
     under_way += entry.count();
     lane->under_way += entry.messages.size();
     lane->is_fresh = false;
+    for (const Message& message : entry.messages) lane->search.sent(message.record);
     sent.push_back(std::move(entry));
 }
 

@@ -95,7 +95,8 @@ struct Channel {
     void add(const Message& message);
     /// Nothing may be under way. What waits is suspected by the new one, or by none.
     void enter_lane(Lane* next);
-    void put_last_first();
+    /// Of what waits, the one at that place.
+    void put_first(std::size_t place);
     void add_sent(Entry entry);
     /// More may be under way where the broker takes what it is sent within `prompt`, less where it
     /// does not.

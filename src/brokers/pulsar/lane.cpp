@@ -5,11 +5,21 @@
 #include "brokers/pulsar/channel.h"
 
 namespace outbox::pulsar {
+namespace {
 
-void Lane::begin(Connection& at) {
+struct Place {
+    Channel* channel = nullptr;
+    std::size_t index = 0;  // in its queue
+    std::uint64_t number = 0;
+};
+
+}  // namespace
+
+void Lane::begin(Connection& at, Time now) {
     if (connection == &at) return;
     connection = &at;
     is_fresh = true;
+    search.began(0, now);
 }
 
 net::EndSearch::Line Lane::line() const {
@@ -33,18 +43,29 @@ Channel* Lane::next_suspect(Time now) const {
     return next;
 }
 
-Channel* Lane::next_other() const {
-    const bool newest = search.newest_first();
-    Channel* next = nullptr;
+Channel* Lane::next_other(Time now) const {
+    Place known;
+    Place stranger;
+    const bool newest = search.newest_first(now);
     for (Channel* channel : ready) {
-        if (channel->queue.empty() || !channel->has_room()) continue;
-        const bool is_next = next == nullptr ||
-                             (newest ? channel->queue.back().number > next->queue.back().number
-                                     : channel->queue.front().number < next->queue.front().number);
-        if (is_next) next = channel;
+        if (!channel->has_room()) continue;
+        for (std::size_t i = 0; i < channel->queue.size(); ++i) {
+            const Message& message = channel->queue[i];
+            const bool is_stranger = search.is_stranger(message.record);
+            Place& place = is_stranger ? stranger : known;
+            const bool is_next =
+                place.channel == nullptr || (is_stranger && newest ? message.number > place.number
+                                                                   : message.number < place.number);
+            if (is_next) place = {channel, i, message.number};
+        }
     }
-    if (next != nullptr && newest) next->put_last_first();
-    return next;
+    const bool has_known = known.channel != nullptr;
+    const bool may_stranger =
+        stranger.channel != nullptr &&
+        search.may_stranger_go(stranger.channel->queue[stranger.index].record, has_known, now);
+    const Place& next = may_stranger ? stranger : known;
+    if (next.channel != nullptr) next.channel->put_first(next.index);
+    return next.channel;
 }
 
 }  // namespace outbox::pulsar

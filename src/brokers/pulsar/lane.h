@@ -38,12 +38,12 @@ struct Lane {
     Time held_until;                   ///< For a suspect that goes first.
 
     [[nodiscard]] bool is_narrow() const { return search.window() != SIZE_MAX; }
-    void begin(Connection& at);
+    void begin(Connection& at, Time now);
     [[nodiscard]] net::EndSearch::Line line() const;
     /// Of `ready`: whose suspect goes next, the first of its suspects then; null: none may go.
     [[nodiscard]] Channel* next_suspect(Time now) const;
     /// Of `ready`: whose message goes next, the first of its queue then; null: none does.
-    [[nodiscard]] Channel* next_other() const;
+    [[nodiscard]] Channel* next_other(Time now) const;
 };
 
 }  // namespace outbox::pulsar

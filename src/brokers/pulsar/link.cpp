@@ -74,6 +74,14 @@ Link::Link(const PulsarConfig& config, std::unique_ptr<Connection> first, Search
       now_(Clock::now()),
       next_look_(now_) {}
 
+std::size_t Link::host() const {
+    const net::Host& host = brokers_.first().host();
+    const auto found = std::find_if(
+        config_.hosts.begin(), config_.hosts.end(),
+        [&](const net::Host& one) { return one.name == host.name && one.port == host.port; });
+    return static_cast<std::size_t>(found - config_.hosts.begin());
+}
+
 std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& record) {
     if (auto why = why_not_carried(record)) {
         return ErrorInfo{
@@ -292,7 +300,7 @@ void Link::join(Channel& channel) {
     channel.enter(State::kJoining, now_);
     Lane& lane =
         lanes_.try_emplace(channel.wanted, searches_.by_broker[channel.wanted]).first->second;
-    lane.begin(*channel.connection);
+    lane.begin(*channel.connection, now_);
     channel.enter_lane(&lane);
     channel.begin_producer(++last_producer_, session_);
     channel.request = ++last_request_;
@@ -478,7 +486,7 @@ void Link::take_receipt(const Command& command, Answers& out) {
     channel.adapt(*entry, now_, config_.stuck_after / kPromptPart);
     channel.lane->alive_at = now_;
     for (const Message& message : entry->messages) {
-        channel.lane->search.answered(message.record.id, true);
+        channel.lane->search.answered(message.record, true);
         out.push_back({.number = message.number});
     }
     if (channel.has_waiting()) enlist(channel);
@@ -522,7 +530,7 @@ void Link::take_send_error(const Connection& from, const Command& command, Answe
         return enlist(channel);
     }
     for (const Message& message : entry->messages) {
-        channel.lane->search.answered(message.record.id, false);
+        channel.lane->search.answered(message.record, false);
         out.push_back({.number = message.number, .error = error, .part = channel.part});
     }
 }

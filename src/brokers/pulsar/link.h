@@ -27,6 +27,7 @@ class Link final : public net::ConfirmedLink {
     /// `searches` outlive it.
     Link(const PulsarConfig& config, std::unique_ptr<Connection> first, Searches& searches);
 
+    [[nodiscard]] std::size_t host() const override;
     [[nodiscard]] std::size_t max_window() const override { return SIZE_MAX; }
     std::optional<ErrorInfo> send(std::uint64_t number, const spi::Record& record) override;
     void ping() override { brokers_.first().ping(); }

@@ -38,14 +38,14 @@ bool Link::is_held_for_suspect(const Lane& lane) const {
 // While a message is looked for that ends the connection: what goes, few at a time.
 void Link::take_turns(Lane& lane) {
     using enum net::EndSearch::Turn;
-    // Others first, until one has passed since the last end.
-    const bool others_first = !lane.search.has_passed() && has_others(lane);
-    Channel* suspect = others_first ? nullptr : lane.next_suspect(now_);
+    Channel* suspect = lane.next_suspect(now_);
     if (suspect == nullptr && is_held_for_suspect(lane)) return;
     lane.held_until = {};
-    const std::string_view id =
-        suspect == nullptr ? std::string_view() : suspect->suspects.front().record.id;
-    switch (lane.search.turn(id, lane.line(), now_)) {
+    net::EndSearch::Waits waits;
+    if (suspect != nullptr) {
+        waits = {.others = has_others(lane), .suspect = suspect->suspects.front().record.id};
+    }
+    switch (lane.search.turn(waits, lane.line(), now_)) {
         case kNobody:
             return;
         case kFresh:
@@ -62,7 +62,7 @@ void Link::take_turns(Lane& lane) {
         return;
     }
     while (lane.under_way < lane.search.window() && lane.connection->unsent() < kMostUnsent) {
-        Channel* next = lane.next_other();
+        Channel* next = lane.next_other(now_);
         if (next == nullptr) return;
         send_entry(*next, 1);
     }
@@ -78,15 +78,17 @@ void Link::connect_anew(Lane& lane) {
 
 // For a message, perhaps: none has failed before that is known.
 void Link::ended(const Connection& connection, const ErrorInfo& why, Answers& out) {
-    std::size_t open = 0;
+    net::EndSearch::Records open;  // the oldest first
     Channel* channel = nullptr;
     const Entry* first = nullptr;
     for_each_at(connection, [&](Channel& one) {
         for (const Entry& entry : one.sent) {
-            open += entry.messages.size();
+            for (const Message& message : entry.messages) open.push_back(&message.record);
             if (entry.messages.empty() || (first != nullptr && first->at <= entry.at)) continue;
             channel = &one;
             first = &entry;
+            std::iter_swap(open.begin(),
+                           open.end() - static_cast<std::ptrdiff_t>(entry.messages.size()));
         }
     });
     if (first == nullptr) return ended_idle(connection, why, out);
@@ -94,9 +96,9 @@ void Link::ended(const Connection& connection, const ErrorInfo& why, Answers& ou
     Lane& lane = *channel->lane;
     const Time not_before = lane.search.has_passed() ? now_ : now_ + kTryAgainIn;
     lane.alive_at = now_;
-    switch (lane.search.ended(open, message.record.id, now_)) {
+    switch (lane.search.ended(open, now_)) {
         case net::EndSearch::Next::kOutage: {
-            const ErrorInfo told = net::outage(why, open, message.record.id);
+            const ErrorInfo told = net::outage(why, open);
             for_each_at(connection, [&](Channel& one) {
                 if (one.has_messages()) fail(one, told, out);
             });
@@ -117,6 +119,9 @@ void Link::ended(const Connection& connection, const ErrorInfo& why, Answers& ou
 
 // It may have ended long ago; for who was about to join it may be the answer.
 void Link::ended_idle(const Connection& connection, const ErrorInfo& why, Answers& out) {
+    for (auto& [key, lane] : lanes_) {
+        if (lane.connection == &connection) lane.search.ended_idle(now_);
+    }
     for_each_at(connection, [&](Channel& channel) {
         if (channel.state == State::kReady) {
             go_again(channel, why, now_);

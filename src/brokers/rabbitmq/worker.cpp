@@ -84,7 +84,7 @@ std::optional<ErrorInfo> Worker::blocked() {
 void Worker::run() {
     while (take_inbox()) {
         now_ = clock_now();
-        if (client_ == nullptr && !(queue_.empty() && suspects_.empty())) {
+        if (client_ == nullptr && !waiting_.empty()) {
             connect();
             tell();
             continue;  // Others may have come while it blocked, and go before a suspect.
@@ -94,8 +94,8 @@ void Worker::run() {
         if (client_ != nullptr) look_for_silence();
         tell();
         if (client_ == nullptr) continue;
-        const bool to_send = may_send();
-        const milliseconds most = !suspects_.empty()     ? kSuspectRound
+        const bool to_send = may_send() && !has_turns_;
+        const milliseconds most = has_turns_             ? kSuspectRound
                                   : to_send && !clogged_ ? milliseconds(0)
                                   : sent_.empty()        ? kIdleRound
                                                          : kRound;
@@ -108,11 +108,9 @@ void Worker::run() {
 bool Worker::take_inbox() {
     const core::Lock lock(mutex_);
     const auto has_work = [this]() OUTBOX_REQUIRES(mutex_) { return stopping_ || !inbox_.empty(); };
-    if (client_ == nullptr && queue_.empty() && suspects_.empty()) came_.wait(mutex_, has_work);
+    if (client_ == nullptr && waiting_.empty()) came_.wait(mutex_, has_work);
     alive_at_ = clock_now();
-    for (const Item& item : inbox_) {
-        (is_suspect(item) ? suspects_ : queue_).push_back(item);
-    }
+    for (const Item& item : inbox_) waiting_.add(item);
     inbox_.clear();
     if (std::exchange(woken_, false)) {
         eventfd_t count = 0;
@@ -145,13 +143,18 @@ void Worker::connect() {
     unlooked_bytes_ = 0;
     clogged_ = false;
     next_host_ = (*client)->host();
+    search_.began(next_host_, now_);
     max_frame_bytes_ = (*client)->max_frame_bytes();
     set_client(std::move(*client));
 }
 
 void Worker::send_some() {
     if (blocked_) fail_all(*blocked_);
-    if (!send_suspect() || queue_.empty() || clogged_) return;
+    if (send_suspect() && may_send() && !clogged_) send_others();
+    has_turns_ = search_.is_on() && !clogged_ && !waiting_.empty();
+}
+
+void Worker::send_others() {
     client_->gather(true);
     for (std::size_t i = 0; i < kBurst && may_send(); ++i) {
         if (unlooked_bytes_ >= kLookEveryBytes) {
@@ -159,10 +162,9 @@ void Worker::send_some() {
             clogged_ = !client_->wait(milliseconds(0), true, -1);
             if (clogged_) break;
         }
-        const bool newest = search_.newest_first();
-        const Item item = newest ? queue_.back() : queue_.front();
-        newest ? queue_.pop_back() : queue_.pop_front();
-        if (!send(item)) return;
+        const auto item = waiting_.next(now_);
+        if (!item) break;
+        if (!send(*item)) return;
     }
     client_->gather(false);
 }
@@ -175,21 +177,13 @@ net::EndSearch::Line Worker::line() const {
 
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
-    // Others first, until one has passed since the last end.
-    const bool has_turn = queue_.empty() || search_.has_passed();
-    const auto suspect = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
-        return has_turn && search_.may_go(item.record.id, now_);
-    });
-    const auto turn = search_.turn(
-        suspect == suspects_.end() ? std::string_view() : suspect->record.id, line(), now_);
+    std::optional<Item> suspect;
+    const auto turn = waiting_.turn(line(), now_, suspect);
     if (turn == net::EndSearch::Turn::kFresh) {
         sent_.clear();
         set_client(nullptr);
-    } else if (turn == net::EndSearch::Turn::kSuspect) {
-        const Item item = *suspect;
-        suspects_.erase(suspect);
-        static_cast<void>(send(item));
     }
+    if (suspect) static_cast<void>(send(*suspect));
     return turn == net::EndSearch::Turn::kOthers;
 }
 
@@ -205,6 +199,7 @@ bool Worker::send(const Item& item) {
     }
     unlooked_bytes_ += item.bytes;
     sent_.push_back({item, now_});
+    search_.sent(record);
     ++open_;
     const auto fault = client_->publish(record);
     if (!fault) return true;
@@ -260,7 +255,7 @@ void Worker::settle(Sent& sent, const Word& word) {
     --open_;
     const spi::Record& record = sent.item.record;
     const bool took = word.kind != Word::Kind::kNack && sent.returned == nullptr;
-    search_.answered(record.id, took);
+    search_.answered(record, took);
     if (took) {
         out_.acknowledged.push_back(record.token);
         out_.bytes += sent.item.bytes;
@@ -304,6 +299,7 @@ void Worker::look_for_silence() {
                  part);
         }
         --open_;
+        search_.given_up(sent.item.record);
         sent.state = State::kTold;
         ++told_;
     }
@@ -316,6 +312,7 @@ void Worker::lost(const Fault& fault) {
     bool bad_probes = false;
     // An idle connection may have ended long ago: what waits tries another one first.
     const bool was_idle = sent_.empty() && first_tag_ > 1;
+    if (open_ == 0) search_.ended_idle(now_);
     const bool goes_on = was_idle || gives_back_guilty(fault, error) ||
                          (may_be_a_message(fault) && goes_again(error, bad_probes));
     for (const Sent& sent : sent_) {
@@ -362,42 +359,37 @@ bool Worker::gives_back_guilty(const Fault& fault, const ErrorInfo& error) {
 bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
     if (open_ == 0) return false;
     std::vector<Item> open;
+    net::EndSearch::Records under_way;
     for (const Sent& sent : sent_) {
-        if (sent.state == State::kSent) open.push_back(sent.item);
+        if (sent.state != State::kSent) continue;
+        open.push_back(sent.item);
+        under_way.push_back(&sent.item.record);
     }
     const Item& first = open.front();
     const bool has_passed = search_.has_passed();
-    switch (search_.ended(open.size(), first.record.id, now_)) {
+    switch (search_.ended(under_way, now_)) {
         case net::EndSearch::Next::kOutage:
             bad_probes = true;
-            error = net::outage(error, open.size(), first.record.id);
+            error = net::outage(error, under_way);
             return false;
         case net::EndSearch::Next::kOwnFault:
             fail(first, net::own_fault(error, first.record.id));
             break;
         case net::EndSearch::Next::kAgain:
-            for (auto item = open.rbegin(); item != open.rend(); ++item) requeue(*item);
+            waiting_.add_again(open);
             news_.ended(error);
             break;
     }
+    // Where others pass the host is well.
+    if (!has_passed) next_host_ = (next_host_ + 1) % config_.hosts.size();
     next_try_ = has_passed ? now_ : now_ + kTryAgainMin;
     return true;
 }
 
-void Worker::requeue(const Item& item) {
-    if (is_suspect(item)) {
-        suspects_.push_back(item);
-    } else {
-        queue_.push_front(item);
-    }
-}
-
 void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
     search_.away();
-    for (auto* waiting : {&queue_, &suspects_}) {
-        for (const Item& item : *waiting)
-            fail(item, error, {}, false, bad_probes && is_suspect(item));
-        waiting->clear();
+    for (const Item& item : waiting_.take_all()) {
+        fail(item, error, {}, false, bad_probes && is_suspect(item));
     }
 }
 

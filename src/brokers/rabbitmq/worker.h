@@ -18,14 +18,11 @@
 #include "core/mutex.h"
 #include "net/end_news.h"
 #include "net/end_search.h"
+#include "net/waiting.h"
 
 namespace outbox::rabbitmq {
 
-/// A record on its way. Its views stay valid until its outcome has been collected.
-struct Item {
-    spi::Record record;
-    std::size_t bytes = 0;  ///< As they count against the limits.
-};
+using net::Item;  // until its outcome has been collected
 
 struct Outcomes {
     std::vector<std::uint64_t> acknowledged;
@@ -67,13 +64,16 @@ class Worker {
     bool take_inbox();
     void connect();
     void send_some();
+    void send_others();
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
     [[nodiscard]] net::EndSearch::Line line() const;
     [[nodiscard]] bool is_suspect(const Item& item) const {
         return search_.is_suspect(item.record.id);
     }
-    [[nodiscard]] bool may_send() const { return !queue_.empty() && open_ < search_.window(); }
+    [[nodiscard]] bool may_send() const {
+        return waiting_.has_others() && open_ < search_.window();
+    }
     void listen();
     void obey(const Word& word);
     void settle(const Word& word);
@@ -84,7 +84,6 @@ class Worker {
     [[nodiscard]] bool gives_back_guilty(const Fault& fault, const ErrorInfo& error);
     [[nodiscard]] bool goes_again(ErrorInfo& error, bool& bad_probes);
     void fail_all(const ErrorInfo& error, bool bad_probes = false);
-    void requeue(const Item& item);
     void set_client(std::unique_ptr<Client> client);
     void set_blocked(std::optional<ErrorInfo> error);
     void tell();
@@ -98,12 +97,12 @@ class Worker {
 
     // The thread's own.
     std::unique_ptr<Client> client_;
-    std::deque<Item> queue_;
     std::deque<Sent> sent_;  // what has no ack yet; the first has the tag `first_tag_`
     std::size_t open_ = 0;   // of these, without an outcome
     net::EndSearch search_;
-    net::EndNews news_;          // for both threads
-    std::deque<Item> suspects_;  // not sent yet, and go alone
+    net::Waiting waiting_{search_};
+    bool has_turns_ = false;  // what waits may go later only
+    net::EndNews news_;       // for both threads
     std::uint64_t first_tag_ = 1;
     std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first
     std::size_t told_ = 0;           // of `sent_`: given up, and perhaps confirmed later

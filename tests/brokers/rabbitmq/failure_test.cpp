@@ -304,6 +304,16 @@ TEST(RabbitmqFailure, WhatAConnectionHasCarriedBeforeItsEndIsNoEventsFault) {
     EXPECT_EQ(missing_or_reordered(sent, server().arrived(second, sent.size())), "");
 }
 
+TEST(RabbitmqFailure, ANodeThatEndsEachConnectionIsLeftForOneThatTakesAll) {
+    const CuttingWay way(server().port(), kFirstMessage);
+    const std::string nodes =
+        "127.0.0.1:" + std::to_string(way.port()) + ",127.0.0.1:" + std::to_string(server().port());
+    RabbitmqSink sink(config_of("amqp://relay:s3cret@" + nodes + "/?exchange=events"));
+    const std::string queue = new_queue();
+    const auto sent = deliver_one_by_one(sink, queue);
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+}
+
 TEST(RabbitmqFailure, AConnectionThatEndsWhileItIsIdleIsNoFailure) {
     const CuttingWay way(server().port(), kFirstAnswer);
     const std::string address = "127.0.0.1:" + std::to_string(way.port());

@@ -28,6 +28,8 @@ int run(const runtime::Invocation& invocation,
             return run_status(invocation);
         case runtime::kDoctor:
             return run_doctor(invocation);
+        case runtime::kExplain:
+            return run_explain(invocation);
         case runtime::kDeadList:
             return run_dead_list(invocation);
         case runtime::kDeadShow:

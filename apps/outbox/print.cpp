@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/utf8.h"
@@ -44,6 +45,15 @@ bool is_nested_too_deeply(std::string_view json) {
         }
     }
     return false;
+}
+
+std::size_t terminal_columns() {
+    constexpr std::size_t kElsewhere = 80;
+    winsize size{};
+    if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
+        return kElsewhere;
+    }
+    return size.ws_col == 0 ? kElsewhere : size.ws_col;
 }
 
 bool colours_wanted() {
@@ -137,6 +147,28 @@ std::string shortened(std::string_view text, std::size_t max_columns) {
         ++end;
     }
     return line.substr(0, end) + "…";
+}
+
+std::string wrapped(std::string_view text, std::size_t columns) {
+    constexpr std::size_t kLeast = 20;  // of text, however narrow the terminal is
+    const std::size_t width = std::max(terminal_columns(), columns + kLeast) - columns;
+    const std::string plain = to_printable(text);
+    std::string out;
+    std::size_t used = 0;
+    for (std::size_t at = 0; at < plain.size();) {
+        const std::size_t end = std::min(plain.find(' ', at), plain.size());
+        const std::string_view word = std::string_view(plain).substr(at, end - at);
+        const std::size_t size = columns_of(word);
+        if (used > 0 && used + 1 + size > width) {
+            out.append(1, '\n').append(columns, ' ');
+            used = 0;
+        }
+        if (used > 0) out += ' ';
+        out += word;
+        used += size + (used > 0 ? 1 : 0);
+        at = end + 1;
+    }
+    return out;
 }
 
 std::string indented(std::string_view text, std::size_t columns) {

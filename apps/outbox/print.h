@@ -46,6 +46,10 @@ enum class Colour : std::uint8_t { kRed, kYellow, kGreen, kBold };
 /// At most `max_columns` characters, "…" for the rest; on one line.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t max_columns);
 
+/// `text` on lines no longer than a terminal is wide (80 columns where it is none), those after the
+/// first `columns` to the right, where the first begins, too. Control characters are shown as "?".
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t columns);
+
 /// Control characters are shown as "?", but for tabs and line breaks, behind which the text goes on
 /// `columns` to the right: nothing in it can pass for a line of ours.
 [[nodiscard]] std::string indented(std::string_view text, std::size_t columns);

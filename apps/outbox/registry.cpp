@@ -199,6 +199,16 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
     return operations;
 }
 
+Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
+    const auto database = find_database(config.url);
+    if (!database.ok()) return database.error();
+    if ((*database)->open_tracer == nullptr) {
+        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                         std::string((*database)->name) + " does not tell the life of an event"};
+    }
+    return (*database)->open_tracer(config);
+}
+
 std::string weakness_of_database(const std::string& url) {
     const auto database = find_database(url);
     return database.ok() && (*database)->weakness != nullptr ? (*database)->weakness(url) : "";

@@ -11,6 +11,7 @@
 #include "claim/object_store.h"
 #include "codec/encoder.h"
 #include "consumer/operator_sql.h"
+#include "core/event_trace.h"
 #include "core/operations.h"
 #include "runtime/config.h"
 
@@ -29,6 +30,9 @@ std::string os_user();
 /// What `outbox status` and `outbox dead` need; `table` is the source's `table_name`.
 Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
                                                     const std::string& table);
+
+/// Reads the life of events of the outbox table. Connects.
+Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config);
 
 /// A connection for operators to a consumer's database, whose tables must belong to the current
 /// role, a superuser, the owner of database or schema, or one whom `trust` names. Errors as

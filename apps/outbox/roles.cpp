@@ -27,9 +27,10 @@ constexpr std::array kKinds{
     RoleKind{"consumer", "outbox_consumer",
              "a service with an inbox, Idempotency-Keys or sagas, which writes events, too",
              &SchemaObject::consumer},
-    RoleKind{"operator", "outbox_operator",
-             "`outbox status`, `dead`, `prune`, `saga` and `verify`; reads every payload",
-             &SchemaObject::operating},
+    RoleKind{
+        "operator", "outbox_operator",
+        "`outbox status`, `explain`, `dead`, `prune`, `saga` and `verify`; reads every payload",
+        &SchemaObject::operating},
 };
 
 // "orders.outbox" -> "orders"."outbox"

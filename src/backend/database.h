@@ -12,6 +12,7 @@
 
 #include "claim/object_store.h"
 #include "consumer/operator_sql.h"
+#include "core/event_trace.h"
 #include "core/operations.h"
 #include "core/table_layout.h"
 #include "core/table_mapping.h"
@@ -46,6 +47,8 @@ struct Database {
     /// What operators do with the outbox `table` (the source's `table_name`).
     Result<std::unique_ptr<Operations>> (*open_operations)(const SourceConfig& config,
                                                            const std::string& table) = nullptr;
+    /// Reads the life of events of the outbox table. Null: it cannot.
+    Result<std::unique_ptr<EventTracer>> (*open_tracer)(const SourceConfig& config) = nullptr;
     /// A connection for operators to a consumer's tables, which must belong to the current role, a
     /// superuser, the owner of database or schema, or one whom `trust` names.
     Result<std::unique_ptr<consumer::Sql>> (*open_sql)(const std::string& url,

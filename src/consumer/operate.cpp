@@ -1,5 +1,6 @@
 #include "consumer/operate.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -199,6 +200,39 @@ class InboxOperations final : public ConsumerOperations {
         return std::make_unique<InboxDeadLetters>(*sql_, consumer, os_user_);
     }
 
+    Result<ReceivedMessages> find(const std::string& id) override {
+        ReceivedMessages out;
+        const auto waiting = sql_->run(
+            "SELECT m.mailbox, " + sql_->microseconds("m.received_at") +
+                ", (SELECT count(*) FROM outbox_mailbox e WHERE e.mailbox = m.mailbox AND e.key = "
+                "m.key AND e.position < m.position) FROM outbox_mailbox m WHERE m.id = $1 ORDER BY "
+                "m.mailbox",
+            {id});
+        if (!waiting.ok()) return waiting.status();
+        for (const Sql::Row& row : *waiting) {
+            out.found.push_back({.mailbox = row[0].value_or(""),
+                                 .received_at_us = number(row[1]),
+                                 .earlier_of_key = number(row[2])});
+        }
+        const auto applied = sql_->run("SELECT consumer, " + sql_->microseconds("applied_at") +
+                                           " FROM outbox_inbox WHERE message_id = $1 ORDER BY "
+                                           "consumer",
+                                       {id});
+        if (!applied.ok()) return applied.status();
+        for (const Sql::Row& row : *applied) {
+            out.found.push_back({.consumer = row[0].value_or(""), .applied_at_us = number(row[1])});
+        }
+        if (Status status = find_letters(id, out); !status.ok()) return status;
+        const auto floors = sql_->run("SELECT consumer, " + sql_->microseconds("floor") +
+                                          " FROM outbox_inbox_floor ORDER BY consumer",
+                                      {});
+        if (!floors.ok()) return floors.status();
+        for (const Sql::Row& row : *floors) {
+            out.consumers.push_back({.name = row[0].value_or(""), .floor_us = number(row[1])});
+        }
+        return out;
+    }
+
     Status dead_ids(const std::function<void(std::string_view)>& take) override {
         const auto there = sql_->run(sql_->table_count("outbox_inbox_dead_letters"), {});
         if (!there.ok()) return there.status();
@@ -215,6 +249,32 @@ class InboxOperations final : public ConsumerOperations {
     }
 
   private:
+    // An id of the inbox may be that of a letter.
+    Status find_letters(const std::string& id, ReceivedMessages& out) {
+        const auto letters = sql_->run(
+            "SELECT consumer, attempts, error_code, error, " + sql_->microseconds("died_at") +
+                ", " + sql_->microseconds("retry_requested_at") +
+                " FROM outbox_inbox_dead_letters WHERE message_id = $1 ORDER BY consumer",
+            {id});
+        if (!letters.ok()) return letters.status();
+        for (const Sql::Row& row : *letters) {
+            const std::string consumer = row[0].value_or("");
+            auto place =
+                std::find_if(out.found.begin(), out.found.end(),
+                             [&](const ReceivedMessage& one) { return one.consumer == consumer; });
+            if (place == out.found.end()) {
+                place = out.found.insert(place, {.consumer = consumer});
+            }
+            DeadInfo& dead = place->dead.emplace();
+            dead.attempts = number(row[1]);
+            dead.error_code = row[2].value_or("");
+            dead.error = row[3].value_or("");
+            dead.died_at_us = number(row[4]);
+            dead.retry_requested_at_us = number(row[5]);
+        }
+        return {};
+    }
+
     std::unique_ptr<Sql> sql_;
     std::string os_user_;
 };

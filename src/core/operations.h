@@ -32,17 +32,18 @@ struct StandbyInfo {
 
 /// What the database knows of one route.
 struct RouteInfo {
-    std::string name;
+    std::string name = {};
     std::int64_t published_total = 0;
     std::int64_t dead_total = 0;
     std::int64_t failing = 0;  ///< Events that wait for another attempt.
     std::int64_t dead = 0;     ///< Dead letters there are now.
-    std::string circuit;       ///< Empty: not reported yet.
-    std::string last_error;
+    std::string circuit = {};  ///< Empty: not reported yet.
+    std::string last_error = {};
     std::int64_t last_error_at_us = 0;
     double rate_per_s = 0;
-    std::string path;  ///< Where events come from, "polling" or "stream"; empty as `circuit`.
-    std::string path_reason;  ///< Why not from the stream; empty where there is nothing to say.
+    std::string path = {};  ///< Where events come from, "polling" or "stream"; empty as `circuit`.
+    std::string path_reason =
+        {};  ///< Why not from the stream; empty where there is nothing to say.
     std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
     bool retired = false;  ///< No route of the table any more: only its dead letters are left.
 };
@@ -76,39 +77,40 @@ struct RetiredRoute {
 
 /// Which dead letters; what is empty does not restrict.
 struct DeadFilter {
-    std::vector<std::string> ids;  ///< Event ids.
-    std::string route;
-    std::string event_type;
-    std::string key;
-    std::string error_code;
+    std::vector<std::string> ids = {};  ///< Event ids.
+    std::string route = {};
+    std::string event_type = {};
+    std::string key = {};
+    std::string error_code = {};
 };
 
 /// One dead letter. Optional fields are empty where the event has none.
 struct DeadInfo {
     std::int64_t dead_id = 0;
-    std::string id;
-    std::string route;
+    std::string id = {};
+    std::string route = {};
     std::int64_t position = 0;
-    std::string aggregate_type;
-    std::string aggregate_id;
-    std::string event_type;
-    std::string tenant_id;
-    std::string schema_id;
-    std::string schema_version;
-    std::string topic;
-    std::string key;
-    std::string routing_key;
-    std::string headers;   ///< JSON object or empty.
-    std::string metadata;  ///< JSON object or empty.
-    std::string payload;
+    std::string aggregate_type = {};
+    std::string aggregate_id = {};
+    std::string event_type = {};
+    std::string tenant_id = {};
+    std::string schema_id = {};
+    std::string schema_version = {};
+    std::string topic = {};
+    std::string key = {};
+    std::string routing_key = {};
+    std::string headers = {};   ///< JSON object or empty.
+    std::string metadata = {};  ///< JSON object or empty.
+    std::string payload = {};
     bool payload_is_null = false;
     std::int64_t attempts = 0;
-    std::string error_code;
-    std::string error;
+    std::string error_code = {};
+    std::string error = {};
     std::int64_t occurred_at_us = 0;
     std::int64_t died_at_us = 0;
     std::int64_t retry_requested_at_us = 0;  ///< 0: not requested.
     bool route_known = true;  ///< False: the table has no such route, so that nobody retries it.
+    bool unmatched = false;   ///< No route took it, and its only keeps it: it blocks no key.
 };
 
 /// What an operator changes of a dead letter; what is not given stays.
@@ -121,9 +123,9 @@ struct DeadEdit {
 
 /// Which delayed events; what is empty does not restrict.
 struct ScheduledFilter {
-    std::vector<std::string> ids;
-    std::string event_type;
-    std::string key;
+    std::vector<std::string> ids = {};
+    std::string event_type = {};
+    std::string key = {};
 };
 
 /// A delayed event that is not due yet. Optional fields are empty where the event has none.
@@ -230,7 +232,7 @@ class Operations : public DeadLetters {
 
 /// What the database knows of one consumer.
 struct ConsumerInfo {
-    std::string name;
+    std::string name = {};
     std::int64_t applied_total = 0;  ///< Since its members that still report were started.
     std::int64_t repeats_total = 0;
     std::int64_t failed_total = 0;
@@ -254,6 +256,23 @@ struct PrunedInbox {
     std::int64_t sagas = 0;  ///< Finished ones, and steps that a participant remembered.
 };
 
+/// A message where it was received.
+struct ReceivedMessage {
+    std::string mailbox = {};  ///< That it waits in; empty: of a consumer's inbox.
+    std::int64_t received_at_us = 0;
+    std::int64_t earlier_of_key = 0;  ///< That wait in the mailbox, too.
+
+    std::string consumer = {};          ///< Whose inbox knows it.
+    std::int64_t applied_at_us = 0;     ///< Or moved to its dead letters.
+    std::optional<DeadInfo> dead = {};  ///< Its dead letter, without the payload.
+};
+
+/// What a consumer's database says of a message.
+struct ReceivedMessages {
+    std::vector<ReceivedMessage> found;
+    std::vector<ConsumerInfo> consumers;  ///< That have a floor: name and floor.
+};
+
 /// What an operator asks of a consumer's tables. Works beside running consumers and without them.
 class ConsumerOperations {
   public:
@@ -272,6 +291,8 @@ class ConsumerOperations {
     /// How many `prune` would remove in all. Changes nothing.
     virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
+    /// Where a message of this id is, and which consumers have forgotten old ids.
+    virtual Result<ReceivedMessages> find(const std::string& id) = 0;
 
     /// Ids of the dead letters of all consumers here; none where there is no such table.
     virtual Status dead_ids(const std::function<void(std::string_view)>& take) = 0;

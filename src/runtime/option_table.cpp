@@ -16,7 +16,7 @@ constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDea
 constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint64_t kRoutes =
     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
-constexpr std::uint64_t kOperate = kStatus | kDead | kScheduled | kPrune | kRoutes;
+constexpr std::uint64_t kOperate = kStatus | kExplain | kDead | kScheduled | kPrune | kRoutes;
 constexpr std::uint64_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
@@ -78,6 +78,21 @@ constexpr std::array kCommands{
         "postgresql://billing@localhost/billing --json\n"
         "outbox doctor --config /etc/outbox.toml --fix --dry-run | psql "
         "postgresql://owner@localhost/shop"},
+    CommandSpec{
+        kExplain, "explain", "tell the life of one event, and why it waits",
+        "Tells what the database knows of an event: when it was written, what each route has done "
+        "with it, what operators did, and with --consumer-db what became of it there. Of one that "
+        "is not sent yet it says why it waits: behind which event of its key, a destination that "
+        "is down, a relay that does not run. Of an id that nobody knows it says what that can "
+        "mean. With --key: what is not finished of a key, and why the first of it waits. No relay "
+        "needs to run, and nothing is changed; where no index has ids or keys the table is read. "
+        "Exit code 1 where nobody knows the id or the key.",
+        "[ID]",
+        "outbox explain 01939d3e-7c00-7aaa-8000-000000000001 "
+        "--db postgresql://app@localhost/shop\n"
+        "outbox explain --key o-1 --db sqlite:///var/lib/shop.db --json\n"
+        "outbox explain 01939d3e-7c00-7aaa-8000-000000000001 --db sqlite:///shop.db "
+        "--consumer-db sqlite:///b.db"},
     CommandSpec{kDeadList, "dead list", "list dead letters",
                 "Lists events given up on, oldest first.", "",
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
@@ -675,6 +690,23 @@ constexpr std::array kOptions{
                .commands = kManyDead | kScheduled,
                .group = kFilterGroup,
                .help = "dead letters or delayed events of this key"},
+    OptionSpec{.name = "key",
+               .type = OptionType::kText,
+               .value = "KEY",
+               .argument_only = true,
+               .commands = kExplain,
+               .group = kFilterGroup,
+               .help =
+                   "what is not finished of this key, or of this aggregate id where events have "
+                   "no key"},
+    OptionSpec{.name = "consumer-db",
+               .type = OptionType::kUrl,
+               .value = "URL",
+               .commands = kExplain,
+               .group = kFilterGroup,
+               .help =
+                   "a consumer's database, whose mailboxes, inboxes and dead letters are asked, "
+                   "too"},
     OptionSpec{.name = "error-code",
                .type = OptionType::kText,
                .value = "CODE",
@@ -728,9 +760,9 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 100'000,
                .value = "N",
-               .commands = kDeadList | kScheduledList | kSagaList,
+               .commands = kDeadList | kScheduledList | kSagaList | kExplain,
                .group = kFilterGroup,
-               .help = "most dead letters, delayed events or sagas listed"},
+               .help = "most dead letters, delayed events, events of a key or sagas listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
                .commands = kDeadRetry | kDeadDiscard | kScheduledCancel | kPrune | kSagaResume |
@@ -962,8 +994,8 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kStatus | kDead | kScheduled | kPrune | kRoutesList | kSaga | kVerify |
-                           kSinks | kWebhook | kDoctor,
+               .commands = kStatus | kExplain | kDead | kScheduled | kPrune | kRoutesList | kSaga |
+                           kVerify | kSinks | kWebhook | kDoctor,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

@@ -42,6 +42,7 @@ enum Command : std::uint64_t {
     kWebhookEnable = 1ULL << 31,
     kWebhookDelete = 1ULL << 32,
     kImportDebezium = 1ULL << 33,
+    kExplain = 1ULL << 34,
     kDoctor = 1ULL << 35,
 };
 

@@ -99,6 +99,7 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     operate({"dead", "list"});
     const std::string id = admin_.value("SELECT min(id) FROM outbox_dead_letters");
     operate({"dead", "show", id});
+    operate({"explain", id, "--consumer-db", as("operator")});
     operate({"dead", "edit", id, "--key", "other"});
     operate({"dead", "export"});
     operate({"dead", "discard", id});

@@ -10,6 +10,7 @@
 #include "databases/postgres/receive/operator_sql.h"
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
+#include "databases/postgres/source/trace.h"
 #include "databases/postgres/webhook/store.h"
 
 namespace outbox {
@@ -46,6 +47,10 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
     return postgres::open_operations(config_of(config), table);
 }
 
+Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
+    return postgres::open_tracer(config_of(config));
+}
+
 Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
                                                 std::chrono::seconds connect_timeout,
                                                 const consumer::Trust& trust) {
@@ -74,6 +79,7 @@ const Database& postgres_database() {
         .urls = "postgresql://user@host:port/database",
         .make_source = make_source,
         .open_operations = open_operations,
+        .open_tracer = open_tracer,
         .open_sql = open_sql,
         .run_statement = run_statement,
         .open_mailbox = mailbox::open_postgres_mailbox,

@@ -8,6 +8,7 @@
 #include "databases/sqlite/receive/operator_sql.h"
 #include "databases/sqlite/source/operations.h"
 #include "databases/sqlite/source/source.h"
+#include "databases/sqlite/source/trace.h"
 #include "databases/sqlite/webhook/store.h"
 
 namespace outbox {
@@ -42,6 +43,10 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
     return sqlite::open_operations(config_of(config), table);
 }
 
+Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
+    return sqlite::open_tracer(config_of(config));
+}
+
 Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
                                                 std::chrono::seconds connect_timeout,
                                                 const consumer::Trust& /*trust*/) {
@@ -68,6 +73,7 @@ const Database& sqlite_database() {
         .urls = "sqlite:///path",
         .make_source = make_source,
         .open_operations = open_operations,
+        .open_tracer = open_tracer,
         .open_sql = open_sql,
         .run_statement = run_statement,
         .open_mailbox = mailbox::open_sqlite_mailbox,

@@ -130,5 +130,27 @@ TEST_F(NatsRelay, AKeyBecomesOneTokenOfTheSubject) {
     EXPECT_NE(read.find("\"subject\": \"keys.plain.done\""), std::string::npos) << read;
 }
 
+// No attempt is counted, and the database says whose fault it is all the same.
+TEST_F(NatsRelay, ExplainsThatAnEventWaitsForItsSubject) {
+    write("nobodys.subject", 1);
+    const std::string id = Sqlite(path_).value("SELECT id FROM outbox_events");
+    Process running = outbox_.start_relay(arguments(shared_nats().url()));
+    nlohmann::json waits;
+    ASSERT_TRUE(eventually(60s, "it is explained",
+                           [&] {
+                               const Finished ended =
+                                   outbox_.run({"explain", id, "--json", "--db", url_});
+                               waits = nlohmann::json::parse(ended.out)["events"][0]["waits"];
+                               return waits.size() == 1 && waits[0]["reason"] == "part_down";
+                           }))
+        << waits << running.stderr_text();
+    const std::string text = waits[0]["text"];
+    EXPECT_NE(text.find("OB_TOPIC_UNKNOWN"), std::string::npos) << text;
+    EXPECT_NE(text.find("the topic that it goes to is missing (the event names 'nobodys.subject'), "
+                        "and no attempt is counted"),
+              std::string::npos)
+        << text;
+}
+
 }  // namespace
 }  // namespace outbox::test

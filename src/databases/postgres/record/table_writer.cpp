@@ -21,17 +21,9 @@ std::string set_column(const Table& table, const std::string& field, const std::
     return quote_identifier(table.column(field)) + " = " + value;
 }
 
-std::string is_unfinished(const Table& table) {
-    std::string out;
-    for (const std::string& condition : unfinished_conditions(table)) {
-        out += (out.empty() ? "(" : " OR ") + condition;
-    }
-    return out + ")";
-}
-
 // What the owner has finished by hand stays so.
 std::string still_unfinished(const Table& table) {
-    return " AND " + is_unfinished(table);
+    return " AND " + any_unfinished(table);
 }
 
 std::string join(const std::vector<std::string>& parts, const char* separator) {
@@ -89,7 +81,7 @@ Connection::Statement TableWriter::published(const std::vector<std::string>& raw
         return {"DELETE FROM " + table_.sql + " t" + which + "false", Params().texts(raw_ids)};
     }
     return {"UPDATE " + table_.sql + " t SET " + finished_columns(table_.mapping.sent_value, true) +
-                which + is_unfinished(table_),
+                which + any_unfinished(table_),
             Params().texts(raw_ids)};
 }
 
@@ -99,7 +91,7 @@ Connection::Statement TableWriter::dead(const std::vector<std::string>& raw_ids,
     return {"UPDATE " + table_.sql + " t SET " +
                 finished_columns(table_.mapping.dead_value, false) + " WHERE " +
                 key_condition(free_only) + still_unfinished(table_) + " RETURNING " +
-                table_.quoted("id") + "::text, " + is_unfinished(table_),
+                table_.quoted("id") + "::text, " + any_unfinished(table_),
             Params().texts(raw_ids)};
 }
 

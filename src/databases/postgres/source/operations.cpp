@@ -108,6 +108,7 @@ DeadInfo dead_of(const Rows& rows, int row) {
     dead.payload_is_null = payload.data() == nullptr;
     if (!dead.payload_is_null) dead.payload = decode_bytea(payload);
     dead.route_known = rows.boolean(row, 22);
+    dead.unmatched = rows.boolean(row, 23);
     return dead;
 }
 
@@ -210,7 +211,7 @@ class PostgresOperations final : public Operations {
             "attempts, error_code, error, " +
                 epoch_us("occurred_at") + ", " + epoch_us("died_at") + ", " +
                 epoch_us("retry_requested_at") + ", " + (with_payload ? "payload" : "NULL::bytea") +
-                ", " + route_known(side_) + " FROM " + side_ + "outbox_dead_letters l" +
+                ", " + route_known(side_) + ", unmatched FROM " + side_ + "outbox_dead_letters l" +
                 query.where() + " ORDER BY dead_id" + tail,
             query.params());
         if (!rows.ok()) return rows.status();

@@ -134,12 +134,8 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
               tenants + " AND " + position + " > 0 AND (l.done IS NULL OR get_bit(l.done, (" +
               position + " % 65536)::integer) = 0)";
     } else {
-        std::string unfinished;
-        for (const std::string& condition : unfinished_conditions(*table)) {
-            unfinished += (unfinished.empty() ? "(" : " OR ") + condition;
-        }
-        sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " + unfinished +
-              ") AND " + tenants + " AND " + not_done(*table, "$1", "$2");
+        sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " +
+              any_unfinished(*table) + " AND " + tenants + " AND " + not_done(*table, "$1", "$2");
     }
     const auto count =
         number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);

@@ -372,6 +372,14 @@ std::vector<std::string> unfinished_conditions(const Table& table) {
     return conditions;
 }
 
+std::string any_unfinished(const Table& table) {
+    std::string any;
+    for (const std::string& condition : unfinished_conditions(table)) {
+        any += (any.empty() ? "(" : " OR ") + condition;
+    }
+    return any + ")";
+}
+
 // The last timestamptz is of the year 294276; dates and times without a zone go further.
 std::string finite_time(const Table& table, const std::string& field) {
     const std::string own = table.quoted(field);

@@ -90,6 +90,8 @@ inline constexpr std::size_t kAllColumns = 18;
 /// Conditions that together select every unfinished row and exclude each other. Status values are
 /// literals: the owner's partial index is used only then.
 [[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);
+/// The same in one condition.
+[[nodiscard]] std::string any_unfinished(const Table& table);
 [[nodiscard]] std::string order_by(const Table& table);
 /// That a route of a source (both SQL) has not finished the row by outbox_route_done.
 [[nodiscard]] std::string not_done(const Table& table, const std::string& source,

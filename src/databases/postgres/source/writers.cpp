@@ -14,13 +14,15 @@ std::string relations_of(const Table& table) {
 
 }  // namespace
 
+std::string writers_condition(const Table& table) {
+    return "l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = "
+           "current_database()) AND l.relation = " +
+           relations_of(table) + " AND l.mode = 'RowExclusiveLock' AND l.granted";
+}
+
 WriterQuery::WriterQuery(const Table& table)
-    : sql_(
-          "SELECT DISTINCT virtualtransaction, pid IS NULL FROM pg_locks WHERE locktype = "
-          "'relation' "
-          "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-          "AND relation = " +
-          relations_of(table) + " AND mode = 'RowExclusiveLock' AND granted") {}
+    : sql_("SELECT DISTINCT l.virtualtransaction, l.pid IS NULL FROM pg_locks l WHERE " +
+           writers_condition(table)) {}
 
 Result<std::vector<core::Writer>> WriterQuery::ask(Connection& connection) const {
     Result<Rows> rows = connection.query(sql_);

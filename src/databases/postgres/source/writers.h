@@ -11,6 +11,9 @@
 
 namespace outbox::postgres {
 
+/// The condition of locks l (pg_locks) that a writer of the table holds.
+[[nodiscard]] std::string writers_condition(const Table& table);
+
 /// Who may still insert into a table: every transaction that holds the lock of a writer, prepared
 /// ones included.
 class WriterQuery {

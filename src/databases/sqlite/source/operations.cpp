@@ -65,6 +65,7 @@ DeadInfo dead_of(const Statement& row) {
     dead.payload_is_null = row.text(21).data() == nullptr;
     dead.payload = row.string(21);
     dead.route_known = row.integer(22) != 0;
+    dead.unmatched = row.integer(23) != 0;
     return dead;
 }
 
@@ -156,7 +157,7 @@ class SqliteOperations final : public Operations {
                        "headers, metadata, attempts, error_code, error, occurred_at, died_at, "
                        "retry_requested_at, " +
                            std::string(with_payload ? "payload" : "NULL") + ", " + kRouteKnown +
-                           " FROM outbox_dead_letters l" + where_dead(filter) +
+                           ", unmatched FROM outbox_dead_letters l" + where_dead(filter) +
                            " AND dead_id > ?7 ORDER BY dead_id LIMIT ?8");
         bind(rows, filter);
         rows.bind(after_dead_id).bind(static_cast<std::int64_t>(limit));

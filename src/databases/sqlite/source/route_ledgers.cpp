@@ -19,6 +19,8 @@ constexpr const char* kNoThird = " AND coalesce(?3, '') IS NOT NULL";
 constexpr std::array kRenamed{"outbox_routes", "outbox_ledger_segments", "outbox_route_done",
                               "outbox_delivery", "outbox_dead_letters"};
 
+}  // namespace
+
 Result<spi::PositionSet> load_finished(Database& database, const std::string& source,
                                        const std::string& route) {
     Statement rows(
@@ -41,8 +43,6 @@ Result<spi::PositionSet> load_finished(Database& database, const std::string& so
     if (Status status = rows.status(); !status.ok()) return status;
     return finished;
 }
-
-}  // namespace
 
 Result<LeaseInfo> RouteLedgers::lease() {
     Statement row(database_,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <outbox/result.h>
+#include <outbox/spi/position_set.h>
 
 #include "core/operations.h"
 #include "databases/sqlite/client.h"
@@ -17,6 +18,10 @@ namespace outbox::sqlite {
 /// A relay for some tenants only writes "table/tenant,...": it belongs to the table, too.
 inline constexpr const char* kOfTable =
     "(source = ?1 OR substr(source, 1, length(?1) + 1) = ?1 || '/')";
+
+/// What a route has finished, by its ledger. Only of a native table.
+Result<spi::PositionSet> load_finished(Database& database, const std::string& source,
+                                       const std::string& route);
 
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {

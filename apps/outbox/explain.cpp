@@ -1,0 +1,507 @@
+// The life of one event, and why it waits.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/explanation.h"
+#include "core/redact.h"
+#include "core/table_layout.h"
+#include "core/url.h"
+#include "core/utf8.h"
+#include "print.h"
+#include "registry.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kLettersOfEvent = 1'000;  // at most one for each route
+constexpr std::size_t kLettersOfKey = 100;      // of one route, of which the first is told
+constexpr std::size_t kFieldColumns = 60;
+constexpr std::size_t kTextColumn = 22;  // behind a time
+constexpr std::size_t kReasonColumn = 4;
+
+ErrorInfo usage(const std::string& message) {
+    return runtime::config_error("outbox explain", message);
+}
+
+std::int64_t clock_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+// What is asked: an id or a key.
+struct Question {
+    std::string id;
+    std::string key;
+};
+
+Result<Question> question_of(const runtime::Invocation& invocation) {
+    const bool has_key = invocation.options.given("key");
+    Question question{{}, has_key ? invocation.options.text("key") : std::string()};
+    if (invocation.positionals.size() + (has_key ? 1 : 0) != 1) {
+        return usage("give the id of one event, or --key KEY");
+    }
+    if (!has_key) question.id = invocation.positionals.front();
+    const std::string& text = has_key ? question.key : question.id;
+    if (text.empty()) return usage(has_key ? "the key is empty" : "the id is empty");
+    if (!is_utf8(text)) return usage("what is asked for is not UTF-8, so that no event has it");
+    if (!has_key && text.size() > kMaxIdBytes) {
+        return usage("an id has at most " + std::to_string(kMaxIdBytes) + " bytes");
+    }
+    return question;
+}
+
+// What the configuration file says of a route's dead letters, where it says something.
+std::optional<bool> blocks_key(const runtime::FileContent& file, const std::string& route) {
+    constexpr std::string_view kBlocks = "block_key";
+    std::optional<bool> known;
+    for (const auto& [spec, value] : file.options) {
+        if (spec->name == "on-dead-letter") known = value.texts.front() == kBlocks;
+    }
+    for (const runtime::RouteEntry& entry : file.routes) {
+        const auto name = entry.values.find("name");
+        if (name == entry.values.end() || name->second.front() != route) continue;
+        const auto own = entry.values.find("on_dead_letter");
+        if (own != entry.values.end()) return own->second.front() == kBlocks;
+        return known.value_or(false);
+    }
+    return known;
+}
+
+/// The connections of one call.
+struct Places {
+    std::unique_ptr<EventTracer> tracer;
+    std::unique_ptr<Operations> operations;
+    std::unique_ptr<ConsumerOperations> consumer;  // null: not asked
+};
+
+Status open_consumer(const runtime::Invocation& invocation, SourceConfig config, Places& places) {
+    const runtime::OptionValues& options = invocation.options;
+    if (!options.given("consumer-db")) return {};
+    config.url = options.text("consumer-db");
+    if (const std::string weakness = weakness_of_database(config.url);
+        config.require_tls && !weakness.empty()) {
+        return runtime::config_error(options.where("consumer-db"), "the database " + weakness);
+    }
+    auto consumer = open_consumer_operations(config);
+    if (!consumer.ok()) return consumer.status();
+    const auto there = (*consumer)->has_tables();
+    if (!there.ok()) return there.status();
+    if (!*there) {
+        return {ErrorCode::kNoSuchTable, Advice::kStop,
+                "the database of --consumer-db has no consumer's tables: outbox migrate --db URL "
+                "--only consumer makes them"};
+    }
+    places.consumer = std::move(*consumer);
+    return {};
+}
+
+Result<Places> open_places(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return config.error();
+    Places places;
+    auto tracer = open_tracer(*config);
+    if (!tracer.ok()) return tracer.error();
+    places.tracer = std::move(*tracer);
+    auto operations = open_operations(*config, places.tracer->table().name);
+    if (!operations.ok()) return operations.error();
+    places.operations = std::move(*operations);
+    if (Status status = open_consumer(invocation, *config, places); !status.ok()) return status;
+    return places;
+}
+
+// What may hold it back is only looked for where it is not sent yet.
+Status add_what_holds(Places& places, Facts& facts) {
+    const EventTrace& trace = facts.trace;
+    const bool unfinished = trace.routes.empty() ||
+                            std::any_of(trace.routes.begin(), trace.routes.end(),
+                                        [](const TracedRoute& route) { return !route.finished; });
+    if (!trace.row || unfinished) {
+        auto writers = places.tracer->open_writers();
+        if (!writers.ok()) return writers.status();
+        facts.writers = std::move(*writers);
+    }
+    if (!trace.row || trace.row->key.empty()) return {};
+    for (const TracedRoute& route : trace.routes) {
+        if (route.finished) continue;
+        const auto letters = places.operations->dead({.route = route.route, .key = trace.row->key},
+                                                     0, kLettersOfKey, false);
+        if (!letters.ok()) return letters.status();
+        for (const DeadInfo& dead : *letters) {
+            const bool earlier = trace.row->position == 0 || dead.position < trace.row->position;
+            if (dead.unmatched || dead.id == facts.id || !earlier) continue;
+            facts.dead_of_key.push_back(dead);
+            break;
+        }
+    }
+    return {};
+}
+
+Result<Facts> collect(const runtime::Invocation& invocation, Places& places, EventTrace trace,
+                      const std::string& id) {
+    Facts facts;
+    facts.id = id;
+    facts.table = places.tracer->table();
+    facts.trace = std::move(trace);
+    facts.now_us = clock_us();
+    facts.blocks_key = [&file = invocation.file](const std::string& route) {
+        return blocks_key(file, route);
+    };
+    const auto lease = places.operations->lease();
+    if (!lease.ok()) return lease.status();
+    facts.lease = *lease;
+    auto routes = places.operations->routes();
+    if (!routes.ok()) return routes.status();
+    facts.routes = std::move(*routes);
+    auto dead = places.operations->dead({.ids = {id}}, 0, kLettersOfEvent, false);
+    if (!dead.ok()) return dead.status();
+    facts.dead = std::move(*dead);
+    auto audit = places.tracer->audit(id);
+    if (!audit.ok()) return audit.status();
+    facts.audit = std::move(*audit);
+    if (places.consumer) {
+        auto received = places.consumer->find(id);
+        if (!received.ok()) return received.status();
+        facts.received = std::move(*received);
+    }
+    if (Status status = add_what_holds(places, facts); !status.ok()) return status;
+    return facts;
+}
+
+// The event itself, out of a dead letter where its row is gone; nothing: it is not known.
+std::optional<TracedEvent> event_of(const Facts& facts) {
+    if (facts.trace.row || facts.dead.empty()) return facts.trace.row;
+    const DeadInfo& dead = facts.dead.front();
+    return TracedEvent{.id = dead.id,
+                       .position = facts.table.keeps_ledger ? dead.position : 0,
+                       .aggregate_type = dead.aggregate_type,
+                       .event_type = dead.event_type,
+                       .tenant_id = dead.tenant_id,
+                       .topic = dead.topic,
+                       .key = dead.key.empty() ? dead.aggregate_id : dead.key,
+                       .occurred_at_us = dead.occurred_at_us};
+}
+
+// --- How it looks
+
+Colour colour_of(std::string_view state) {
+    if (state == "dead") return Colour::kRed;
+    return state == "sent" || state == "applied" ? Colour::kGreen : Colour::kYellow;
+}
+
+void print_event(const Facts& facts, const Explanation& explanation) {
+    print_field("event", shortened(facts.id, kMaxIdBytes), Colour::kBold);
+    print_field("state", std::string(explanation.state), colour_of(explanation.state));
+    print_field("table", facts.table.name);
+    if (facts.lease.held) print_field("relay", shortened(facts.lease.owner, kFieldColumns));
+    const auto row = event_of(facts);
+    if (!row) return;
+    if (row->position > 0) print_field("position", std::to_string(row->position));
+    print_field("key", shortened(row->key, kFieldColumns));
+    print_field("aggregate type", shortened(row->aggregate_type, kFieldColumns));
+    print_field("event type", shortened(row->event_type, kFieldColumns));
+    print_field("topic", shortened(row->topic, kFieldColumns));
+    if (row->tenant_id != "default") {
+        print_field("tenant", shortened(row->tenant_id, kFieldColumns));
+    }
+}
+
+void print_timeline(const Explanation& explanation) {
+    if (!explanation.timeline.empty()) std::cout << "\n";
+    for (const Moment& moment : explanation.timeline) {
+        std::string time = moment.at_us == 0 ? "(no time is kept)" : second_text(moment.at_us);
+        time.resize(kTextColumn, ' ');
+        const std::string text = wrapped(
+            moment.where.empty() ? moment.text : moment.where + ": " + moment.text, kTextColumn);
+        std::cout << time << (moment.bad ? coloured(Colour::kRed, text) : text) << "\n";
+    }
+}
+
+void print_waits(const Explanation& explanation) {
+    if (explanation.waits.empty()) return;
+    std::cout << "\n" << coloured(Colour::kBold, "why it waits") << "\n";
+    for (const Waiting& waiting : explanation.waits) {
+        const std::string where =
+            waiting.route.empty() ? std::string() : "route " + waiting.route + ": ";
+        std::cout << "  - " << wrapped(where + waiting.text, kReasonColumn) << "\n";
+    }
+}
+
+void print_remarks(const Explanation& explanation) {
+    if (!explanation.remarks.empty()) std::cout << "\n";
+    for (const std::string& remark : explanation.remarks) {
+        std::cout << "  - " << wrapped(remark, kReasonColumn) << "\n";
+    }
+}
+
+void print_whole(const Facts& facts, const Explanation& explanation) {
+    print_event(facts, explanation);
+    print_timeline(explanation);
+    print_waits(explanation);
+    print_remarks(explanation);
+}
+
+ordered_json time_or_null(std::int64_t at_us) {
+    return text_or_null(time_text(at_us));
+}
+
+ordered_json json_of(const TracedRoute& route) {
+    ordered_json out{{"name", route.route},
+                     {"finished", route.finished},
+                     {"passed_over", route.passed},
+                     {"attempts", route.failing ? route.failing->attempts : 0}};
+    if (route.failing) {
+        out["first_failed_at"] = time_or_null(route.failing->first_failed_us);
+        out["next_attempt_at"] = time_or_null(route.failing->next_attempt_us);
+        out["error_code"] = route.failing->error_code;
+        out["error"] = redact(route.failing->error);
+    }
+    return out;
+}
+
+ordered_json json_of(const OpenWriter& writer) {
+    return {{"pid", writer.pid == 0 ? ordered_json() : ordered_json(writer.pid)},
+            {"prepared", text_or_null(writer.prepared)},
+            {"user", writer.user},
+            {"application", writer.application},
+            {"state", text_or_null(writer.state)},
+            {"began_at", time_or_null(writer.began_at_us)},
+            {"statement_at", time_or_null(writer.statement_at_us)}};
+}
+
+ordered_json json_of(const Facts& facts, const Explanation& explanation) {
+    ordered_json out{{"id", facts.id}, {"state", explanation.state}};
+    if (const auto row = event_of(facts)) {
+        out["position"] = row->position > 0 ? ordered_json(row->position) : ordered_json();
+        out["key"] = text_or_null(row->key);
+        out["aggregate_type"] = text_or_null(row->aggregate_type);
+        out["event_type"] = text_or_null(row->event_type);
+        out["topic"] = text_or_null(row->topic);
+        out["tenant_id"] = text_or_null(row->tenant_id);
+        out["transaction"] = text_or_null(row->transaction);
+        out["occurred_at"] = time_or_null(row->occurred_at_us);
+        out["available_at"] = time_or_null(row->available_at_us);
+    }
+    out["relay"] = facts.lease.held ? ordered_json(facts.lease.owner) : ordered_json();
+    out["routes"] = ordered_json::array();
+    for (const TracedRoute& route : facts.trace.routes) out["routes"].push_back(json_of(route));
+    out["timeline"] = ordered_json::array();
+    for (const Moment& moment : explanation.timeline) {
+        out["timeline"].push_back({{"at", time_or_null(moment.at_us)},
+                                   {"where", text_or_null(moment.where)},
+                                   {"text", moment.text}});
+    }
+    out["waits"] = ordered_json::array();
+    for (const Waiting& waiting : explanation.waits) {
+        out["waits"].push_back({{"route", text_or_null(waiting.route)},
+                                {"reason", waiting.reason},
+                                {"behind", text_or_null(waiting.behind)},
+                                {"next_attempt_at", time_or_null(waiting.next_attempt_us)},
+                                {"text", waiting.text}});
+    }
+    out["open_transactions"] = ordered_json::array();
+    for (const OpenWriter& writer : facts.writers) {
+        out["open_transactions"].push_back(json_of(writer));
+    }
+    out["remarks"] = explanation.remarks;
+    return out;
+}
+
+// --- What is done
+
+int explain_id(const runtime::Invocation& invocation, Places& places, const Question& question) {
+    const TracedTable& table = places.tracer->table();
+    const std::string id = places.tracer->event_id(question.id);
+    if (table.ids_are_uuids && !looks_like_uuid(id)) {
+        return report(usage("'" + question.id + "' is no id of " + table.name +
+                            ", whose ids are UUIDs; a key is asked for with --key"));
+    }
+    auto traces = places.tracer->find(question.id);
+    if (!traces.ok()) return report(traces.error());
+    if (traces->empty()) traces->emplace_back();
+    ordered_json events = ordered_json::array();
+    bool known = false;
+    for (EventTrace& trace : *traces) {
+        const auto facts = collect(invocation, places, std::move(trace), id);
+        if (!facts.ok()) return report(facts.error());
+        const Explanation explanation = explain(*facts);
+        if (invocation.options.flag("json")) {
+            events.push_back(json_of(*facts, explanation));
+        } else {
+            if (&trace != &traces->front()) std::cout << "\n";
+            print_whole(*facts, explanation);
+        }
+        known = known || explanation.state != "unknown";
+    }
+    if (invocation.options.flag("json")) {
+        print_json({{"table", table.name}, {"id", id}, {"events", events}});
+    }
+    return known ? runtime::kExitOk : runtime::kExitFailed;
+}
+
+/// What is not over of a key.
+struct OfKey {
+    std::vector<EventTrace> waiting;
+    bool more_waiting = false;
+    std::vector<DeadInfo> dead;
+    std::int64_t all_dead = 0;
+    std::vector<ScheduledInfo> delayed;
+    std::int64_t all_delayed = 0;
+    [[nodiscard]] bool nothing() const {
+        return waiting.empty() && dead.empty() && delayed.empty();
+    }
+};
+
+Result<OfKey> read_key(Places& places, const std::string& key, std::size_t limit) {
+    OfKey out;
+    auto waiting = places.tracer->of_key(key, limit + 1);
+    if (!waiting.ok()) return waiting.status();
+    out.waiting = std::move(*waiting);
+    out.more_waiting = out.waiting.size() > limit;
+    if (out.more_waiting) out.waiting.pop_back();
+    const DeadFilter letters{.key = key};
+    auto dead = places.operations->dead(letters, 0, limit, false);
+    if (!dead.ok()) return dead.status();
+    out.dead = std::move(*dead);
+    const auto all_dead = places.operations->count_dead(letters);
+    if (!all_dead.ok()) return all_dead.status();
+    out.all_dead = *all_dead;
+    const ScheduledFilter delayed_of_key{.key = key};
+    auto delayed = places.operations->scheduled(delayed_of_key, limit);
+    if (!delayed.ok()) {  // not every table has some
+        if (delayed.error().code == ErrorCode::kUnsupported) return out;
+        return delayed.status();
+    }
+    out.delayed = std::move(*delayed);
+    const auto all_delayed = places.operations->count_scheduled(delayed_of_key);
+    if (!all_delayed.ok()) return all_delayed.status();
+    out.all_delayed = *all_delayed;
+    return out;
+}
+
+std::string state_of(const EventTrace& trace) {
+    std::int64_t attempts = 0;
+    for (const TracedRoute& route : trace.routes) {
+        if (route.failing) attempts = std::max(attempts, route.failing->attempts);
+    }
+    if (attempts == 0) return "waiting";  // perhaps for its topic
+    return "failed " + std::to_string(attempts) + (attempts == 1 ? " time" : " times");
+}
+
+void print_key(const OfKey& of_key, const std::string& key, const TracedTable& table) {
+    constexpr std::size_t kTypeColumns = 20;
+    using Align = TextColumns::Align;
+    print_field("key", shortened(key, kFieldColumns), Colour::kBold);
+    print_field("table", table.name);
+    std::cout << "\n";
+    TextColumns columns({{"ID", Align::kLeft}, {"STATE", Align::kLeft}, {"TYPE", Align::kLeft}});
+    const auto add = [&](const std::string& id, const std::string& state, const std::string& type) {
+        columns.add({id, state, shortened(type, kTypeColumns)});
+    };
+    for (const DeadInfo& dead : of_key.dead) {
+        add(dead.id, "dead in " + shortened(dead.route, kTypeColumns), dead.event_type);
+    }
+    for (const EventTrace& trace : of_key.waiting) {
+        add(trace.row->id, state_of(trace), trace.row->event_type);
+    }
+    for (const ScheduledInfo& delayed : of_key.delayed) {
+        add(delayed.id, "due " + second_text(delayed.available_at_us), delayed.event_type);
+    }
+    columns.print(std::cout);
+    const auto rest = [](std::size_t shown, std::int64_t all, const char* what) {
+        if (all > static_cast<std::int64_t>(shown)) {
+            std::cout << "of " << with_commas(all) << " " << what << "; see more with --limit\n";
+        }
+    };
+    rest(of_key.dead.size(), of_key.all_dead, "dead letters");
+    if (of_key.more_waiting) std::cout << "more wait; see them with --limit\n";
+    rest(of_key.delayed.size(), of_key.all_delayed, "delayed events");
+}
+
+ordered_json json_of_key(const OfKey& of_key, const std::string& key, const TracedTable& table) {
+    ordered_json waiting = ordered_json::array();
+    for (const EventTrace& trace : of_key.waiting) {
+        ordered_json routes = ordered_json::array();
+        for (const TracedRoute& route : trace.routes) routes.push_back(json_of(route));
+        waiting.push_back({{"id", trace.row->id},
+                           {"position", trace.row->position > 0 ? ordered_json(trace.row->position)
+                                                                : ordered_json()},
+                           {"event_type", text_or_null(trace.row->event_type)},
+                           {"routes", routes}});
+    }
+    ordered_json dead = ordered_json::array();
+    for (const DeadInfo& one : of_key.dead) {
+        dead.push_back({{"id", one.id}, {"route", one.route}, {"error_code", one.error_code}});
+    }
+    ordered_json delayed = ordered_json::array();
+    for (const ScheduledInfo& one : of_key.delayed) {
+        delayed.push_back({{"id", one.id}, {"available_at", time_or_null(one.available_at_us)}});
+    }
+    return {{"table", table.name},
+            {"key", key},
+            {"waiting", waiting},
+            {"waiting_is_more", of_key.more_waiting},
+            {"dead", dead},
+            {"dead_total", of_key.all_dead},
+            {"delayed", delayed},
+            {"delayed_total", of_key.all_delayed},
+            {"events", ordered_json::array()}};
+}
+
+int explain_key(const runtime::Invocation& invocation, Places& places, const Question& question) {
+    const TracedTable& table = places.tracer->table();
+    const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
+    const auto of_key = read_key(places, question.key, limit);
+    if (!of_key.ok()) return report(of_key.error());
+    const bool json = invocation.options.flag("json");
+    ordered_json out = json ? json_of_key(*of_key, question.key, table) : ordered_json();
+    if (!json && of_key->nothing()) {
+        std::cout << wrapped("no event of " + table.name + " with the key " +
+                                 shortened(question.key, kFieldColumns) +
+                                 " is unfinished, delayed or dead" +
+                                 (table.removes ? "; rows of what was sent are gone" : ""),
+                             0)
+                  << "\n";
+    } else if (!json) {
+        print_key(*of_key, question.key, table);
+    }
+    if (!of_key->waiting.empty()) {
+        const TracedEvent& first = *of_key->waiting.front().row;
+        auto traces = places.tracer->find(first.id);
+        if (!traces.ok()) return report(traces.error());
+        for (EventTrace& trace : *traces) {
+            if (!trace.row || trace.row->position != first.position) continue;
+            const auto facts = collect(invocation, places, std::move(trace), first.id);
+            if (!facts.ok()) return report(facts.error());
+            const Explanation explanation = explain(*facts);
+            if (json) {
+                out["events"].push_back(json_of(*facts, explanation));
+            } else {
+                std::cout << "\nthe first that waits:\n\n";
+                print_whole(*facts, explanation);
+            }
+            break;
+        }
+    }
+    if (json) print_json(out);
+    return of_key->nothing() ? runtime::kExitFailed : runtime::kExitOk;
+}
+
+}  // namespace
+
+int run_explain(const runtime::Invocation& invocation) {
+    const auto question = question_of(invocation);
+    if (!question.ok()) return report(question.error());
+    auto places = open_places(invocation);
+    if (!places.ok()) return report(places.error());
+    return question->key.empty() ? explain_id(invocation, *places, *question)
+                                 : explain_key(invocation, *places, *question);
+}
+
+}  // namespace outbox::app

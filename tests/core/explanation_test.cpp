@@ -1,0 +1,165 @@
+#include "core/explanation.h"
+
+#include <gtest/gtest.h>
+
+namespace outbox {
+namespace {
+
+constexpr std::int64_t kNow = 1'780'000'000'000'000;  // 2026-05-28T20:26:40Z
+constexpr std::int64_t kSecond = 1'000'000;
+
+// An event that a route has not finished, and a relay that leads.
+Facts facts() {
+    Facts out;
+    out.id = "01939d3e-7c00-7aaa-8000-000000000001";
+    out.table = {.name = "public.outbox_events",
+                 .removes = true,
+                 .keeps_ledger = true,
+                 .ids_are_uuids = true,
+                 .tells_writers = true};
+    out.trace.row = TracedEvent{.id = out.id,
+                                .position = 7,
+                                .topic = "orders",
+                                .key = "o-1",
+                                .occurred_at_us = kNow - 60 * kSecond};
+    out.trace.routes = {{.route = "billing", .source = out.table.name}};
+    out.lease.held = true;
+    out.routes = {{.name = "billing", .circuit = "closed"}};
+    out.now_us = kNow;
+    return out;
+}
+
+std::string reasons(const Explanation& explanation) {
+    std::string out;
+    for (const Waiting& one : explanation.waits) {
+        out.append(out.empty() ? "" : " ").append(one.reason);
+    }
+    return out;
+}
+
+bool says(const Explanation& explanation, std::string_view part) {
+    for (const std::string& remark : explanation.remarks) {
+        if (remark.find(part) != std::string::npos) return true;
+    }
+    for (const Waiting& one : explanation.waits) {
+        if (one.text.find(part) != std::string::npos) return true;
+    }
+    for (const Moment& one : explanation.timeline) {
+        if (one.text.find(part) != std::string::npos) return true;
+    }
+    return false;
+}
+
+TEST(Explanation, OfAnEventThatNothingHoldsDoesNotGuess) {
+    Facts all = facts();
+    EXPECT_TRUE(says(explain(all), "nothing that the database knows holds it; the relay's log"));
+    all.trace.row->occurred_at_us = kNow - kSecond;
+    EXPECT_TRUE(says(explain(all), "it is under way, or is recorded within a second or so"));
+    EXPECT_EQ(reasons(explain(all)), "under_way");
+}
+
+TEST(Explanation, NamesATransactionThatIsOpenForLongWhereNothingElseHoldsTheEvent) {
+    Facts all = facts();
+    all.writers = {{.pid = 1, .state = "active", .began_at_us = kNow - kSecond},
+                   {.pid = 2,
+                    .user = "app",
+                    .application = "shop",
+                    .state = "idle in transaction",
+                    .began_at_us = kNow - 600 * kSecond,
+                    .statement_at_us = kNow - 300 * kSecond}};
+    const Explanation seen = explain(all);
+    EXPECT_EQ(reasons(seen), "open_transaction");
+    EXPECT_TRUE(says(seen,
+                     "pid 2 (application 'shop', user app), idle in transaction, begun "
+                     "2026-05-28T20:16:40Z (10 min ago), last statement "
+                     "2026-05-28T20:21:40Z (5 min ago)"));
+    all.routes[0].circuit = "open";
+    EXPECT_EQ(reasons(explain(all)), "circuit_open");
+}
+
+TEST(Explanation, TellsWhetherAMissingTopicIsTheEvents) {
+    Facts all = facts();
+    all.routes[0].last_error_at_us = kNow;
+    all.routes[0].last_error = "OB_TOPIC_UNKNOWN: topic orders does not exist";
+    EXPECT_EQ(reasons(explain(all)), "route_error");
+    EXPECT_TRUE(says(explain(all), "names the topic of this event, 'orders'"));
+    all.routes[0].last_error = "OB_TOPIC_UNKNOWN: topic bills does not exist";
+    EXPECT_TRUE(says(explain(all), "names another topic than this event's, 'orders'"));
+    // From before the event: it is no reason that is known.
+    all.routes[0].last_error_at_us = kNow - 120 * kSecond;
+    EXPECT_EQ(reasons(explain(all)), "under_way");
+    EXPECT_TRUE(says(explain(all), "From before the event: the route's last error, at "));
+}
+
+TEST(Explanation, OfATopicThatIsDownCountsNoAttempts) {
+    Facts all = facts();
+    all.trace.routes[0].failing =
+        FailingEvent{.next_attempt_us = kNow - kSecond, .error_code = "OB_TOPIC_UNKNOWN"};
+    EXPECT_EQ(reasons(explain(all)), "part_down");
+    EXPECT_TRUE(says(explain(all), "is missing (the event names 'orders'), and no attempt"));
+    EXPECT_EQ(explain(all).waits[0].next_attempt_us, 0);
+    all.trace.routes[0].failing->error_code = "OB_SINK_TIMEOUT";
+    EXPECT_TRUE(says(explain(all), "the topic or partition is down, and no attempt is counted"));
+    all.trace.routes[0].earlier = {.id = "e1", .failing = all.trace.routes[0].failing};
+    all.trace.routes[0].failing.reset();
+    EXPECT_EQ(reasons(explain(all)), "behind");
+    EXPECT_TRUE(says(explain(all), "of which the topic or partition is down: OB_SINK_TIMEOUT"));
+}
+
+TEST(Explanation, HidesWhatIsSecretInErrors) {
+    Facts all = facts();
+    all.trace.routes[0].failing =
+        FailingEvent{.attempts = 2, .error = "at postgresql://u:s3cr3t-word@h/db"};
+    all.routes[0].last_error = "at amqp://u:s3cr3t-word@h";
+    all.routes[0].circuit = "open";
+    all.dead = {{.id = all.id, .route = "other", .error = "at nats://u:s3cr3t-word@h"}};
+    EXPECT_FALSE(says(explain(all), "s3cr3t"));
+}
+
+TEST(Explanation, OfALetterThatBlocksItsKeyFollowsTheConfiguration) {
+    Facts all = facts();
+    all.dead_of_key = {{.id = "e1", .route = "billing"}};
+    EXPECT_TRUE(says(explain(all), "only its configuration says"));
+    all.blocks_key = [](const std::string&) { return true; };
+    EXPECT_EQ(reasons(explain(all)), "behind_dead");
+    EXPECT_FALSE(says(explain(all), "only its configuration says"));
+    all.blocks_key = [](const std::string&) { return false; };
+    EXPECT_EQ(reasons(explain(all)), "under_way");
+}
+
+TEST(Explanation, OfARowThatIsGoneWhileItFailedIsNotThatOfAnUnknownId) {
+    Facts all = facts();
+    all.trace.row.reset();
+    all.trace.routes[0].failing = FailingEvent{.attempts = 2};
+    EXPECT_EQ(explain(all).state, "gone");
+    EXPECT_TRUE(says(explain(all), "attempts of it are still known"));
+    all.trace.routes.clear();
+    EXPECT_EQ(explain(all).state, "unknown");
+}
+
+TEST(Explanation, SaysWhichConsumersMayHaveForgottenAnId) {
+    Facts all = facts();
+    all.trace = {};
+    all.received =
+        ReceivedMessages{.found = {},
+                         .consumers = {{.name = "early", .floor_us = 1'700'000'000'000'000},
+                                       {.name = "late", .floor_us = kNow}}};
+    const Explanation seen = explain(all);  // made in December of 2024
+    EXPECT_EQ(seen.state, "unknown");
+    EXPECT_TRUE(says(seen,
+                     "consumer late may have forgotten it: ids of messages from before "
+                     "2026-05-28T20:26:40Z were pruned"));
+    EXPECT_FALSE(says(seen, "consumer early"));
+}
+
+TEST(Explanation, ReadsTheTimeOfAnIdOfVersion7Alone) {
+    EXPECT_EQ(second_text(time_of_uuid7("01939d3e-7c00-7aaa-8000-000000000001")),
+              "2024-12-06T18:32:18Z");
+    EXPECT_EQ(second_text(time_of_uuid7("01939D3E-7C00-7AAA-8000-000000000001")),
+              "2024-12-06T18:32:18Z");
+    EXPECT_EQ(time_of_uuid7("01939d3e-7c00-4aaa-8000-000000000001"), 0);
+    EXPECT_EQ(time_of_uuid7("o-1"), 0);
+}
+
+}  // namespace
+}  // namespace outbox

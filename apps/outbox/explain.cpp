@@ -84,6 +84,9 @@ struct Places {
 Status open_consumer(const runtime::Invocation& invocation, SourceConfig config, Places& places) {
     const runtime::OptionValues& options = invocation.options;
     if (!options.given("consumer-db")) return {};
+    if (options.list("consumer-db").size() > 1) {
+        return runtime::config_error(options.where("consumer-db"), "one of them at a time");
+    }
     config.url = options.text("consumer-db");
     if (const std::string weakness = weakness_of_database(config.url);
         config.require_tls && !weakness.empty()) {

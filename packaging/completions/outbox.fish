@@ -120,7 +120,7 @@ complete -c outbox -n '__outbox_is doctor' -l max-in-flight-bytes -x -d 'most by
 complete -c outbox -n '__outbox_is doctor' -l lease-ttl-ms -x -d 'time after which a hung relay is replaced'
 complete -c outbox -n '__outbox_is doctor' -l shutdown-grace-s -x -d 'time to finish what is under way when told to stop'
 complete -c outbox -n '__outbox_is doctor' -l dry-run -d 'only say what would be done'
-complete -c outbox -n '__outbox_is doctor' -l consumer-db -x -d 'a database with consumers\' tables, to be looked at, too'
+complete -c outbox -n '__outbox_is doctor' -l consumer-db -x -d 'a consumer\'s database, whose mailboxes, inboxes and dead letters are looked at, too'
 complete -c outbox -n '__outbox_is doctor' -l fix -d 'run the statements that mend what was found'
 complete -c outbox -n '__outbox_is doctor' -l fix-as -x -d 'the source\'s database as one who may run them, mostly the owner of the tables'
 complete -c outbox -n '__outbox_is doctor' -l json -d 'print JSON'
@@ -136,8 +136,8 @@ complete -c outbox -n '__outbox_is explain' -l preset -x -a 'pending-published n
 complete -c outbox -n '__outbox_is explain' -l after-publish -x -a 'delete mark' -d 'what happens to a published row'
 complete -c outbox -n '__outbox_is explain' -l connect-timeout-s -x -d 'longest wait for a connection to the database'
 complete -c outbox -n '__outbox_is explain' -l key -x -d 'what is not finished of this key, or of this aggregate id where events have no key'
-complete -c outbox -n '__outbox_is explain' -l consumer-db -x -d 'a consumer\'s database, whose mailboxes, inboxes and dead letters are asked, too'
 complete -c outbox -n '__outbox_is explain' -l limit -x -d 'most dead letters, delayed events, events of a key or sagas listed'
+complete -c outbox -n '__outbox_is explain' -l consumer-db -x -d 'a consumer\'s database, whose mailboxes, inboxes and dead letters are looked at, too'
 complete -c outbox -n '__outbox_is explain' -l json -d 'print JSON'
 complete -c outbox -n '__outbox_is explain' -l config -rF -d 'configuration file'
 complete -c outbox -n '__outbox_has 1' -a dead

@@ -29,7 +29,7 @@ constexpr std::string_view kDeliveryGroup = "Delivery";
 constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
 constexpr std::string_view kEditGroup = "Change";
-constexpr std::string_view kPreflightGroup = "Preflight";
+constexpr std::string_view kLookingGroup = "Looking";
 constexpr std::string_view kWebhookGroup = "Webhooks";
 constexpr std::string_view kGeneralGroup = "General";
 
@@ -699,14 +699,6 @@ constexpr std::array kOptions{
                .help =
                    "what is not finished of this key, or of this aggregate id where events have "
                    "no key"},
-    OptionSpec{.name = "consumer-db",
-               .type = OptionType::kUrl,
-               .value = "URL",
-               .commands = kExplain,
-               .group = kFilterGroup,
-               .help =
-                   "a consumer's database, whose mailboxes, inboxes and dead letters are asked, "
-                   "too"},
     OptionSpec{.name = "error-code",
                .type = OptionType::kText,
                .value = "CODE",
@@ -889,20 +881,22 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .value = "URL",
                .repeatable = true,
-               .commands = kDoctor,
-               .group = kPreflightGroup,
-               .help = "a database with consumers' tables, to be looked at, too"},
+               .commands = kExplain | kDoctor,
+               .group = kLookingGroup,
+               .help =
+                   "a consumer's database, whose mailboxes, inboxes and dead letters are looked "
+                   "at, too; for doctor it may be repeated"},
     OptionSpec{.name = "fix",
                .type = OptionType::kFlag,
                .argument_only = true,
                .commands = kDoctor,
-               .group = kPreflightGroup,
+               .group = kLookingGroup,
                .help = "run the statements that mend what was found; with --dry-run print them"},
     OptionSpec{.name = "fix-as",
                .type = OptionType::kUrl,
                .value = "URL",
                .commands = kDoctor,
-               .group = kPreflightGroup,
+               .group = kLookingGroup,
                .help = "the source's database as one who may run them, mostly the owner of the "
                        "tables; without it they run as the user of --from"},
     // Webhooks

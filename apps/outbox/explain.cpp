@@ -330,6 +330,7 @@ int explain_id(const runtime::Invocation& invocation, Places& places, const Ques
     if (traces->empty()) traces->emplace_back();
     ordered_json events = ordered_json::array();
     bool known = false;
+    bool first = true;
     for (EventTrace& trace : *traces) {
         const auto facts = collect(invocation, places, std::move(trace), id);
         if (!facts.ok()) return report(facts.error());
@@ -337,9 +338,10 @@ int explain_id(const runtime::Invocation& invocation, Places& places, const Ques
         if (invocation.options.flag("json")) {
             events.push_back(json_of(*facts, explanation));
         } else {
-            if (&trace != &traces->front()) std::cout << "\n";
+            if (!first) std::cout << "\n";
             print_whole(*facts, explanation);
         }
+        first = false;
         known = known || explanation.state != "unknown";
     }
     if (invocation.options.flag("json")) {

@@ -86,7 +86,8 @@ class Explainer {
         if (out_.state == "waiting") tell_waits();
         if (out_.state == "dead") tell_dead();
         if (out_.state == "delayed") tell_delay();
-        if (out_.state == "unknown" || out_.state == "gone") tell_unknown();
+        if (out_.state == "gone") tell_gone();
+        if (out_.state == "unknown") tell_unknown();
         std::stable_sort(out_.timeline.begin(), out_.timeline.end(),
                          [](const Moment& one, const Moment& other) {
                              if (one.at_us == 0 || other.at_us == 0) return one.at_us != 0;
@@ -125,6 +126,12 @@ class Explainer {
                            [&](const DeadInfo& dead) { return dead.route == route; });
     }
 
+    [[nodiscard]] bool was_discarded() const {
+        return std::any_of(facts_.audit.begin(), facts_.audit.end(), [](const AuditLine& line) {
+            return line.action.starts_with("dead discard");
+        });
+    }
+
     // A letter may have been written since the row was read.
     [[nodiscard]] bool waits_in(const TracedRoute& route) const {
         return !route.finished && !is_dead_in(route.route);
@@ -145,7 +152,10 @@ class Explainer {
         if (route.passed) {
             add(0, where, "passed over: its filter does not want the event");
         } else if (!is_dead_in(route.route)) {
-            add(0, where, "acknowledged by its destination, and recorded");
+            add(0, where,
+                was_discarded() ? "finished: acknowledged by its destination, or its dead letter "
+                                  "was of this route and discarded"
+                                : "acknowledged by its destination, and recorded");
         }
     }
 
@@ -200,10 +210,9 @@ class Explainer {
                 std::any_of(facts_.received->found.begin(), facts_.received->found.end(), applied)
                     ? "applied"
                     : "sent";
-        } else if (!routes.empty()) {
+        } else if (!routes.empty() || !facts_.audit.empty()) {
             out_.state = "gone";
         }
-        // What is said of the consumers is only to be had there.
         if (out_.state == "sent" && !was_received() && facts_.received) {
             out_.remarks.emplace_back(kNotReceived);
         }
@@ -273,7 +282,7 @@ class Explainer {
         if (open && facts_.lease.held) {
             wait(route.route, "circuit_open",
                  "its circuit is " + std::string(info->circuit == "open" ? "open" : "half open") +
-                     ": the destination is down, and no attempt is counted; " +
+                     ": all of the route waits, and no attempt is counted; " +
                      last_error_of(*info));
         }
         if (route.failing) tell_failing(route);
@@ -405,17 +414,31 @@ class Explainer {
         wait(route.route, "under_way", text);
     }
 
-    void tell_unknown() {
-        if (out_.state == "gone") {
+    void tell_gone() {
+        if (!facts_.trace.routes.empty()) {
             out_.remarks.push_back(
                 "its row is gone from " + facts_.table.name +
                 ", and attempts of it are still known: somebody deleted the row, or it was sent "
                 "since; the relay forgets the attempts");
-        } else {
-            out_.remarks.push_back("nothing in " + facts_.table.name +
-                                   ", its delayed events, dead letters and failing events, nor in "
-                                   "what operators did, has this id");
+            return;
         }
+        const std::string& last = facts_.audit.back().action;
+        if (last.starts_with("scheduled cancel")) {
+            out_.remarks.emplace_back("it was cancelled before it was due: it was never sent");
+        } else if (last.starts_with("dead discard")) {
+            out_.remarks.emplace_back(
+                "its dead letter was discarded: the route of that never delivered it");
+        } else {
+            out_.remarks.emplace_back(
+                "its dead letter is gone since: the relay removes it once it was delivered, unless "
+                "somebody deleted it by hand");
+        }
+    }
+
+    void tell_unknown() {
+        out_.remarks.push_back("nothing in " + facts_.table.name +
+                               ", its delayed events, dead letters and failing events, nor in "
+                               "what operators did, has this id");
         const std::int64_t made = time_of_uuid7(facts_.id);
         if (made != 0) {
             out_.remarks.push_back("the id itself says that it was made at " +

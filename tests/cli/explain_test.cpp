@@ -136,7 +136,8 @@ TEST_P(Explain, AnEventWaitsBehindADeadOneOfItsKey) {
 
 // What the operator did, and that it waits for a relay then.
 TEST_P(Explain, ALetterThatIsRetriedSaysByWhom) {
-    let_one_die("billing", subscriber("box"), "01");
+    const std::string box = subscriber("box");
+    let_one_die("billing", box, "01");
     ASSERT_EQ(run_on({"dead", "retry", id("01")}).status.code, 0);
     const json one = event("01");
     EXPECT_EQ(one["state"], "dead");
@@ -148,6 +149,27 @@ TEST_P(Explain, ALetterThatIsRetriedSaysByWhom) {
     for (std::size_t i = 1; i < one["timeline"].size(); ++i) {
         EXPECT_LE(one["timeline"][i - 1]["at"], one["timeline"][i]["at"]);
     }
+    Process lenient = relay({mailbox("billing", box)});
+    ASSERT_TRUE(eventually(60s, "it is delivered", [&] { return dead_letters() == "0"; }));
+    EXPECT_EQ(event("01")["state"], "gone");
+    EXPECT_THAT(text_of({id("01")}),
+                AllOf(HasSubstr("`dead retry` by "), HasSubstr("removes it once it was delivered"),
+                      Not(HasSubstr("has this id"))));
+    EXPECT_EQ(event("01", {"--consumer-db", box})["state"], "sent");
+}
+
+TEST_P(Explain, WhatAnOperatorEndedIsNotUnknown) {
+    let_one_die("billing", subscriber("box"), "01");
+    ASSERT_EQ(run_on({"dead", "discard", id("01")}).status.code, 0);
+    sql("INSERT INTO outbox_scheduled (id, topic, key, payload, available_at) VALUES ('" +
+        id("02") + "', 'orders', 'o-1', '1', " +
+        (on_sqlite() ? "4102444800000000" : "'2100-01-01Z'") + ")");
+    ASSERT_EQ(run_on({"scheduled", "cancel", id("02")}).status.code, 0);
+    EXPECT_EQ(event("01")["state"], "gone");
+    EXPECT_THAT(text_of({id("01")}), AllOf(HasSubstr("`dead discard` by "),
+                                           HasSubstr("the route of that never delivered it")));
+    EXPECT_THAT(text_of({id("02")}), AllOf(HasSubstr("`scheduled cancel` by "),
+                                           HasSubstr("cancelled before it was due")));
 }
 
 TEST_P(Explain, AnEventThatFailsAndThoseBehindItSayWhenTheNextAttemptIs) {
@@ -199,11 +221,25 @@ TEST_P(Explain, ADestinationThatIsDownSaysSoWhileOthersHaveTheEvent) {
     for (const json& wait : one["waits"]) EXPECT_EQ(wait["route"], "far");
     EXPECT_THAT(
         text_of({id("01"), "--consumer-db", box}),
-        AllOf(
-            HasSubstr("route near: acknowledged by its destination, and recorded"),
-            HasSubstr("mailbox default: received, and not applied yet"),
-            HasSubstr("route far: its circuit is open: the destination is down, and no attempt is "
-                      "counted; the route's last error, at ")));
+        AllOf(HasSubstr("route near: acknowledged by its destination, and recorded"),
+              HasSubstr("mailbox default: received, and not applied yet"),
+              HasSubstr("route far: its circuit is open: all of the route waits, and no attempt is "
+                        "counted; the route's last error, at ")));
+}
+
+TEST_P(Explain, ARouteThatLeadsElsewhereSaysWhatToDo) {
+    const std::string first = subscriber("first");
+    put("01", "o-1");
+    {
+        Process running = relay({mailbox("billing", first)});
+        ASSERT_TRUE(eventually(60s, "it arrived", [&] { return received(first) == "01"; }));
+        EXPECT_EQ(running.stop().code, 0);
+    }
+    put("02", "o-1");
+    Process running = relay({mailbox("billing", subscriber("second"))});
+    EXPECT_TRUE(eventually(60s, "it is explained", [&] {
+        return text_of({id("02")}).find("outbox routes accept billing") != std::string::npos;
+    })) << text_of({id("02")});
 }
 
 TEST_P(Explain, WhatAConsumerDidIsTold) {

@@ -100,6 +100,12 @@ TEST_F(Roles, EachCommandRunsWithTheRightsThatArePrinted) {
     const std::string id = admin_.value("SELECT min(id) FROM outbox_dead_letters");
     operate({"dead", "show", id});
     operate({"explain", id, "--consumer-db", as("operator")});
+    writer.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('orders', '6')");
+    const Finished open = run({"explain", "00000000-0000-7000-8000-000000000099", "--db",
+                               as("operator"), "--owner", "roles_owner"});
+    writer.exec("ROLLBACK");
+    EXPECT_EQ(open.status.code, 1) << open.err;
+    EXPECT_THAT(open.out, HasSubstr("pg_read_all_stats")) << "of others' sessions";
     operate({"dead", "edit", id, "--key", "other"});
     operate({"dead", "export"});
     operate({"dead", "discard", id});

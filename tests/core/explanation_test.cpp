@@ -127,6 +127,16 @@ TEST(Explanation, OfALetterThatBlocksItsKeyFollowsTheConfiguration) {
     EXPECT_EQ(reasons(explain(all)), "under_way");
 }
 
+TEST(Explanation, DoesNotTakeADiscardedLetterForAnAcknowledgement) {
+    Facts all = facts();
+    all.trace.routes[0].finished = true;
+    EXPECT_EQ(explain(all).state, "sent");
+    EXPECT_TRUE(says(explain(all), "acknowledged by its destination, and recorded"));
+    all.audit = {{.at_us = kNow, .who = "root", .action = "dead discard", .detail = "ids"}};
+    EXPECT_FALSE(says(explain(all), "and recorded"));
+    EXPECT_TRUE(says(explain(all), "or its dead letter was of this route and discarded"));
+}
+
 TEST(Explanation, OfARowThatIsGoneWhileItFailedIsNotThatOfAnUnknownId) {
     Facts all = facts();
     all.trace.row.reset();

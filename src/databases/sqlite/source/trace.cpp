@@ -343,7 +343,6 @@ Result<std::unique_ptr<EventTracer>> open_tracer(const SqliteSourceConfig& confi
     auto database = Database::open(table->path, config.busy_timeout_ms);
     if (!database.ok()) return database.error();
     if (Status status = resolve_table(**database, config, *table); !status.ok()) return status;
-    if (Status status = (*database)->execute("BEGIN"); !status.ok()) return status;
     auto tracer = std::make_unique<SqliteTracer>(*std::move(database), *std::move(table));
     if (Status status = tracer->look(); !status.ok()) return status;
     return std::unique_ptr<EventTracer>(std::move(tracer));

@@ -9,7 +9,7 @@
 
 namespace outbox::sqlite {
 
-/// Everything is read in one snapshot, that of the first question. Opens the file.
+/// Holds no lock between its statements, behind which writers would wait. Opens the file.
 Result<std::unique_ptr<EventTracer>> open_tracer(const SqliteSourceConfig& config);
 
 }  // namespace outbox::sqlite

@@ -58,6 +58,14 @@ bool take_sign(std::string_view& json, char sign) {
     return true;
 }
 
+bool take_null(std::string_view& json) {
+    constexpr std::string_view kNull = "null";
+    const std::size_t at = json.find_first_not_of(" \n");
+    if (at == std::string_view::npos || !json.substr(at).starts_with(kNull)) return false;
+    json.remove_prefix(at + kNull.size());
+    return true;
+}
+
 }  // namespace
 
 Result<RowReader> RowReader::make(const spi::RowShape& shape, const Options& options,
@@ -122,6 +130,7 @@ const ConnectColumn* RowReader::column(std::string_view name) const {
 
 bool RowReader::load(const spi::EventView& event, spi::EventBatch& arena) {
     for (Place& place : places_) {
+        place.is_read = place.field != nullptr;
         place.value.text = place.field == nullptr ? std::string_view() : event.*place.field;
         if (place.is_id && !id_prefix_.empty() && place.value.text.starts_with(id_prefix_)) {
             place.value.text.remove_prefix(id_prefix_.size());
@@ -133,9 +142,7 @@ bool RowReader::load(const spi::EventView& event, spi::EventBatch& arena) {
     not_read_ = nullptr;
     for (Place& place : places_) {
         if (place.value.text.data() != nullptr) continue;
-        // Rows have metadata where any is read, if only "{}", and NULL where that may be.
-        const bool may_be_null = event.metadata.data() != nullptr && place.column.optional();
-        if (place.field == nullptr && !may_be_null) not_read_ = &place.column;
+        if (!place.is_read) not_read_ = &place.column;
         if (place.column.default_text()) place.value.text = *place.column.default_text();
     }
     return true;
@@ -148,11 +155,13 @@ bool RowReader::load_metadata(std::string_view json, spi::EventBatch& arena) {
         std::string_view name;
         std::string_view text;
         if (!take_sign(json, '"') || !take_string(json, name, arena) || !take_sign(json, ':') ||
-            !take_sign(json, '"') || !take_string(json, text, arena)) {
+            !(take_null(json) || (take_sign(json, '"') && take_string(json, text, arena)))) {
             return false;
         }
         for (Place& place : places_) {
-            if (place.field == nullptr && place.column.name() == name) place.value.text = text;
+            if (place.field != nullptr || place.column.name() != name) continue;
+            place.is_read = true;
+            place.value.text = text;
         }
     } while (take_sign(json, ','));
     return take_sign(json, '}');

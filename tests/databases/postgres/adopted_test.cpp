@@ -561,6 +561,23 @@ TEST_F(AdoptedTable, MayBeMappedFreely) {
     EXPECT_EQ(pg_.value("SELECT payload FROM outbox_dead_letters"), "\\x00ff10");
 }
 
+// A dead letter must tell a column that was NULL from one that was not read.
+TEST_F(AdoptedTable, KeepsNullsAmongColumnsThatAreReadAsTexts) {
+    create(
+        "CREATE TABLE box (nr bigserial PRIMARY KEY, body text, n int, t text, done timestamptz); "
+        "INSERT INTO box (body, t) VALUES ('b', 'x')");
+    auto mapped = config("box");
+    mapped.mapping.columns = {{"id", "nr"}, {"payload", "body"}, {"processed_at", "done"}};
+    mapped.mapping.metadata_columns = {"n", "t"};
+    mapped.mapping.metadata_as_text = true;
+    Relay relay(mapped);
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_EQ(events[0].metadata, R"({"n": null, "t": "x"})");
+    relay.die(events[0], 1);
+    EXPECT_EQ(pg_.value("SELECT metadata FROM outbox_dead_letters"), R"({"n": null, "t": "x"})");
+}
+
 TEST_F(AdoptedTable, MappedFreelyIsReadInTheOrderOfItsMappedTime) {
     create(
         "CREATE TABLE things (nr uuid PRIMARY KEY DEFAULT gen_random_uuid(), what text, created "

@@ -109,6 +109,7 @@ class RandomTable : public DecodedTable {
             add("occurred_at",
                 random.pick<std::string>({"timestamptz", "timestamp", "date", "moment"}));
         }
+        config_.mapping.metadata_as_text = random.one_in(2);
         for (int i = random.below(4); i > 0; --i) {
             std::string type = random.pick(texts);
             if (type == "json") type = "jsonb";

@@ -200,8 +200,12 @@ std::string metadata_of(const Table& table) {
         json = json || (!as_text && table.catalog.at(column).type == "json");
     }
     // A json may hold what jsonb refuses: \\u0000, half a surrogate pair, 1e999999.
-    return json ? "json_build_object(" + list + ")::text"
-                : "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
+    if (json) return "json_build_object(" + list + ")::text";
+    // Among texts a NULL stays, so that a dead letter tells a column that was NULL from one that
+    // was not read.
+    return table.mapping.metadata_as_text
+               ? "jsonb_build_object(" + list + ")::text"
+               : "jsonb_strip_nulls(jsonb_build_object(" + list + "))::text";
 }
 
 // A type's modifier as numeric, the character and bit types, and times have it.

@@ -219,12 +219,17 @@ Status RowDecoder::take_metadata(const pgoutput::Message& message) {
     bool nested = false;
     for (const MetadataSource& metadata : metadata_) {
         const pgoutput::Value& value = message.row[metadata.source.at];
-        if (value.form == pgoutput::Value::Form::kNull) continue;
-        const WireType type = metadata.source.type;
+        const bool is_null = value.form == pgoutput::Value::Form::kNull;
         const bool as_text = table_.metadata_as_text;
+        if (is_null && !as_text) continue;
+        const WireType type = metadata.source.type;
         nested = nested || (!as_text && type == WireType::kJsonb);
         if (json_.size() > 1) json_ += ", ";
         json_ += metadata.prefix;
+        if (is_null) {
+            json_ += "null";
+            continue;
+        }
         const bool sent = value.form == pgoutput::Value::Form::kBinary ||
                           (value.form == pgoutput::Value::Form::kText && type == WireType::kText);
         const bool appended = sent && (as_text ? append_printed(type, value.bytes, json_)

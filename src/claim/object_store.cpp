@@ -29,6 +29,14 @@ ErrorInfo object_gone(const ObjectStore& store, std::string_view name) {
                 "payloads longer than topics and dead letters keep messages"};
 }
 
+ErrorInfo no_object_table(const ObjectStore& store, std::string_view where) {
+    return {ErrorCode::kSinkUnavailable,
+            Advice::kRetryDestination,
+            {},
+            "object store " + store.url() + ": there is no table outbox_objects" +
+                std::string(where) + "; is it the store that the relay writes to?"};
+}
+
 ErrorInfo object_too_large(const ObjectStore& store, std::string_view name, std::size_t max_bytes) {
     return {ErrorCode::kPayloadTooLarge,
             Advice::kDeadLetter,

@@ -36,6 +36,9 @@ class ObjectStore {
 Status check(ObjectStore& store);
 
 [[nodiscard]] ErrorInfo object_gone(const ObjectStore& store, std::string_view name);
+/// Nothing was ever written there: it is another store than was meant, or its table was taken away.
+/// `where`: " in schema s".
+[[nodiscard]] ErrorInfo no_object_table(const ObjectStore& store, std::string_view where);
 [[nodiscard]] ErrorInfo object_too_large(const ObjectStore& store, std::string_view name,
                                          std::size_t max_bytes);
 

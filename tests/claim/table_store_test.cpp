@@ -116,6 +116,53 @@ TEST(PostgresObjects, NamesTheRightThatIsMissing) {
     EXPECT_EQ(store->get(name, 10, {}).value_or_throw(), "x");
 }
 
+// A consumer that looks into another schema, or while the table is away for a moment, must not take
+// that for payloads that were removed.
+TEST(ObjectTables, ThatAreMissingAreAnOutageThatSaysWhereOneWasLookedFor) {
+    const std::string name = claim::object_name("s", "1", "x");
+    const auto expect_waits = [&](claim::ObjectStore& store, const std::string& where) {
+        const auto got = store.get(name, 10, {});
+        ASSERT_FALSE(got.ok()) << store.url();
+        EXPECT_EQ(got.error().code, ErrorCode::kSinkUnavailable) << describe(got.error());
+        EXPECT_EQ(got.error().advice, Advice::kRetryDestination) << describe(got.error());
+        EXPECT_NE(got.error().message.find(where), std::string::npos) << describe(got.error());
+    };
+    const std::string url = shared_postgres().create_database();
+    Pg admin(url);
+    admin.exec("CREATE SCHEMA st");
+    const auto of_schema = [&] {
+        return postgres::open_objects(url + "?options=-csearch_path%3Dst").value_or_throw();
+    };
+    ASSERT_TRUE(of_schema()->put(name, "x", {}).ok());
+    expect_waits(*postgres::open_objects(url).value_or_throw(), "outbox_objects in schema public");
+    const auto store = of_schema();
+    admin.exec("ALTER TABLE st.outbox_objects RENAME TO away");
+    expect_waits(*store, "outbox_objects in schema st");
+    admin.exec("ALTER TABLE st.away RENAME TO outbox_objects");
+    EXPECT_EQ(store->get(name, 10, {}).value_or_throw(), "x");
+
+    SqliteDatabase file;
+    const auto of_file = sqlite::open_objects(file.url()).value_or_throw();
+    Sqlite(file.path()).exec("CREATE TABLE other (n integer)");
+    expect_waits(*of_file, "no table outbox_objects");
+    ASSERT_TRUE(of_file->put(name, "x", {}).ok());
+    EXPECT_EQ(of_file->get(name, 10, {}).value_or_throw(), "x");
+}
+
+TEST(PostgresObjects, NamesTheSchemaRightThatIsMissing) {
+    const std::string url = shared_postgres().create_database();
+    Pg(url).exec(
+        "DO $$ BEGIN CREATE ROLE stranger_to_schema LOGIN PASSWORD 'test'; "
+        "EXCEPTION WHEN duplicate_object THEN NULL; END $$; CREATE SCHEMA st");
+    std::string as_stranger = url + "?options=-csearch_path%3Dst";
+    as_stranger.replace(as_stranger.find("postgres@"), 9, "stranger_to_schema@");
+    const auto store = postgres::open_objects(as_stranger).value_or_throw();
+    const auto got = store->get(claim::object_name("s", "1", "x"), 10, {});
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().advice, Advice::kRetryDestination) << describe(got.error());
+    EXPECT_NE(got.error().message.find("USAGE"), std::string::npos) << describe(got.error());
+}
+
 TEST(ObjectTables, SayWhatToDoWhereTheDatabaseIsMissing) {
     const std::string url = shared_postgres().create_database();
     const std::string missing = url.substr(0, url.rfind('/')) + "/not_there";

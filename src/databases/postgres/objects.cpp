@@ -78,7 +78,7 @@ class Objects final : public claim::ObjectStore {
         if (Status status = ready(stop); !status.ok()) return status;
         if (!has_table_) {
             drop();  // and looked for again
-            return object_gone(*this, name);
+            return no_object_table(*this, " in schema " + schema_);
         }
         Params params;
         params.text(name).integer(static_cast<std::int64_t>(max_bytes));
@@ -104,7 +104,7 @@ class Objects final : public claim::ObjectStore {
         const auto place = run(kPlace, {}, 0, stop);
         if (!place.ok()) return place.status();
         if (place->text(0, 0).data() == nullptr) {
-            return failed("3F000", "no schema of the search path exists");
+            return failed("3F000", "no schema of the search path exists, or this role has no USAGE on it");
         }
         schema_ = place->string(0, 0);
         has_table_ = place->text(0, 1).data() != nullptr;

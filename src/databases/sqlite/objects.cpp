@@ -56,7 +56,7 @@ class Objects final : public claim::ObjectStore {
         Statement table(**database, kHasTable);
         const bool there = table.step();
         if (!table.status().ok()) return described(table.status().error());
-        if (!there) return object_gone(*this, name);
+        if (!there) return no_object_table(*this, {});
         Statement select(**database, kGet);
         select.bind(name);
         const bool found = select.step();

@@ -41,6 +41,10 @@ std::string_view Claim::name() const {
     return whole.substr(whole.rfind('/') + 1);
 }
 
+std::string_view Claim::store() const {
+    return std::string_view(reference).substr(0, reference.size() - name().size() - 1);
+}
+
 std::string object_name(std::string_view source, std::string_view id, std::string_view sha256) {
     std::string text(source);
     text.append(1, '\0').append(id).append(1, '\0').append(sha256);
@@ -64,7 +68,8 @@ Result<std::optional<Claim>> read_claim(std::string_view headers_json) {
     const auto headers = nlohmann::json::parse(headers_json, nullptr, false);
     if (!headers.is_object() || !headers.contains(kReferenceHeader)) return std::optional<Claim>();
     Claim claim{text_of(headers, kReferenceHeader), 0, text_of(headers, kHashHeader)};
-    if (claim.reference.size() > kMaxReference || !is_object_name(claim.name())) {
+    if (claim.reference.size() > kMaxReference || claim.reference.find('/') == std::string::npos ||
+        !is_object_name(claim.name())) {
         return invalid("it names no object: " + to_printable(claim.reference.substr(0, 200)));
     }
     const std::string size = text_of(headers, kSizeHeader);

@@ -22,6 +22,8 @@ struct Claim {
 
     /// What the object is called in its store: the end of the reference.
     [[nodiscard]] std::string_view name() const;
+    /// The URL of that store, as whoever wrote it has it: the reference without the name.
+    [[nodiscard]] std::string_view store() const;
 };
 
 /// The name of an object: a SHA-256 over the event's source, its id and the payload's SHA-256. With

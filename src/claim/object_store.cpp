@@ -1,6 +1,7 @@
 #include "claim/object_store.h"
 
 #include "claim/claim.h"
+#include "core/utf8.h"
 #include "net/sha256.h"
 
 namespace outbox::claim {
@@ -27,6 +28,19 @@ ErrorInfo object_gone(const ObjectStore& store, std::string_view name) {
             "the payload at " + store.url() + "/" + std::string(name) +
                 " is not there any more: it was removed before the message was handled. Keep "
                 "payloads longer than topics and dead letters keep messages"};
+}
+
+ErrorInfo object_elsewhere(const ObjectStore& store, std::string_view name,
+                           std::string_view elsewhere) {
+    constexpr std::size_t kMostShown = 200;
+    return {ErrorCode::kObjectGone,
+            Advice::kRetryDestination,
+            {},
+            "the payload " + std::string(name) + " is not in " + store.url() +
+                ", and its message says that it is in " +
+                to_printable(elsewhere.substr(0, kMostShown)) +
+                "; copy the objects from there, or give the consumer that store until such "
+                "messages are done"};
 }
 
 ErrorInfo no_object_table(const ObjectStore& store, std::string_view where) {

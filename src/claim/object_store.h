@@ -36,6 +36,9 @@ class ObjectStore {
 Status check(ObjectStore& store);
 
 [[nodiscard]] ErrorInfo object_gone(const ObjectStore& store, std::string_view name);
+/// It is not there, and the reference leads to `elsewhere`, the URL of another store.
+[[nodiscard]] ErrorInfo object_elsewhere(const ObjectStore& store, std::string_view name,
+                                         std::string_view elsewhere);
 /// Nothing was ever written there: it is another store than was meant, or its table was taken away.
 /// `where`: " in schema s".
 [[nodiscard]] ErrorInfo no_object_table(const ObjectStore& store, std::string_view where);

@@ -16,8 +16,15 @@ Result<std::string> consumer::Claims::get(const claim::Claim& claim) {
     // One byte more, so that an object that has grown is told from one that is too large.
     auto bytes = store_->get(claim.name(), static_cast<std::size_t>(claim.size) + 1, {});
     if (!bytes.ok()) {
-        const bool has_grown = bytes.error().code == ErrorCode::kPayloadTooLarge;
-        return has_grown ? claim::verify(claim, std::string(claim.size + 1, ' ')) : bytes.status();
+        const ErrorCode code = bytes.error().code;
+        if (code == ErrorCode::kPayloadTooLarge) {  // it has grown
+            return claim::verify(claim, std::string(claim.size + 1, ' '));
+        }
+        // Not removed but never there: the store was changed while the message was under way.
+        if (code == ErrorCode::kObjectGone && claim.store() != store_->url()) {
+            return object_elsewhere(*store_, claim.name(), claim.store());
+        }
+        return bytes.status();
     }
     if (Status whole = claim::verify(claim, *bytes); !whole.ok()) return whole;
     return bytes;

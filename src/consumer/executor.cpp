@@ -7,10 +7,14 @@ namespace outbox::consumer {
 bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt) {
     std::optional<ErrorInfo> cause = thrown_by([&] { handler_(messages); });
     if (!cause) return false;
-    attempt.status = inbox_.roll_back(*cause);
-    attempt.ended = attempt.status.ok() ? Attempt::Ended::kHandler : Attempt::Ended::kSession;
-    if (attempt.status.ok()) attempt.status = Status(*std::move(cause));
+    roll_back(*std::move(cause), attempt);
     return true;
+}
+
+void Executor::roll_back(ErrorInfo cause, Attempt& attempt) {
+    attempt.status = inbox_.roll_back(cause);
+    attempt.ended = attempt.status.ok() ? Attempt::Ended::kHandler : Attempt::Ended::kSession;
+    if (attempt.status.ok()) attempt.status = Status(std::move(cause));
 }
 
 Status Executor::fetch_payload(Message& message, std::string& payload) {

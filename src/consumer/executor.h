@@ -59,25 +59,27 @@ class Executor {
         : inbox_(inbox), handler_(std::move(handler)), claims_(claims) {}
 
     /// `begin()` -> Result<Taken> opens the transaction and takes the message; `commit()` ends it.
-    /// A payload that is kept elsewhere is there before: no transaction waits for it.
+    /// A payload that is kept elsewhere is fetched before: no transaction waits for it. Where it
+    /// cannot be had a repeat is dealt with all the same.
     template <typename Begin, typename Commit>
     Attempt apply(const Message& came, const Begin& begin, const Commit& commit) {
         Attempt attempt;
         std::string payload;
         Message message = came;
         const Status there = fetch_payload(message, payload);
-        if (!there.ok()) {
-            attempt.status = there;
-            attempt.ended = Attempt::Ended::kHandler;  // it was what the handler needs
-            return attempt;
-        }
         const Result<Taken> begun = begin();
         if (!begun.ok()) {
             attempt.status = begun.status();
             return attempt;
         }
         attempt.taken = *begun;
-        if (attempt.taken == Taken::kNew && handler_fails({&message, 1}, attempt)) return attempt;
+        if (attempt.taken == Taken::kNew) {
+            if (!there.ok()) {
+                roll_back(there.error(), attempt);  // it was what the handler needs
+                return attempt;
+            }
+            if (handler_fails({&message, 1}, attempt)) return attempt;
+        }
         attempt.status = commit();
         attempt.ended = attempt.status.ok() ? Attempt::Ended::kCommit : Attempt::Ended::kSession;
         return attempt;
@@ -121,6 +123,7 @@ class Executor {
 
   private:
     bool handler_fails(std::span<const Message> messages, Attempt& attempt);
+    void roll_back(ErrorInfo cause, Attempt& attempt);
     Status fetch_payload(Message& message, std::string& payload);
 
     InboxStore& inbox_;

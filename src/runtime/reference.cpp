@@ -206,7 +206,7 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kRecordRefused, "the destination refused this record"},
     {ErrorCode::kObjectGone,
      "the payload is kept elsewhere and is not there any more: it was removed before the message "
-     "was handled"},
+     "was handled, or is in another store than the consumer's"},
     {ErrorCode::kObjectAltered,
      "the payload is kept elsewhere, and what is there is not what was written"},
     {ErrorCode::kSchemaUnknown,

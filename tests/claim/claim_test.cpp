@@ -124,6 +124,7 @@ TEST(ReadClaim, RefusesWhatIsNoReference) {
     const std::vector<std::vector<std::string>> wrong = {
         {"file:///f/../../etc/passwd", "3", name},
         {"", "3", name},
+        {name, "3", name},
         {"file:///f/" + name + "/..", "3", name},
         {"file:///f/" + name, "", name},
         {"file:///f/" + name, "-1", name},

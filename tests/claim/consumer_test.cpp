@@ -163,6 +163,35 @@ TEST_F(ClaimConsumer, AStoreThatIsAwayIsAnOutageThatCountsNoAttemptAndKeepsOrder
     EXPECT_EQ(one.stats().failed, 0U);
 }
 
+// The store was changed while the message was under way: its payload was not removed, and the
+// events behind it must not be applied before it.
+TEST_F(ClaimConsumer, APayloadOfAnotherStoreIsWaitedForWithItsKey) {
+    put("a", "first");
+    put_message("b", "{}", "behind it");
+    put_message("x", "{}", "of another key", "other");
+    const std::filesystem::path later = folder_ / "later";
+    std::filesystem::create_directory(later);
+    std::vector<std::string> causes;
+    auto chosen = options();
+    chosen.claims = file_claims("file://" + later.string());
+    chosen.on_report = [&](const ConsumerReport& report) {
+        if (report.what == ConsumerReport::What::kRetry) causes.push_back(describe(report.error));
+    };
+    auto one = member(chosen);
+    for (int i = 0; i < 10; ++i) drain(one);
+    EXPECT_EQ(effects(), "x=of another key");
+    EXPECT_EQ(dead(), "");
+    EXPECT_EQ(one.stats().failed, 0U);
+    ASSERT_FALSE(causes.empty());
+    EXPECT_THAT(
+        causes.front(),
+        testing::AllOf(HasSubstr("OB_OBJECT_GONE"), HasSubstr("not in file://" + later.string()),
+                       HasSubstr("it is in file://" + store_.string() + ";")));
+    std::filesystem::copy(store_, later, std::filesystem::copy_options::recursive);
+    while (db_.number("SELECT count(*) FROM outbox_mailbox") > 0) drain(one);
+    EXPECT_EQ(effects(), "x=of another key a=first b=behind it");
+}
+
 TEST_F(ClaimConsumer, ARepeatNeedsNoPayload) {
     put("a", "once");
     auto one = member();

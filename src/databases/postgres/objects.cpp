@@ -104,7 +104,8 @@ class Objects final : public claim::ObjectStore {
         const auto place = run(kPlace, {}, 0, stop);
         if (!place.ok()) return place.status();
         if (place->text(0, 0).data() == nullptr) {
-            return failed("3F000", "no schema of the search path exists, or this role has no USAGE on it");
+            return failed("3F000",
+                          "no schema of the search path exists, or this role has no USAGE on it");
         }
         schema_ = place->string(0, 0);
         has_table_ = place->text(0, 1).data() != nullptr;

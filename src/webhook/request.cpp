@@ -65,14 +65,20 @@ Headers event_headers(std::string_view json) {
     if (json.empty()) return headers;
     const auto object = nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, false);
     if (!object.is_object()) return headers;
+    const auto has_text = [&](const std::string& name) {
+        const auto found = object.find(name);
+        return found != object.end() && found->is_string();
+    };
     std::set<std::string> seen;
     for (const auto& [key, value] : object.items()) {
         const std::string name = lower_case(key);
         if (!is_token(name) || is_reserved(name) || !value.is_string()) continue;
+        // "Type" and "type" are one. The name that is written as it is sent goes first: formats
+        // write those, such as traceparent; which of others a receiver believes nobody knows.
+        if (key != name && has_text(name)) continue;
         const auto& text = value.get_ref<const std::string&>();
         std::pair<std::string, std::string> header(name, text);
         net::encode_header(name, text, header);
-        // "Type" and "type" are one; which of two a receiver believes nobody knows.
         if (seen.insert(header.first).second) headers.push_back(std::move(header));
     }
     return headers;

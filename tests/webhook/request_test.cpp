@@ -27,9 +27,15 @@ TEST(WebhookRequest, TheHeadersOfAnEventGoWithIt) {
 
 TEST(WebhookRequest, AHeaderIsThereOnceHoweverItsNameIsWritten) {
     Headers headers = event_headers(
-        R"({"Content-Type": "text/csv", "content-type": "text/plain", "A": "1", "a": "2"})");
+        R"({"Content-Type": "text/csv", "CONTENT-TYPE": "text/plain", "A": "1", "a": null})");
     add_content_type("{}", headers);
     EXPECT_THAT(headers, ElementsAre(Pair("content-type", "text/csv"), Pair("a", "1")));
+}
+
+// What formats write is lower-case: a trace must not go on under what an event calls TraceParent.
+TEST(WebhookRequest, OfNamesThatDifferInCaseTheLowerCaseOneGoesFirst) {
+    EXPECT_THAT(event_headers(R"({"TraceParent": "q", "traceparent": "00-1", "Traceparent": "r"})"),
+                ElementsAre(Pair("traceparent", "00-1")));
 }
 
 TEST(WebhookRequest, NoHeaderOfAnEventSaysWhatIsOursOrHowTheRequestIsSent) {

@@ -55,14 +55,15 @@ Registry::Registry(RegistryConfig config, const RegistryLimits& limits,
 std::optional<Registry::Answer> Registry::find(std::string_view subject, std::string_view version) {
     const core::Lock lock(mutex_);
     write_key(subject, version, key_);
-    return find_locked(key_);
+    return find_locked(key_, Clock::time_point::min());
 }
 
-std::optional<Registry::Answer> Registry::find_locked(const std::string& key) {
+std::optional<Registry::Answer> Registry::find_locked(const std::string& key,
+                                                      Clock::time_point asked_after) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return std::nullopt;
     Entry& entry = found->second;
-    if (now_() >= entry.until) return std::nullopt;
+    if (now_() >= entry.until || entry.asked <= asked_after) return std::nullopt;
     used_.splice(used_.begin(), used_, entry.use);
     return entry.answer;
 }
@@ -73,13 +74,14 @@ void Registry::forget(std::unordered_map<std::string, Entry>::iterator entry) {
     entries_.erase(entry);
 }
 
-void Registry::remember(const std::string& key, const Answer& answer, bool is_latest) {
+void Registry::remember(const std::string& key, const Answer& answer, bool is_latest,
+                        Clock::time_point asked) {
     if (const auto old = entries_.find(key); old != entries_.end()) forget(old);
     const milliseconds time = std::holds_alternative<Failure>(answer) ? limits_.unknown_for
                               : is_latest                             ? limits_.latest_for
                                                                       : limits_.version_for;
     used_.push_front(key);
-    entries_.emplace(key, Entry{answer, now_() + time, used_.begin()});
+    entries_.emplace(key, Entry{answer, asked, now_() + time, used_.begin()});
     bytes_ += bytes_of(answer);
     while (entries_.size() > 1 &&
            (entries_.size() > limits_.max_schemas || bytes_ > limits_.max_bytes)) {
@@ -88,11 +90,11 @@ void Registry::remember(const std::string& key, const Answer& answer, bool is_la
 }
 
 Registry::Answer Registry::ask(std::string_view subject, std::string_view version,
-                               const std::stop_token& stop) {
+                               Clock::time_point asked_after, const std::stop_token& stop) {
     std::string key;
     write_key(subject, version, key);
     core::Lock lock(mutex_);
-    if (auto found = find_locked(key)) return *std::move(found);
+    if (auto found = find_locked(key, asked_after)) return *std::move(found);
     const std::uint64_t outages = outages_;
     while (asking_) {
         answered_.wait_for(mutex_, kLook, [&]() OUTBOX_REQUIRES(mutex_) { return !asking_; });
@@ -100,9 +102,10 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
         if (outages_ != outages) return or_as_it_was(key, *outage_);
         if (stop.stop_requested()) return Failure{stopped(), {}};
     }
-    if (auto found = find_locked(key)) return *std::move(found);
+    if (auto found = find_locked(key, asked_after)) return *std::move(found);
     asking_ = true;
     lock.unlock();
+    const Clock::time_point asked = now_();
     const std::string wanted(version.empty() ? kLatest : version);
     Answer answer = fetch_and_compile(subject, wanted, stop);
     lock.lock();
@@ -113,7 +116,7 @@ Registry::Answer Registry::ask(std::string_view subject, std::string_view versio
         outage_ = *failure;
         answer = or_as_it_was(key, *outage_);
     } else {
-        remember(key, answer, wanted == kLatest);
+        remember(key, answer, wanted == kLatest, asked);
     }
     answered_.notify_all();
     return answer;

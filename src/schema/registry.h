@@ -62,7 +62,14 @@ class Registry {
     /// Asks, unless it is remembered by now. Blocks for a request, and those under way before it;
     /// ends within 100 ms of `stop`. While the registry is away a version that has a number stays
     /// what it was. Advice of errors: retry_destination.
-    Answer ask(std::string_view subject, std::string_view version, const std::stop_token& stop);
+    Answer ask(std::string_view subject, std::string_view version, const std::stop_token& stop) {
+        return ask(subject, version, Clock::time_point::min(), stop);
+    }
+    /// Asks for the latest version, though it is remembered, unless it was asked for within
+    /// `unknown_for`. Otherwise as `ask`.
+    Answer ask_for_latest_anew(std::string_view subject, const std::stop_token& stop) {
+        return ask(subject, {}, now_() - limits_.unknown_for, stop);
+    }
     /// That a registry answers, and takes us.
     Status check();
     /// `rules.check`. Blocks: of payloads above 1 MiB, which may take much memory, one is checked
@@ -75,15 +82,19 @@ class Registry {
   private:
     struct Entry {
         Answer answer;
+        Clock::time_point asked;  // when the request began
         Clock::time_point until;
         std::list<std::string>::iterator use;
     };
     using Fetched = std::variant<Registered, RegistryFault>;
 
-    std::optional<Answer> find_locked(const std::string& key) OUTBOX_REQUIRES(mutex_);
-    Answer or_as_it_was(const std::string& key, const Failure& outage) OUTBOX_REQUIRES(mutex_);
-    void remember(const std::string& key, const Answer& answer, bool is_latest)
+    Answer ask(std::string_view subject, std::string_view version, Clock::time_point asked_after,
+               const std::stop_token& stop);
+    std::optional<Answer> find_locked(const std::string& key, Clock::time_point asked_after)
         OUTBOX_REQUIRES(mutex_);
+    Answer or_as_it_was(const std::string& key, const Failure& outage) OUTBOX_REQUIRES(mutex_);
+    void remember(const std::string& key, const Answer& answer, bool is_latest,
+                  Clock::time_point asked) OUTBOX_REQUIRES(mutex_);
     void forget(std::unordered_map<std::string, Entry>::iterator entry) OUTBOX_REQUIRES(mutex_);
     Answer fetch_and_compile(std::string_view subject, const std::string& version,
                              const std::stop_token& stop);

@@ -8,12 +8,22 @@ namespace {
 // Of a payload that whoever publishes checks itself; others take the time of a thread.
 constexpr std::size_t kMaxAtOnceBytes = std::size_t{64} << 10;
 
+bool is_latest(std::string_view version) {
+    return version.empty() || version == "latest";
+}
+
 // As the API has it: a number, or the newest.
 bool is_version(std::string_view text) {
     constexpr std::size_t kMaxDigits = 10;
-    return text.empty() || text == "latest" ||
-           (text.size() <= kMaxDigits && text.front() != '0' &&
-            text.find_first_not_of("0123456789") == std::string_view::npos);
+    return is_latest(text) || (text.size() <= kMaxDigits && text.front() != '0' &&
+                               text.find_first_not_of("0123456789") == std::string_view::npos);
+}
+
+// Whoever has registered a version, then writes events by it, must not wait until the former one is
+// forgotten.
+bool may_have_changed(const Status& status, const spi::Record& record) {
+    return !status.ok() && status.error().code == ErrorCode::kSchemaViolated &&
+           is_latest(record.schema_version);
 }
 
 ErrorInfo dead(ErrorCode code, std::string message) {
@@ -33,12 +43,17 @@ std::optional<Status> SchemaCheck::prepare_at_once(spi::Record& record, prepare:
     if (record.payload.size() > kMaxAtOnceBytes) return std::nullopt;
     const auto answer = registry_->find(record.schema_id, record.schema_version);
     if (!answer) return std::nullopt;
-    return apply(*answer, record, out, {});
+    Status status = apply(*answer, record, out, {});
+    if (may_have_changed(status, record)) return std::nullopt;
+    return status;
 }
 
 Status SchemaCheck::prepare(spi::Record& record, prepare::Prepared& out,
                             const std::stop_token& stop) {
-    return apply(registry_->ask(record.schema_id, record.schema_version, stop), record, out, stop);
+    Status status =
+        apply(registry_->ask(record.schema_id, record.schema_version, stop), record, out, stop);
+    if (!may_have_changed(status, record)) return status;
+    return apply(registry_->ask_for_latest_anew(record.schema_id, stop), record, out, stop);
 }
 
 Status SchemaCheck::why_not_asked(const spi::Record& record) const {

@@ -322,6 +322,48 @@ TEST_F(SchemaRegistry, TrustsTheCertificateThatItIsTold) {
                 AllOf(HasSubstr("OB_CONNECT_FAILED"), HasSubstr("check ca_file")));
 }
 
+// A version is registered, then events are written by it.
+TEST_F(SchemaRegistry, NoViolationOfTheLatestIsToldBeforeItWasAskedForAnew) {
+    server_.add(subject_, kOrder);
+    auto front = std::make_unique<Front>(server_.port());
+    const RegistryLimits limits;
+    SchemaCheck check(registry(front->url()), true);
+    const auto prepared = [&](const char* payload, const char* version, bool at_once) {
+        spi::Record record;
+        record.id = "e-1";
+        record.schema_id = subject_;
+        record.schema_version = version;
+        record.payload = payload;
+        record.value = record.payload;
+        prepare::Prepared out;
+        const auto status = check.prepare_at_once(record, out);
+        EXPECT_EQ(status.has_value(), at_once) << payload << version;
+        const Status done = status ? *status : check.prepare(record, out, {});
+        return done.ok() ? std::string() : describe(done.error());
+    };
+    EXPECT_EQ(prepared(R"({"quantity": 1})", "", false), "");
+    EXPECT_EQ(prepared(R"({"quantity": 1})", "latest", true), "");
+    server_.add(subject_,
+                R"({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"})");
+    now_ += limits.unknown_for;
+    for (const char* version : {"latest", ""}) {
+        EXPECT_EQ(prepared(R"({"quantity": 0})", version, *version == '\0'), "");
+    }
+    EXPECT_EQ(front->asked(subject_), 2U);
+    EXPECT_THAT(prepared("[]", "", false), HasSubstr("OB_SCHEMA_VIOLATED"));
+    EXPECT_EQ(front->asked(subject_), 2U) << "once a second at most";
+    now_ += limits.unknown_for;
+    EXPECT_THAT(prepared("[]", "", false), HasSubstr("OB_SCHEMA_VIOLATED"));
+    EXPECT_EQ(front->asked(subject_), 3U);
+    EXPECT_THAT(prepared(R"({"quantity": 0})", "1", false), HasSubstr("OB_SCHEMA_VIOLATED"));
+    EXPECT_THAT(prepared(R"({"quantity": 0})", "1", true), HasSubstr("OB_SCHEMA_VIOLATED"));
+    EXPECT_EQ(front->asked(subject_), 4U) << "what has a number stays what it is";
+    front.reset();
+    now_ += limits.unknown_for;
+    EXPECT_THAT(prepared("[]", "", false), HasSubstr("OB_CONNECT_FAILED"));
+    EXPECT_EQ(prepared(R"({"quantity": 0})", "", true), "");
+}
+
 TEST_F(SchemaRegistry, ChecksAndFramesRecords) {
     const std::uint32_t id = server_.add(subject_, kOrder);
     SchemaCheck plain(registry(server_.url()), false);

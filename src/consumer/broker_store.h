@@ -30,6 +30,12 @@ struct LogPlace {
     bool operator==(const LogPlace&) const = default;
 };
 
+/// An id by which a message may have been entered before: as of `other_ids`.
+struct OtherId {
+    std::size_t message = 0;  ///< The number of the message in its batch.
+    std::string id;
+};
+
 /// What `BrokerStore::begin` gives where the step's offset was not the expected one.
 ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 [[nodiscard]] bool is_offset_lost(const ErrorInfo& error);
@@ -54,10 +60,12 @@ class BrokerStore {
     /// The session in which it works.
     [[nodiscard]] virtual InboxStore& inbox() = 0;
 
-    /// Begins a transaction and enters the messages; `by_id` false: all are new. With a step, moves
+    /// Begins a transaction and enters the messages; `by_id` false: all are new. One of which
+    /// another id is known is a repeat as well. With a step, moves
     /// the offset; `is_offset_lost` where it was not the expected one: another member has moved it,
     /// or the database was set back. After an error no transaction is open.
     virtual Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                             std::span<const OtherId> others,
                                              const OffsetStep* step) = 0;
 
     /// Copies the message to the dead letters, in a transaction of its own: kNew. `by_id`: enters

@@ -87,6 +87,11 @@ bool may_have_schema(std::string_view text) {
     return text.starts_with(kBegin);
 }
 
+std::optional<std::string> debezium_id(std::string_view header_id) {
+    if (const auto one = described(header_id)) return text_of(*one);
+    return unquoted(header_id);
+}
+
 std::optional<Translated> read_debezium(bool sure, std::string_view known_id,
                                         const HeaderList& headers, std::string_view value) {
     const auto found = std::find_if(headers.rbegin(), headers.rend(),

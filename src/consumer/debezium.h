@@ -11,6 +11,9 @@ namespace outbox::consumer {
 /// Debezium Server does with headers unless it is told otherwise. Costs next to nothing.
 [[nodiscard]] bool may_have_schema(std::string_view text);
 
+/// The id in a header `id` that is JSON: with its schema, or quoted. None: it is not.
+[[nodiscard]] std::optional<std::string> debezium_id(std::string_view header_id);
+
 /// A message of format `debezium` whose header `id` is such a text, as format `raw` would have it:
 /// id, headers and value without their schemas. `sure`: that it is of this format is known, so that
 /// a value alone may have a schema, and headers may be JSON without one. None: there is nothing to

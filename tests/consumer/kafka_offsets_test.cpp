@@ -496,6 +496,58 @@ TEST_P(KafkaOffsets, RecordsThatWentWhileReadingPausedAreNotSkippedInSilence) {
     }
 }
 
+// What is known of records was written by a consumer of another format, which called them
+// otherwise.
+TEST_P(KafkaOffsets, AConsumerOfAnotherFormatKnowsLogAndRecords) {
+    const auto described = [](int i) {
+        return R"({"schema":{"type":"string","optional":false},"payload":"d)" + std::to_string(i) +
+               "\"}";
+    };
+    const auto write_from = [&](int from) {
+        Writer writer;
+        for (int i = from; i < from + 5; ++i) {
+            writer.write(topic_, "\"q" + std::to_string(i) + '"', "k", std::to_string(i));
+            writer.write(topic_, described(i), "k", std::to_string(i));
+        }
+    };
+    for (const Mode mode : {Mode::kInbox, Mode::kInboxAndOffset}) {
+        topic_ += "-one";
+        create_topic(shared_kafka().bootstrap(), topic_, 1);
+        auto chosen = by_offset(mode);
+        chosen.group = topic_;
+        int written = 0;
+        for (const MessageFormat format :
+             {MessageFormat::kRaw, MessageFormat::kDebezium, MessageFormat::kAuto}) {
+            write_from(written);
+            written += 5;
+            chosen.format = format;
+            Running member(consumer(apply, chosen));
+            ASSERT_TRUE(eventually(60s, "all are applied, and Kafka knows", [&] {
+                return effects() == 2 * written &&
+                       committed_offsets(shared_kafka().bootstrap(), topic_, topic_, 1) ==
+                           2 * written;
+            })) << effects();
+        }
+        EXPECT_EQ(reported(What::kLogChanged), 0);
+        EXPECT_EQ(reported(What::kQuarantined), 0) << cause();
+        // As a group that Kafka has forgotten: each is a repeat by what another format called it.
+        for (const MessageFormat format :
+             {MessageFormat::kRaw, MessageFormat::kAuto, MessageFormat::kDebezium}) {
+            if (mode != Mode::kInbox) break;
+            chosen.group = topic_ + "-" + std::to_string(static_cast<int>(format));
+            chosen.consumer = topic_;
+            chosen.format = format;
+            Running member(consumer(apply, chosen));
+            EXPECT_TRUE(eventually(60s, "all are met again", [&] {
+                return committed_offsets(shared_kafka().bootstrap(), chosen.group, topic_, 1) ==
+                       2 * written;
+            }));
+        }
+        EXPECT_EQ(effects(), 2 * written);
+        db_->exec("DELETE FROM effects");
+    }
+}
+
 // The group's offset is one of the old log: records of the new one lie below it.
 TEST_P(KafkaOffsets, ByTheGroupsOffsetALogMadeAnewIsReadWhole) {
     write("a", 0, 10);

@@ -73,18 +73,20 @@ QueueDelivery::QueueDelivery(Arrival arrival, MessageFormat format, bool is_susp
 QueueDelivery::Read QueueDelivery::read(Arrival arrival, MessageFormat format) {
     MessageReading reading =
         read_message(format, arrival.id, arrival.headers, view(arrival.payload));
+    std::string came_id = arrival.id;
     if (reading.event) {
         arrival.id = std::move(reading.event->id);
         arrival.headers = std::move(reading.event->headers);
         if (reading.event->in_value) arrival.payload = std::move(reading.event->payload);
     }
     if (arrival.id.empty()) arrival.id = arrival.other_id;
-    return {with_readable_topic(std::move(arrival)), std::move(reading.fault)};
+    return {with_readable_topic(std::move(arrival)), std::move(reading.fault), std::move(came_id)};
 }
 
 QueueDelivery::QueueDelivery(Read read, bool is_suspect)
     : arrival_(std::move(read.arrival)),
       fault_(std::move(read.fault)),
+      came_id_(std::move(read.came_id)),
       name_(name_of(arrival_)),
       is_suspect_(is_suspect) {}
 

@@ -54,6 +54,9 @@ class QueueDelivery final : public Delivery {
     QueueDelivery(Arrival arrival, MessageFormat format, bool is_suspect);
 
     [[nodiscard]] spi::EventView event() const override;
+    [[nodiscard]] std::vector<std::string> other_ids() const override {
+        return consumer::other_ids(came_id_, name_);
+    }
     [[nodiscard]] bool has_own_name() const override { return name_ == arrival_.id; }
     [[nodiscard]] std::optional<ErrorInfo> fault() const override;
     [[nodiscard]] bool is_suspect() const override { return is_suspect_; }
@@ -64,12 +67,14 @@ class QueueDelivery final : public Delivery {
     struct Read {
         Arrival arrival;
         std::string fault;
+        std::string came_id;
     };
     static Read read(Arrival arrival, MessageFormat format);
     QueueDelivery(Read read, bool is_suspect);
 
     const Arrival arrival_;  // as its format has it
     const std::string fault_;
+    const std::string came_id_;  // before that
     const std::string name_;
     const bool is_suspect_;
 };

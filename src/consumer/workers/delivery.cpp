@@ -1,5 +1,6 @@
 #include "consumer/workers/delivery.h"
 
+#include "consumer/debezium.h"
 #include "consumer/message_time.h"
 #include "core/utf8.h"
 
@@ -12,6 +13,16 @@ std::string fault_of_id(std::string_view id) {
     }
     const bool has_nul = id.find('\0') != std::string_view::npos;
     return has_nul || !is_utf8(id) ? "has an id that is not UTF-8 or holds a NUL" : "";
+}
+
+std::vector<std::string> other_ids(std::string_view header_id, std::string_view id) {
+    std::vector<std::string> others;
+    const auto text = debezium_id(header_id);
+    if (!text) return others;
+    for (const std::string_view one : {header_id, std::string_view(*text)}) {
+        if (one != id && fault_of_id(one).empty()) others.emplace_back(one);
+    }
+    return others;
 }
 
 std::optional<OffsetStep> Origin::step_after(const spi::EventView& /*event*/) const {

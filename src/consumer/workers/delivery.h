@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <outbox/result.h>
 #include <outbox/spi/event_batch.h>
@@ -23,6 +24,10 @@ struct Amount {
 /// Why a text is no id of a message ("has no id, ..."); empty: it is one.
 [[nodiscard]] std::string fault_of_id(std::string_view id);
 
+/// The ids other than `id` that a message with this header `id` has where its consumer is of
+/// another format, or was.
+[[nodiscard]] std::vector<std::string> other_ids(std::string_view header_id, std::string_view id);
+
 /// A message as a broker handed it over; owns its bytes.
 class Delivery {
   public:
@@ -33,6 +38,8 @@ class Delivery {
 
     /// Its id is what tells it from every other; views into this object.
     [[nodiscard]] virtual spi::EventView event() const = 0;
+    /// Those under which it is known as well, if it is, but never entered.
+    [[nodiscard]] virtual std::vector<std::string> other_ids() const { return {}; }
     /// False: its name is made of its content, and another message may have it.
     [[nodiscard]] virtual bool has_own_name() const { return true; }
     /// Why it is given up without a try; none: nothing is wrong with it.

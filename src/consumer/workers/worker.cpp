@@ -9,6 +9,10 @@ namespace {
 
 using What = ConsumerReport::What;
 
+void add_other_ids(const Task& task, std::size_t number, std::vector<OtherId>& out) {
+    for (std::string& id : task.delivery->other_ids()) out.push_back({number, std::move(id)});
+}
+
 Message message_of(const Task& task) {
     return consumer::message_of(task.delivery->event(), task.attempts + 1);
 }
@@ -180,13 +184,16 @@ bool Worker::wait_behind(Task& task) {
 // False: nothing was done, and they are to be applied one by one.
 bool Worker::apply_together(std::span<Task> batch) {
     std::vector<spi::EventView> events;
+    std::vector<OtherId> others;
     for (const Task& task : batch) {
         if (task.delivery->is_suspect() || fault_of(task)) return false;
+        add_other_ids(task, events.size(), others);
         events.push_back(task.delivery->event());
     }
     const std::optional<OffsetStep> step = step_after(batch.back());
-    const auto taken = executor_.apply_together(
-        events, [&] { return store_.begin(events, hub_.options.by_id, step ? &*step : nullptr); });
+    const auto taken = executor_.apply_together(events, [&] {
+        return store_.begin(events, hub_.options.by_id, others, step ? &*step : nullptr);
+    });
     if (!taken) return false;
     database_is_back();
     moved(batch.back(), step);
@@ -236,8 +243,10 @@ Attempt Worker::try_once(Task& task) {
             if (auto fault = fault_of(task)) return *std::move(fault);
             if (Status may_begin = note_begun(task); !may_begin.ok()) return may_begin;
             const spi::EventView event = task.delivery->event();
+            std::vector<OtherId> others;
+            add_other_ids(task, 0, others);
             const auto taken =
-                store_.begin({&event, 1}, hub_.options.by_id, step ? &*step : nullptr);
+                store_.begin({&event, 1}, hub_.options.by_id, others, step ? &*step : nullptr);
             if (!taken.ok()) return taken.status();
             database_is_back();
             return taken->front();

@@ -93,6 +93,18 @@ std::string_view Record::id() const {
     return read.event ? std::string_view(read.event->id) : header_id();
 }
 
+std::vector<std::string> Record::ids_by_formats() const {
+    std::vector<std::string> ids{std::string(header_id())};
+    const HeaderList headers = header_list();
+    const std::string_view payload = view(message_->payload, message_->len);
+    for (const MessageFormat format :
+         {MessageFormat::kAuto, MessageFormat::kDebezium, MessageFormat::kCloudEvents}) {
+        const MessageReading read = read_message(format, {}, headers, payload);
+        if (read.event) ids.push_back(read.event->id);
+    }
+    return ids;
+}
+
 // Most records have the header `id`, and that is all there is to read.
 const MessageReading& Record::reading() const {
     if (reading_) return *reading_;

@@ -54,6 +54,10 @@ class Record {
 
     /// The event's id by its format; empty where there is none.
     [[nodiscard]] std::string_view id() const;
+    /// The ids by every format, one or more; empty where there is none.
+    [[nodiscard]] std::vector<std::string> ids_by_formats() const;
+    /// The header `id` as it stands; null data: there is none.
+    [[nodiscard]] std::string_view header_id() const;
     /// Headers but for the id, as a JSON object of strings; "{}": there are none.
     [[nodiscard]] std::string headers_json() const;
     /// Why it is not what its format is to be; empty: it is.
@@ -61,7 +65,6 @@ class Record {
 
   private:
     [[nodiscard]] const MessageReading& reading() const;
-    [[nodiscard]] std::string_view header_id() const;
     [[nodiscard]] HeaderList header_list() const;
 
     struct Destroy {

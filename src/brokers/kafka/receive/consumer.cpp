@@ -45,8 +45,7 @@ class KafkaConsumer::Impl {
           settings_(consumer::kafka::settings_of(options_)),
           hub_(consumer::kafka::worker_options(options_), std::move(make_applier)),
           log_(hub_.make_applier().store),
-          places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, options_.format,
-                  partitions_) {
+          places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, partitions_) {
         // Settings that librdkafka does not know are an error of the one who made us.
         Client::open(settings_, {}).status().or_throw();
     }

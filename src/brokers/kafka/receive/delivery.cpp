@@ -10,14 +10,24 @@ std::string place_of(const Record& record) {
            std::to_string(record.offset());
 }
 
-}  // namespace
-
-std::string name_of(const Record& record) {
-    if (fault_of_id(record.id()).empty()) return std::string(record.id());
+std::string name_by(const Record& record, std::string_view id) {
+    if (fault_of_id(id).empty()) return std::string(id);
     // What tells it apart is at the end.
     std::string name = place_of(record) + "@" + std::to_string(record.time_ms());
     if (name.size() > kMaxIdBytes) name.erase(0, name.size() - kMaxIdBytes);
     return name;
+}
+
+}  // namespace
+
+std::string name_of(const Record& record) {
+    return name_by(record, record.id());
+}
+
+std::vector<std::string> names_of(const Record& record) {
+    std::vector<std::string> names = record.ids_by_formats();
+    for (std::string& name : names) name = name_by(record, name);
+    return names;
 }
 
 RecordDelivery::RecordDelivery(Record record, std::string name, bool by_offset)
@@ -35,6 +45,10 @@ spi::EventView RecordDelivery::event() const {
     event.payload = record_.payload();
     event.headers = headers_;
     return event;
+}
+
+std::vector<std::string> RecordDelivery::other_ids() const {
+    return consumer::other_ids(record_.header_id(), name_);
 }
 
 std::optional<ErrorInfo> RecordDelivery::fault() const {

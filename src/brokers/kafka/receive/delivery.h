@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "brokers/kafka/receive/client.h"
 #include "consumer/workers/delivery.h"
@@ -13,6 +14,10 @@ namespace outbox::consumer::kafka {
 /// "topic/partition/offset@milliseconds", which holds also where the topic is made anew.
 [[nodiscard]] std::string name_of(const Record& record);
 
+/// What it is called in each format: a consumer that is given another one calls it otherwise, and
+/// the log is the same.
+[[nodiscard]] std::vector<std::string> names_of(const Record& record);
+
 /// A record on its way.
 class RecordDelivery final : public Delivery {
   public:
@@ -21,6 +26,7 @@ class RecordDelivery final : public Delivery {
     RecordDelivery(Record record, std::string name, bool by_offset);
 
     [[nodiscard]] spi::EventView event() const override;
+    [[nodiscard]] std::vector<std::string> other_ids() const override;
     [[nodiscard]] std::optional<ErrorInfo> fault() const override;
     [[nodiscard]] std::string lane() const override;
     [[nodiscard]] std::size_t bytes() const override { return record_.bytes() + headers_.size(); }

@@ -46,6 +46,10 @@ std::optional<Witness> last_in(std::string_view mark) {
     return last;
 }
 
+bool is_called(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 std::string other_than(const Witness& known, const std::string& found) {
     return "at offset " + std::to_string(known.offset) + " it has the record '" + found +
            "', what was applied there is '" + known.id + "'";
@@ -71,12 +75,11 @@ ErrorInfo no_answer(const TopicPartition& where) {
 }  // namespace
 
 Places::Places(Hub& hub, BrokerStore& log, const Start& first,
-               std::map<std::string, std::string> settings, MessageFormat format,
-               Partitions& partitions)
+               std::map<std::string, std::string> settings, Partitions& partitions)
     : hub_(hub),
       log_(log),
       first_start_(first),
-      rereader_(std::move(settings), format),
+      rereader_(std::move(settings)),
       partitions_(partitions),
       placing_wait_(kPlacingInterval),
       patience_(kLeastPatience) {}
@@ -187,7 +190,7 @@ bool Places::is_next(Partition& partition, const Record& record) {
     if (witness && offset == witness->offset) {
         partition.last_read = offset;
         const std::string name = name_of(record);
-        if (name == witness->id) return false;
+        if (name == witness->id || is_called(names_of(record), witness->id)) return false;
         found = other_than(*witness, name);
     } else if (offset < partition.begin || offset <= partition.last_read) {
         found = "it goes on with offset " + std::to_string(offset) + ", below what was applied";
@@ -255,10 +258,10 @@ Places::Compared Places::compare(const Proofs& proofs) {
 
 // Why the log is not the one that had this record. Where it is gone, as by retention, nobody knows.
 std::optional<std::string> Places::differs(const TopicPartition& where, const Witness& known,
-                                           const std::optional<Witness>& found) const {
+                                           const std::optional<Rereader::Found>& found) const {
     if (found && found->offset == known.offset) {
-        if (found->id == known.id) return std::nullopt;
-        return other_than(known, found->id);
+        if (is_called(found->names, known.id)) return std::nullopt;
+        return other_than(known, found->names.front());
     }
     const auto extent = client_->ask_extent_of(where);
     if (!extent || extent->end > known.offset) return std::nullopt;

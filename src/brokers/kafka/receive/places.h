@@ -24,8 +24,7 @@ class Places {
     /// `log` and `partitions` are the consumer's and outlive it, as does `client`. `first`: where
     /// reading begins where nothing else is known.
     Places(Hub& hub, BrokerStore& log, const Start& first,
-           std::map<std::string, std::string> settings, MessageFormat format,
-           Partitions& partitions);
+           std::map<std::string, std::string> settings, Partitions& partitions);
     void use(Client& client) { client_ = &client; }
 
     /// Partitions that the group gives us.
@@ -61,9 +60,9 @@ class Places {
     /// Why each log is another, nothing where it is the same. One that is missing did not answer.
     using Compared = std::map<TopicPartition, std::optional<std::string>>;
     [[nodiscard]] Compared compare(const Proofs& proofs);
-    [[nodiscard]] std::optional<std::string> differs(const TopicPartition& where,
-                                                     const Witness& known,
-                                                     const std::optional<Witness>& found) const;
+    [[nodiscard]] std::optional<std::string> differs(
+        const TopicPartition& where, const Witness& known,
+        const std::optional<Rereader::Found>& found) const;
     void look_at_quiet();
     void beyond(Partition& partition);
     void read_from(Partition& partition, const Start& start);

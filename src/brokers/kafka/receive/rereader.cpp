@@ -69,8 +69,7 @@ void Rereader::Destroy::operator()(rd_kafka_s* handle) const {
     rd_kafka_destroy(handle);
 }
 
-Rereader::Rereader(std::map<std::string, std::string> settings, MessageFormat format)
-    : settings_(std::move(settings)), format_(format) {
+Rereader::Rereader(std::map<std::string, std::string> settings) : settings_(std::move(settings)) {
     for (const char* group : {"group.id", "group.instance.id", "partition.assignment.strategy"}) {
         settings_.erase(group);
     }
@@ -113,11 +112,11 @@ Rereader::Answers Rereader::read(const std::map<TopicPartition, std::int64_t>& p
             rd_kafka_message_t* const message = reading.next(kLateMs);
             late = message == nullptr;
             if (late) continue;
-            const Record record(message, format_);  // or an error, which has no more than its place
+            const Record record(message);  // or an error, which has no more than its place
             if (message->rkt == nullptr) continue;
             const TopicPartition where{std::string(record.topic()), record.partition()};
             if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-                out.found.try_emplace(where, Witness{record.offset(), name_of(record)});
+                out.found.try_emplace(where, Found{record.offset(), names_of(record)});
             } else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
                        message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
                 out.found.try_emplace(where, std::nullopt);

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "brokers/kafka/receive/client.h"
-#include "brokers/kafka/receive/partition.h"
 
 struct rd_kafka_topic_s;  // NOLINT(readability-identifier-naming)
 
@@ -17,15 +17,19 @@ namespace outbox::consumer::kafka {
 /// Reads single records once more, by a client of its own that is in no group. Used by one thread.
 class Rereader {
   public:
-    Rereader(std::map<std::string, std::string> settings, MessageFormat format);
+    explicit Rereader(std::map<std::string, std::string> settings);
     ~Rereader();
     Rereader(const Rereader&) = delete;
     Rereader& operator=(const Rereader&) = delete;
 
+    struct Found {
+        std::int64_t offset = 0;
+        std::vector<std::string> names;  ///< As of `names_of`.
+    };
     struct Answers {
-        /// The first record at or behind each offset, by its offset and name; none where the log
-        /// has no such offset (any more, or yet).
-        std::map<TopicPartition, std::optional<Witness>> found;
+        /// The first record at or behind each offset; none where the log has no such offset (any
+        /// more, or yet).
+        std::map<TopicPartition, std::optional<Found>> found;
         std::set<TopicPartition> leaderless;  ///< Nobody can answer for these now.
     };
     /// What is missing in the answers did not come in time: the client is made anew then. Blocks
@@ -43,7 +47,6 @@ class Rereader {
     };
 
     std::map<std::string, std::string> settings_;
-    const MessageFormat format_;
     std::unique_ptr<rd_kafka_s, Destroy> handle_;
     std::map<std::string, rd_kafka_topic_s*> topics_;
 };

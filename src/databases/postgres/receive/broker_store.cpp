@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "consumer/message_time.h"
@@ -18,6 +19,9 @@ constexpr const char* kEnter =
     "SELECT $1, m.id, coalesce(timestamptz 'epoch' + m.us * interval '1 microsecond', '-infinity') "
     "FROM unnest($2::text[], $3::bigint[]) AS m (id, us) ORDER BY m.id "
     "ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id";
+
+constexpr const char* kKnown =
+    "SELECT message_id FROM outbox_inbox WHERE consumer = $1 AND message_id = ANY ($2::text[])";
 
 // For a message whose id may have been pruned; raises OBQ01.
 constexpr const char* kEnterCarefully =
@@ -105,6 +109,13 @@ class Beginning {
             .untyped(array_literal(std::span<const std::string_view>(ids)))
             .untyped(array_literal(times));
     }
+    void look_for(std::span<const OtherId> others) {
+        std::vector<std::string_view> ids;
+        for (const OtherId& other : others) ids.push_back(other.id);
+        add("outbox_known")
+            .text(consumer_)
+            .untyped(array_literal(std::span<const std::string_view>(ids)));
+    }
     void move(const OffsetStep& step) {
         add(step.expected ? "outbox_move" : "outbox_first")
             .text(consumer_)
@@ -128,6 +139,16 @@ class Beginning {
         }
     }
 
+    /// And as repeats those of which the result of `look_for` has another id.
+    static void mark_known(const Rows& rows, std::span<const OtherId> others,
+                           std::vector<Taken>& taken) {
+        std::unordered_set<std::string_view> known;
+        for (int row = 0; row < rows.size(); ++row) known.insert(rows.text(row, 0));
+        for (const OtherId& other : others) {
+            if (known.contains(other.id)) taken[other.message] = Taken::kRepeat;
+        }
+    }
+
   private:
     const std::string& consumer_;
     std::deque<Params> params_;  // steps point to them
@@ -148,10 +169,13 @@ std::vector<LibpqSession::Right> rights_of(const BrokerStoreOptions& options) {
 }
 
 std::vector<LibpqSession::Statement> statements_of(const BrokerStoreOptions& options) {
-    std::vector<LibpqSession::Statement> statements{
-        {"outbox_enter", kEnter, 3}, {"outbox_enter_carefully", kEnterCarefully, 3},
-        {"outbox_move", kMove, 7},   {"outbox_first", kFirst, 7},
-        {"outbox_next", kNext, 3},   {"outbox_bury", kBury, 11}};
+    std::vector<LibpqSession::Statement> statements{{"outbox_enter", kEnter, 3},
+                                                    {"outbox_known", kKnown, 2},
+                                                    {"outbox_enter_carefully", kEnterCarefully, 3},
+                                                    {"outbox_move", kMove, 7},
+                                                    {"outbox_first", kFirst, 7},
+                                                    {"outbox_next", kNext, 3},
+                                                    {"outbox_bury", kBury, 11}};
     if (options.counts_begun) {
         statements.insert(statements.end(), {{"outbox_begun", kBegun, 2},
                                              {"outbox_ended", kEnded, 2},
@@ -173,9 +197,12 @@ LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& op
               .set_up = kDurable}) {}
 
 Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventView> messages,
-                                                   bool by_id, const OffsetStep* step) {
+                                                   bool by_id, std::span<const OtherId> others,
+                                                   const OffsetStep* step) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
+    const bool looks = by_id && !others.empty();
     Beginning beginning(inbox_.consumer());
+    if (looks) beginning.look_for(others);
     if (by_id) beginning.enter(messages, inbox_.now_us());
     if (step != nullptr) beginning.move(*step);
     auto results = inbox_.session().begin_with(beginning.steps(), kEntering);
@@ -188,7 +215,10 @@ Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventVie
         results->pop_back();
     }
     std::vector<Taken> taken(messages.size(), by_id ? Taken::kRepeat : Taken::kNew);
-    for (const Rows& rows : *results) beginning.mark_new(rows, taken);
+    for (std::size_t i = looks ? 1 : 0; i < results->size(); ++i) {
+        beginning.mark_new((*results)[i], taken);
+    }
+    if (looks) Beginning::mark_known(results->front(), others, taken);
     return taken;
 }
 

@@ -15,6 +15,7 @@ class LibpqBrokerStore final : public BrokerStore {
     [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                     std::span<const OtherId> others,
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;

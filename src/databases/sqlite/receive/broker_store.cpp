@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxTopicBytes = 100'000;
 
+constexpr const char* kKnown = "SELECT 1 FROM outbox_inbox WHERE consumer = ?1 AND message_id = ?2";
+
 constexpr const char* kMove =
     "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
     "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
@@ -51,7 +53,7 @@ constexpr const char* kEndedForGood =
 constexpr const char* kNoting = "writing outbox_inbox_begun";
 
 std::vector<const char*> statements_of(const BrokerStoreOptions& options) {
-    std::vector<const char*> statements{kMove, kFirst, kNext, kBury};
+    std::vector<const char*> statements{kKnown, kMove, kFirst, kNext, kBury};
     if (options.counts_begun) {
         statements.insert(statements.end(), {kBegun, kForgotten, kEnded, kEndedForGood});
     }
@@ -65,13 +67,22 @@ SqliteBrokerStore::SqliteBrokerStore(std::string path, const BrokerStoreOptions&
 }
 
 Result<std::vector<Taken>> SqliteBrokerStore::begin(std::span<const spi::EventView> messages,
-                                                    bool by_id, const OffsetStep* step) {
+                                                    bool by_id, std::span<const OtherId> others,
+                                                    const OffsetStep* step) {
     if (Status status = inbox_.connect(); !status.ok()) return status;
     if (Status status = inbox_.session().begin(); !status.ok()) return status;
     std::vector<Taken> taken(messages.size(), Taken::kNew);
     Status status;
     for (std::size_t i = 0; by_id && status.ok() && i < messages.size(); ++i) {
         status = inbox_.enter(messages[i], taken[i]);
+    }
+    for (const OtherId& other : others) {
+        if (!by_id || !status.ok()) break;
+        const Run row(inbox_.session().statement(kKnown));
+        if (row->lend(inbox_.consumer()).lend(other.id).step()) {
+            taken[other.message] = Taken::kRepeat;
+        }
+        if (row->failed()) status = row->status("reading outbox_inbox");
     }
     if (status.ok()) status = move(step);
     if (status.ok()) return taken;

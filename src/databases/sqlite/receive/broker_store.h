@@ -16,6 +16,7 @@ class SqliteBrokerStore final : public BrokerStore {
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }
 
     Result<std::vector<Taken>> begin(std::span<const spi::EventView> messages, bool by_id,
+                                     std::span<const OtherId> others,
                                      const OffsetStep* step) override;
     Result<Taken> bury(const spi::EventView& message, const Burial& burial, bool by_id,
                        const OffsetStep* step) override;

@@ -20,6 +20,9 @@ MigrateOptions options_of(const runtime::OptionValues& values) {
                           : payload == "bytea" ? PayloadType::kBytea
                                                : PayloadType::kJsonb;
     }
+    const std::string layout = values.text("after-publish");
+    if (layout == "keep") options.layout = TableLayoutKind::kKeep;
+    if (layout == "delete") options.layout = TableLayoutKind::kDelete;
     if (values.given("max-payload")) options.max_payload_bytes = values.integer("max-payload");
     if (values.given("schema")) options.schema = values.text("schema");
     options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
@@ -36,7 +39,7 @@ int run_migrate(const runtime::Invocation& invocation) {
     const MigrateOptions options = options_of(invocation.options);
     const bool print = invocation.options.flag("print");
     if (invocation.options.flag("uninstall")) {
-        for (const std::string_view name : {"payload", "max-payload"}) {
+        for (const std::string_view name : {"payload", "max-payload", "after-publish"}) {
             if (!invocation.options.given(name)) continue;
             return report(ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
                                     "--" + std::string(name) + ": nothing is made by --uninstall"});

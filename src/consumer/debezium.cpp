@@ -61,6 +61,27 @@ std::optional<std::string> unquoted(std::string_view json) {
     return parsed.get<std::string>();
 }
 
+bool is_claim(std::string_view name) {
+    return name.starts_with("claim-check");  // which the relay adds as it is
+}
+
+// Of whom no header `id` tells: each that the table placed has its schema.
+bool are_described(const HeaderList& headers) {
+    std::size_t placed = 0;
+    for (const auto& [name, value] : headers) {
+        if (is_claim(name)) continue;
+        if (!described(value)) return false;
+        ++placed;
+    }
+    return placed > 0;
+}
+
+bool are_json(const HeaderList& headers) {
+    return std::all_of(headers.begin(), headers.end(), [](const auto& header) {
+        return is_claim(header.first) || is_json(header.second);
+    });
+}
+
 // None: it is null.
 std::optional<std::string> text_of(const Described& one) {
     if (one.payload == kNull) return std::nullopt;
@@ -97,11 +118,14 @@ std::optional<Translated> read_debezium(bool sure, std::string_view known_id,
     const auto found = std::find_if(headers.rbegin(), headers.rend(),
                                     [](const auto& header) { return header.first == "id"; });
     const std::string header_id = found == headers.rend() ? std::string() : found->second;
-    const auto id = described(header_id);
-    if (!sure && !id) return std::nullopt;
-    const bool json = sure && unquoted(header_id).has_value();
+    const bool has_id = found != headers.rend();
+    const bool schemas = has_id ? described(header_id).has_value()
+                                : (sure || !known_id.empty()) && are_described(headers);
+    if (!sure && !schemas) return std::nullopt;
+    // An id that is a number has no quotes, and a broker may keep the id alone.
+    const bool json = sure && (unquoted(header_id) || are_json(headers));
     const auto payload = described(value);
-    if (!id && !json && !payload) return std::nullopt;
+    if (!schemas && !json && !payload) return std::nullopt;
     Translated out;
     out.id = header_text(header_id, json).value_or("");
     if (!known_id.empty() && known_id != header_id) out.id = known_id;

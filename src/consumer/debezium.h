@@ -15,9 +15,11 @@ namespace outbox::consumer {
 [[nodiscard]] std::optional<std::string> debezium_id(std::string_view header_id);
 
 /// A message of format `debezium` whose header `id` is such a text, as format `raw` would have it:
-/// id, headers and value without their schemas. `sure`: that it is of this format is known, so that
-/// a value alone may have a schema, and headers may be JSON without one. None: there is nothing to
-/// take away. `known_id`: as of `read_message`; where the header has another id it stays.
+/// id, headers and value without their schemas. Where there is no header `id`, since the broker
+/// keeps it elsewhere: one whose headers all are. `sure`: that it is of this format is known, so
+/// that a value alone may have a schema, and headers may be JSON without one. None: there is
+/// nothing to take away. `known_id`: as of `read_message`; where the header has another id it
+/// stays.
 [[nodiscard]] std::optional<Translated> read_debezium(bool sure, std::string_view known_id,
                                                       const HeaderList& headers,
                                                       std::string_view value);

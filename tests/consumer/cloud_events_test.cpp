@@ -305,5 +305,44 @@ TEST(ReadMessage, OfDebeziumNothingIsTakenAwayThatIsTheEvents) {
     EXPECT_FALSE(read_message(MessageFormat::kDebezium, {}, {{"id", "e-1"}}, "{}").event);
 }
 
+TEST(ReadMessage, OfDebeziumTheIdMayBeWhereTheBrokerKeepsIt) {
+    HeaderList headers = debezium_headers();
+    headers.erase(headers.begin());
+    const std::string value = with_schema("string", R"("a")");
+    const json stored{{"eventType", headers[0].second}, {"count", headers[1].second}};
+    for (const MessageFormat format : {MessageFormat::kAuto, MessageFormat::kDebezium}) {
+        const auto read = read_message(format, "e-1", headers, value).event;
+        ASSERT_TRUE(read);
+        EXPECT_EQ(read->id, "e-1");
+        EXPECT_EQ(json::parse(read->headers),
+                  (json{{"eventType", "Placed"}, {"count", "7"}, {"claim-check-size", "12"}}));
+        EXPECT_EQ(read->payload, "a");
+        EXPECT_EQ(read_message(format, "e-1", stored.dump(), "{}").event->id, "e-1");
+    }
+    const auto sure = read_message(MessageFormat::kDebezium, "e-1", HeaderList{}, value).event;
+    ASSERT_TRUE(sure);
+    EXPECT_EQ(sure->payload, "a");
+    // Of another format.
+    EXPECT_FALSE(automatic({}, value, "e-1").event);
+    EXPECT_FALSE(automatic({{"claim-check-size", "12"}}, value, "e-1").event);
+    EXPECT_FALSE(automatic({headers[0], {"type", "Placed"}}, value, "e-1").event);
+    EXPECT_FALSE(automatic(headers, value).event);
+}
+
+TEST(ReadMessage, OfDebeziumHeadersHaveNoQuotesWhateverTheIdIs) {
+    const auto read = [](const HeaderList& headers, std::string_view known_id) {
+        const auto event = read_message(MessageFormat::kDebezium, known_id, headers, "{}").event;
+        return event ? event->id + " " + event->headers : "as it is";
+    };
+    const std::pair<std::string, std::string> quoted{"eventType", R"("Placed")"};
+    const std::pair<std::string, std::string> claim{"claim-check", "file:///a/b"};
+    EXPECT_EQ(json::parse(read({{"id", "1"}, quoted, {"n", "null"}, claim}, {}).substr(2)),
+              (json{{"eventType", "Placed"}, {"claim-check", "file:///a/b"}}));
+    EXPECT_EQ(read({quoted, {"n", "7"}}, "e-1"), R"(e-1 {"eventType":"Placed","n":"7"})");
+    // One text that is no JSON: none is.
+    EXPECT_EQ(read({{"id", "1"}, quoted, {"plain", "text"}}, {}), "as it is");
+    EXPECT_EQ(read({{"id", "e-1"}, quoted}, {}), "as it is");
+}
+
 }  // namespace
 }  // namespace outbox::consumer

@@ -97,6 +97,21 @@ TEST_P(RedisReceiving, WhoeverHasAnotherNameIsLeftAlone) {
     EXPECT_EQ(fixture_->left(), 4U);
 }
 
+// The stream keeps no header `id`, by which other brokers' consumers know them.
+TEST_P(RedisReceiving, ReadsDebeziumsRecords) {
+    const auto described = [](const std::string& text) {
+        return R"({"schema":{"type":"string","optional":true},"payload":")" + text + "\"}";
+    };
+    for (const std::string id : {"e-1", "e-2"}) {
+        shared_redis().ask({"XADD", stream(), "*", "id", id, "key", "k", "value", described("1"),
+                            "eventType", described("Placed")});
+    }
+    Running running(reader(fixture_->url(), options()));
+    ASSERT_TRUE(all_are_applied(2)) << trouble();
+    running.stop();
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE id LIKE 'e-_' AND payload = '1'"), 2);
+}
+
 // The line of the guide that begins with ACL SETUSER stock.
 TEST_P(RedisReceiving, TheDocumentedRightsAreEnough) {
     std::istringstream lines(read_file(GUIDE_PAGE));

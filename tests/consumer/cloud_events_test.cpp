@@ -305,6 +305,35 @@ TEST(ReadMessage, OfDebeziumNothingIsTakenAwayThatIsTheEvents) {
     EXPECT_FALSE(read_message(MessageFormat::kDebezium, {}, {{"id", "e-1"}}, "{}").event);
 }
 
+TEST(ReadMessage, OfDebeziumAHeadersDecimalIsItsDigitsAndBytesStayBase64) {
+    const auto decimal = [](const std::string& base64, const std::string& scale) {
+        const HeaderList headers{
+            debezium_headers()[0],
+            {"n", R"({"schema":{"type":"bytes","optional":true,"name":)"
+                  R"("org.apache.kafka.connect.data.Decimal","version":1,"parameters":{"scale":)" +
+                      scale + R"(,"connect.decimal.precision":"10"}},"payload":")" + base64 +
+                      "\"}"}};
+        return json::parse(automatic(headers).event->headers)["n"].get<std::string>();
+    };
+    EXPECT_EQ(decimal("/2o=", R"("2")"), "-1.50");
+    EXPECT_EQ(decimal("AQ==", R"("2")"), "0.01");
+    EXPECT_EQ(decimal("AA==", R"("2")"), "0.00");
+    EXPECT_EQ(decimal("AA==", R"("0")"), "0");
+    EXPECT_EQ(decimal("/w==", R"("0")"), "-1");
+    EXPECT_EQ(decimal("gA==", R"("0")"), "-128");
+    EXPECT_EQ(decimal("nA==", R"("1")"), "-10.0");
+    EXPECT_EQ(decimal("DkvC9hqHfRi2Gw==", R"("10")"), "6751068501096.0099882523");
+    // What is no such number stays as it came.
+    EXPECT_EQ(decimal("", R"("2")"), "");
+    EXPECT_EQ(decimal("/2o=", R"("-2")"), "/2o=");
+    EXPECT_EQ(decimal("/2o=", R"("99999999999999999999")"), "/2o=");
+    EXPECT_EQ(decimal("?", R"("2")"), "?");
+    EXPECT_EQ(
+        json::parse(automatic({debezium_headers()[0], {"b", with_schema("bytes", R"("/wA=")")}})
+                        .event->headers),
+        (json{{"b", "/wA="}}));
+}
+
 TEST(ReadMessage, OfDebeziumTheIdMayBeWhereTheBrokerKeepsIt) {
     HeaderList headers = debezium_headers();
     headers.erase(headers.begin());

@@ -400,6 +400,33 @@ TEST_F(Kept, ATableThatBeganAnewIsSentAllThoughMoreWasSettled) {
     EXPECT_EQ(pg_.number("SELECT settled FROM outbox_routes"), 0);
 }
 
+// By `outbox prune`, with no relay there that would notice: what the ledgers say is of others.
+TEST_F(Kept, NothingGoesOfATableThatBeganAnewAndThatNoRelayHasSeen) {
+    for (const char* anew :
+         {"TRUNCATE outbox_events RESTART IDENTITY",
+          "TRUNCATE outbox_events; SELECT setval(pg_get_serial_sequence('outbox_events', "
+          "'position'), 3)"}) {
+        insert(10);
+        {
+            Relay relay(config());
+            publish_all(relay);
+        }
+        pg_.exec(anew);
+        insert(5);
+        const auto source = value_of(postgres::make_postgres_source(config()));
+        const auto recorder = value_of(source->open_recorder());
+        for (int look = 0; look < 3; ++look) {
+            grow_old();
+            EXPECT_EQ(value_of(recorder->prune(0s, 1'000)), 0U) << anew;
+        }
+        EXPECT_EQ(rows(), 5);
+        Relay next(config());
+        EXPECT_GT(publish_all(next), 0);
+        grow_old();
+        EXPECT_EQ(value_of(next.recorder().prune(0s, 1'000)), 5U) << anew;
+    }
+}
+
 TEST_F(Kept, WhatAnOperatorTruncatesIsGoneAndTheRestGoesOn) {
     insert(10);
     Relay relay(config());

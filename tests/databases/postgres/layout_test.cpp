@@ -26,8 +26,10 @@ class LayoutChange : public testing::Test {
     bool old_server() { return pg_.number("SHOW server_version_num") < 150000; }
     void change(TableLayoutKind kind) { migrate_to(url_, kind); }
     std::string refusal(TableLayoutKind kind) {
+        MigrateOptions options;
+        options.layout = kind;
         try {
-            change(kind);
+            migrate(url_, options);
         } catch (const Error& error) {
             return error.what();
         }

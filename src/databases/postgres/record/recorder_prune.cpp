@@ -17,7 +17,9 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
     if (segments_) {
         const Result<Connection*> connection = session_.get();
         if (!connection.ok()) return connection.status();
-        return segments_->turn(**connection, retention);
+        auto removed = segments_->turn(**connection, retention);
+        if (!removed.ok()) session_.drop();
+        return removed;
     }
     const std::string sql = writer_.prune_sql();
     if (sql.empty()) return std::size_t{0};

@@ -121,6 +121,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     part    regclass := to_regclass(E'{{schema_text}}.outbox_events_' || of);
+    numbers regclass := pg_get_serial_sequence(E'{{schema_text}}.outbox_events', 'position');
+    -- Names the table and its numbering as a relay does: ledgers of another life mean other events.
+    its_life text := E'{{schema_text}}.outbox_events'::regclass::oid::text || '/' ||
+                     pg_relation_filenode(numbers)::text || '/' ||
+                     (SELECT relpersistence FROM pg_class
+                      WHERE oid = E'{{schema_text}}.outbox_events'::regclass)::text;
     settled bigint;
     highest bigint;
     lowest  bigint;
@@ -134,7 +140,14 @@ BEGIN
     SELECT min(r.settled) INTO settled FROM {{schema}}.outbox_routes r
     WHERE split_part(r.source, '/', 1) = {{schema}}.outbox_source();
     EXECUTE format('SELECT max(position) FROM %s', part) INTO highest;
-    IF settled IS NULL OR highest > settled THEN why := 'waits'; RETURN; END IF;
+    IF settled IS NULL OR highest > settled
+       OR coalesce(pg_sequence_last_value(numbers), 0) < settled
+       OR EXISTS (SELECT FROM {{schema}}.outbox_routes r
+                  WHERE split_part(r.source, '/', 1) = {{schema}}.outbox_source()
+                    AND r.life IS DISTINCT FROM its_life) THEN
+        why := 'waits';
+        RETURN;
+    END IF;
     BEGIN
         EXECUTE format('LOCK TABLE %s IN SHARE MODE NOWAIT', part);
         IF of = coalesce(pg_sequence_last_value(pg_get_serial_sequence(

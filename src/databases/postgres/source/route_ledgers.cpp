@@ -240,7 +240,7 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
             out.dead += one.dead;
         }
         if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
-        if (Status status = refuse_to_retire_the_last(route, *routes); !status.ok()) return status;
+        if (Status last = refuse_to_retire_the_last(route, *routes); !last.ok()) return last;
         for (const char* table :
              {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const auto rows = connection_.query(

@@ -8,6 +8,10 @@
 namespace outbox::app {
 namespace {
 
+const char* layout_name(TableLayoutKind layout) {
+    return layout == TableLayoutKind::kKeep ? "keep" : "delete";
+}
+
 MigrateOptions options_of(const runtime::OptionValues& values) {
     MigrateOptions options;
     const std::string side = values.text("only");
@@ -62,6 +66,11 @@ int run_migrate(const runtime::Invocation& invocation) {
     for (const Migration& migration : applied) {
         std::cout << "applied " << migration.side << " " << migration.version << " "
                   << migration.name << "\n";
+    }
+    if (options.layout && options.side != MigrationSide::kConsumer) {
+        std::cout << "outbox_events is laid out for after_publish = "
+                  << layout_name(*options.layout) << "\n";
+        return runtime::kExitOk;
     }
     std::cout << (applied.empty() ? "nothing to do: the tables are up to date\n"
                                   : "the tables are up to date\n");

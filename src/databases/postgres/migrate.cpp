@@ -285,6 +285,12 @@ class PostgresTarget final : public MigrationTarget {
 
   private:
     void change_layout() {
+        const bool keep = *layout_ == TableLayoutKind::kKeep;
+        const Rows kept = query(
+            "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'outbox_events' AND relkind = 'p' "
+            "AND relnamespace = " +
+            schema_oid() + ")");
+        if (kept.boolean(0, 0) == keep) return;
         const std::string type = event_table().payload_type;
         for (const auto payload :
              {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText, PayloadType::kBytea}) {

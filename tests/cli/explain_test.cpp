@@ -41,7 +41,10 @@ class Explain : public Routes {
         const Finished ended = run_on(std::move(arguments));
         EXPECT_EQ(ended.status.code, code) << ended.out << ended.err;
         std::istringstream lines(ended.out);
-        for (std::string line; std::getline(lines, line);) EXPECT_LE(columns(line), 80U) << line;
+        for (std::string line; std::getline(lines, line);) {
+            const bool one_word = line.find(' ', line.find_first_not_of(' ')) == std::string::npos;
+            EXPECT_TRUE(one_word || columns(line) <= 80U) << line;
+        }
         EXPECT_EQ(ended.out.find('\033'), std::string::npos) << "colours outside a terminal";
         return on_one_line(ended.out);
     }
@@ -451,6 +454,10 @@ TEST(ExplainOnPostgres, ATableWithNumbersForIdsIsToldAsItIs) {
         {"--from", url, "--table", "outgoing", "--after-publish", "delete", "--to",
          "far=mailbox+postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x", "--admin",
          "off"});
+    Pg database(url);
+    ASSERT_TRUE(eventually(60s, "the relay has made its tables", [&] {
+        return database.value("SELECT to_regclass('outbox_route_done') IS NOT NULL") == "t";
+    })) << running.stderr_text();
     json third;
     ASSERT_TRUE(eventually(60s, "the route is down",
                            [&] {

@@ -92,6 +92,8 @@ def answer(port, query):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=10) as page:
             return json.load(page)["data"]["result"]
     except urllib.error.HTTPError as error:
+        if error.code == 503:  # it listens before it is ready
+            return None
         sys.exit(f"Prometheus refuses {query}: {error.read().decode()}")
     except OSError:
         return None

@@ -10,13 +10,11 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class StreamPublication : public StreamFixture {};
-
-class StreamRights : public StreamFixture {
+class StreamRights : public Stream {
   protected:
     // A role that may do all that polling needs, where migrate made no publication either.
     void SetUp() override {
-        StreamFixture::SetUp();
+        Stream::SetUp();
         pg_.exec("DROP PUBLICATION outbox");
         role_ = "relay_" + std::to_string(roles++);
         pg_.exec("DROP ROLE IF EXISTS " + role_ + "; CREATE ROLE " + role_ +
@@ -68,7 +66,7 @@ TEST_F(StreamRights, MissingMakeModeStreamRefuseToStart) {
     EXPECT_THAT(source.error().message, HasSubstr("mode auto"));
 }
 
-TEST_F(StreamPublication, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
+TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
     pg_.exec(
         "CREATE TABLE other (a int); DROP PUBLICATION outbox; "
         "CREATE PUBLICATION outbox FOR TABLE other WITH (publish = 'insert')");
@@ -89,7 +87,7 @@ TEST_F(StreamPublication, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed)
     EXPECT_THAT(route.next(1), ElementsAre("1"));
 }
 
-TEST_F(StreamPublication, MakesThePublicationWhereItIsMissing) {
+TEST_F(Stream, MakesThePublicationWhereItIsMissing) {
     pg_.exec("DROP PUBLICATION outbox");
     Route route(source());
     ASSERT_TRUE(route.joins());
@@ -98,7 +96,7 @@ TEST_F(StreamPublication, MakesThePublicationWhereItIsMissing) {
               "tfff");
 }
 
-TEST_F(StreamPublication, IsRefusedAPublicationThatShowsMoreThanInserts) {
+TEST_F(Stream, IsRefusedAPublicationThatShowsMoreThanInserts) {
     const std::string mend = "ALTER PUBLICATION \"outbox\" SET (publish = 'insert')";
     for (const char* more : {"insert, update", "insert, delete", "insert, truncate", "delete"}) {
         pg_.exec("ALTER PUBLICATION outbox SET (publish = '" + std::string(more) + "')");
@@ -110,7 +108,7 @@ TEST_F(StreamPublication, IsRefusedAPublicationThatShowsMoreThanInserts) {
     }
 }
 
-TEST_F(StreamPublication, IsToldAllThatThePublicationLacks) {
+TEST_F(Stream, IsToldAllThatThePublicationLacks) {
     pg_.exec(
         "ALTER PUBLICATION outbox SET (publish = 'insert, update'); "
         "ALTER PUBLICATION outbox DROP TABLE outbox_events");
@@ -125,7 +123,7 @@ TEST_F(StreamPublication, IsToldAllThatThePublicationLacks) {
     EXPECT_TRUE(postgres::make_postgres_source(config()).ok());
 }
 
-TEST_F(StreamPublication, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
+TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
@@ -136,7 +134,7 @@ TEST_F(StreamPublication, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn)
     EXPECT_THAT(route.reason(), HasSubstr("SET (publish = 'insert')"));
 }
 
-TEST_F(StreamPublication, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
+TEST_F(Stream, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
     const bool has_parts = pg_.number("SHOW server_version_num") >= 150000;
     for (const char* part :
          {"outbox_events WHERE (position > 5)", "outbox_events (position, id)"}) {
@@ -159,7 +157,7 @@ TEST_F(StreamPublication, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns)
     }
 }
 
-TEST_F(StreamPublication, EndsWhenThePublicationNoLongerShowsTheTable) {
+TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");

@@ -63,10 +63,9 @@ class Route {
     std::vector<std::string> paths_;
 };
 
-class StreamFixture : public testing::Test {
+class Stream : public testing::Test {
   protected:
-    void SetUp() override { migrate_to(url_, layout()); }
-    virtual TableLayoutKind layout() const { return TableLayoutKind::kDelete; }
+    void SetUp() override { migrate(url_); }
 
     postgres::PostgresSourceConfig config() const {
         postgres::PostgresSourceConfig config;
@@ -106,11 +105,6 @@ class StreamFixture : public testing::Test {
         if (!source_) source_ = value_of(postgres::make_postgres_source(config()));
         return *source_;
     }
-};
-
-// Whatever becomes of published rows.
-class Stream : public StreamFixture, public testing::WithParamInterface<TableLayoutKind> {
-    TableLayoutKind layout() const override { return GetParam(); }
 };
 
 }  // namespace outbox::test

@@ -18,6 +18,7 @@ class SqliteReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position>) override {}
+    void rewind() override;
 
   private:
     struct Statements {

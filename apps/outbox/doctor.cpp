@@ -20,29 +20,6 @@ using runtime::RelayConfig;
 using enum spi::Finding::Grade;
 using Findings = std::vector<spi::Finding>;
 
-// Ways in clear are refused with --require-tls before.
-void look_at_way(const std::string& what, const std::string& weakness, Findings& findings) {
-    if (!weakness.empty()) findings.push_back({kWarn, "transport: " + what + " " + weakness, {}});
-}
-
-void look_at_ways(const RelayConfig& config, Findings& findings) {
-    look_at_way("the database", weakness_of_database(config.source.url), findings);
-    for (const runtime::RouteConfig& route : config.routes) {
-        look_at_way("the destination of " + route.name, weakness_of(config, route), findings);
-        look_at_way("the object store of " + route.name, weakness_of_store(route.claim_check),
-                    findings);
-        look_at_way("the schema registry of " + route.name,
-                    weakness_of_registry(route.schema_registry), findings);
-    }
-}
-
-Status refuse_clear_ways(const RelayConfig& config) {
-    Findings weak;
-    if (config.source.require_tls) look_at_ways(config, weak);
-    if (weak.empty()) return {};
-    return {ErrorCode::kConfigInvalid, Advice::kStop, weak.front().text};
-}
-
 // What is older than a consumer's floor is quarantined by its inbox, never applied.
 struct Oldest {
     std::int64_t waiting_us = 0;  // 0: nothing waits
@@ -187,12 +164,20 @@ int run_doctor(const runtime::Invocation& invocation) {
     }
     const auto config = runtime::make_relay_config(invocation);
     if (!config.ok()) return report(config.error());
-    if (Status ways = refuse_clear_ways(*config); !ways.ok()) return report(ways.error());
+    const std::vector<OpenWay> open = open_ways(*config);
+    if (config->source.require_tls && !open.empty()) {
+        return report({ErrorCode::kConfigInvalid,
+                       Advice::kStop,
+                       {},
+                       open.front().where + " " + open.front().weakness});
+    }
     const auto source = make_source(config->source);
     if (!source.ok()) return report(source.error());
     auto findings = look_around(**source, *config);
     if (!findings.ok()) return report(findings.error());
-    look_at_ways(*config, *findings);
+    for (const OpenWay& way : open) {
+        findings->push_back({kWarn, "transport: " + way.where + " " + way.weakness, {}});
+    }
     const std::vector<std::string> consumers = options.list("consumer-db");
     const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config->source);
     for (const std::string& url : consumers) look_at_consumers(url, *config, oldest, *findings);

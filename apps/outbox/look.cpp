@@ -107,6 +107,20 @@ Result<std::vector<spi::Finding>> look_around(spi::Source& source,
     return findings;
 }
 
+std::vector<OpenWay> open_ways(const runtime::RelayConfig& config) {
+    std::vector<OpenWay> ways;
+    const auto add = [&](std::string where, std::string weakness) {
+        if (!weakness.empty()) ways.push_back({std::move(where), std::move(weakness)});
+    };
+    add("the database", weakness_of_database(config.source.url));
+    for (const runtime::RouteConfig& route : config.routes) {
+        add("the destination of " + route.name, weakness_of(config, route));
+        add("the object store of " + route.name, weakness_of_store(route.claim_check));
+        add("the schema registry of " + route.name, weakness_of_registry(route.schema_registry));
+    }
+    return ways;
+}
+
 int print_findings(const std::vector<spi::Finding>& findings) {
     bool failed = false;
     for (const spi::Finding& finding : findings) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <outbox/result.h>
@@ -21,6 +22,13 @@ Result<spi::Beginning> preview(spi::Source& source, const runtime::RelayConfig& 
 /// Changes nothing. Blocks on the database, and up to the connect timeout on each destination.
 Result<std::vector<spi::Finding>> look_around(spi::Source& source,
                                               const runtime::RelayConfig& config);
+
+/// A way of a configuration that is in clear or unverified.
+struct OpenWay {
+    std::string where;     ///< "the destination of orders"
+    std::string weakness;  ///< What it lacks, with the remedy.
+};
+[[nodiscard]] std::vector<OpenWay> open_ways(const runtime::RelayConfig& config);
 
 /// Prints them, one on a line, and gives the exit code: kExitFailed where the relay cannot run.
 int print_findings(const std::vector<spi::Finding>& findings);

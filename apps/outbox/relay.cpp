@@ -55,28 +55,14 @@ void log_note(const relay::Note& note) {
 
 // A warning for each way that is in clear or unverified, or with require_tls an error.
 Status check_transport(const RelayConfig& config) {
-    const auto tell = [&](const std::string& what, const std::string& weakness) -> Status {
-        if (weakness.empty()) return {};
+    for (const OpenWay& way : open_ways(config)) {
         if (config.source.require_tls) {
-            return {ErrorCode::kConfigInvalid, Advice::kStop, what + " " + weakness};
+            return {ErrorCode::kConfigInvalid, Advice::kStop, way.where + " " + way.weakness};
         }
-        runtime::log(LogLevel::kWarn, "transport_insecure", {{"where", what}, {"error", weakness}});
-        return {};
-    };
-    Status status = tell("the database", weakness_of_database(config.source.url));
-    for (const runtime::RouteConfig& route : config.routes) {
-        if (status.ok())
-            status = tell("the destination of " + route.name, weakness_of(config, route));
-        if (status.ok()) {
-            status =
-                tell("the object store of " + route.name, weakness_of_store(route.claim_check));
-        }
-        if (status.ok()) {
-            status = tell("the schema registry of " + route.name,
-                          weakness_of_registry(route.schema_registry));
-        }
+        runtime::log(LogLevel::kWarn, "transport_insecure",
+                     {{"where", way.where}, {"error", way.weakness}});
     }
-    return status;
+    return {};
 }
 
 // Wrong options of a destination or a format are found now and not at the first event. `--check`

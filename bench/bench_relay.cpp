@@ -48,7 +48,6 @@ class EndlessReader : public spi::Reader {
     }
     Status fetch(std::span<const spi::Position>, spi::EventBatch&) override { return {}; }
     void forget(std::span<const spi::Position>) override {}
-    void rewind() override {}
 
   private:
     std::int64_t left_;

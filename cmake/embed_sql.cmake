@@ -1,6 +1,6 @@
 # cmake -DROOT=src -DOUT=embedded_sql_data.cpp -P embed_sql.cmake
 # Writes the SQL files under src/databases/*/migrations/ into a C++ table, sorted by path, each with its
-# SHA-256. {{side_tables}}, {{mailbox}}, {{webhooks}}, {{event_checks}} and {{audit}} in a file stand for
+# SHA-256. {{side_tables}}, {{status_view}} and the other parts below stand in a file for
 # the file of that name beside it, or beside the consumer's.
 
 file(GLOB files "${ROOT}/databases/*/migrations/*/*.sql")
@@ -8,7 +8,7 @@ set(rows "")
 foreach(file IN LISTS files)
     file(READ "${file}" text)
     get_filename_component(folder "${file}" DIRECTORY)
-    foreach(part side_tables mailbox webhooks event_checks audit)
+    foreach(part side_tables mailbox webhooks event_checks audit status_view status_view_keep take_over taken_over)
         if(text MATCHES "{{${part}}}")
             set(part_file "${folder}/${part}.sql")
             if(NOT EXISTS "${part_file}")

@@ -8,6 +8,10 @@
 namespace outbox::app {
 namespace {
 
+const char* layout_name(TableLayoutKind layout) {
+    return layout == TableLayoutKind::kKeep ? "keep" : "delete";
+}
+
 MigrateOptions options_of(const runtime::OptionValues& values) {
     MigrateOptions options;
     const std::string side = values.text("only");
@@ -20,6 +24,9 @@ MigrateOptions options_of(const runtime::OptionValues& values) {
                           : payload == "bytea" ? PayloadType::kBytea
                                                : PayloadType::kJsonb;
     }
+    const std::string layout = values.text("after-publish");
+    if (layout == "keep") options.layout = TableLayoutKind::kKeep;
+    if (layout == "delete") options.layout = TableLayoutKind::kDelete;
     if (values.given("max-payload")) options.max_payload_bytes = values.integer("max-payload");
     if (values.given("schema")) options.schema = values.text("schema");
     options.connect_timeout = std::chrono::seconds(values.integer("connect-timeout-s"));
@@ -36,7 +43,7 @@ int run_migrate(const runtime::Invocation& invocation) {
     const MigrateOptions options = options_of(invocation.options);
     const bool print = invocation.options.flag("print");
     if (invocation.options.flag("uninstall")) {
-        for (const std::string_view name : {"payload", "max-payload"}) {
+        for (const std::string_view name : {"payload", "max-payload", "after-publish"}) {
             if (!invocation.options.given(name)) continue;
             return report(ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
                                     "--" + std::string(name) + ": nothing is made by --uninstall"});
@@ -59,6 +66,11 @@ int run_migrate(const runtime::Invocation& invocation) {
     for (const Migration& migration : applied) {
         std::cout << "applied " << migration.side << " " << migration.version << " "
                   << migration.name << "\n";
+    }
+    if (options.layout && options.side != MigrationSide::kConsumer) {
+        std::cout << "outbox_events is laid out for after_publish = "
+                  << layout_name(*options.layout) << "\n";
+        return runtime::kExitOk;
     }
     std::cout << (applied.empty() ? "nothing to do: the tables are up to date\n"
                                   : "the tables are up to date\n");

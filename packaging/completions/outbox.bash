@@ -15,7 +15,7 @@ _outbox() {
             return
             ;;
         --preset) words='pending-published new-sent processed-at delete-when-sent camel-case debezium' ;;
-        --after-publish) words='delete mark' ;;
+        --after-publish) words='delete mark keep' ;;
         --unmatched) words='dead_letter finish stop' ;;
         --mode) words='auto stream polling' ;;
         --format) words='raw cloudevents cloudevents-structured debezium' ;;
@@ -45,7 +45,7 @@ _outbox() {
     else
         case $command in
             'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --log-level --log-format --config --help' ;;
-            'migrate') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --print --uninstall --payload --max-payload --only --config --help' ;;
+            'migrate') words='--db --owner --password-file --schema --require-tls --after-publish --connect-timeout-s --print --uninstall --payload --max-payload --only --config --help' ;;
             'roles') words='--schema --table --consumer --print --only --writer --relay --operator --config --help' ;;
             'status') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
             'doctor') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --dry-run --consumer-db --fix --fix-as --json --config --help' ;;

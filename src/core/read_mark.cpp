@@ -201,13 +201,6 @@ void ReadMark::merge_newest_generations() {
     generations_.erase(newest);
 }
 
-void ReadMark::reset() {
-    ReadMark anew;
-    anew.finished_ = std::move(finished_);
-    anew.finished_top_ = finished_top_;
-    *this = std::move(anew);
-}
-
 void ReadMark::forget_writers() {
     left_out_ = false;
     for (Hole& hole : holes_) hole.generation = open_generation_;

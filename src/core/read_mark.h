@@ -98,9 +98,6 @@ class ReadMark {
     /// A row was found where none could be: reads look there again. Below the mark only.
     void reopen(Position position);
 
-    /// Forgets all but what is finished.
-    void reset();
-
   private:
     // Looks at the writers without a change after which a generation is left out of reads.
     static constexpr std::uint32_t kQuietAfter = 5;

@@ -65,8 +65,8 @@ std::string known_presets() {
 class Resolver {
   public:
     Resolver(const TableMapping& given, std::span<const ColumnFacts> columns,
-             const std::string& name)
-        : given_(given), columns_(columns), name_(name) {
+             const std::string& name, bool segments)
+        : given_(given), columns_(columns), name_(name), segments_(segments) {
         out_.mapping = given;
     }
 
@@ -212,7 +212,26 @@ class Resolver {
                });
     }
 
+    // The layout of the table is what decides: it is changed by `migrate` alone.
+    Status settle_keeping(AfterPublish after_publish) {
+        out_.keep = out_.native && segments_;
+        if (after_publish == AfterPublish::kKeep && !out_.keep) {
+            return config_error(
+                "after_publish = keep: table " + name_ +
+                " is not laid out to keep its rows. The table of outbox migrate is by `outbox "
+                "migrate --after-publish keep` (PostgreSQL 15 or newer); one of your own keeps "
+                "them with mark, where it has a column for that");
+        }
+        const bool other =
+            after_publish == AfterPublish::kDelete || after_publish == AfterPublish::kMark;
+        if (!out_.keep || !other) return {};
+        return config_error("after_publish: table " + name_ +
+                            " is laid out to keep its rows. Leave the option away, or give up the "
+                            "history: `outbox migrate --after-publish delete`");
+    }
+
     Status settle_states(AfterPublish after_publish) {
+        if (Status kept = settle_keeping(after_publish); !kept.ok()) return kept;
         TableMapping& mapping = out_.mapping;
         const bool markable = out_.has_state();
         if (after_publish == AfterPublish::kMark && !markable) {
@@ -237,6 +256,7 @@ class Resolver {
     const TableMapping& given_;
     std::span<const ColumnFacts> columns_;
     const std::string& name_;
+    const bool segments_;
     bool native_shape_ = false;  // also where columns are mapped, so that `native` is not set
     TableLayout out_;
 };
@@ -267,8 +287,9 @@ bool TableLayout::has_state() const {
 }
 
 Result<TableLayout> lay_out_table(const TableMapping& given, AfterPublish after_publish,
-                                  std::span<const ColumnFacts> columns, const std::string& name) {
-    return Resolver(given, columns, name).resolve(after_publish);
+                                  std::span<const ColumnFacts> columns, const std::string& name,
+                                  bool segments) {
+    return Resolver(given, columns, name, segments).resolve(after_publish);
 }
 
 bool looks_like_uuid(std::string_view text) {

@@ -16,6 +16,7 @@ enum class AfterPublish : std::uint8_t {
     kDefault,  ///< Mark where the table has a column for it, else delete.
     kDelete,
     kMark,
+    kKeep,  ///< Rows stay, and go by whole segments of the table: `outbox migrate` makes those.
 };
 
 /// A column as far as every database tells it alike.
@@ -31,7 +32,8 @@ struct TableLayout {
     std::string preset;      ///< Name of the recognised shape; empty: native or free mapping.
     TableMapping mapping;    ///< With every field that the table has.
     std::string created_at;  ///< Column that tells a row's time; empty: none.
-    bool mark = false;       ///< Published rows are marked, else deleted.
+    bool mark = false;       ///< Published rows are marked, else deleted or kept.
+    bool keep = false;       ///< Nothing is done with published rows; segments of them are emptied.
     /// A table of the user's own would lose its rows, and neither its shape nor the configuration
     /// says that it shall.
     bool deletes_unasked = false;
@@ -45,10 +47,11 @@ struct TableLayout {
 };
 
 /// Resolves `[source.table]`, the presets and `after_publish` against the columns that table
-/// `name` (as messages shall show it) has. Errors: `kConfigInvalid`, `kTableShape`, each with what
-/// to write in outbox.toml.
+/// `name` (as messages shall show it) has. `segments`: it is laid out to keep its rows. Errors:
+/// `kConfigInvalid`, `kTableShape`, each with what to write in outbox.toml.
 Result<TableLayout> lay_out_table(const TableMapping& given, AfterPublish after_publish,
-                                  std::span<const ColumnFacts> columns, const std::string& name);
+                                  std::span<const ColumnFacts> columns, const std::string& name,
+                                  bool segments = false);
 
 /// True for 8-4-4-4-12 hexadecimal digits. Ids that are no UUIDs get the table's name in front, so
 /// that they are unique among all tables.

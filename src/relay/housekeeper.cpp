@@ -61,6 +61,7 @@ Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
         told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
         told_[route].errors = stats[route]->error_count();
         told_[route].dead = stats[route]->dead.load(std::memory_order_relaxed);
+        told_[route].settled = stats[route]->settled.load(std::memory_order_relaxed);
         names_.push_back(routes[route].name);
     }
 }
@@ -96,7 +97,7 @@ Status Housekeeper::turn() {
         if (Status status = bear("tidying", lowest.status()); !status.ok()) return status;
         if (lowest.ok()) lowest_.store(*lowest, std::memory_order_relaxed);
     }
-    if (now_us >= next_prune_us_) prune(now_us);
+    if (deps_.prunes) prune(deps_.recorder);
     return {};
 }
 
@@ -221,9 +222,10 @@ Status Housekeeper::look_at_figures() {
 }
 
 // Never in the way of anything else: what goes wrong is told once, and tried again later and later.
-void Housekeeper::prune(std::int64_t now_us) {
-    const auto pruned =
-        deps_.recorder.prune(std::chrono::seconds(options_.retention_s), kPruneLimit);
+void Housekeeper::prune(spi::Recorder& recorder) {
+    const std::int64_t now_us = deps_.clock.boot_us();
+    if (now_us < next_prune_us_) return;
+    const auto pruned = recorder.prune(std::chrono::seconds(options_.retention_s), kPruneLimit);
     if (pruned.ok()) {
         prune_wait_us_ = 0;
         prune_error_.clear();
@@ -255,16 +257,17 @@ Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
         const double rate = last ? 0 : static_cast<double>(published - told.published) / seconds;
         const std::uint64_t errors = stats.error_count();
         spi::ReadPath path = stats.path();
-        if (dead == told.dead && circuit == told.circuit && rate == told.rate &&
-            path == told.path && errors == told.errors) {
+        const spi::Position settled = stats.settled.load(std::memory_order_relaxed);
+        if (settled == told.settled && dead == told.dead && circuit == told.circuit &&
+            rate == told.rate && path == told.path && errors == told.errors) {
             continue;
         }
         // Within a second or so.
         const bool news = errors != told.errors;
         saved.push_back({routes_[route].name, published - told.published, dead - told.dead, circuit,
                          news ? stats.last_error() : std::string(),
-                         news ? deps_.clock.wall_us() : 0, rate, path});
-        told = {published, dead, errors, circuit, rate, std::move(path)};
+                         news ? deps_.clock.wall_us() : 0, rate, path, settled, told.settled});
+        told = {published, dead, errors, circuit, rate, std::move(path), settled};
     }
     last_figures_us_ = now_us;
     if (saved.empty()) return {};

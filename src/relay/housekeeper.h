@@ -31,6 +31,7 @@ class Housekeeper {
         OutcomeQueue& queue;
         const core::Clock& clock;
         const Notify& notify;
+        bool prunes = true;  ///< `turn` does; else another thread is to call `prune`.
     };
 
     Housekeeper(Deps deps, std::span<const RouteSpec> routes, std::span<RouteStats* const> stats,
@@ -40,6 +41,8 @@ class Housekeeper {
     Status turn();
     /// Writes down what routes did since the last look: nothing follows.
     Status tell_last() { return save_stats(deps_.clock.boot_us(), true); }
+    /// Removes by `recorder` what is old enough, where that is due. Of one thread.
+    void prune(spi::Recorder& recorder);
 
     /// The database's figures as last read, at most a few seconds old. Any thread.
     [[nodiscard]] spi::Recorder::Stats database_stats() const;
@@ -53,7 +56,6 @@ class Housekeeper {
     Status save_stats(std::int64_t now_us, bool last);
     Status bear(const char* chore, const Status& status);
     Status look_at_figures();
-    void prune(std::int64_t now_us);
 
     Deps deps_;
     std::span<const RouteSpec> routes_;
@@ -84,6 +86,7 @@ class Housekeeper {
         std::string circuit;
         double rate = 0;
         spi::ReadPath path;
+        spi::Position settled = 0;
     };
     std::vector<Told> told_;
     std::atomic<spi::Position> lowest_{0};

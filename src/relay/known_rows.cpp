@@ -36,21 +36,6 @@ std::vector<std::string> KnownRows::known_ids() const {
     return ids;
 }
 
-void KnownRows::rewind() {
-    for (auto& [raw_id, row] : rows_) row.known = false;
-    rewound_ = true;
-}
-
-void KnownRows::scanned_all() {
-    if (!rewound_) return;
-    rewound_ = false;
-    std::vector<spi::Position> gone;
-    for (const auto& [raw_id, row] : rows_) {
-        if (!row.known) gone.push_back(row.position);
-    }
-    forget(gone);
-}
-
 void KnownRows::forget(std::span<const spi::Position> positions) {
     std::vector<spi::Position> held;
     for (const spi::Position position : positions) {

@@ -45,17 +45,11 @@ class KnownRows {
     /// That the route has finished them is written: reads leave them out by that.
     void forget(std::span<const spi::Position> positions);
 
-    /// Every row is to be returned again.
-    void rewind();
-    /// All unfinished rows were seen: after a rewind, what did not come again is let go.
-    void scanned_all();
-
   private:
     // Shared by the readers and the recorder of a source, which name rows by these positions.
     const std::shared_ptr<PositionMap> positions_;
     std::unordered_map<std::string, Row> rows_;
     std::unordered_map<spi::Position, std::string> raw_ids_;
-    bool rewound_ = false;
 };
 
 }  // namespace outbox::sources

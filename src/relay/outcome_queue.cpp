@@ -22,6 +22,7 @@ void move_to_end(std::vector<T>& to, std::vector<T>& from) {
 
 void Outcomes::append(Outcomes&& more) {
     move_to_end(finished, more.finished);
+    move_to_end(closed, more.closed);
     move_to_end(passed, more.passed);
     move_to_end(failed, more.failed);
     move_to_end(dead, more.dead);
@@ -33,6 +34,7 @@ void Outcomes::append(Outcomes&& more) {
 
 void Outcomes::clear() {
     finished.clear();
+    closed.clear();
     passed.clear();
     failed.clear();
     dead.clear();

@@ -23,7 +23,9 @@ using spi::Position;
 /// What a route has decided about events, on its way to the database.
 struct Outcomes {
     std::vector<Position> finished;  ///< Acknowledged, not wanted by the route, or dead.
-    std::vector<Position> passed;    ///< Those of `finished` that other routes answer for.
+    /// Where no event will ever come (`EventBatch::closed`). Nothing waits for it to be recorded.
+    std::vector<spi::PositionRange> closed;
+    std::vector<Position> passed;  ///< Those of `finished` that other routes answer for.
     std::vector<spi::Delivery> failed;
     std::vector<spi::DeadLetter> dead;      ///< Their positions stand in `finished`, too.
     std::vector<core::LaneKey> dead_lanes;  ///< The lane of each of `dead`.

@@ -138,6 +138,8 @@ void Pacing::read(std::int64_t now_us) {
         flow_.notify({Note::Level::kInfo, "read_recovered", {{"route", flow_.route.name}}});
         read_failed_ = false;
     }
+    flow_.outcomes.closed.insert(flow_.outcomes.closed.end(), batch.closed.begin(),
+                                 batch.closed.end());
     const std::int64_t busy_us = flow_.options.poll_busy_ms * 1000;
     if (batch.empty()) {
         flow_.held.let_go(batch_id, 0);

@@ -58,7 +58,9 @@ Status Pipeline::step() {
     }
     collect(now_us);
     note_circuit(now_us);
-    if (!flow_.outcomes.empty()) deps_.queue.push(index_, flow_.outcomes);
+    if (!flow_.outcomes.empty() || !flow_.outcomes.closed.empty()) {
+        deps_.queue.push(index_, flow_.outcomes);
+    }
     report();
     return flow_.fatal;
 }

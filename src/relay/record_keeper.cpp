@@ -2,23 +2,35 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <unordered_set>
 #include <utility>
 
 namespace outbox::relay {
 
+namespace {
+constexpr Position kNoEnd = std::numeric_limits<Position>::max();
+}  // namespace
+
 RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
                            std::span<RouteStats* const> stats, const RelayOptions& options,
-                           std::vector<spi::PositionSet> ledgers, std::uint64_t epoch)
+                           std::vector<spi::PositionSet> ledgers, std::vector<Position> settled,
+                           std::uint64_t epoch)
     : deps_(deps),
       routes_(routes),
       stats_(stats),
       options_(options),
       ledgers_(std::move(ledgers)),
+      settled_to_(std::move(settled)),
       taken_(routes.size()),
       settled_(routes.size()) {
     batch_.epoch = epoch;
-    if (ledgers_.empty()) return;
+    for (std::size_t route = 0; route < stats_.size(); ++route) {
+        stats_[route]->settled.store(settled_to_.empty() ? 0 : settled_to_[route],
+                                     std::memory_order_relaxed);
+    }
+    if (!settled_to_.empty()) over_ = ledgers_;
+    if (ledgers_.empty() || !settled_to_.empty()) return;
     // What the last owner had no time to remove.
     spi::PositionSet everywhere = ledgers_.front();
     for (const spi::PositionSet& ledger : ledgers_) everywhere.keep_common(ledger);
@@ -33,9 +45,28 @@ Status RecordKeeper::turn(std::chrono::milliseconds max_wait) {
     if (!pending_) return {};
     if (Status status = deps_.recorder.record(batch_); !status.ok()) return status;
     pending_ = false;
-    deps_.remover.push(finished_everywhere_);
+    if (settled_to_.empty()) {
+        deps_.remover.push(finished_everywhere_);
+    } else {
+        for (const spi::Finished& one : batch_.finished) over_[one.route].add(one.positions);
+        settle_positions();
+    }
     answer();
     return {};
+}
+
+// What lies at or below it is read by nobody any more: the database alone needs to know of it.
+void RecordKeeper::settle_positions() {
+    for (std::size_t route = 0; route < settled_to_.size(); ++route) {
+        std::vector<spi::PositionRange> open;
+        over_[route].append_missing({settled_to_[route] + 1, kNoEnd}, 1, open);
+        const Position to = open.front().first - 1;
+        if (to == settled_to_[route]) continue;
+        settled_to_[route] = to;
+        over_[route].remove_segments_below(to);
+        ledgers_[route].remove_segments_below(to);
+        stats_[route]->settled.store(to, std::memory_order_relaxed);
+    }
 }
 
 void RecordKeeper::build() {
@@ -45,12 +76,20 @@ void RecordKeeper::build() {
     for (spi::PositionSet& ledger : ledgers_) ledger.remove(removed_);
     for (std::size_t route = 0; route < taken_.size(); ++route) build_route(route);
     pending_ = !batch_.empty();
-    if (!pending_) answer();  // all of it was in the ledgers
+    if (pending_) return;
+    settle_positions();
+    answer();  // all of it was in the ledgers
 }
 
 void RecordKeeper::build_route(std::size_t route) {
     Outcomes& outcomes = taken_[route];
     keep_last_failures(outcomes);
+    if (!settled_to_.empty()) {
+        for (const spi::PositionRange& range : outcomes.closed) {
+            if (range.last <= settled_to_[route]) continue;
+            over_[route].add({std::max(range.first, settled_to_[route] + 1), range.last});
+        }
+    }
     spi::Finished finished{route, outcomes.finished, std::move(outcomes.passed)};
     if (!ledgers_.empty()) take_into_ledger(route, finished.positions);
     if (!finished.positions.empty()) batch_.finished.push_back(std::move(finished));

@@ -27,10 +27,11 @@ class RecordKeeper {
     };
 
     /// `ledgers` are the routes' ledgers as the last owner left them; none where positions are not
-    /// stable: the recorder then ends the rows itself.
+    /// stable: the recorder then ends the rows itself. `settled`: up to where each route had
+    /// settled all, of a source that keeps its rows; else empty, and finished rows are removed.
     RecordKeeper(Deps deps, std::span<const RouteSpec> routes, std::span<RouteStats* const> stats,
                  const RelayOptions& options, std::vector<spi::PositionSet> ledgers,
-                 std::uint64_t epoch);
+                 std::vector<Position> settled, std::uint64_t epoch);
 
     /// Waits up to `max_wait` for outcomes and records them. After an error nothing is lost: the
     /// next turn goes on with the same batch.
@@ -48,6 +49,7 @@ class RecordKeeper {
     void settle(std::int64_t dead_id, std::size_t route, bool delivered);
     static void keep_last_failures(Outcomes& outcomes);
     void take_into_ledger(std::size_t route, std::vector<Position>& finished);
+    void settle_positions();
     void answer();
 
     Deps deps_;
@@ -56,6 +58,10 @@ class RecordKeeper {
     const RelayOptions& options_;
     std::vector<spi::PositionSet> ledgers_;  // empty where positions are not stable
     spi::Position lowest_ = 0;
+    // Of a source that keeps its rows, by route: up to where all is finished or never comes, and
+    // what is so above that.
+    std::vector<Position> settled_to_;
+    std::vector<spi::PositionSet> over_;
 
     std::vector<Outcomes> taken_;
     std::vector<std::vector<std::int64_t>> settled_;  // retried dead letters, by route to be told

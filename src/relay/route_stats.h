@@ -63,6 +63,7 @@ struct RouteStats {
     std::atomic<std::int64_t> held_bytes{0};
     std::atomic<core::Circuit::State> circuit{core::Circuit::State::kClosed};
     std::atomic<std::int64_t> last_step_us{0};
+    std::atomic<spi::Position> settled{0};  ///< See `spi::RouteBeginning`; of this term.
     std::array<std::atomic<std::uint64_t>, kErrorCodes> errors{};
     std::atomic<bool> on_stream{false};          ///< Events come from the database's log.
     std::atomic<std::uint64_t> stream_joins{0};  ///< Times that began,

@@ -58,7 +58,9 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         deps.notify({Note::Level::kWarning, "ledger", {{"what", note}}});
     }
     term->remover_ = std::make_unique<Remover>(*term->removals_, deps.epoch);
+    const bool keeps = deps.source.keeps_rows();
     std::vector<spi::PositionSet> ledgers;
+    std::vector<Position> settled;
     for (std::size_t i = 0; i < deps.routes.size(); ++i) {
         RouteSpec& route = deps.routes[i];
         spi::RouteBeginning& beginning = begun->routes[i];
@@ -70,6 +72,7 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
         if (!left.ok()) return left.status();
         left->destination = std::move(beginning.destination);
         if (deps.source.stable_positions()) ledgers.push_back(std::move(beginning.finished));
+        if (keeps) settled.push_back(beginning.settled);
         term->pipelines_.push_back(std::make_unique<Pipeline>(
             Pipeline::Deps{*term->readers_[i], *term->sinks_[i], term->queue_, deps.lease,
                            deps.clock, *deps.stats[i], deps.notify, term->remover_->full()},
@@ -78,10 +81,10 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
     }
     term->keeper_ = std::make_unique<RecordKeeper>(
         RecordKeeper::Deps{*term->recorder_, term->queue_, *term->remover_}, deps.routes,
-        deps.stats, deps.options, std::move(ledgers), deps.epoch);
+        deps.stats, deps.options, std::move(ledgers), std::move(settled), deps.epoch);
     term->housekeeper_ = std::make_unique<Housekeeper>(
-        Housekeeper::Deps{*term->chores_, term->queue_, deps.clock, deps.notify}, deps.routes,
-        deps.stats, deps.options, deps.epoch);
+        Housekeeper::Deps{*term->chores_, term->queue_, deps.clock, deps.notify, !keeps},
+        deps.routes, deps.stats, deps.options, deps.epoch);
     return term;
 }
 
@@ -195,6 +198,9 @@ Status Term::remove() {
     const bool alone = !deps_.source.writes_concurrently();
     Status status = remover_->turn(alone ? std::chrono::milliseconds(0) : kRemoveInterval);
     if (const auto refusal = remover_->new_refusal()) deps_.notify(rows_refused(*refusal));
+    // Rows that stay leave this thread time for whole segments of them, each of which may take
+    // some.
+    if (deps_.source.keeps_rows()) housekeeper_->prune(*removals_);
     return status;
 }
 

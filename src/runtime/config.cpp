@@ -385,6 +385,7 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const std::string after_publish = options.text("after-publish");
     if (after_publish == "delete") source.after_publish = AfterPublish::kDelete;
     if (after_publish == "mark") source.after_publish = AfterPublish::kMark;
+    if (after_publish == "keep") source.after_publish = AfterPublish::kKeep;
     source.mode = options.text("mode");
     source.owners = options.list("owner");
     source.require_tls = options.flag("require-tls");

@@ -355,14 +355,15 @@ constexpr std::array kOptions{
     OptionSpec{.name = "after-publish",
                .type = OptionType::kChoice,
                .file_key = "source.after_publish",
-               .choices = "delete|mark",
+               .choices = "delete|mark|keep",
                .value = "ACTION",
-               .commands = kServe | kOperate | kVerify,
+               .commands = kServe | kMigrate | kOperate | kVerify,
                .group = kSourceGroup,
                .help = "what happens to a published row; without it `mark` where a column says so, "
                        "`delete` in the table of outbox migrate and in those that are exactly of "
                        "shape delete-when-sent or debezium; for any other table `delete` must be "
-                       "written"},
+                       "written. `migrate` lays its table out for `keep` (PostgreSQL 15 or newer) "
+                       "or `delete`, which gives up what was kept; the others follow the table"},
     OptionSpec{.name = "unmatched",
                .type = OptionType::kChoice,
                .file_key = "source.unmatched",

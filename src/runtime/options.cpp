@@ -57,11 +57,6 @@ Status check_integer(const OptionSpec& spec, const std::string& text, std::strin
 Status check_choice(const OptionSpec& spec, const std::string& text, std::string_view where) {
     const auto choices = split(spec.choices, '|');
     if (is_one_of(text, choices)) return {};
-    if (spec.name == "after-publish" && text == "keep") {
-        return config_error(where,
-                            "'keep' is not available in this version; use delete, or mark for a "
-                            "table with a status column");
-    }
     if (spec.name == "mode" && text == "wal") {
         return config_error(where,
                             "'wal' is not available in this version; use auto, stream or polling");

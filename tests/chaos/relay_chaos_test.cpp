@@ -1,6 +1,7 @@
 // The relay's promises on real servers while processes are killed, paused and restarted. Events go
 // to a mailbox table, whose order of arrival is the order that is checked.
 
+#include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
@@ -22,18 +23,24 @@ using namespace std::chrono_literals;
 
 constexpr auto kDeadline = 60s;
 
-// By each mode.
-class RelayChaos : public testing::TestWithParam<const char*> {
+struct Way {
+    const char* mode;
+    const char* after_publish;
+};
+
+// By each mode and layout.
+class RelayChaos : public testing::TestWithParam<Way> {
   protected:
     RelayChaos() : url_(shared_postgres().create_database()) {
-        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
+        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_,
+                                                   "--after-publish", GetParam().after_publish}});
         if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
     }
 
     Process relay(const std::string& to = "", std::vector<std::string> more = {}) {
         std::vector<std::string> command{
-            OUTBOX,     "relay",   "--from", url_,   "--mode",
-            GetParam(), "--admin", "off",    "--to", to.empty() ? mailbox() : to};
+            OUTBOX,          "relay",   "--from", url_,   "--mode",
+            GetParam().mode, "--admin", "off",    "--to", to.empty() ? mailbox() : to};
         command.insert(command.end(), more.begin(), more.end());
         return Process({.command = command});
     }
@@ -43,7 +50,9 @@ class RelayChaos : public testing::TestWithParam<const char*> {
         return Pg(url_).number("SELECT coalesce(max(epoch), 0) FROM outbox_lease");
     }
     bool delivered_all() {
-        return Pg(url_).value("SELECT NOT EXISTS (SELECT FROM outbox_events)") == "t";
+        return Pg(url_).value(
+                   "SELECT NOT EXISTS (SELECT FROM outbox_status WHERE status IN ('PENDING', "
+                   "'RETRYING'))") == "t";
     }
 
     // Nothing lost, no ghost, order per key: committed events against the mailbox.
@@ -92,6 +101,53 @@ TEST_P(RelayChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
     Process relay = this->relay();
     ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
     EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    verify(load);
+}
+
+// Segments go while relays die, transactions roll back and commit late, and a reader holds them.
+TEST_P(RelayChaos, SegmentsAreEmptiedUnderLoadAndNothingIsLost) {
+    if (std::string(GetParam().after_publish) != "keep") GTEST_SKIP() << "no segments";
+    Load load(url_, 20);
+    load.start(4);
+    std::atomic<bool> stop{false};
+    std::thread prune([&] {
+        while (!stop) {
+            const Finished pruned =
+                run({.command = {OUTBOX, "prune", "--db", url_, "--retention", "1s"}});
+            EXPECT_EQ(pruned.status.code, 0) << pruned.err;
+        }
+    });
+    std::thread reader([&] {
+        Pg pg(url_);
+        while (!stop) {
+            pg.exec("BEGIN; SELECT count(*) FROM outbox_events; SELECT pg_sleep(0.2); COMMIT");
+            std::this_thread::sleep_for(200ms);
+        }
+    });
+    for (int round = 0; round < 5; ++round) {
+        const long long before = epoch();
+        Process relay = this->relay();
+        EXPECT_TRUE(
+            eventually(kDeadline, "the relay has the lease", [&] { return epoch() > before; }));
+        const long long there =
+            Pg(url_).number("SELECT coalesce(min(position), 0) FROM outbox_events");
+        EXPECT_TRUE(eventually(kDeadline, "a segment is emptied", [&] {
+            return Pg(url_).number("SELECT min(position) FROM outbox_events") > there;
+        }));
+        relay.kill(SIGKILL);
+        ASSERT_TRUE(relay.wait(kDeadline));
+    }
+    load.stop();
+    Process relay = this->relay();
+    EXPECT_TRUE(eventually(kDeadline, "everything is delivered", [&] { return delivered_all(); }));
+    EXPECT_TRUE(eventually(kDeadline, "everything has gone but for the last segment", [&] {
+        return Pg(url_).number("SELECT count(DISTINCT segment) FROM outbox_events") <= 1;
+    }));
+    stop = true;
+    prune.join();
+    reader.join();
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+    EXPECT_LE(Pg(url_).number("SELECT count(*) FROM outbox_segments"), 64);
     verify(load);
 }
 
@@ -244,9 +300,11 @@ TEST_P(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
     again.stop();
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, RelayChaos,
-                         testing::ValuesIn(and_in_full<const char*>({"auto"}, {"polling"})),
-                         [](const auto& mode) { return std::string(mode.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Modes, RelayChaos,
+    testing::ValuesIn(and_in_full<Way>({{"auto", "delete"}, {"auto", "keep"}},
+                                       {{"polling", "delete"}, {"polling", "keep"}})),
+    [](const auto& way) { return std::string(way.param.mode) + "_" + way.param.after_publish; });
 
 }  // namespace
 }  // namespace outbox::test

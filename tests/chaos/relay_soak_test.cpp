@@ -18,6 +18,7 @@
 
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/full_run.h"
 #include "tests/support/http_client.h"
 #include "tests/support/pg.h"
 #include "tests/support/process.h"
@@ -170,7 +171,7 @@ class Mailbox {
     Clock::time_point since_ = Clock::now();
 };
 
-class RelaySoak : public testing::Test {
+class RelaySoak : public testing::TestWithParam<const char*> {
   protected:
     // A route, and since which look it has gone without progress while its destination was there
     // and there was something to send. Counted in looks, of which there are fewer where the machine
@@ -184,8 +185,16 @@ class RelaySoak : public testing::Test {
     };
 
     RelaySoak() {
-        const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_}});
+        const Finished migrated =
+            run({.command = {OUTBOX, "migrate", "--db", url_, "--after-publish", GetParam()}});
         if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
+    }
+    bool keeps() const { return std::string_view(GetParam()) == "keep"; }
+    bool delivered_all() {
+        return pg_.number(keeps()
+                              ? "SELECT count(*) FROM outbox_status WHERE tenant_id = 'main' AND "
+                                "status <> 'PUBLISHED'"
+                              : "SELECT count(*) FROM outbox_events WHERE tenant_id = 'main'") == 0;
     }
 
     Process start_relay() {
@@ -310,7 +319,7 @@ class RelaySoak : public testing::Test {
     bool leads_ = false;  // the relay that runs now
 };
 
-TEST_F(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
+TEST_P(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
     constexpr int kPhases = 12;
     const long long wanted = events_wanted();
     std::map<std::string, std::unique_ptr<Mailbox>> mailboxes;
@@ -346,9 +355,7 @@ TEST_F(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
             for (Route& route : routes_) route.mailbox->set_up(true);
             ASSERT_TRUE(eventually(kDeadline, "everything is delivered", [&] {
                 look(relay, writers);
-                return !relay.running() ||
-                       pg_.number("SELECT count(*) FROM outbox_events WHERE tenant_id = 'main'") ==
-                           0;
+                return !relay.running() || delivered_all();
             }));
         }
         if (phase % 3 == 0) {
@@ -378,7 +385,7 @@ TEST_F(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
         }
     }
     writers.stop();
-    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 0);
+    if (!keeps()) EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_ledger"), 0);
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_dead_letters"), 0);
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_delivery"), 0) << "an outage is no attempt";
     for (const auto& [name, mailbox] : mailboxes) mailbox->set_up(true);
@@ -397,6 +404,10 @@ TEST_F(RelaySoak, RoutesThatComeAndGoLoseNothingAndHoldNoOther) {
     const long long late = *std::max_element(max_rss_kb_.end() - 3, max_rss_kb_.end());
     EXPECT_LT(late, early + (64 << 10)) << "memory is flat";
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, RelaySoak,
+                         testing::ValuesIn(and_in_full<const char*>({"delete"}, {"keep"})),
+                         [](const auto& layout) { return std::string(layout.param); });
 
 }  // namespace
 }  // namespace outbox::test

@@ -100,6 +100,20 @@ TEST_F(Doctor, WarnsOfWhatWorksAndLosesSomething) {
     EXPECT_THAT(doctor({}).out, Not(HasSubstr("120000 dead rows")));
 }
 
+TEST_F(Doctor, CountsTheSegmentsOfATableThatKeepsItsRows) {
+    const Finished laid = outbox_.run({"migrate", "--after-publish", "keep", "--db", url_});
+    if (laid.err.find("PostgreSQL 14") != std::string::npos) {
+        GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+    }
+    ASSERT_EQ(laid.status.code, 0) << laid.err;
+    const Finished good = doctor({});
+    EXPECT_EQ(good.status.code, 0) << good.out;
+    EXPECT_THAT(good.out, AllOf(HasSubstr("published rows stay"), HasSubstr("0 warnings"),
+                                Not(HasSubstr(" 0 bytes in all"))));
+    admin_.exec("ALTER TABLE outbox_events_2 SET (autovacuum_enabled = off)");
+    EXPECT_THAT(doctor({}).out, HasSubstr("warning  vacuum: autovacuum is off for"));
+}
+
 TEST_F(Doctor, WarnsWhereAnInboxHasForgottenWhatIsStillToCome) {
     admin_.exec(
         "INSERT INTO outbox_events (topic, payload, occurred_at) VALUES ('t', '1', now() - "

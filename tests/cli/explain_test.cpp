@@ -477,6 +477,32 @@ TEST(ExplainOnPostgres, ATableWithNumbersForIdsIsToldAsItIs) {
         1);
 }
 
+TEST(ExplainOnPostgres, RowsThatStayAreSentAndNotGone) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    const Finished made = outbox.run({"migrate", "--after-publish", "keep", "--db", url});
+    if (made.err.find("PostgreSQL 14") != std::string::npos) {
+        GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+    }
+    ASSERT_EQ(made.status.code, 0) << made.err;
+    Pg(url).exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'o-1', '1')");
+    const std::string id = Pg(url).value("SELECT id::text FROM outbox_events");
+    const Process running =
+        outbox.start_relay({"--from", url, "--to", "stdout:", "--admin", "off"});
+    const auto ask = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), "explain");
+        words.insert(words.end(), {"--db", url});
+        return on_one_line(outbox.run(words).out);
+    };
+    EXPECT_TRUE(eventually(60s, "it is sent, and its row stays", [&] {
+        return ask({id}).find("state           sent") != std::string::npos;
+    })) << ask({id});
+    EXPECT_EQ(Pg(url).number("SELECT count(*) FROM outbox_events"), 1);
+    EXPECT_THAT(ask({"--key", "o-1"}), AllOf(HasSubstr("no event of public.outbox_events with the"),
+                                             Not(HasSubstr("are gone"))));
+    EXPECT_THAT(ask({kNobodys}), HasSubstr("rows that are published stay until they are pruned"));
+}
+
 TEST(ExplainOnPostgres, ATransactionThatIsOpenIsNamedWithItsApplication) {
     OutboxBinary outbox;
     const std::string url = shared_postgres().create_database();

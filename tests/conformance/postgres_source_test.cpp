@@ -30,11 +30,19 @@ struct Layout {
     std::string unfinished;  // counts the rows that are not published
     bool native = true;
     postgres::Mode mode = postgres::Mode::kPolling;
+    std::optional<TableLayoutKind> kind = {};
 };
 
 const Layout kNative{"INSERT INTO outbox_events (id, aggregate_type, key, payload, headers, topic)",
                      "SELECT count(*) FROM outbox_events"};
 const Layout kStreamed{kNative.insert, kNative.unfinished, true, postgres::Mode::kStream};
+
+// Rows stay when they are published.
+const std::string kUnsent =
+    "SELECT count(*) FROM outbox_status WHERE status IN ('PENDING', 'RETRYING')";
+const Layout kKept{kNative.insert, kUnsent, true, postgres::Mode::kPolling, TableLayoutKind::kKeep};
+const Layout kKeptStreamed{kNative.insert, kUnsent, true, postgres::Mode::kStream,
+                           TableLayoutKind::kKeep};
 
 // A team's own table: other names, a state that is marked, no number to order by.
 const Layout kMarked{"INSERT INTO \"My Outbox\" (uid, kind, key, body, headers, topic)",
@@ -85,7 +93,9 @@ class PostgresFixture final : public SourceFixture {
     explicit PostgresFixture(const Layout& layout)
         : layout_(layout), url_(shared_postgres().create_database()), admin_(url_) {
         if (layout.native) {
-            migrate(url_);
+            MigrateOptions options;
+            options.layout = layout.kind;
+            migrate(url_, options);
         } else {
             admin_.exec(kMarkedTable);
         }
@@ -154,12 +164,29 @@ std::unique_ptr<SourceFixture> streamed() {
     return std::make_unique<PostgresFixture>(kStreamed);
 }
 
+// None: PostgreSQL 14 has one layout.
+std::unique_ptr<SourceFixture> where_rows_can_stay(const Layout& layout) {
+    Pg pg(shared_postgres().url());
+    if (pg.number("SHOW server_version_num") < 150000) return nullptr;
+    return std::make_unique<PostgresFixture>(layout);
+}
+
+std::unique_ptr<SourceFixture> kept() {
+    return where_rows_can_stay(kKept);
+}
+
+std::unique_ptr<SourceFixture> kept_and_streamed() {
+    return where_rows_can_stay(kKeptStreamed);
+}
+
 std::unique_ptr<SourceFixture> marked() {
     return std::make_unique<PostgresFixture>(kMarked);
 }
 
 INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, testing::Values(native));
 INSTANTIATE_TEST_SUITE_P(PostgresStreamed, SourceSuite, testing::Values(streamed));
+INSTANTIATE_TEST_SUITE_P(PostgresKept, SourceSuite, testing::Values(kept));
+INSTANTIATE_TEST_SUITE_P(PostgresKeptStreamed, SourceSuite, testing::Values(kept_and_streamed));
 INSTANTIATE_TEST_SUITE_P(PostgresMarked, SourceSuite, testing::Values(marked));
 
 }  // namespace

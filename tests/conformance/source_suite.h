@@ -61,6 +61,7 @@ class SourceFixture {
     virtual std::int64_t unfinished_rows() = 0;
 };
 
+// The parameter makes the fixture, or gives none where the server cannot have it.
 class SourceSuite : public testing::TestWithParam<std::function<std::unique_ptr<SourceFixture>()>> {
   protected:
     void SetUp() override;
@@ -73,6 +74,7 @@ class SourceSuite : public testing::TestWithParam<std::function<std::unique_ptr<
     std::unique_ptr<spi::Reader> reader();
     std::unique_ptr<spi::Recorder> recorder();
     std::unique_ptr<spi::LeaseStore> lease_store();
+    bool removes() const { return source_->stable_positions() && !source_->keeps_rows(); }
     // A lease that is held until the test ends.
     std::uint64_t own_lease();
     // A term begins on what there is.

@@ -86,7 +86,6 @@ class UnsafeReader final : public spi::Reader {
         return {ErrorCode::kTableReset, Advice::kStop, "positions mean other events"};
     }
     void forget(std::span<const spi::Position> positions) override { reader_->forget(positions); }
-    void rewind() override { reader_->rewind(); }
 
   private:
     std::unique_ptr<spi::Reader> reader_;

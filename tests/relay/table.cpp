@@ -101,7 +101,6 @@ class TableReader final : public spi::Reader {
         return {};
     }
     void forget(std::span<const Position>) override {}
-    void rewind() override { mark_ = 0; }
 
   private:
     static void add(Position position, const Table::Row& row, spi::EventBatch& out) {

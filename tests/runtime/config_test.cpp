@@ -383,7 +383,6 @@ TEST_F(ConfigTest, WrongValuesSayWhereAndWhatIsRight) {
     EXPECT_THAT(with({"--max-attempts", "99999999999999999999"}), HasSubstr("whole number"));
     EXPECT_THAT(with({"--retention", "-7d"}), HasSubstr("not a time"));
     EXPECT_THAT(with({"--retention", "7"}), HasSubstr("30s"));
-    EXPECT_THAT(with({"--after-publish", "keep"}), HasSubstr("not available in this version"));
     EXPECT_THAT(with({"--on-dead-letter", "blockkey"}), HasSubstr("did you mean 'block_key'"));
     EXPECT_THAT(with({"--topic-template", "{nonsense}"}), HasSubstr("route 'null'"));
     EXPECT_THAT(with({"--admin", "9464"}), HasSubstr("HOST:PORT"));

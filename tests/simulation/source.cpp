@@ -93,7 +93,6 @@ class SimReader final : public spi::Reader {
         return {ErrorCode::kQueryFailed, Advice::kRetryDestination, "not visible yet"};
     }
     void forget(std::span<const Position>) override {}
-    void rewind() override { mark_.reset(); }
 
   private:
     [[nodiscard]] bool on_stream() const {

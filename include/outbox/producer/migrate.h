@@ -19,6 +19,12 @@ enum class MigrationSide : std::uint8_t { kProducer, kConsumer, kBoth };
 /// text.
 enum class PayloadType : std::uint8_t { kJsonb, kJson, kText, kBytea };
 
+/// What becomes of rows of `outbox_events` that every route has published. PostgreSQL.
+enum class TableLayoutKind : std::uint8_t {
+    kDelete,  ///< They are deleted: the table holds the backlog.
+    kKeep,    ///< They stay for the relay's `retention`, and go by whole segments (docs/keep.md).
+};
+
 struct MigrateOptions {
     MigrationSide side = MigrationSide::kBoth;
     /// None: `kJsonb` for a new table. A table that is there keeps its type; asking for another
@@ -28,6 +34,10 @@ struct MigrateOptions {
     /// 1,000,000,000; rows that are there stay. None: what they took before, which is 1,048,576 in
     /// new ones. Writers have a limit of their own (`max_payload_bytes`).
     std::optional<std::int64_t> max_payload_bytes{};
+    /// PostgreSQL 15 or newer. Changes the layout of `outbox_events`, while no relay runs; writers
+    /// wait as long as that takes, for no more than a million events. `kDelete` gives up the
+    /// history. None: it stays what it is, `kDelete` in a new table.
+    std::optional<TableLayoutKind> layout{};
     /// PostgreSQL, what is printed: the schema's name. What runs uses the current schema.
     std::string schema = "public";
     std::chrono::seconds connect_timeout{5};
@@ -56,7 +66,8 @@ struct Migration {
 /// sqlite:///path (the file is made if it is not there, and put into WAL mode).
 /// Thread safety: any; runs at the same time wait for each other. Blocks on the database.
 /// Throws `Error`: `kMigrationRefused` (the database is newer, a migration was changed, a table
-/// belongs to another role, or there is an `outbox_events` of another shape: nothing was changed),
+/// belongs to another role, there is an `outbox_events` of another shape, or its layout cannot be
+/// changed now: nothing was changed),
 /// `kNoRights`, `kConnectFailed`, `kAuthFailed`, `kNoSuchDatabase`, `kUnsupported`,
 /// `kConfigInvalid`, `kQueryFailed`.
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options = {});

@@ -54,9 +54,6 @@ class Reader {
     /// These positions were recorded and will not be asked for again.
     virtual void forget(std::span<const Position> positions) = 0;
 
-    /// Forgets every mark: the next `read` starts from the oldest unfinished row.
-    virtual void rewind() = 0;
-
     enum class Waited : std::uint8_t {
         kCannot,  ///< This reader has to be asked; the caller waits in its own way.
         kTime,    ///< The time is over.
@@ -116,6 +113,9 @@ struct RouteBeginning {
     /// What destinations may remember its events under: the same for as long as an id means the
     /// same event and the route has not begun anew, whatever it is called.
     std::string producer = {};
+    /// Of a source that keeps its rows: no event at or below it is still to come, and `finished`
+    /// has all that lies there and may be read.
+    Position settled = 0;
 };
 
 /// What a term begins with. `notes` are for people: what was set aside or taken over.
@@ -176,6 +176,10 @@ struct RouteStats {
     std::int64_t last_error_at_us = 0;  ///< Unix epoch, microseconds.
     double rate_per_s = 0;              ///< Events published per second, over the last seconds.
     ReadPath path;                      ///< Where the route's events come from now.
+    /// Of a source that keeps its rows: see `RouteBeginning`. What was told before goes along:
+    /// where the database has another one by now, somebody set it back, and it stays.
+    Position settled = 0;
+    Position settled_before = 0;
 };
 
 /// Writes outcomes. Used by one thread; calls block on the database until the commit is durable.
@@ -220,7 +224,8 @@ class Recorder {
     /// Returns how many were moved.
     virtual Result<std::size_t> move_due(std::uint64_t epoch, std::size_t limit) = 0;
 
-    /// Removes finished rows older than `retention` from tables that keep them, up to `limit`.
+    /// Removes finished rows older than `retention` from tables that keep them, up to `limit`; or
+    /// whole segments of such rows, however many those have, which may take seconds.
     virtual Result<std::size_t> prune(std::chrono::seconds retention, std::size_t limit) = 0;
     /// How many rows `prune` would remove without a limit. Changes nothing.
     virtual Result<std::int64_t> prunable(std::chrono::seconds retention) = 0;
@@ -315,6 +320,10 @@ class Source {
     /// Positions are identities that outlive the process; false for tables without one, whose
     /// positions are made up by the reader.
     [[nodiscard]] virtual bool stable_positions() const = 0;
+
+    /// Finished rows stay, and no recorder removes them one by one. Only where positions are
+    /// stable.
+    [[nodiscard]] virtual bool keeps_rows() const { return false; }
 
     /// How its rows look, as they were when the source was made.
     [[nodiscard]] virtual RowShape shape() const { return {}; }

@@ -20,6 +20,8 @@ namespace {
 
 using postgres::Rows;
 
+constexpr std::string_view kLayoutState = "OB006";
+
 // Where the tables go, and whose what is there already may be.
 struct Place {
     std::string schema;
@@ -56,20 +58,32 @@ std::string record_table(const Place& place) {
            place.guard();
 }
 
-std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
+std::vector<TemplateValue> values_of(PayloadType payload) {
     const std::string type(payload_type_name(payload));
     const bool binary = payload == PayloadType::kBytea;
+    return {{"payload_type", type},
+            {"payload_text", binary ? "payload" : "payload::text"},
+            {"dead_payload", binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type}};
+}
+
+std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
     return record_table(place) +
-           fill_postgres(migration.text, place.quoted_schema,
-                         {{"payload_type", type},
-                          {"payload_text", binary ? "payload" : "payload::text"},
-                          {"dead_payload",
-                           binary ? "d.payload" : "convert_from(d.payload, 'UTF8')::" + type}}) +
+           fill_postgres(migration.text, place.quoted_schema, values_of(payload)) +
            "\nINSERT INTO " + place.quoted_schema +
            ".outbox_migrations (side, version, name, checksum) VALUES (" +
            quote_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
            quote_literal(migration.name) + ", " + quote_literal(migration.checksum) + ");\n" +
            place.guard() + index_guard_sql(place.schema, migration.side);
+}
+
+// A change of the layout of outbox_events, or nothing where it has that one.
+std::string change_of_layout(TableLayoutKind layout, PayloadType payload, const Place& place) {
+    const bool keep = layout == TableLayoutKind::kKeep;
+    return prologue() + place.guard() + "SET LOCAL lock_timeout = '10s';\n" +
+           fill_postgres(embedded_sql_text(keep ? "producer/postgres/keep.sql"
+                                                : "producer/postgres/delete.sql"),
+                         place.quoted_schema, values_of(payload)) +
+           place.guard() + "COMMIT;\n";
 }
 
 // In a transaction of its own: what it may leave out must not take tables with it.
@@ -111,6 +125,12 @@ Place place_of(const MigrateOptions& options) {
             {options.owners}};
 }
 
+[[noreturn]] void refuse_layout(const std::string& where, const std::string& what) {
+    throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
+                "The layout of outbox_events in " + where + " cannot be changed: " + what +
+                    ". It stays what it is.");
+}
+
 bool contains(const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
 }
@@ -139,6 +159,7 @@ class PostgresTarget final : public MigrationTarget {
     PostgresTarget(const std::string& url, const MigrateOptions& options)
         : makes_events_(options.side != MigrationSide::kConsumer),
           max_payload_bytes_(options.max_payload_bytes),
+          layout_(options.layout),
           note_(options.note) {
         const std::string timeout = std::to_string(options.connect_timeout.count());
         const std::string target = with_password(url).value_or_throw();
@@ -253,6 +274,7 @@ class PostgresTarget final : public MigrationTarget {
     void commit() override { query("COMMIT"); }
     void finish() override {
         if (!makes_events_) return;
+        if (layout_) change_layout();
         if (max_payload_bytes_) {
             const bool binary = event_table().payload_type == "bytea";
             query(payload_limit(*max_payload_bytes_, binary, place_));
@@ -262,6 +284,23 @@ class PostgresTarget final : public MigrationTarget {
     }
 
   private:
+    void change_layout() {
+        const bool keep = *layout_ == TableLayoutKind::kKeep;
+        const Rows kept = query(
+            "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'outbox_events' AND relkind = 'p' "
+            "AND relnamespace = " +
+            schema_oid() + ")");
+        if (kept.boolean(0, 0) == keep) return;
+        const std::string type = event_table().payload_type;
+        for (const auto payload :
+             {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText, PayloadType::kBytea}) {
+            if (payload_type_name(payload) != type) continue;
+            query(change_of_layout(*layout_, payload, place_));
+            return;
+        }
+        refuse_layout(where_, "the payload has type " + type);
+    }
+
     // Why the relay could not take events from the log, as far as it depends on no relay.
     void tell_publication() {
         const std::string table = place_.quoted_schema + ".outbox_events";
@@ -322,6 +361,9 @@ class PostgresTarget final : public MigrationTarget {
                 refuse_misplaced_index(where_, misplaced_index(PQresultErrorField(
                                                    result.get(), PG_DIAG_MESSAGE_PRIMARY)));
             }
+            if (state != nullptr && state == kLayoutState) {
+                refuse_layout(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
+            }
             if (state != nullptr && state == kStillNeededState) {
                 refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
             }
@@ -336,6 +378,7 @@ class PostgresTarget final : public MigrationTarget {
     Place place_;
     const bool makes_events_;
     const std::optional<std::int64_t> max_payload_bytes_;
+    const std::optional<TableLayoutKind> layout_;
     const std::function<void(std::string_view)> note_;
 };
 
@@ -366,6 +409,10 @@ std::string migration_sql(const MigrateOptions& options) {
                "COMMIT;\n\n";
     }
     if (options.side == MigrationSide::kConsumer) return sql;
+    if (options.layout) {
+        sql +=
+            change_of_layout(*options.layout, options.payload.value_or(PayloadType::kJsonb), place);
+    }
     if (options.max_payload_bytes) {
         sql += payload_limit(*options.max_payload_bytes, options.payload == PayloadType::kBytea,
                              place);

@@ -344,7 +344,14 @@ std::string path_of(const std::string& url) {
                 "'" + redact(url) + "' names no file: write sqlite:///absolute/path");
 }
 
+void refuse_segments(const MigrateOptions& options) {
+    if (options.layout != TableLayoutKind::kKeep) return;
+    throw Error(ErrorCode::kUnsupported, Advice::kStop,
+                "SQLite has no tables of segments: after_publish = keep is for PostgreSQL.");
+}
+
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {
+    refuse_segments(options);
     SqliteTarget target(path_of(url), options);
     return run_migrations(target, with_one_json(options));
 }
@@ -388,6 +395,7 @@ std::string uninstall_sql(const MigrateOptions& options) {
 }
 
 std::string migration_sql(const MigrateOptions& options) {
+    refuse_segments(options);
     std::string sql;
     for (const auto& migration : embedded_migrations("sqlite", options.side)) {
         sql += "BEGIN IMMEDIATE;\n" +

@@ -10,11 +10,13 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class StreamRights : public Stream {
+class StreamPublication : public StreamFixture {};
+
+class StreamRights : public StreamFixture {
   protected:
     // A role that may do all that polling needs, where migrate made no publication either.
     void SetUp() override {
-        Stream::SetUp();
+        StreamFixture::SetUp();
         pg_.exec("DROP PUBLICATION outbox");
         role_ = "relay_" + std::to_string(roles++);
         pg_.exec("DROP ROLE IF EXISTS " + role_ + "; CREATE ROLE " + role_ +
@@ -66,7 +68,7 @@ TEST_F(StreamRights, MissingMakeModeStreamRefuseToStart) {
     EXPECT_THAT(source.error().message, HasSubstr("mode auto"));
 }
 
-TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
+TEST_F(StreamPublication, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
     pg_.exec(
         "CREATE TABLE other (a int); DROP PUBLICATION outbox; "
         "CREATE PUBLICATION outbox FOR TABLE other WITH (publish = 'insert')");
@@ -87,7 +89,7 @@ TEST_F(Stream, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed) {
     EXPECT_THAT(route.next(1), ElementsAre("1"));
 }
 
-TEST_F(Stream, MakesThePublicationWhereItIsMissing) {
+TEST_F(StreamPublication, MakesThePublicationWhereItIsMissing) {
     pg_.exec("DROP PUBLICATION outbox");
     Route route(source());
     ASSERT_TRUE(route.joins());
@@ -96,7 +98,7 @@ TEST_F(Stream, MakesThePublicationWhereItIsMissing) {
               "tfff");
 }
 
-TEST_F(Stream, IsRefusedAPublicationThatShowsMoreThanInserts) {
+TEST_F(StreamPublication, IsRefusedAPublicationThatShowsMoreThanInserts) {
     const std::string mend = "ALTER PUBLICATION \"outbox\" SET (publish = 'insert')";
     for (const char* more : {"insert, update", "insert, delete", "insert, truncate", "delete"}) {
         pg_.exec("ALTER PUBLICATION outbox SET (publish = '" + std::string(more) + "')");
@@ -108,7 +110,7 @@ TEST_F(Stream, IsRefusedAPublicationThatShowsMoreThanInserts) {
     }
 }
 
-TEST_F(Stream, IsToldAllThatThePublicationLacks) {
+TEST_F(StreamPublication, IsToldAllThatThePublicationLacks) {
     pg_.exec(
         "ALTER PUBLICATION outbox SET (publish = 'insert, update'); "
         "ALTER PUBLICATION outbox DROP TABLE outbox_events");
@@ -123,7 +125,7 @@ TEST_F(Stream, IsToldAllThatThePublicationLacks) {
     EXPECT_TRUE(postgres::make_postgres_source(config()).ok());
 }
 
-TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
+TEST_F(StreamPublication, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
@@ -134,7 +136,7 @@ TEST_F(Stream, IsLeftWhenThePublicationShowsMoreThanInsertsFromNowOn) {
     EXPECT_THAT(route.reason(), HasSubstr("SET (publish = 'insert')"));
 }
 
-TEST_F(Stream, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
+TEST_F(StreamPublication, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
     const bool has_parts = pg_.number("SHOW server_version_num") >= 150000;
     for (const char* part :
          {"outbox_events WHERE (position > 5)", "outbox_events (position, id)"}) {
@@ -157,7 +159,7 @@ TEST_F(Stream, IsRefusedAPublicationThatShowsAPartOfTheRowsOrColumns) {
     }
 }
 
-TEST_F(Stream, EndsWhenThePublicationNoLongerShowsTheTable) {
+TEST_F(StreamPublication, EndsWhenThePublicationNoLongerShowsTheTable) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");

@@ -63,9 +63,10 @@ class Route {
     std::vector<std::string> paths_;
 };
 
-class Stream : public testing::Test {
+class StreamFixture : public testing::Test {
   protected:
-    void SetUp() override { migrate(url_); }
+    void SetUp() override { migrate_to(url_, layout()); }
+    virtual TableLayoutKind layout() const { return TableLayoutKind::kDelete; }
 
     postgres::PostgresSourceConfig config() const {
         postgres::PostgresSourceConfig config;
@@ -105,6 +106,11 @@ class Stream : public testing::Test {
         if (!source_) source_ = value_of(postgres::make_postgres_source(config()));
         return *source_;
     }
+};
+
+// Whatever becomes of published rows.
+class Stream : public StreamFixture, public testing::WithParamInterface<TableLayoutKind> {
+    TableLayoutKind layout() const override { return GetParam(); }
 };
 
 }  // namespace outbox::test

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(Stream, ServesARouteThatHasCaughtUp) {
+TEST_P(Stream, ServesARouteThatHasCaughtUp) {
     pg_.exec(insert("1"));
     Route route(source());
     ASSERT_TRUE(route.joins());
@@ -32,7 +32,7 @@ TEST_F(Stream, ServesARouteThatHasCaughtUp) {
 }
 
 // The server would tell of each flush of its log, whatever it brings.
-TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
+TEST_P(Stream, IsNotToldOfEachCommitOfOthers) {
     auto stream = value_of(postgres::ReplicationStream::open(url_, 60));
     postgres::Wakeup wakeup;
     const auto slot =
@@ -73,7 +73,7 @@ TEST_F(Stream, IsNotToldOfEachCommitOfOthers) {
 }
 
 // More than one fill of libpq's buffer.
-TEST_F(Stream, IsReadWholeAsFarAsItHasCome) {
+TEST_P(Stream, IsReadWholeAsFarAsItHasCome) {
     auto stream = value_of(postgres::ReplicationStream::open(url_, 60));
     postgres::Wakeup wakeup;
     const auto slot =
@@ -101,7 +101,7 @@ TEST_F(Stream, IsReadWholeAsFarAsItHasCome) {
 }
 
 // As one whose decoding is slower than the writers.
-TEST_F(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
+TEST_P(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     const auto sender = static_cast<pid_t>(
@@ -122,7 +122,7 @@ TEST_F(Stream, ThatStaysBehindIsLeftForOneThatBeginsWhereTheWritersAre) {
 }
 
 // By a transaction that stays open, while there is a stream and while one is being made.
-TEST_F(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
+TEST_P(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
     postgres::PostgresSourceConfig config = this->config();
     config.max_kept_log = 64 << 20;
     const auto source = value_of(postgres::make_postgres_source(config));
@@ -161,7 +161,7 @@ TEST_F(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
 }
 
 // A route whose destination is away reads nothing.
-TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
+TEST_P(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
     Route route(source());
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
@@ -177,7 +177,7 @@ TEST_F(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
 
 // The server's own question would come after five seconds, the stream's after half a second of
 // silence.
-TEST_F(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
+TEST_P(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec(insert("0"));
@@ -198,7 +198,7 @@ TEST(StreamSlots, HaveNamesThatNoOtherRelayHas) {
     EXPECT_NE(postgres::make_slot_prefix(), postgres::make_slot_prefix());
 }
 
-TEST_F(Stream, EndsWithItsLastReader) {
+TEST_P(Stream, EndsWithItsLastReader) {
     {
         Route route(source());
         ASSERT_TRUE(route.joins());
@@ -207,7 +207,7 @@ TEST_F(Stream, EndsWithItsLastReader) {
     EXPECT_TRUE(eventually(60s, "the slot is gone", [&] { return slots() == "0"; }));
 }
 
-TEST_F(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
+TEST_P(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec("BEGIN; " + insert("0") + "; ROLLBACK");
@@ -227,7 +227,7 @@ TEST_F(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
     EXPECT_THAT(closed, ElementsAre(1, 3));
 }
 
-TEST_F(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
+TEST_P(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
     Route route(source());
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");  // in another database, too
@@ -242,7 +242,7 @@ TEST_F(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
     EXPECT_TRUE(route.joins());
 }
 
-TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
+TEST_P(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
     {
@@ -253,7 +253,7 @@ TEST_F(Stream, ThatIsNotMadeYetLeavesNoSlotBehind) {
 }
 
 // It is not even kept in memory: what is read in its place must be said.
-TEST_F(Stream, ARowLargerThanAQueueIsLeftToTheTable) {
+TEST_P(Stream, ARowLargerThanAQueueIsLeftToTheTable) {
     pg_.exec("ALTER TABLE outbox_events DROP CONSTRAINT outbox_payload_size");
     Route route(source());
     ASSERT_TRUE(route.joins());
@@ -276,7 +276,7 @@ TEST_F(Stream, ARowLargerThanAQueueIsLeftToTheTable) {
     EXPECT_EQ(route.seen[2], "3");
 }
 
-TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
+TEST_P(Stream, TooMuchForARouteLeavesItToTheTable) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     // More than a queue holds, in one transaction.
@@ -302,7 +302,7 @@ TEST_F(Stream, TooMuchForARouteLeavesItToTheTable) {
     EXPECT_THAT(route.next(1), ElementsAre("1"));
 }
 
-TEST_F(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
+TEST_P(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
     Route route(source());
     for (int i = 0; i < 3; ++i) {
         ASSERT_TRUE(route.joins());
@@ -319,7 +319,7 @@ TEST_F(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
     }
 }
 
-TEST_F(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {
+TEST_P(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {
     Route first(source());
     ASSERT_TRUE(first.joins());
     Route second(source());
@@ -338,7 +338,7 @@ TEST_F(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {
 
 // The second one's slot waits for the open transaction; what the others bring meanwhile is in its
 // queue and, but for what was removed again, in its snapshot as well.
-TEST_F(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined) {
+TEST_P(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined) {
     Route first(source());
     ASSERT_TRUE(first.joins());
     pg_.exec(insert("1"));
@@ -366,7 +366,7 @@ TEST_F(Stream, BringsARouteThatComesLaterEachEventOnceWhateverCameWhileItJoined)
     EXPECT_EQ(first.path(), "stream");
 }
 
-TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid) {
+TEST_P(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid) {
     Route route(source());
     Pg other(shared_postgres().url());
     other.exec("BEGIN; SELECT pg_current_xact_id()");
@@ -382,7 +382,7 @@ TEST_F(Stream, IsNotJoinedByARouteThatHasMoreToReadThanItTakesAtOnceWhichIsSaid)
     EXPECT_TRUE(route.joins());
 }
 
-TEST_F(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
+TEST_P(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec(
@@ -407,7 +407,7 @@ TEST_F(Stream, ThatCannotBeDecodedIsLeftWithTheDecodersOwnReason) {
 
 // Writers of a key serialise on its row before they insert; everything else is free. The stream is
 // cut again and again.
-TEST_F(Stream, KeepsEachKeysOrderAndReturnsEachEventOnceAcrossJoinsAndLosses) {
+TEST_P(Stream, KeepsEachKeysOrderAndReturnsEachEventOnceAcrossJoinsAndLosses) {
     pg_.exec(
         "CREATE TABLE keys (key int PRIMARY KEY, n int NOT NULL); "
         "INSERT INTO keys SELECT i, 0 FROM generate_series(1, 8) i");
@@ -475,6 +475,8 @@ TEST_F(Stream, KeepsEachKeysOrderAndReturnsEachEventOnceAcrossJoinsAndLosses) {
     }));
     EXPECT_TRUE(in_order);
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Stream, kEachLayout, name_of_layout);
 
 }  // namespace
 }  // namespace outbox::test

@@ -2,12 +2,15 @@
 
 #include <chrono>
 #include <cstdint>
+#include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <outbox/producer/migrate.h>
 #include <outbox/spi/source.h>
 
 #include "databases/postgres/source/source.h"
@@ -15,6 +18,22 @@
 #include "tests/support/servers.h"
 
 namespace outbox::test {
+
+// For suites that hold whatever becomes of published rows.
+//     INSTANTIATE_TEST_SUITE_P(Layouts, MySuite, kEachLayout, name_of_layout);
+inline const auto kEachLayout = testing::Values(TableLayoutKind::kDelete, TableLayoutKind::kKeep);
+inline std::string name_of_layout(const testing::TestParamInfo<TableLayoutKind>& info) {
+    return info.param == TableLayoutKind::kKeep ? "Keep" : "Delete";
+}
+// To be called by SetUp.
+inline void migrate_to(const std::string& url, TableLayoutKind kind) {
+    if (kind == TableLayoutKind::kKeep && Pg(url).number("SHOW server_version_num") < 150000) {
+        GTEST_SKIP() << "PostgreSQL 14 has one layout";
+    }
+    MigrateOptions options;
+    options.layout = kind;
+    migrate(url, options);
+}
 
 inline constexpr spi::ReadLimits kAll{1000, std::size_t{1} << 20};
 
@@ -41,6 +60,7 @@ class Relay {
         spi::Beginning beginning = value_of(recorder_->begin(batch_.epoch, routes));
         notes_ = std::move(beginning.notes);
         for (const spi::RouteBeginning& one : beginning.routes) producers_.push_back(one.producer);
+        settled_ = beginning.routes[0].settled;
         reader_ =
             value_of(source_->open_reader("default", std::move(beginning.routes[0].finished)));
     }
@@ -73,7 +93,7 @@ class Relay {
         batch.finished.push_back({0, positions});
         require(recorder_->record(batch));
         reader_->forget(positions);
-        if (source_->stable_positions()) remove(positions);
+        if (removes()) remove(positions);
     }
 
     // Of those and of earlier ones: how many are left.
@@ -104,7 +124,7 @@ class Relay {
         batch.finished.push_back({0, {event.position}});
         require(recorder_->record(batch));
         reader_->forget(batch.finished[0].positions);
-        if (source_->stable_positions()) remove(batch.finished[0].positions);
+        if (removes()) remove(batch.finished[0].positions);
     }
 
     spi::RecordBatch fresh() const {
@@ -118,13 +138,25 @@ class Relay {
     // As destinations are told, in the order of the routes.
     const std::vector<std::string>& producers() const { return producers_; }
 
+    // Of a table that keeps its rows: all up to `to` is finished, or never comes.
+    void settle(spi::Position to) {
+        spi::RouteStats stats;
+        stats.route = "default";
+        stats.settled = to;
+        stats.settled_before = std::exchange(settled_, to);
+        require(recorder_->save_stats(batch_.epoch, {&stats, 1}));
+    }
+
   private:
+    bool removes() const { return source_->stable_positions() && !source_->keeps_rows(); }
+
     std::unique_ptr<spi::Source> source_;
     std::unique_ptr<spi::LeaseStore> lease_;
     std::unique_ptr<spi::Recorder> recorder_;
     std::unique_ptr<spi::Reader> reader_;
     std::vector<std::string> notes_;
     std::vector<std::string> producers_;
+    spi::Position settled_ = 0;
     spi::RecordBatch batch_;
     std::vector<std::unique_ptr<spi::EventBatch>> batches_;
     std::vector<spi::PositionRange> closed_;

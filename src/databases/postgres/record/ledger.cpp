@@ -123,6 +123,15 @@ Connection::Statement LedgerTable::forget_below(spi::Position lowest) const {
             Params().text(table_.source).integer(spi::PositionSet::segment_of(lowest))};
 }
 
+Connection::Statement LedgerTable::settled(const std::string& route, spi::Position to,
+                                           spi::Position was) const {
+    return {
+        "UPDATE " + table_.side +
+            "outbox_routes SET settled = $3, life = $5 WHERE source = $1 AND route = $2 AND "
+            "settled = $4",
+        Params().text(table_.source).text(route).integer(to).integer(was).text(identity_.life())};
+}
+
 Connection::Statement LedgerTable::destination(const std::string& route,
                                                std::string_view name) const {
     return {"UPDATE " + table_.side +
@@ -134,8 +143,9 @@ Connection::Statement LedgerTable::destination(const std::string& route,
 Connection::Statement LedgerTable::destinations() const {
     return {
         "SELECT route, coalesce(destination, ''), (extract(epoch FROM since) * "
-        "1000000)::bigint FROM " +
-            table_.side + "outbox_routes WHERE source = $1",
+        "1000000)::bigint, " +
+            std::string(table_.keep ? "settled" : "0::bigint") + " FROM " + table_.side +
+            "outbox_routes WHERE source = $1",
         Params().text(table_.source)};
 }
 
@@ -147,8 +157,11 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     if (status.ok()) status = take_over_names(connection, routes, out);
     // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(connection, routes);
-    if (status.ok()) status = settle_gone(connection, routes, out);
+    if (status.ok()) status = refuse_gone(connection, routes);
+    if (status.ok() && !table_.keep) status = forget_gone(connection, routes, out);
     if (status.ok()) status = add_new(connection, routes);
+    // A route that takes the place of the only one goes on behind what stays of that one's events.
+    if (status.ok() && table_.keep) status = forget_gone(connection, routes, out);
     if (status.ok() && !table_.by_position) status = note_life(connection);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
     if (status.ok()) status = part_lives(connection);
@@ -161,13 +174,20 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     return out;
 }
 
+// All that every route has finished, and what never comes.
+spi::Position LedgerTable::settled_by_all(const std::vector<Known>& routes) {
+    if (routes.empty()) return 0;
+    return std::ranges::min(routes, {}, &Known::settled).settled;
+}
+
 Result<std::vector<LedgerTable::Known>> LedgerTable::load_routes(Connection& connection) const {
     const Statement statement = destinations();
     Result<Rows> rows = connection.query(statement.sql, statement.params);
     if (!rows.ok()) return rows.status();
     std::vector<Known> known;
     for (int row = 0; row < rows->size(); ++row) {
-        known.push_back({rows->string(row, 0), rows->string(row, 1), rows->integer(row, 2)});
+        known.push_back({rows->string(row, 0), rows->string(row, 1), rows->integer(row, 2),
+                         rows->integer(row, 3)});
     }
     return known;
 }
@@ -179,7 +199,10 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
     if (!table_.by_position) return check_life_of_ids(connection, out);
     const std::string life = identity_.life();
     Result<Rows> rows = connection.query(
-        "SELECT DISTINCT life FROM " + table_.side + "outbox_ledger WHERE source = $1",
+        "SELECT DISTINCT life FROM " + table_.side + "outbox_ledger WHERE source = $1" +
+            (table_.keep ? " UNION SELECT life FROM " + table_.side +
+                               "outbox_routes WHERE source = $1 AND settled > 0"
+                         : std::string()),
         Params().text(table_.source));
     if (!rows.ok()) return rows.status();
     bool other = false;
@@ -193,9 +216,15 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
                                 table_.side + "outbox_ledger WHERE source = $1) GROUP BY segment",
                             Params().text(table_.source));
     if (!rows.ok()) return rows.status();
-    if (rows->empty()) return {};
-    const spi::Position top =
-        rows->integer(0, 0) + static_cast<spi::Position>(rows->text(0, 1).rfind('1'));
+    const auto known = load_routes(connection);
+    if (!known.ok()) return known.status();
+    spi::Position top = 0;
+    for (const Known& route : *known) top = std::max(top, route.settled);
+    if (!rows->empty()) {
+        top = std::max(
+            top, rows->integer(0, 0) + static_cast<spi::Position>(rows->text(0, 1).rfind('1')));
+    }
+    if (top == 0) return {};
     const auto last = identity_.last_position(connection);
     if (!last.ok()) return last.status();
     if (*last < top) {
@@ -211,11 +240,14 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
     }
     if (!other) {
         // `routes continue` leaves open whose it is; an earlier version did not know.
-        return connection
-            .query("UPDATE " + table_.side +
-                       "outbox_ledger SET life = $2 WHERE source = $1 AND life IS NULL",
-                   Params().text(table_.source).text(life))
-            .status();
+        for (const std::string table : {"outbox_ledger", "outbox_routes"}) {
+            if (table == "outbox_routes" && !table_.keep) continue;
+            rows = connection.query("UPDATE " + table_.side + table +
+                                        " SET life = $2 WHERE source = $1 AND life IS NULL",
+                                    Params().text(table_.source).text(life));
+            if (!rows.ok()) return rows.status();
+        }
+        return {};
     }
     return {ErrorCode::kTableReset, Advice::kStop,
             "table " + table_.sql +
@@ -284,8 +316,8 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
         const std::string position = "t." + quote_identifier(table_.position);
         sql += "LEFT JOIN " + table_.side +
                "outbox_ledger l ON l.source = $1 AND l.route = $2 AND l.segment = " + position +
-               " / 65536 WHERE " + tenants_ + " AND " + position +
-               " > 0 AND (l.done IS NULL OR get_bit(l.done, (" + position +
+               " / 65536 WHERE " + tenants_ + " AND " + position + " > 0 AND " +
+               above_settled(table_) + " AND (l.done IS NULL OR get_bit(l.done, (" + position +
                " % 65536)::integer) = 0))";
     } else {
         std::string unfinished;
@@ -300,8 +332,8 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
     return rows->boolean(0, 0);
 }
 
-Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::RouteName> routes,
-                                spi::Beginning& out) const {
+Status LedgerTable::refuse_gone(Connection& connection,
+                                std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(connection);
     if (!known.ok()) return known.status();
     for (const Known& route : *known) {
@@ -311,6 +343,16 @@ Status LedgerTable::settle_gone(Connection& connection, std::span<const spi::Rou
         if (*unfinished) {
             return spi::route_gone(route.name, route.destination, names_of(routes));
         }
+    }
+    return {};
+}
+
+Status LedgerTable::forget_gone(Connection& connection, std::span<const spi::RouteName> routes,
+                                spi::Beginning& out) const {
+    const auto known = load_routes(connection);
+    if (!known.ok()) return known.status();
+    for (const Known& route : *known) {
+        if (names(routes, route.name)) continue;
         for (const char* table :
              {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const Result<Rows> rows = connection.query(
@@ -375,12 +417,27 @@ Status LedgerTable::take_back_passed(Connection& connection, const std::string& 
     }
     const std::string ledger = table_.side + "outbox_ledger";
     const std::string none = "B'0'::bit(65536)";
-    const std::string kept =
+    std::string kept =
         all ? none
             : "l.passed & coalesce((SELECT bit_or(o.done & ~coalesce(o.passed, " + none +
                   ")) FROM " + ledger +
                   " o WHERE o.source = $1 AND o.segment = l.segment AND o.route <> $2), " + none +
                   ")";
+    if (table_.keep) {
+        // What every route has settled is history, however long it stays.
+        const auto known = load_routes(connection);
+        if (!known.ok()) return known.status();
+        const std::string upto = std::to_string(settled_by_all(*known));
+        const std::string below =
+            "least(greatest(" + upto + " - l.segment * 65536 + 1, 0), 65536)::integer";
+        kept = "((" + kept + ") | (l.passed & (repeat('1', " + below + ") || repeat('0', 65536 - " +
+               below + "))::bit(65536)))";
+        const Result<Rows> back =
+            connection.query("UPDATE " + table_.side + "outbox_routes SET settled = " + upto +
+                                 " WHERE source = $1 AND route = $2",
+                             params);
+        if (!back.ok()) return back.status();
+    }
     const Result<Rows> taken = connection.query(
         "UPDATE " + ledger +
             " u SET done = u.done & ~(u.passed & ~k.kept), passed = nullif(k.kept, " + none +
@@ -398,16 +455,24 @@ Status LedgerTable::take_back_passed(Connection& connection, const std::string& 
 
 // A new route begins with the events that not every known one has finished.
 Status LedgerTable::add_new(Connection& connection, std::span<const spi::RouteName> routes) const {
-    const auto known = load_routes(connection);
+    auto known = load_routes(connection);
     if (!known.ok()) return known.status();
+    // Those that go count only where none stays.
+    if (std::any_of(known->begin(), known->end(),
+                    [&](const Known& one) { return names(routes, one.name); })) {
+        std::erase_if(*known, [&](const Known& one) { return !names(routes, one.name); });
+    }
+    const std::string settled = std::to_string(settled_by_all(*known));
     for (const spi::RouteName& route : routes) {
         if (std::any_of(known->begin(), known->end(),
                         [&](const Known& one) { return one.name == route.name; })) {
             continue;
         }
         Result<Rows> rows = connection.query(
-            "INSERT INTO " + table_.side +
-                "outbox_routes (source, route, filter, first) VALUES ($1, $2, $3, $4 = 1)",
+            "INSERT INTO " + table_.side + "outbox_routes (source, route, filter, first" +
+                (table_.keep ? ", settled, life) VALUES ($1, $2, $3, $4 = 1, " + settled + ", " +
+                                   quote_literal(identity_.life()) + ")"
+                             : std::string(") VALUES ($1, $2, $3, $4 = 1)")),
             Params()
                 .text(table_.source)
                 .text(route.name)
@@ -448,19 +513,33 @@ Status LedgerTable::load(Connection& connection, std::span<const spi::RouteName>
                          spi::Beginning& out) const {
     const auto known = load_routes(connection);
     if (!known.ok()) return known.status();
+    spi::Position lowest = 0;  // that is there
+    if (table_.keep) {
+        const Result<Rows> rows =
+            connection.query("SELECT coalesce(min(position), 0) FROM " + table_.sql);
+        if (!rows.ok()) return rows.status();
+        lowest = std::max<spi::Position>(rows->integer(0, 0), 1);
+    }
     out.routes.resize(routes.size());
     for (std::size_t i = 0; i < routes.size(); ++i) {
+        spi::RouteBeginning& route = out.routes[i];
         for (const Known& one : *known) {
-            if (one.name == routes[i].name) out.routes[i].destination = one.destination;
+            if (one.name != routes[i].name) continue;
+            route.destination = one.destination;
+            route.settled = one.settled;
         }
         if (!table_.by_position) continue;
-        Status status = connection.prepare(kLoad,
-                                           "SELECT segment, done FROM " + table_.side +
-                                               "outbox_ledger WHERE source = $1 AND route = $2",
-                                           Params().text({}).text({}));
+        Status status = connection.prepare(
+            kLoad,
+            "SELECT segment, done FROM " + table_.side +
+                "outbox_ledger WHERE source = $1 AND route = $2 AND segment >= $3",
+            Params().text({}).text({}).integer(0));
         if (status.ok()) {
-            status =
-                connection.start_prepared(kLoad, Params().text(table_.source).text(routes[i].name));
+            status = connection.start_prepared(
+                kLoad, Params()
+                           .text(table_.source)
+                           .text(routes[i].name)
+                           .integer(spi::PositionSet::segment_of(route.settled)));
         }
         std::array<Field, 2> fields;
         while (status.ok() && connection.next(fields, status)) {
@@ -476,6 +555,8 @@ Status LedgerTable::load(Connection& connection, std::span<const spi::RouteName>
         }
         if (status.ok()) status = connection.execute(std::string("DEALLOCATE ") + kLoad);
         if (!status.ok()) return status;
+        // Not read again, whatever is there.
+        if (lowest > 0 && lowest <= route.settled) route.finished.add({lowest, route.settled});
     }
     return {};
 }

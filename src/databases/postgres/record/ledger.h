@@ -37,6 +37,10 @@ class LedgerTable {
     void subtract(std::span<const spi::Position> positions, std::vector<Statement>& out) const;
     /// All segments that lie wholly below `lowest`.
     [[nodiscard]] Statement forget_below(spi::Position lowest) const;
+    /// Of a table that keeps its rows: nothing at or below `to` is still to come to the route.
+    /// `was` as `spi::RouteStats::settled_before`.
+    [[nodiscard]] Statement settled(const std::string& route, spi::Position to,
+                                    spi::Position was) const;
     [[nodiscard]] Statement destination(const std::string& route, std::string_view name) const;
     [[nodiscard]] Statement destinations() const;
 
@@ -45,6 +49,7 @@ class LedgerTable {
         std::string name;
         std::string destination;
         std::int64_t since_us = 0;
+        spi::Position settled = 0;
     };
     Result<std::vector<Known>> load_routes(Connection& connection) const;
     Status check_life(Connection& connection, spi::Beginning& out) const;
@@ -62,11 +67,13 @@ class LedgerTable {
                            spi::Beginning& out) const;
     Status rename(Connection& connection, const std::string& from, const std::string& to) const;
     Result<bool> has_unfinished(Connection& connection, const std::string& route) const;
-    Status settle_gone(Connection& connection, std::span<const spi::RouteName> routes,
+    Status refuse_gone(Connection& connection, std::span<const spi::RouteName> routes) const;
+    Status forget_gone(Connection& connection, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
     Status take_filters(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status take_back_passed(Connection& connection, const std::string& route, bool all) const;
     Status begin_anew(Connection& connection) const;
+    [[nodiscard]] static spi::Position settled_by_all(const std::vector<Known>& routes);
     Status part_lives(Connection& connection) const;
     Status name_producers(Connection& connection, std::span<const spi::RouteName> routes,
                           spi::Beginning& out) const;

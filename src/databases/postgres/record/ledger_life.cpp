@@ -58,8 +58,8 @@ Status LedgerTable::set_aside_ids(Connection& connection) const {
 // What destinations remember of these routes' events is of others from now on.
 Status LedgerTable::begin_anew(Connection& connection) const {
     return connection
-        .query("UPDATE " + table_.side +
-                   "outbox_routes SET since = clock_timestamp() WHERE source = $1",
+        .query("UPDATE " + table_.side + "outbox_routes SET since = clock_timestamp()" +
+                   (table_.keep ? ", settled = 0" : "") + " WHERE source = $1",
                Params().text(table_.source))
         .status();
 }

@@ -144,6 +144,13 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
             return rows.status();
         }
     }
+    // What was settled was so for fewer tenants: from the ledgers it is known again.
+    if (table_.keep) {
+        const Result<Rows> rows =
+            connection.query("UPDATE " + side + "outbox_routes SET settled = 0 WHERE source = $1",
+                             Params().text(table_.source));
+        if (!rows.ok()) return rows.status();
+    }
     for (const char* of_former :
          {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
         const Result<Rows> rows = connection.query(
@@ -160,7 +167,14 @@ Status LedgerTable::refuse_open_events(Connection& connection, const std::string
             "SELECT EXISTS (SELECT FROM " + table_.side + ledger + " WHERE source = $1)",
             Params().text(former));
         if (!open.ok()) return open.status();
-        if (open->boolean(0, 0)) return sources::tenants_left_open(table_.source, former);
+        if (!open->boolean(0, 0)) continue;
+        if (!table_.keep) return sources::tenants_left_open(table_.source, former);
+        return {ErrorCode::kConflict, Advice::kStop,
+                "a relay served " + former +
+                    ", and what it published stays in the table (after_publish = keep): " +
+                    table_.source +
+                    " is a part of it and would send all that again. Serve at least the tenants of "
+                    "before"};
     }
     return {};
 }

@@ -37,6 +37,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
               if (removals_) {
                   if (Status same = identity_.check(connection); !same.ok()) return same;
               }
+              if (segments_) segments_->forget_writers();
               keeps_utf8_ = connection.keeps_utf8();
               // A row that somebody holds delays itself alone.
               Status status = connection.execute(kLockTimeout);
@@ -47,6 +48,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
           },
           table.path) {
     if (table_.by_position) removals_.emplace(table_, identity_, ledger_, fence_);
+    if (table_.keep) segments_.emplace(table_);
 }
 
 TableWriter::Keys PostgresRecorder::keys_of(std::span<const spi::Position> positions) const {
@@ -367,6 +369,9 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
                  .text(one.path.path)
                  .text(storable(one.path.reason))
                  .integer(one.last_error_at_us)});
+        if (one.settled != one.settled_before) {
+            statements.push_back(ledger_.settled(one.route, one.settled, one.settled_before));
+        }
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();

@@ -17,6 +17,7 @@
 #include "databases/postgres/record/fence.h"
 #include "databases/postgres/record/ledger.h"
 #include "databases/postgres/record/removals.h"
+#include "databases/postgres/record/segments.h"
 #include "databases/postgres/record/table_writer.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/source/config.h"
@@ -99,6 +100,8 @@ class PostgresRecorder final : public spi::Recorder {
     using RefusesDue = std::function<void(DuePlace)>;
     [[nodiscard]] Params due_params(const DueLook& look, std::uint64_t epoch,
                                     std::size_t limit) const;
+    Result<Stats> stats_of(const std::string& with, const std::string& from,
+                           const std::vector<std::string>& conditions, const std::string& roughly);
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
     Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);
@@ -122,6 +125,7 @@ class PostgresRecorder final : public spi::Recorder {
     const Fence fence_;
     Session session_;
     std::optional<Removals> removals_;  // none where positions are made up
+    std::optional<Segments> segments_;  // of a table that keeps its rows
     std::vector<std::string> routes_;   // as `begin` was given them
     // Events that have rows in outbox_delivery, by route, so that others cost no look there.
     std::optional<std::uint64_t> failing_epoch_;

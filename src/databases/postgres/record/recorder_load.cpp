@@ -280,13 +280,40 @@ Status PostgresRecorder::look_outside(Stats& stats) {
 
 // One branch for each state, so that the owner's partial index serves it.
 Result<spi::Recorder::Stats> PostgresRecorder::stats() {
-    const std::string from = " FROM " + table_.sql + " t WHERE ";
+    const std::string from = " FROM " + table_.sql + " t";
+    if (!table_.keep) {
+        return stats_of("", from, unfinished_conditions(table_),
+                        from + " WHERE " + any_of_conditions(table_));
+    }
+    // Of rows that stay, those above what is settled, without those that every route has finished.
+    const Result<Rows> settled = query("SELECT coalesce(min(settled), 0), count(*) FROM " +
+                                           table_.side + "outbox_routes WHERE source = $1",
+                                       Params().text(table_.source));
+    if (!settled.ok()) return settled.status();
+    const std::string upto = settled->string(0, 0);
+    const std::string position = "t." + quote_identifier(table_.position);
+    const std::string above = position + " > " + upto;
+    return stats_of("WITH l AS MATERIALIZED (SELECT segment, bit_and(done) AS done FROM " +
+                        table_.side + "outbox_ledger WHERE source = $1 AND segment >= " + upto +
+                        " / 65536 GROUP BY segment HAVING count(*) >= " + settled->string(0, 1) +
+                        ") ",
+                    from + " LEFT JOIN l ON l.segment = " + position + " / 65536 AND get_bit(" +
+                        "l.done, (" + position + " % 65536)::integer) = 1",
+                    {above + " AND l.segment IS NULL"}, from + " WHERE " + above);
+}
+
+// The unfinished rows are those of `from` under one of the conditions; about as many as `roughly`
+// has.
+Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
+                                                        const std::string& from,
+                                                        const std::vector<std::string>& conditions,
+                                                        const std::string& roughly) {
     std::string count;
     std::string oldest;
     const std::string available =
         table_.has("available_at") ? finite_time(table_, "available_at") : "NULL::timestamptz";
-    for (const std::string& condition : unfinished_conditions(table_)) {
-        const std::string where = from + condition + tenants_;
+    for (const std::string& condition : conditions) {
+        const std::string where = from + " WHERE " + condition + tenants_;
         count +=
             (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
                                             std::to_string(kCountLimit + 1) + ") x)");
@@ -315,7 +342,8 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
                                        std::to_string(kCountLimit) + ") o), "
                                  : "0 * length($1::text), 0, 0, ";
     auto found = query_within(
-        kLookWithin, "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
+        kLookWithin,
+        with + "SELECT " + count + ", (" + age + " * 1000)::bigint, " + side + scheduled,
         Params().text(table_.source));
     if (!found.ok()) return found.status();
     Stats stats = last_stats_.value_or(Stats{});
@@ -338,7 +366,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         if (stats.backlog <= kCountLimit) return stats;
     }
     // Dead rows that a held snapshot keeps can make the count slow; the planner's will do.
-    Result<Rows> plan = query("EXPLAIN SELECT 1" + from + any_of_conditions(table_) + tenants_, {});
+    Result<Rows> plan = query("EXPLAIN SELECT 1" + roughly + tenants_, {});
     if (!plan.ok()) return plan.status();
     const std::string line = plan->string(0, 0);
     if (const auto at = line.find("rows="); at != std::string::npos) {

@@ -14,6 +14,13 @@ constexpr std::chrono::seconds kLookFor{15};
 }  // namespace
 
 Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std::size_t limit) {
+    if (segments_) {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        auto removed = segments_->turn(**connection, retention);
+        if (!removed.ok()) session_.drop();
+        return removed;
+    }
     const std::string sql = writer_.prune_sql();
     if (sql.empty()) return std::size_t{0};
     const Result<Connection*> connection = session_.get();
@@ -93,6 +100,11 @@ Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds
 }
 
 Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) {
+    if (segments_) {
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        return segments_->rows_due(**connection, retention);
+    }
     const std::string sql = writer_.prunable_sql();
     if (sql.empty()) return std::int64_t{0};
     Result<Rows> rows = query(sql, Params().integer(retention.count()).text(table_.source));

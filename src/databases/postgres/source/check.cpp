@@ -52,6 +52,7 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
           "table " + table.sql + ": " + shape +
               (table.deletes_unasked ? ""
                : table.mark          ? "; published rows are marked"
+               : table.keep          ? "; published rows stay for the retention"
                                      : "; published rows are deleted"));
     if (table.deletes_unasked) {
         found(findings, kFail, "after publish: " + table.deletion_refusal(table.sql).message);
@@ -178,6 +179,24 @@ Status tell_sequence_right(Connection& connection, const Table& table,
     return {};
 }
 
+// Without them what was published stays, and the segment that is written to grows.
+Status tell_segment_rights(Connection& connection, const Table& table,
+                           std::vector<spi::Finding>& findings) {
+    const std::string place = quote_identifier(table.schema) + ".";
+    for (const char* function :
+         {"outbox_segment_turn(interval, integer)", "outbox_segment_empty(integer, interval)"}) {
+        const Result<Rows> rows = connection.query("SELECT has_function_privilege($1, 'EXECUTE')",
+                                                   Params().text(place + function));
+        if (!rows.ok()) return rows.status();
+        if (rows->boolean(0, 0)) continue;
+        found(findings, kFail,
+              "rights: user " + connection.user() + " lacks EXECUTE on " + function +
+                  ". GRANT EXECUTE ON FUNCTION " + place + function + " TO " +
+                  quote_identifier(connection.user()));
+    }
+    return tell_rights(connection, place + "outbox_segments", "SELECT", findings);
+}
+
 // An event that a policy hides is lost on us without a word, or never marked.
 Status tell_row_security(Connection& connection, const Table& table,
                          std::vector<spi::Finding>& findings) {
@@ -212,6 +231,7 @@ Status tell_all_rights(Connection& connection, const Table& table,
                                                     : "SELECT, UPDATE, DELETE",
                                 findings);
     if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
+    if (status.ok() && table.keep) status = tell_segment_rights(connection, table, findings);
     if (status.ok()) status = tell_row_security(connection, table, findings);
     if (status.ok() && table.has_scheduled) {
         status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",

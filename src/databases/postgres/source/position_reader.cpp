@@ -522,10 +522,4 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
     return status;
 }
 
-void PositionReader::rewind() {
-    mark_.reset();
-    closed_ = {};
-    full_ = false;
-}
-
 }  // namespace outbox::postgres

@@ -31,7 +31,6 @@ class PositionReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position>) override {}
-    void rewind() override;
 
     /// Like one `read`, in the snapshot of a replication slot. `complete`: nothing that it shows is
     /// left unread. It may be older than the last read and so proves nothing about holes.

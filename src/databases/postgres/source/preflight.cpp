@@ -69,11 +69,14 @@ Status look_at_durability(Connection& connection, std::vector<spi::Finding>& fin
 Status look_at_vacuum(Connection& connection, const Table& table,
                       std::vector<spi::Finding>& findings) {
     const Result<Rows> rows = connection.query(
-        "SELECT current_setting('autovacuum') = 'off', EXISTS (SELECT FROM unnest(c.reloptions) o "
-        "WHERE o IN ('autovacuum_enabled=false', 'autovacuum_enabled=off', "
-        "'autovacuum_enabled=0')), coalesce(s.n_dead_tup, 0), coalesce(s.n_live_tup, 0), "
-        "pg_size_pretty(pg_total_relation_size(c.oid)) FROM pg_class c LEFT JOIN "
-        "pg_stat_all_tables s ON s.relid = c.oid WHERE c.oid = $1::regclass",
+        "SELECT current_setting('autovacuum') = 'off', min(c.oid::regclass::text) FILTER (WHERE "
+        "EXISTS (SELECT FROM unnest(c.reloptions) o WHERE o IN ('autovacuum_enabled=false', "
+        "'autovacuum_enabled=off', 'autovacuum_enabled=0'))), coalesce(sum(s.n_dead_tup), "
+        "0)::bigint, "
+        "coalesce(sum(s.n_live_tup), 0)::bigint, "
+        "pg_size_pretty(sum(pg_total_relation_size(c.oid))) "
+        "FROM (SELECT relid FROM pg_partition_tree($1::regclass) UNION SELECT $1::regclass) t JOIN "
+        "pg_class c ON c.oid = t.relid LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid",
         Params().text(table.sql));
     if (!rows.ok() || rows->empty()) return rows.status();
     const std::size_t before = findings.size();
@@ -82,10 +85,10 @@ Status look_at_vacuum(Connection& connection, const Table& table,
             "vacuum: autovacuum is off: dead rows stay and reading slows down. ALTER SYSTEM SET "
             "autovacuum = on, and reload");
     }
-    if (rows->boolean(0, 1)) {
-        const std::string sql = "ALTER TABLE " + table.sql + " RESET (autovacuum_enabled)";
+    if (const std::string without = rows->string(0, 1); !without.empty()) {
+        const std::string sql = "ALTER TABLE " + without + " RESET (autovacuum_enabled)";
         add(findings, Grade::kWarn,
-            "vacuum: autovacuum is off for " + table.sql +
+            "vacuum: autovacuum is off for " + without +
                 ": dead rows stay and reading slows down. " + sql,
             sql);
     }

@@ -131,8 +131,8 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
               "outbox_ledger "
               "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
               table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " +
-              tenants + " AND " + position + " > 0 AND (l.done IS NULL OR get_bit(l.done, (" +
-              position + " % 65536)::integer) = 0)";
+              tenants + " AND " + position + " > 0 AND " + above_settled(*table) +
+              " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
     } else {
         sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " +
               any_unfinished(*table) + " AND " + tenants + " AND " + not_done(*table, "$1", "$2");
@@ -240,6 +240,7 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
             out.dead += one.dead;
         }
         if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
+        if (Status last = refuse_to_retire_the_last(route, *routes); !last.ok()) return last;
         for (const char* table :
              {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const auto rows = connection_.query(
@@ -252,6 +253,21 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
     });
     if (!status.ok()) return status;
     return out;
+}
+
+// The next route would not know what of the rows that stay was published.
+Status RouteLedgers::refuse_to_retire_the_last(const std::string& route,
+                                               const std::vector<LedgerRoute>& routes) {
+    for (const LedgerRoute& one : routes) {
+        if (one.name != route) return {};
+    }
+    const auto table = resolve_table(connection_, config_);
+    if (!table.ok()) return table.status();
+    if (!table->keep) return {};
+    return conflict("route '" + route + "' is the only one of " + table_ +
+                    ", whose published events stay: the next route would send them all. Give it "
+                    "the new one's name: outbox routes rename " +
+                    route + " NAME");
 }
 
 Result<std::int64_t> RouteLedgers::keep() {
@@ -293,11 +309,12 @@ Result<std::int64_t> RouteLedgers::forget() {
         if (!forgotten.ok()) return forgotten.status();
         routes = *forgotten;
         // What destinations remember of their events is of others from now on.
-        const auto anew = connection_.query("UPDATE " + side_ +
-                                                "outbox_routes SET since = clock_timestamp() "
-                                                "WHERE " +
-                                                kOfTable,
-                                            Params().text(table_));
+        const auto table = resolve_table(connection_, config_);
+        const bool keeps = table.ok() && table->keep;
+        const auto anew =
+            connection_.query("UPDATE " + side_ + "outbox_routes SET since = clock_timestamp()" +
+                                  (keeps ? ", settled = 0" : "") + " WHERE " + kOfTable,
+                              Params().text(table_));
         if (!anew.ok()) return anew.status();
         return true;
     });

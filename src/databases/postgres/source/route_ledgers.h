@@ -40,6 +40,8 @@ class RouteLedgers {
     // is to be committed.
     Status alone(const std::function<Result<bool>()>& change);
     Status refuse_while_relayed();
+    Status refuse_to_retire_the_last(const std::string& route,
+                                     const std::vector<LedgerRoute>& routes);
     Status move_figures(const std::string& from, const std::string& to);
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route);
     Result<std::int64_t> number(const std::string& sql, const Params& params);

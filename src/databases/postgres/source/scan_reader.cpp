@@ -147,7 +147,6 @@ Status ScanReader::read_some(Connection& connection, const spi::ReadLimits& limi
     full_ = returned_ >= limit;
     at_end_ = !full_ && !cut_;
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
-    if (at_end_) rows_.scanned_all();
     return {};
 }
 
@@ -214,12 +213,6 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
               [](const auto& a, const auto& b) { return a.position < b.position; });
     out.events().erase(std::unique(first, out.events().end(), same), out.events().end());
     return status;
-}
-
-void ScanReader::rewind() {
-    ahead_.drop(rows_);
-    rows_.rewind();
-    full_ = false;
 }
 
 }  // namespace outbox::postgres

@@ -28,7 +28,6 @@ class ScanReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position> positions) override { rows_.forget(positions); }
-    void rewind() override;
 
   private:
     Status prepare(Connection& connection) const;

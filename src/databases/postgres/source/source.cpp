@@ -35,6 +35,8 @@ class PostgresSource final : public spi::Source {
 
     [[nodiscard]] bool stable_positions() const override { return table_.by_position; }
 
+    [[nodiscard]] bool keeps_rows() const override { return table_.keep; }
+
     [[nodiscard]] spi::RowShape shape() const override { return shape_of(table_); }
 
     // All that the last term had is closed by now.

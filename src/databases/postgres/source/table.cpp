@@ -274,7 +274,8 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     for (const auto& [name, column] : table.catalog)
         columns.push_back({name, is_time(column.type)});
     Result<TableLayout> layout =
-        lay_out_table(config.mapping, config.after_publish, columns, table.sql);
+        lay_out_table(config.mapping, config.after_publish, columns, table.sql,
+                      table.partitioned && table.catalog.contains("segment"));
     if (!layout.ok()) return layout.status();
     static_cast<TableLayout&>(table) = std::move(*layout);
     if (Status status = check_types(table); !status.ok()) return status;
@@ -416,6 +417,12 @@ std::string not_among_done(const Table& table, const std::string& source,
            ") NOT IN (SELECT d.event_id FROM " + table.side +
            "outbox_route_done d WHERE d.source = " + source + " AND d.route IN (" + route +
            ", ''))";
+}
+
+std::string above_settled(const Table& table) {
+    if (!table.keep) return "true";
+    return "t." + quote_identifier(table.position) + " > (SELECT settled FROM " + table.side +
+           "outbox_routes WHERE source = $1 AND route = $2)";
 }
 
 std::string order_by(const Table& table) {

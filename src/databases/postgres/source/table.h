@@ -100,5 +100,7 @@ inline constexpr std::size_t kAllColumns = 18;
 /// each statement, as long as that fits its work_mem; else it is slow beyond measure.
 [[nodiscard]] std::string not_among_done(const Table& table, const std::string& source,
                                          const std::string& route);
+/// That a row lies above what route $2 of source $1 has settled; true where rows do not stay.
+[[nodiscard]] std::string above_settled(const Table& table);
 
 }  // namespace outbox::postgres

@@ -56,7 +56,7 @@ class PostgresTracer final : public EventTracer {
           position_(table_.by_position ? "t." + quote_identifier(table_.position) + "::bigint"
                                        : "0::bigint"),
           about_{.name = table_.schema + "." + table_.name,
-                 .removes = !table_.mark,
+                 .removes = !table_.mark && !table_.keep,
                  .keeps_ledger = table_.by_position,
                  .ids_are_uuids = table_.uuid_id,
                  .tells_writers = true} {}

@@ -165,11 +165,6 @@ void StreamReader::leave(Why why, std::string reason) {
     tell("polling", std::move(reason));
 }
 
-void StreamReader::rewind() {
-    leave(Why::kLost, "reading begins anew");
-    table_.rewind();
-}
-
 spi::Reader::Waited StreamReader::wait(std::chrono::milliseconds max_wait) {
     if (!on_stream()) return Waited::kCannot;
     if (!queue_.empty() || subscription_.wait(max_wait)) return Waited::kReady;

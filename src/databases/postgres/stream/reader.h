@@ -28,7 +28,6 @@ class StreamReader final : public spi::Reader {
         return table_.fetch(positions, out);
     }
     void forget(std::span<const spi::Position> positions) override { table_.forget(positions); }
-    void rewind() override;
     Waited wait(std::chrono::milliseconds max_wait) override;
     [[nodiscard]] std::optional<spi::ReadPath> new_path() override;
     [[nodiscard]] std::int64_t lag_bytes() const override { return lag_bytes_; }

@@ -135,9 +135,4 @@ Status SqliteReader::fetch(std::span<const spi::Position> positions, spi::EventB
     return status;
 }
 
-void SqliteReader::rewind() {
-    mark_ = 0;
-    session_.look_again();
-}
-
 }  // namespace outbox::sqlite

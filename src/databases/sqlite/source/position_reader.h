@@ -18,7 +18,6 @@ class SqliteReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position>) override {}
-    void rewind() override;
 
   private:
     struct Statements {

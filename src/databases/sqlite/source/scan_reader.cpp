@@ -116,7 +116,6 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
             Status read = full_ ? read_rows(statements.rows, sources::ReadAhead::kLimits,
                                             ahead_.begin(), at_end)
                                 : read_rows(statements.rows, limits, out, at_end);
-            if (read.ok() && at_end) rows_.scanned_all();
             full_ = read.ok() && !at_end;
             return read;
         });
@@ -217,12 +216,6 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
 void ScanReader::forget(std::span<const spi::Position> positions) {
     rows_.forget(positions);
     // A row that was let go may be unfinished again already.
-    session_.look_again();
-}
-
-void ScanReader::rewind() {
-    ahead_.drop(rows_);
-    rows_.rewind();
     session_.look_again();
 }
 

@@ -24,7 +24,6 @@ class ScanReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position> positions) override;
-    void rewind() override;
 
   private:
     struct Statements {

@@ -1,0 +1,75 @@
+-- The layout `delete`: what is not finished moves into a table without segments, which takes over
+-- numbers and rights. What every route has finished, the history, goes.
+{{take_over}}
+DO $$
+DECLARE
+    former  regclass := to_regclass(E'{{schema_text}}.outbox_events');
+    numbers regclass := pg_get_serial_sequence(E'{{schema_text}}.outbox_events', 'position');
+    last    bigint;
+    upto    bigint;
+    lowest  bigint;
+    part    regclass;
+    columns text := 'position, id, aggregate_type, aggregate_id, event_type, payload, headers, '
+                    'tenant_id, schema_id, schema_version, occurred_at, topic, key, routing_key, '
+                    'available_at';
+    place   text := E'{{schema_text}}';
+    published boolean;
+BEGIN
+    IF (SELECT relkind FROM pg_class WHERE oid = former) = 'r' THEN RETURN; END IF;
+    PERFORM pg_temp.outbox_may_change(former);
+    SELECT coalesce(min(settled), 0) INTO upto FROM {{schema}}.outbox_routes
+    WHERE split_part(source, '/', 1) = {{schema}}.outbox_source();
+    -- Before anybody waits: nobody writes there any more.
+    FOR part IN SELECT inhrelid FROM pg_inherits WHERE inhparent = former LOOP
+        SELECT u.lowest INTO lowest FROM {{schema}}.outbox_unfinished(part, upto) u;
+        IF lowest IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE = 'the event at position ' || lowest ||
+                ' stands where all was finished, and is not: have a relay send it, or delete it';
+        END IF;
+    END LOOP;
+    LOCK TABLE {{schema}}.outbox_events IN ACCESS EXCLUSIVE MODE;
+    IF (SELECT count(*) FROM (SELECT FROM {{schema}}.outbox_events WHERE position > upto
+                              LIMIT 1000001) x) > 1000000 THEN
+        RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE = 'the table holds more than 1,000,000 '
+            'events that wait, and writers would wait while they are copied: let the backlog run '
+            'dry first (outbox status)';
+    END IF;
+    published := EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+                         WHERE p.pubname = 'outbox' AND r.prrelid = former);
+    last := coalesce(pg_sequence_last_value(numbers), 0);
+    EXECUTE format('ALTER SEQUENCE %s RENAME TO outbox_events_former_numbers', numbers);
+    ALTER TABLE {{schema}}.outbox_events RENAME TO outbox_events_former;
+    ALTER TABLE {{schema}}.outbox_events_former
+        RENAME CONSTRAINT outbox_events_pkey TO outbox_events_former_pkey;
+    CREATE TABLE {{schema}}.outbox_events (
+        LIKE {{schema}}.outbox_events_former INCLUDING DEFAULTS INCLUDING CONSTRAINTS
+        INCLUDING IDENTITY, PRIMARY KEY (position));
+    ALTER TABLE {{schema}}.outbox_events DROP COLUMN segment;
+    PERFORM setval(pg_get_serial_sequence(E'{{schema_text}}.outbox_events', 'position'),
+                   greatest(last, 1), last > 0);
+    EXECUTE format('INSERT INTO %1$s.outbox_events (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM '
+                   '%1$s.outbox_events_former WHERE position > $1 ORDER BY position',
+                   place, columns) USING upto;
+    PERFORM pg_temp.outbox_same_rights(former, E'{{schema_text}}.outbox_events'::regclass);
+    PERFORM pg_temp.outbox_same_rights(
+        numbers, pg_get_serial_sequence(E'{{schema_text}}.outbox_events', 'position')::regclass);
+    -- The same events under the same numbers, and nothing of those that went.
+    DELETE FROM {{schema}}.outbox_ledger WHERE segment < upto / 65536
+        AND split_part(source, '/', 1) = {{schema}}.outbox_source();
+    UPDATE {{schema}}.outbox_ledger SET life = NULL
+    WHERE split_part(source, '/', 1) = {{schema}}.outbox_source();
+    UPDATE {{schema}}.outbox_routes SET settled = 0, life = NULL
+    WHERE split_part(source, '/', 1) = {{schema}}.outbox_source();
+    DELETE FROM {{schema}}.outbox_segments;
+    ALTER VIEW {{schema}}.outbox_status RENAME TO outbox_status_former;
+    IF published THEN
+        BEGIN
+            ALTER PUBLICATION outbox ADD TABLE {{schema}}.outbox_events;
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE NOTICE 'publication outbox was not changed: %', SQLERRM;
+        END;
+    END IF;
+END
+$$;
+{{status_view}}
+{{taken_over}}

@@ -1,0 +1,77 @@
+-- Every event, each once: unsent, published where its row stays, dead. One that is dead in one route
+-- and still unsent in another is shown as unsent. What lies at or below the position that every
+-- route has settled is finished: only what lies above it is looked up in the ledgers.
+-- The oldest unsent: WHERE status IN ('PENDING', 'RETRYING') ORDER BY position LIMIT 50. Subqueries
+-- instead of joins, and ORDER BY within (a branch with a condition is planned for itself), because
+-- only then does that read stop after 50 rows of the segments' primary keys.
+CREATE VIEW {{schema}}.outbox_status AS
+(SELECT e.position, e.id::text AS id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+       e.occurred_at, e.tenant_id, e.topic,
+       CASE WHEN e.done THEN 'PUBLISHED'
+            WHEN (SELECT max(d.attempts) FROM {{schema}}.outbox_delivery d
+                  WHERE d.position = e.position
+                    AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())) > 0
+            THEN 'RETRYING' ELSE 'PENDING' END AS status,
+       coalesce((SELECT max(d.attempts) FROM {{schema}}.outbox_delivery d
+                 WHERE d.position = e.position
+                   AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())), 0)
+           AS attempts,
+       (SELECT d.error_code || ': ' || d.last_error FROM {{schema}}.outbox_delivery d
+        WHERE d.position = e.position
+          AND split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())
+        ORDER BY d.attempts DESC LIMIT 1) AS error,
+       e.available_at
+FROM (SELECT e.position, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+             e.occurred_at, e.tenant_id, e.topic, e.available_at,
+             EXISTS (SELECT FROM {{schema}}.outbox_ledger l
+                     WHERE split_part(l.source, '/', 1) = (SELECT {{schema}}.outbox_source())
+                       AND l.segment = e.position / 65536
+                       AND get_bit(l.done, (e.position % 65536)::integer) = 1
+                     GROUP BY l.source
+                     HAVING count(*) >= (SELECT count(*) FROM {{schema}}.outbox_routes r
+                                         WHERE r.source = l.source)) AS done
+      FROM {{schema}}.outbox_events e
+      WHERE e.position > (SELECT coalesce(min(r.settled), 0) FROM {{schema}}.outbox_routes r
+                          WHERE split_part(r.source, '/', 1) = (SELECT {{schema}}.outbox_source()))
+     ) e
+WHERE NOT (e.done AND e.position IN (
+    SELECT d.position FROM {{schema}}.outbox_dead_letters d
+    WHERE split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())))
+ORDER BY e.position)
+UNION ALL
+SELECT e.position, e.id::text, e.aggregate_type, e.aggregate_id, e.event_type, e.payload,
+       e.occurred_at, e.tenant_id, e.topic, 'PUBLISHED', 0, NULL, e.available_at
+FROM {{schema}}.outbox_events e
+WHERE e.position <= (SELECT coalesce(min(r.settled), 0) FROM {{schema}}.outbox_routes r
+                     WHERE split_part(r.source, '/', 1) = (SELECT {{schema}}.outbox_source()))
+  AND e.position NOT IN (
+    SELECT d.position FROM {{schema}}.outbox_dead_letters d
+    WHERE split_part(d.source, '/', 1) = (SELECT {{schema}}.outbox_source())
+      AND d.position IS NOT NULL)
+UNION ALL
+SELECT s.position, s.id, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,
+       s.tenant_id, s.topic, 'DEAD', s.attempts, s.error, NULL
+FROM (SELECT DISTINCT ON (d.id) d.position, d.id, d.aggregate_type, d.aggregate_id, d.event_type,
+             {{dead_payload}} AS payload, d.occurred_at, d.tenant_id, d.topic, d.attempts,
+             d.error_code || ': ' || d.error AS error
+      FROM {{schema}}.outbox_dead_letters d
+      WHERE split_part(d.source, '/', 1) = {{schema}}.outbox_source()
+        AND NOT EXISTS (
+            SELECT FROM {{schema}}.outbox_events e
+            WHERE e.position = d.position
+              AND e.position > (SELECT coalesce(min(r.settled), 0) FROM {{schema}}.outbox_routes r
+                                WHERE split_part(r.source, '/', 1) =
+                                      (SELECT {{schema}}.outbox_source()))
+              AND NOT EXISTS (
+                SELECT FROM {{schema}}.outbox_ledger l
+                WHERE split_part(l.source, '/', 1) = (SELECT {{schema}}.outbox_source())
+                  AND l.segment = e.position / 65536
+                  AND get_bit(l.done, (e.position % 65536)::integer) = 1
+                GROUP BY l.source
+                HAVING count(*) >= (SELECT count(*) FROM {{schema}}.outbox_routes r
+                                    WHERE r.source = l.source)))
+      ORDER BY d.id, d.dead_id DESC) s
+UNION ALL
+SELECT NULL, s.id::text, s.aggregate_type, s.aggregate_id, s.event_type, s.payload, s.occurred_at,
+       s.tenant_id, s.topic, 'SCHEDULED', 0, NULL, s.available_at
+FROM {{schema}}.outbox_scheduled s;

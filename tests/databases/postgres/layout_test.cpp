@@ -1,0 +1,262 @@
+// The layout of outbox_events is changed between `delete` and `keep`, with events under way.
+#include <atomic>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <set>
+#include <thread>
+
+#include <outbox/producer/migrate.h>
+
+#include "tests/databases/postgres/support.h"
+#include "tests/support/eventually.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class LayoutChange : public testing::Test {
+  protected:
+    void SetUp() override {
+        migrate(url_);
+        if (old_server()) GTEST_SKIP() << "PostgreSQL 14 has one layout";
+    }
+
+    bool old_server() { return pg_.number("SHOW server_version_num") < 150000; }
+    void change(TableLayoutKind kind) { migrate_to(url_, kind); }
+    std::string refusal(TableLayoutKind kind) {
+        MigrateOptions options;
+        options.layout = kind;
+        try {
+            migrate(url_, options);
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return {};
+    }
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.mode = postgres::Mode::kPolling;
+        return config;
+    }
+    void insert(int count) {
+        pg_.exec(
+            "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', n::text::jsonb FROM "
+            "generate_series(1, " +
+            std::to_string(count) + ") n");
+    }
+    static std::vector<spi::Position> positions(const std::vector<spi::EventView>& events) {
+        std::vector<spi::Position> out;
+        for (const spi::EventView& event : events) out.push_back(event.position);
+        return out;
+    }
+    std::string kind() {
+        return pg_.value("SELECT relkind FROM pg_class WHERE oid = 'outbox_events'::regclass");
+    }
+
+    static constexpr auto kKeep = TableLayoutKind::kKeep;
+    static constexpr auto kDelete = TableLayoutKind::kDelete;
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+};
+
+TEST_F(LayoutChange, SendsNothingAgainAndLosesNothing) {
+    insert(5);
+    {
+        Relay relay(config(), {{"default", {}}, {"other", {}}});
+        EXPECT_EQ(relay.read().size(), 5U);
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {1, 2, 4}});
+        batch.finished.push_back({1, {2, 5}});
+        require(relay.recorder().record(batch));
+    }
+    change(kKeep);
+    EXPECT_EQ(kind(), "p");
+    insert(2);
+    {
+        Relay relay(config(), {{"default", {}}, {"other", {}}});
+        EXPECT_THAT(relay.notes(), testing::IsEmpty());
+        EXPECT_THAT(positions(relay.read()), ElementsAre(3, 5, 6, 7));
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {3, 5, 6}});
+        batch.finished.push_back({1, {1, 3, 4, 6}});
+        require(relay.recorder().record(batch));
+        relay.settle(6);
+        pg_.exec("UPDATE outbox_routes SET settled = 6");
+    }
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 7);
+    change(kDelete);
+    EXPECT_EQ(kind(), "r");
+    insert(1);
+    EXPECT_EQ(pg_.value("SELECT string_agg(position::text, ' ' ORDER BY position) FROM "
+                        "outbox_events"),
+              "7 8")
+        << "the history went";
+    Relay relay(config(), {{"default", {}}, {"other", {}}});
+    EXPECT_THAT(relay.notes(), testing::IsEmpty());
+    EXPECT_THAT(positions(relay.read()), ElementsAre(7, 8));
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_segments"), 0);
+}
+
+TEST_F(LayoutChange, NoWriterFailsAndNoEventIsLost) {
+    std::atomic<bool> stop{false};
+    std::atomic<int> written{0};
+    std::vector<std::thread> writers;
+    for (int writer = 0; writer < 3; ++writer) {
+        writers.emplace_back([&] {
+            Pg pg(url_);
+            pg.exec("PREPARE w AS INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+            while (!stop) {
+                ASSERT_NO_THROW(pg.exec("EXECUTE w"));
+                ASSERT_NO_THROW(pg.exec("SELECT outbox_emit(topic => 't', payload => '2')"));
+                written += 2;
+            }
+        });
+    }
+    for (int round = 0; round < 3; ++round) {
+        const int before = written;
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "more is written",
+                               [&] { return written > before + 50; }));
+        change(kKeep);
+        const int between = written;
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "more is written",
+                               [&] { return written > between + 50; }));
+        change(kDelete);
+    }
+    stop = true;
+    for (std::thread& writer : writers) writer.join();
+    EXPECT_EQ(pg_.value("SELECT count(*) || ' ' || count(DISTINCT position) FROM outbox_events"),
+              std::to_string(written) + " " + std::to_string(written));
+}
+
+TEST_F(LayoutChange, IsNoChangeWhereItIsSoAlready) {
+    change(kDelete);
+    change(kKeep);
+    const std::string table = pg_.value("SELECT 'outbox_events'::regclass::oid");
+    change(kKeep);
+    EXPECT_EQ(pg_.value("SELECT 'outbox_events'::regclass::oid"), table);
+    migrate(url_);
+    EXPECT_EQ(kind(), "p");
+}
+
+TEST_F(LayoutChange, IsRefusedWhileARelayRuns) {
+    Relay relay(config());
+    EXPECT_THAT(refusal(kKeep), HasSubstr("relay test (host:process) is running"));
+    EXPECT_EQ(kind(), "r");
+    relay.end();
+    change(kKeep);
+    // One that was only paused may write nothing more.
+    Relay paused(config());
+    pg_.exec("UPDATE outbox_lease SET expires_at = now()");
+    change(kDelete);
+    spi::RecordBatch batch = paused.fresh();
+    batch.finished.push_back({0, {1}});
+    const Status status = paused.recorder().record(batch);
+    ASSERT_FALSE(status.ok());
+}
+
+TEST_F(LayoutChange, IsRefusedWhereTheOwnersThingsWouldBeLost) {
+    pg_.exec(
+        "ALTER TABLE outbox_events ADD COLUMN mine text; CREATE INDEX mine ON outbox_events (id); "
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE "
+        "TRIGGER mine BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION f(); CREATE "
+        "POLICY mine ON outbox_events USING (true); CREATE VIEW mine_too AS SELECT id FROM "
+        "outbox_events");
+    EXPECT_THAT(refusal(kKeep),
+                HasSubstr("column mine, index public.mine, policy mine, trigger mine, view or rule "
+                          "public.mine_too"));
+    EXPECT_EQ(kind(), "r");
+}
+
+TEST_F(LayoutChange, IsRefusedWhereAnUnfinishedEventLiesBelowAllThatWasSettled) {
+    change(kKeep);
+    insert(3);
+    {
+        Relay relay(config());
+        relay.read();
+        relay.publish({1, 3});
+        relay.settle(3);
+    }
+    EXPECT_THAT(refusal(kDelete), HasSubstr("the event at position 2 stands where all was"));
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 3);
+}
+
+TEST_F(LayoutChange, RolesKeepTheirRights) {
+    pg_.exec(
+        "DROP ROLE IF EXISTS layout_writer; CREATE ROLE layout_writer; GRANT INSERT (topic, "
+        "payload) ON outbox_events TO layout_writer; GRANT SELECT ON outbox_status, "
+        "outbox_events_position_seq TO layout_writer; GRANT TRUNCATE ON outbox_events TO "
+        "layout_writer WITH GRANT OPTION");
+    const auto rights = [&] {
+        return pg_.value(
+            "SELECT concat_ws(' ', has_column_privilege('layout_writer', 'outbox_events', 'topic', "
+            "'INSERT'), has_column_privilege('layout_writer', 'outbox_events', 'key', 'INSERT'), "
+            "has_table_privilege('layout_writer', 'outbox_events', 'SELECT'), "
+            "has_table_privilege('layout_writer', 'outbox_events', 'TRUNCATE WITH GRANT OPTION'), "
+            "has_table_privilege('layout_writer', 'outbox_status', 'SELECT'), "
+            "has_sequence_privilege('layout_writer', 'outbox_events_position_seq', 'SELECT'))");
+    };
+    EXPECT_EQ(rights(), "t f f t t t");
+    for (const TableLayoutKind kind : {kKeep, kDelete, kKeep}) {
+        change(kind);
+        EXPECT_EQ(rights(), "t f f t t t");
+        pg_.exec(
+            "SET ROLE layout_writer; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); "
+            "RESET ROLE");
+    }
+    EXPECT_THROW(pg_.exec("SET ROLE layout_writer; SELECT nextval('outbox_segment')"),
+                 std::runtime_error)
+        << "a number beyond all segments would make every insert fail";
+    pg_.exec("RESET ROLE; DROP OWNED BY layout_writer; DROP ROLE layout_writer");
+}
+
+TEST_F(LayoutChange, ThePublicationFollows) {
+    const std::string published =
+        "SELECT string_agg(tablename, ' ') FROM pg_publication_tables WHERE pubname = 'outbox'";
+    EXPECT_EQ(pg_.value(published), "outbox_events");
+    change(kKeep);
+    EXPECT_EQ(pg_.value(published), "outbox_events");
+    change(kDelete);
+    EXPECT_EQ(pg_.value(published), "outbox_events");
+}
+
+TEST_F(LayoutChange, WorksInASchemaOfAnyNameAndForEachPayload) {
+    pg_.exec(R"(CREATE SCHEMA "o'd%s \ d")");
+    const std::string url = url_ + R"(?options=-csearch_path%3D%22o'd%25s%5C%20%5C%5C%5C%20d%22)";
+    MigrateOptions options;
+    options.layout = kKeep;
+    options.payload = PayloadType::kBytea;
+    migrate(url, options);
+    Pg pg(url);
+    pg.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '\\x00')");
+    pg.exec(
+        "SELECT outbox_segment_add(); UPDATE outbox_segments SET began_at = began_at - interval '1 "
+        "day'; SELECT outbox_segment_turn('1 hour', 64)");
+    pg.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '\\x00')");
+    EXPECT_EQ(pg.value("SELECT string_agg(segment::text, ' ' ORDER BY position) FROM "
+                       "outbox_events"),
+              "1 2");
+    EXPECT_EQ(pg.value("SELECT why FROM outbox_segment_empty(1, '0 s')"), "waits");
+    EXPECT_EQ(pg.number("SELECT lowest FROM outbox_unfinished('outbox_events_1', 100)"), 1);
+    options.layout = kDelete;
+    options.max_payload_bytes = 2'000;
+    migrate(url, options);
+    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_status WHERE status = 'PENDING'"), 2);
+}
+
+class LayoutOfAnOldServer : public LayoutChange {
+    void SetUp() override {
+        migrate(url_);
+        if (!old_server()) GTEST_SKIP() << "for POSTGRES_VERSION=14";
+    }
+};
+
+TEST_F(LayoutOfAnOldServer, IsDeleteAlone) {
+    EXPECT_THAT(refusal(kKeep), HasSubstr("keep needs 15 or newer"));
+    EXPECT_EQ(kind(), "r");
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -307,7 +307,8 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
     if (Status fitting = check_framing(route); !fitting.ok()) return fitting;
     auto make =
         format->make({route.format_options, table, (*broker)->capabilities->attributes, shape});
-    if (!make.ok() || route.claim_check.empty()) return make;
+    if (!make.ok()) return make;
+    if (route.claim_check.empty()) return codec::with_claims(*std::move(make), {});
     const auto store = open_store(route.claim_check);
     if (!store.ok()) return store.status();
     return codec::with_claims(*std::move(make), {(*store)->url(), route.claim_check_above, table});

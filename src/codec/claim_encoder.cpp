@@ -1,6 +1,7 @@
 #include "codec/claim_encoder.h"
 
 #include <array>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,7 @@ Result<spi::Record> ClaimEncoder::encode(const spi::EventView& event, std::strin
 }
 
 MakeEncoder with_claims(MakeEncoder make, ClaimSettings settings) {
-    if (settings.store.empty()) return make;
+    if (settings.store.empty()) settings.above = SIZE_MAX;
     return [make = std::move(make), settings = std::move(settings)] {
         return std::make_unique<ClaimEncoder>(make(), settings);
     };

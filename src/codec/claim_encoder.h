@@ -32,7 +32,8 @@ class ClaimEncoder final : public Encoder {
     const ClaimSettings settings_;
 };
 
-/// `make` with that around it; as it is where nothing is kept outside.
+/// `make` with that around it. Where nothing is kept outside it still takes those headers off: one
+/// that a service hands on from a message would have its receivers read that message's payload.
 [[nodiscard]] MakeEncoder with_claims(MakeEncoder make, ClaimSettings settings);
 
 }  // namespace outbox::codec

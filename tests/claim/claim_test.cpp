@@ -39,7 +39,7 @@ class ClaimEncoder : public testing::TestWithParam<const char*> {
                                const std::string& id = "id-1") {
         const codec::Format* format = codec::find_format(GetParam());
         auto make = format->make({{}, "public.outbox_events", {}}).value_or_throw();
-        encoder_ = codec::with_claims(make, {std::string(kStore), 10, "public.outbox_events"})();
+        encoder_ = codec::with_claims(make, {store_, 10, "public.outbox_events"})();
         spi::EventView event;
         event.id = batch_.copy(id);
         event.event_type = "Grown";
@@ -48,6 +48,7 @@ class ClaimEncoder : public testing::TestWithParam<const char*> {
         event.headers = batch_.copy(headers);
         return encoder_->encode(event, "trees", batch_);
     }
+    std::string store_{kStore};
     spi::EventBatch batch_;
     std::unique_ptr<codec::Encoder> encoder_;
 };
@@ -93,6 +94,11 @@ TEST_P(ClaimEncoder, AnEventCannotSayThatItsPayloadIsElsewhere) {
     EXPECT_EQ(header(small, "Claim-Check"), "");
     const spi::Record large = encode(R"({"rings": 1234567})", forged).value_or_throw();
     EXPECT_EQ(header(large, "claim-check"), std::string(kStore) + "/" + std::string(large.object));
+    store_.clear();
+    const spi::Record nowhere = encode(R"({"rings": 1234567})", forged).value_or_throw();
+    EXPECT_EQ(header(nowhere, "claim-check"), "");
+    EXPECT_NE(nowhere.value.find("1234567"), std::string_view::npos);
+    EXPECT_EQ(nowhere.object.data(), nullptr);
 }
 
 TEST_P(ClaimEncoder, ARepeatHasTheSameNameAndNoOtherEventOrPayloadHas) {

@@ -12,6 +12,7 @@
 #include "core/ascii.h"
 #include "core/json_text.h"
 #include "core/url.h"
+#include "runtime/connector_file.h"
 #include "runtime/options.h"
 #include "runtime/properties_file.h"
 
@@ -58,6 +59,7 @@ constexpr std::array kReasons{
 constexpr std::array<std::string_view, 4> kOfSource{"topic.prefix", "decimal.handling.mode",
                                                     "time.precision.mode", "binary.handling.mode"};
 constexpr std::array<std::string_view, 3> kParts{"key", "value", "header"};
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kServers = "sink.kafka.producer.bootstrap.servers";
 
 std::string as_toml(std::string_view text) {
@@ -135,7 +137,8 @@ class Import {
             return config_error("the file", "among its transforms there is none of the type " +
                                                 std::string(kRouter) +
                                                 "; only the outbox event router is imported, from "
-                                                "properties (NAME=VALUE on each line)");
+                                                "properties (NAME=VALUE on each line) or a "
+                                                "connector's JSON");
         }
         for (const auto& [name, property] : known_) take(name, *property);
         if (!server_) {
@@ -429,8 +432,13 @@ class Import {
 
 }  // namespace
 
-Result<DebeziumImport> import_debezium(std::string_view properties) {
-    return Import(read_properties(properties)).make();
+Result<DebeziumImport> import_debezium(std::string_view text) {
+    // Windows' editors begin a file with it.
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    if (!is_connector_json(text)) return Import(read_properties(text)).make();
+    auto properties = read_connector_json(text);
+    if (!properties.ok()) return properties.status();
+    return Import(std::move(*properties)).make();
 }
 
 }  // namespace outbox::runtime

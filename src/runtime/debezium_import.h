@@ -20,9 +20,9 @@ struct DebeziumImport {
     std::vector<LeftOut> left_out;  ///< In the order of the file.
 };
 
-/// Takes an application.properties of Debezium Server, or the connector's properties of Kafka
-/// Connect. Errors: kConfigInvalid where it has no outbox event router, or an option of it that
-/// Debezium would refuse, or that this format cannot be.
-Result<DebeziumImport> import_debezium(std::string_view properties);
+/// Takes an application.properties of Debezium Server, or a connector of Kafka Connect, as
+/// properties or as the JSON of its REST API. Errors: kConfigInvalid where it has no outbox event
+/// router, or an option of it that Debezium would refuse, or that this format cannot be.
+Result<DebeziumImport> import_debezium(std::string_view text);
 
 }  // namespace outbox::runtime

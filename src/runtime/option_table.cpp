@@ -276,8 +276,8 @@ constexpr std::array kCommands{
         "", "outbox sinks\noutbox sinks --json"},
     CommandSpec{
         kImportDebezium, "import debezium", "make an outbox.toml of Debezium's options",
-        "Reads an application.properties of Debezium Server, or a connector's properties of "
-        "Kafka Connect, and prints the outbox.toml with which the relay writes the same "
+        "Reads an application.properties of Debezium Server, or a connector of Kafka Connect as "
+        "properties or JSON, and prints the outbox.toml with which the relay writes the same "
         "records. Each line that it cannot carry over is named on stderr, with what to do.",
         "FILE", "outbox import debezium application.properties > outbox.toml"},
     CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",

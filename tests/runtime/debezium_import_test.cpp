@@ -93,6 +93,47 @@ TEST(DebeziumImport, TakesAConnectorOfKafkaConnect) {
     EXPECT_THAT(made->toml, HasSubstr("metadata_columns = [\"p\"]"));
 }
 
+TEST(DebeziumImport, TakesAConnectorsJsonAsTheRestApiTakesIt) {
+    const std::string config = R"({
+  "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+  "database.hostname": "db", "database.dbname": "shop", "database.port": 5432,
+  "database.password": "hunter2",
+  "slot.name": null,
+  "topic.prefix": "dbz",
+  "transforms": "o",
+  "transforms.o.type": "io.debezium.transforms.outbox.EventRouter",
+  "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+  "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+  "value.converter.schemas.enable": false
+})";
+    for (const std::string& text :
+         {config, "\xEF\xBB\xBF\n {\"name\": \"orders\", \"config\": " + config + "}"}) {
+        const auto made = import_debezium(text);
+        ASSERT_TRUE(made.ok()) << made.error().message;
+        EXPECT_THAT(made->toml, HasSubstr("url = \"postgresql://db:5432/shop\""));
+        EXPECT_THAT(made->toml, HasSubstr("\"connect\" = true"));
+        EXPECT_THAT(made->toml, HasSubstr("\"value.schemas.enable\" = false"));
+        EXPECT_EQ(made->toml.find("hunter2"), std::string::npos);
+        EXPECT_THAT(left(*made, "database.password"), HasSubstr("PGPASSWORD"));
+        EXPECT_THAT(left(*made, "slot.name"), testing::IsEmpty());
+    }
+    EXPECT_EQ(import_debezium(config)->left_out.at(0).line, 2U);
+    EXPECT_EQ(import_debezium(config)->left_out.at(1).line, 4U);
+}
+
+TEST(DebeziumImport, SaysWhereAConnectorsJsonIsNone) {
+    const auto broken = import_debezium("{\n\"database.password\": \"hunter2\n}");
+    ASSERT_FALSE(broken.ok());
+    EXPECT_THAT(broken.error().message, HasSubstr("line 2"));
+    EXPECT_EQ(broken.error().message.find("hunter2"), std::string::npos);
+    const auto nested = import_debezium("{\"a\": 1,\n\"b\": [\"x\"]}");
+    ASSERT_FALSE(nested.ok());
+    EXPECT_THAT(nested.error().message, HasSubstr("line 2: b is array"));
+    const auto none = import_debezium("{\"name\": \"x\", \"config\": {}}");
+    ASSERT_FALSE(none.ok());
+    EXPECT_THAT(none.error().message, HasSubstr("EventRouter"));
+}
+
 TEST(DebeziumImport, LeavesOutWhatHasNoCounterpartWithARemedy) {
     const auto made = import_debezium(
         std::string(kServer) +

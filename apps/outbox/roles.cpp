@@ -86,6 +86,13 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
                   << ") IS NOT NULL THEN\n    GRANT " << rights << " ON TABLE " << object << " TO "
                   << role << ";\nEND IF; END $$;\n";
     }
+    if (adopted.empty() && side != "consumer") {
+        std::cout
+            << "-- Where rows stay (after_publish = keep) each insert asks it:\nDO $$ BEGIN IF "
+               "to_regclass('outbox_segment') IS NOT NULL THEN\n    GRANT SELECT ON SEQUENCE "
+               "outbox_segment TO "
+            << role << ";\nEND IF; END $$;\n";
+    }
     if (kind.option != "relay" || side == "consumer") return;
     if (adopted.empty()) {
         std::cout << "-- Has the relay notice a database that was set back:\nGRANT SELECT ON "

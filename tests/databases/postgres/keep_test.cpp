@@ -2,6 +2,7 @@
 #include <atomic>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <thread>
 
 #include <outbox/producer/migrate.h>
@@ -129,6 +130,21 @@ TEST_F(Kept, DeadOnesAreShownOnceAndTheirRowsStay) {
     EXPECT_EQ(rows(), 3);
 }
 
+// One that waits for long leaves all behind it above what is settled.
+TEST_F(Kept, TheBacklogIsCountedBehindAnEventThatWaits) {
+    insert(70'000);
+    Relay relay(config());
+    std::vector<spi::Position> all(70'000);
+    std::iota(all.begin(), all.end(), 1);
+    std::erase_if(all, [](spi::Position one) { return one == 5 || one == 69'000; });
+    relay.publish(all);
+    relay.settle(4);
+    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 2);
+    EXPECT_EQ(statuses(), "PENDING 2, PUBLISHED 69998");
+    insert(1);
+    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 3);
+}
+
 // Whatever the backlog and the history: by the keys of the segments, nothing is sorted.
 TEST_F(Kept, TheOldestUnsentAreReadByIndex) {
     insert(30'000);
@@ -136,13 +152,13 @@ TEST_F(Kept, TheOldestUnsentAreReadByIndex) {
     relay.settle(10'000);
     pg_.exec("ANALYZE outbox_events");
     std::string plan;
-    for (const auto& row : pg_.query("EXPLAIN SELECT * FROM outbox_status WHERE status IN "
+    for (const auto& row : pg_.query("EXPLAIN ANALYZE SELECT * FROM outbox_status WHERE status IN "
                                      "('PENDING', 'RETRYING') ORDER BY position LIMIT 50")) {
         plan += row[0].value_or("") + "\n";
     }
     EXPECT_THAT(plan, ContainsRegex("^Limit[^\n]*\n *-> +Merge Append"));
     EXPECT_THAT(plan, HasSubstr("Index Scan using outbox_events_1_pkey"));
-    EXPECT_THAT(plan, Not(HasSubstr("Seq Scan on outbox_events")));
+    EXPECT_THAT(plan, Not(ContainsRegex("Seq Scan on outbox_events_1[^\n]*actual")));
 }
 
 TEST_F(Kept, FailingEventsKeepTheirAttempts) {
@@ -241,7 +257,7 @@ TEST_F(Kept, NothingGoesThatARelayOfOtherTenantsHasNotFinished) {
     grow_old();
     ASSERT_EQ(turn(a), 2);
     grow_old();
-    EXPECT_FALSE(a.recorder().prune(0s, 1'000).ok()) << "nobody serves the others";
+    EXPECT_EQ(value_of(a.recorder().prune(0s, 1'000)), 0U) << "nobody serves the others";
     EXPECT_EQ(rows(), 4);
     Relay b(of_b);
     EXPECT_THAT(positions(b.read()), ElementsAre(3, 4));
@@ -253,6 +269,57 @@ TEST_F(Kept, NothingGoesThatARelayOfOtherTenantsHasNotFinished) {
     pg_.exec("UPDATE outbox_routes SET settled = 4");
     EXPECT_EQ(value_of(a.recorder().prune(0s, 1'000)), 4U);
     EXPECT_EQ(rows(), 0);
+}
+
+// Nobody has sent it: it waits for whoever will, whatever others have come to.
+TEST_F(Kept, AnEventOfATenantWhomNobodyServesWaitsAndHoldsBackItsSegmentAlone) {
+    insert(2, "a");
+    insert(1, "b");
+    insert(2, "a");
+    auto of_a = config();
+    of_a.tenants = {"a"};
+    Relay relay(of_a);
+    publish_all(relay);
+    EXPECT_EQ(statuses(), "PENDING 1, PUBLISHED 4");
+    const auto whole_table = value_of(postgres::make_postgres_source(config()));
+    EXPECT_EQ(value_of(value_of(whole_table->open_recorder())->stats()).backlog, 1);
+    for (int turned = 0; turned < 3; ++turned) {
+        grow_old();
+        turn(relay);
+        insert(1, "a");
+        publish_all(relay);
+    }
+    value_of(relay.recorder().prune(std::chrono::seconds(0), 1'000));
+    EXPECT_EQ(statuses(), "PENDING 1, PUBLISHED 4");
+    EXPECT_EQ(pg_.number("SELECT settled FROM outbox_routes"), 8);
+}
+
+TEST_F(Kept, ARelayThatTakesOverTenantsSendsNobodysHistory) {
+    insert(3, "a");
+    insert(3, "b");
+    for (const auto& [tenant, route] : {std::pair("a", "r1"), std::pair("b", "r2")}) {
+        auto of_tenant = config();
+        of_tenant.tenants = {tenant};
+        Relay relay(of_tenant, {{route, {}}});
+        publish_all(relay);
+    }
+    insert(1, "b");
+    for (const auto& [first, second] : {std::pair("r1", "r2"), std::pair("r2", "r1")}) {
+        Relay of_all(config(), {{first, {}}, {second, {}}});
+        EXPECT_THAT(positions(of_all.read()), ElementsAre(7));
+    }
+}
+
+TEST_F(Kept, WhatWasSetBackIsSentByTheNextTermAtOnce) {
+    insert(3);
+    Relay relay(config());
+    publish_all(relay);
+    EXPECT_TRUE(relay.recorder().destinations(std::vector<std::string>{"default"}).ok());
+    pg_.exec("UPDATE outbox_routes SET settled = 1");
+    const auto told = relay.recorder().destinations(std::vector<std::string>{"default"});
+    ASSERT_FALSE(told.ok());
+    EXPECT_EQ(told.error().code, ErrorCode::kServerChanged);
+    EXPECT_THAT(told.error().message, HasSubstr("was set back to 1"));
 }
 
 // In an older snapshot a commit that came before the lock could not be seen.
@@ -351,24 +418,123 @@ TEST_F(Kept, TheRingGrowsWhileNothingCanBeEmptied) {
     writer.exec(
         "SET lock_timeout = '1ms'; PREPARE w AS INSERT INTO outbox_events (topic, payload) "
         "VALUES ('t', '1')");
-    Pg open(url_);
-    open.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
     for (int turned = 1; turned <= 12; ++turned) {
         EXPECT_EQ(segment(), turned);
         writer.exec("EXECUTE w");
         grow_old();
         turn(relay);
     }
-    open.exec("COMMIT");
-    EXPECT_EQ(relay.read().size(), 13U);
+    EXPECT_EQ(relay.read().size(), 12U);
     EXPECT_EQ(pg_.number("SELECT count(DISTINCT tableoid) FROM outbox_events"), 12);
     // Enough, so that each look has few places: the last one grows.
-    pg_.exec("INSERT INTO outbox_segments SELECT n, now(), now() FROM generate_series(14, 64) n");
+    pg_.exec(
+        "UPDATE outbox_segments SET began_at = now(), left_at = now() WHERE segment > 13; "
+        "INSERT INTO outbox_segments SELECT n, now(), now() FROM generate_series(15, 64) n ON "
+        "CONFLICT DO NOTHING");
     writer.exec("EXECUTE w");
     grow_old();
     EXPECT_EQ(turn(relay), 13);
     writer.exec("EXECUTE w");
     EXPECT_EQ(relay.read().size(), 2U);
+}
+
+// A transaction goes on with the partitions that it has met: a long COPY would fail in a new one.
+TEST_F(Kept, ASegmentThatWasAddedIsUsedOnceAllHaveEndedWhoMayNotKnowIt) {
+    Relay relay(config(), {{"default", {}}, {"away", {}}});
+    Pg copying(url_);
+    ASSERT_EQ(
+        PQresultStatus(PQexec(copying.handle(), "COPY outbox_events (topic, payload) FROM STDIN")),
+        PGRES_COPY_IN);
+    const std::string line = "t\t1\n";
+    const auto copy_line = [&] {
+        EXPECT_EQ(PQputCopyData(copying.handle(), line.data(), static_cast<int>(line.size())), 1);
+        EXPECT_EQ(PQflush(copying.handle()), 0);
+    };
+    copy_line();
+    for (int tried = 0; tried < 12; ++tried) {
+        insert(1);
+        grow_old();
+        turn(relay);
+    }
+    EXPECT_EQ(segment(), 8);
+    copy_line();
+    ASSERT_EQ(PQputCopyEnd(copying.handle(), nullptr), 1);
+    while (PGresult* result = PQgetResult(copying.handle())) {
+        EXPECT_EQ(PQresultStatus(result), PGRES_COMMAND_OK) << PQresultErrorMessage(result);
+        PQclear(result);
+    }
+    insert(1);
+    grow_old();
+    turn(relay);
+    insert(1);
+    grow_old();
+    EXPECT_EQ(turn(relay), 10);
+    EXPECT_EQ(relay.read().size(), 16U);
+}
+
+// What a sequence says is seen at once, and is not taken back.
+TEST_F(Kept, TheSequenceNamesOnlyWhatIsCommitted) {
+    Relay relay(config(), {{"default", {}}, {"away", {}}});
+    Pg failing(url_);
+    for (int tried = 0; tried < 12; ++tried) {
+        insert(1);
+        grow_old();
+        failing.exec(
+            "BEGIN; SELECT outbox_segment_spare(64); SELECT outbox_segment_turn('1s'); ROLLBACK");
+        insert(1);
+        turn(relay);
+    }
+    EXPECT_EQ(relay.read().size(), 24U);
+}
+
+// An operator's hand, a segment that was detached.
+TEST_F(Kept, ATurnMendsASequenceThatNamesNoSegment) {
+    insert(1);
+    Relay relay(config());
+    pg_.exec("SELECT setval('outbox_segment', 99)");
+    EXPECT_THROW(insert(1), std::exception);
+    EXPECT_EQ(turn(relay), 1);
+    insert(1);
+    pg_.exec("ALTER TABLE outbox_events DETACH PARTITION outbox_events_1");
+    EXPECT_THROW(insert(1), std::exception);
+    EXPECT_EQ(turn(relay), 2);
+    insert(1);
+}
+
+TEST_F(Kept, SegmentsAreAddedAndEmptiedWhateverColumnsTheOwnerAdds) {
+    pg_.exec("ALTER TABLE outbox_events ADD length int GENERATED ALWAYS AS (length(topic)) STORED");
+    Relay relay(config(), {{"default", {}}, {"away", {}}});
+    for (int turned = 1; turned <= 10; ++turned) {
+        EXPECT_EQ(segment(), turned);
+        insert(1);
+        grow_old();
+        turn(relay);
+    }
+}
+
+// To be archived: it is nobody's to empty any more, nor is its name to be used again.
+TEST_F(Kept, ASegmentThatItsOwnerDetachedIsLeftAlone) {
+    insert(3);
+    Relay relay(config());
+    publish_all(relay);
+    grow_old();
+    ASSERT_EQ(turn(relay), 2);
+    grow_old();
+    pg_.exec(
+        "ALTER TABLE outbox_events DETACH PARTITION outbox_events_1; "
+        "ALTER TABLE outbox_events DETACH PARTITION outbox_events_3; CREATE TABLE "
+        "outbox_events_9 ()");
+    value_of(relay.recorder().prune(std::chrono::seconds(1), 1'000));
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events_1"), 3);
+    for (int turned = 0; turned < 8; ++turned) {
+        insert(1);
+        grow_old();
+        turn(relay);
+    }
+    EXPECT_EQ(segment(), 12);
+    EXPECT_EQ(pg_.value("SELECT string_agg(segment::text, ',' ORDER BY segment) FROM "
+                        "outbox_segments WHERE began_at IS NOT NULL"),
+              "2,4,5,6,7,8,10,11,12");
 }
 
 // The sequence is no part of a transaction: the table follows it.

@@ -165,9 +165,82 @@ TEST_F(LayoutChange, IsRefusedWhereTheOwnersThingsWouldBeLost) {
         "POLICY mine ON outbox_events USING (true); CREATE VIEW mine_too AS SELECT id FROM "
         "outbox_events");
     EXPECT_THAT(refusal(kKeep),
-                HasSubstr("column mine, index public.mine, policy mine, trigger mine, view or rule "
+                HasSubstr("column mine, index public.mine, policy mine, trigger mine, view "
                           "public.mine_too"));
     EXPECT_EQ(kind(), "r");
+}
+
+// Nothing of it would be lost by the table, and all of it without a word.
+TEST_F(LayoutChange, IsRefusedWhereOthersWouldMissTheTable) {
+    const std::vector<std::pair<std::string, std::string>> things{
+        {"CREATE PUBLICATION theirs FOR TABLE outbox_events", "a place in publication theirs"},
+        {"DROP PUBLICATION theirs; ALTER TABLE outbox_events REPLICA IDENTITY FULL",
+         "a REPLICA IDENTITY"},
+        {"ALTER TABLE outbox_events REPLICA IDENTITY DEFAULT; ALTER TABLE outbox_events ENABLE ROW "
+         "LEVEL SECURITY",
+         "row level security"},
+        {"ALTER TABLE outbox_events DISABLE ROW LEVEL SECURITY; ALTER TABLE outbox_events SET "
+         "(autovacuum_enabled = false)",
+         "option autovacuum_enabled=false"},
+        {"ALTER TABLE outbox_events RESET (autovacuum_enabled); CREATE STATISTICS mine ON topic, "
+         "key FROM outbox_events",
+         "statistics object public.mine"},
+        {"DROP STATISTICS mine; CREATE VIEW waiting AS SELECT id FROM outbox_status",
+         "view public.waiting"},
+        {"DROP VIEW waiting; CREATE FUNCTION of_row(outbox_events) RETURNS text LANGUAGE sql AS "
+         "'SELECT $1.topic'",
+         "function public.of_row"},
+        {"DROP FUNCTION of_row; CREATE TABLE log (what outbox_events[])", "public.log"}};
+    for (const auto& [sql, said] : things) {
+        pg_.exec(sql);
+        EXPECT_THAT(refusal(kKeep),
+                    HasSubstr("the table has " + (said == "public.log" ? "" : said)))
+            << sql;
+        EXPECT_THAT(refusal(kKeep), HasSubstr(said));
+    }
+    pg_.exec("DROP TABLE log; CREATE PUBLICATION of_all FOR ALL TABLES");
+    EXPECT_THAT(refusal(kKeep), HasSubstr("ALTER PUBLICATION of_all SET"));
+    pg_.exec(
+        "ALTER PUBLICATION of_all SET (publish_via_partition_root = true); COMMENT ON TABLE "
+        "outbox_events IS 'ours'");
+    EXPECT_EQ(kind(), "r");
+    for (const TableLayoutKind layout : {kKeep, kDelete, kKeep}) {
+        change(layout);
+        EXPECT_EQ(pg_.value("SELECT obj_description('outbox_events'::regclass)"), "ours");
+    }
+}
+
+// It has stood by since before.
+TEST_F(LayoutChange, ARelayThatOutlivesItSaysSo) {
+    const auto source = value_of(postgres::make_postgres_source(config()));
+    change(kKeep);
+    const auto lease = value_of(source->open_lease());
+    const std::uint64_t epoch = value_of(lease->acquire("late", std::chrono::hours(1))).value();
+    source->begin_term();
+    const auto recorder = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    const auto begun = recorder->begin(epoch, routes);
+    ASSERT_FALSE(begun.ok());
+    EXPECT_EQ(begun.error().code, ErrorCode::kTableReset);
+    EXPECT_THAT(begun.error().message, HasSubstr("layout of table"));
+    require(lease->release(epoch));
+}
+
+TEST_F(LayoutChange, TakesTheEventsOfTenantsWhomNobodyServesAlong) {
+    change(kKeep);
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, tenant_id) VALUES ('t', '1', 'a'), ('t', '2', "
+        "'b'), ('t', '3', 'a')");
+    {
+        auto of_a = config();
+        of_a.tenants = {"a"};
+        Relay relay(of_a);
+        EXPECT_EQ(relay.read().size(), 2U);
+        relay.publish({1, 3});
+        relay.settle(3);
+    }
+    change(kDelete);
+    EXPECT_EQ(pg_.value("SELECT string_agg(position || tenant_id, ',') FROM outbox_events"), "2b");
 }
 
 TEST_F(LayoutChange, IsRefusedWhereAnUnfinishedEventLiesBelowAllThatWasSettled) {
@@ -202,6 +275,7 @@ TEST_F(LayoutChange, RolesKeepTheirRights) {
     for (const TableLayoutKind kind : {kKeep, kDelete, kKeep}) {
         change(kind);
         EXPECT_EQ(rights(), "t f f t t t");
+        pg_.exec("REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM PUBLIC");
         pg_.exec(
             "SET ROLE layout_writer; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); "
             "RESET ROLE");
@@ -232,14 +306,15 @@ TEST_F(LayoutChange, WorksInASchemaOfAnyNameAndForEachPayload) {
     Pg pg(url);
     pg.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '\\x00')");
     pg.exec(
-        "SELECT outbox_segment_add(); UPDATE outbox_segments SET began_at = began_at - interval '1 "
-        "day'; SELECT outbox_segment_turn('1 hour', 64)");
+        "SELECT outbox_segment_spare(64); UPDATE outbox_segments SET began_at = began_at - "
+        "interval '1 "
+        "day'; SELECT outbox_segment_turn('1 hour')");
     pg.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '\\x00')");
     EXPECT_EQ(pg.value("SELECT string_agg(segment::text, ' ' ORDER BY position) FROM "
                        "outbox_events"),
               "1 2");
     EXPECT_EQ(pg.value("SELECT why FROM outbox_segment_empty(1, '0 s')"), "waits");
-    EXPECT_EQ(pg.number("SELECT lowest FROM outbox_unfinished('outbox_events_1', 100)"), 1);
+    EXPECT_EQ(pg.number("SELECT unserved FROM outbox_unfinished('outbox_events_1', 100)"), 1);
     options.layout = kDelete;
     options.max_payload_bytes = 2'000;
     migrate(url, options);

@@ -152,7 +152,8 @@ Connection::Statement LedgerTable::destinations() const {
 Result<spi::Beginning> LedgerTable::begin(Connection& connection,
                                           std::span<const spi::RouteName> routes) {
     spi::Beginning out;
-    Status status = take_over_tenants(connection, out);
+    Status status = check_layout(connection);
+    if (status.ok()) status = take_over_tenants(connection, out);
     if (status.ok()) status = check_life(connection, out);
     if (status.ok()) status = take_over_names(connection, routes, out);
     // Before: what a route has taken that goes now is answered for.
@@ -172,6 +173,19 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
         out.notes.push_back(std::move(repeated));
     }
     return out;
+}
+
+// What this process knows of the table is of its start, and a relay may have stood by for long.
+Status LedgerTable::check_layout(Connection& connection) const {
+    const Result<Rows> rows =
+        connection.query("SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)",
+                         Params().text(table_.sql));
+    if (!rows.ok()) return rows.status();
+    if (rows->empty() || rows->boolean(0, 0) == table_.partitioned) return {};
+    return {ErrorCode::kTableReset, Advice::kStop,
+            "the layout of table " + table_.sql +
+                " was changed since this relay started (outbox migrate --after-publish); start it "
+                "again"};
 }
 
 // All that every route has finished, and what never comes.

@@ -67,6 +67,7 @@ class LedgerTable {
                            spi::Beginning& out) const;
     Status rename(Connection& connection, const std::string& from, const std::string& to) const;
     Result<bool> has_unfinished(Connection& connection, const std::string& route) const;
+    Status check_layout(Connection& connection) const;
     Status refuse_gone(Connection& connection, std::span<const spi::RouteName> routes) const;
     Status forget_gone(Connection& connection, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;

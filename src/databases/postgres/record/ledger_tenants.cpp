@@ -117,6 +117,24 @@ Status LedgerTable::take_over_ledgers(Connection& connection, const std::string&
                              side + "outbox_ledger WHERE source IN ($1, $2)) AND life <> $3",
                          Params().text(table_.source).text(former).text(identity_.life()));
     if (!others.ok()) return others.status();
+    // Where rows stay, what all routes of the one or the other had finished is history for all.
+    if (table_.keep) {
+        const Result<Rows> history = connection.query(
+            "INSERT INTO " + side +
+                "outbox_ledger AS l (source, route, segment, life, done) SELECT $1, r.route, "
+                "f.segment, f.life, f.done FROM (SELECT segment, max(life) AS life, bit_or(done) "
+                "AS done FROM (SELECT l.segment, max(l.life) AS life, bit_and(l.done) AS done "
+                "FROM " +
+                side + "outbox_ledger l JOIN (SELECT source, count(*) AS routes FROM " + side +
+                "outbox_routes WHERE source IN ($1, $2) GROUP BY source) s USING (source) GROUP BY "
+                "l.source, l.segment, s.routes HAVING count(*) >= s.routes) each GROUP BY segment) "
+                "f, (SELECT DISTINCT route FROM " +
+                side +
+                "outbox_routes WHERE source IN ($1, $2)) r ON CONFLICT (source, route, segment) DO "
+                "UPDATE SET done = l.done | excluded.done",
+            params);
+        if (!history.ok()) return history.status();
+    }
     for (const std::string& sql :
          {"INSERT INTO " + side +
               "outbox_routes AS r (source, route, destination, life, filter, first, since) "

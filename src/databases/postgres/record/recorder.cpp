@@ -95,7 +95,11 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
         return status;
     }
     routes_.clear();
-    for (const spi::RouteName& route : routes) routes_.push_back(route.name);
+    settled_.clear();
+    for (std::size_t i = 0; i < routes.size(); ++i) {
+        routes_.push_back(routes[i].name);
+        settled_[routes[i].name] = beginning->routes[i].settled;
+    }
     return beginning;
 }
 
@@ -107,6 +111,14 @@ Result<std::vector<std::string>> PostgresRecorder::destinations(
     std::map<std::string, std::string> known;
     for (int row = 0; row < rows->size(); ++row) {
         known.emplace(rows->string(row, 0), rows->string(row, 1));
+        const auto saved = settled_.find(rows->text(row, 0));
+        if (saved == settled_.end() || rows->integer(row, 3) >= saved->second) continue;
+        // Somebody found a row there that is not finished: only a new term reads it.
+        return ErrorInfo{ErrorCode::kServerChanged, Advice::kStop, "",
+                         "route " + saved->first + " had settled all up to position " +
+                             std::to_string(saved->second) + " of " + table_.sql +
+                             ", and that was set back to " + std::to_string(rows->integer(row, 3)) +
+                             ": a row stands there that is not finished, and is sent now"};
     }
     std::vector<std::string> out;
     for (const std::string& route : routes) out.push_back(known[route]);
@@ -375,6 +387,9 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
+    for (const spi::RouteStats& one : stats) {
+        if (status.ok()) settled_[one.route] = one.settled;
+    }
     return status;
 }
 

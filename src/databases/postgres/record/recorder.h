@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,8 +101,14 @@ class PostgresRecorder final : public spi::Recorder {
     using RefusesDue = std::function<void(DuePlace)>;
     [[nodiscard]] Params due_params(const DueLook& look, std::uint64_t epoch,
                                     std::size_t limit) const;
-    Result<Stats> stats_of(const std::string& with, const std::string& from,
-                           const std::vector<std::string>& conditions, const std::string& roughly);
+    // The ends of SELECTs whose rows, aliased t, are not finished.
+    struct Unfinished {
+        std::string rows;
+        std::string oldest;
+    };
+    Result<Stats> stats_of(const std::string& with, const std::vector<Unfinished>& parts,
+                           const std::string& roughly, const std::string& finished);
+    Result<Stats> stats_of_kept();
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
     Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);
@@ -124,9 +131,10 @@ class PostgresRecorder final : public spi::Recorder {
     LedgerTable ledger_;
     const Fence fence_;
     Session session_;
-    std::optional<Removals> removals_;  // none where positions are made up
-    std::optional<Segments> segments_;  // of a table that keeps its rows
-    std::vector<std::string> routes_;   // as `begin` was given them
+    std::optional<Removals> removals_;                           // none where positions are made up
+    std::optional<Segments> segments_;                           // of a table that keeps its rows
+    std::vector<std::string> routes_;                            // as `begin` was given them
+    std::map<std::string, spi::Position, std::less<>> settled_;  // of routes, as it was saved
     // Events that have rows in outbox_delivery, by route, so that others cost no look there.
     std::optional<std::uint64_t> failing_epoch_;
     struct Failing {

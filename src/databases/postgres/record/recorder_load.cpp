@@ -130,8 +130,10 @@ Result<std::optional<Rows>> PostgresRecorder::query_within(const std::string& li
                                                            const Params& params) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
-    Status status =
-        (*connection)->execute("BEGIN; SET LOCAL statement_timeout = " + quote_literal(limit));
+    // A look takes less time than the server would compile it in.
+    Status status = (*connection)
+                        ->execute("BEGIN; SET LOCAL jit = off; SET LOCAL statement_timeout = " +
+                                  quote_literal(limit));
     if (!status.ok()) return status;
     Result<Rows> rows = (*connection)->query(sql, params);
     status = (*connection)->execute(rows.ok() ? "COMMIT" : "ROLLBACK");
@@ -278,49 +280,75 @@ Status PostgresRecorder::look_outside(Stats& stats) {
     return {};
 }
 
-// One branch for each state, so that the owner's partial index serves it.
+// One part for each state, so that the owner's partial index serves it.
 Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     const std::string from = " FROM " + table_.sql + " t";
-    if (!table_.keep) {
-        return stats_of("", from, unfinished_conditions(table_),
-                        from + " WHERE " + any_of_conditions(table_));
+    if (table_.keep) return stats_of_kept();
+    std::vector<Unfinished> parts;
+    for (const std::string& condition : unfinished_conditions(table_)) {
+        const std::string rows = from + " WHERE " + condition + tenants_;
+        parts.push_back({rows, rows});
     }
-    // Of rows that stay, those above what is settled, without those that every route has finished.
-    const Result<Rows> settled = query("SELECT coalesce(min(settled), 0), count(*) FROM " +
-                                           table_.side + "outbox_routes WHERE source = $1",
-                                       Params().text(table_.source));
-    if (!settled.ok()) return settled.status();
-    const std::string upto = settled->string(0, 0);
-    const std::string position = "t." + quote_identifier(table_.position);
-    const std::string above = position + " > " + upto;
-    return stats_of("WITH l AS MATERIALIZED (SELECT segment, bit_and(done) AS done FROM " +
-                        table_.side + "outbox_ledger WHERE source = $1 AND segment >= " + upto +
-                        " / 65536 GROUP BY segment HAVING count(*) >= " + settled->string(0, 1) +
-                        ") ",
-                    from + " LEFT JOIN l ON l.segment = " + position + " / 65536 AND get_bit(" +
-                        "l.done, (" + position + " % 65536)::integer) = 1",
-                    {above + " AND l.segment IS NULL"}, from + " WHERE " + above);
+    return stats_of("", parts, from + " WHERE " + any_of_conditions(table_), "0");
 }
 
-// The unfinished rows are those of `from` under one of the conditions; about as many as `roughly`
-// has.
+// Of rows that stay, those above what is settled, without those that every route has finished: at
+// most so many that the places which the ledgers leave open are fewer.
+Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
+    const std::string routes = table_.side + "outbox_routes WHERE ";
+    const Result<Rows> settled =
+        query("SELECT coalesce(min(settled), 0), count(*), count(*) = 0 AND EXISTS (SELECT FROM " +
+                  routes + "split_part(source, '/', 1) = $1) FROM " + routes + "source = $1",
+              Params().text(table_.source));
+    if (!settled.ok()) return settled.status();
+    const std::string from = " FROM " + table_.sql + " t";
+    const std::string upto = settled->string(0, 0);
+    // Asked for the whole table, of which relays serve some tenants each.
+    if (settled->boolean(0, 2)) {
+        const std::string unsent = " FROM (SELECT * FROM " + quote_identifier(table_.schema) +
+                                   ".outbox_status WHERE status IN ('PENDING', 'RETRYING') ORDER "
+                                   "BY position) t";
+        return stats_of("", {{unsent, unsent}}, from + " WHERE t.position > " + upto, "0");
+    }
+    const std::string last = "(SELECT max(position) FROM " + table_.sql + ")";
+    const std::string with =
+        "WITH l AS MATERIALIZED (SELECT segment, bit_and(done | done) AS done FROM " + table_.side +
+        "outbox_ledger WHERE source = $1 AND segment >= " + upto +
+        " / 65536 GROUP BY segment HAVING count(*) >= " + settled->string(0, 1) +
+        "), open AS MATERIALIZED (SELECT l.segment * 65536 + i AS position FROM l, "
+        "generate_series(0, 65535) i WHERE bit_count(l.done) < 65536 AND get_bit(l.done, i) = 0 "
+        "AND l.segment * 65536 + i > " +
+        upto + " AND l.segment * 65536 + i <= " + last +
+        "), unknown AS MATERIALIZED (SELECT s FROM generate_series(" + upto + " / 65536, " + last +
+        " / 65536) s WHERE s NOT IN (SELECT segment FROM l) ORDER BY s) ";
+    const std::string open = from + " JOIN open o ON o.position = t.position WHERE true" + tenants_;
+    const std::string unknown =
+        " FROM unknown CROSS JOIN LATERAL (SELECT *" + from + " WHERE t.position > " + upto +
+        " AND t.position BETWEEN s * 65536 AND s * 65536 + 65535" + tenants_;
+    return stats_of(
+        with, {{open, open}, {unknown + ") t", unknown + " ORDER BY t.position LIMIT 1) t"}},
+        from + " WHERE t.position > " + upto,
+        "(SELECT coalesce(sum(bit_count(done)), 0) FROM l WHERE segment > " + upto + " / 65536)");
+}
+
+// Each part has its rows, and with the second at least the oldest of them; about as many as
+// `roughly` has, less what the expression `finished` counts.
 Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
-                                                        const std::string& from,
-                                                        const std::vector<std::string>& conditions,
-                                                        const std::string& roughly) {
+                                                        const std::vector<Unfinished>& parts,
+                                                        const std::string& roughly,
+                                                        const std::string& finished) {
     std::string count;
     std::string oldest;
     const std::string available =
         table_.has("available_at") ? finite_time(table_, "available_at") : "NULL::timestamptz";
-    for (const std::string& condition : conditions) {
-        const std::string where = from + " WHERE " + condition + tenants_;
+    for (const Unfinished& part : parts) {
         count +=
-            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + where + " LIMIT " +
-                                            std::to_string(kCountLimit + 1) + ") x)");
+            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + part.rows +
+                                            " LIMIT " + std::to_string(kCountLimit + 1) + ") x)");
         if (!table_.has("occurred_at")) continue;
         oldest += (oldest.empty() ? "" : ", ") +
                   ("(SELECT greatest(" + finite_time(table_, "occurred_at") + ", " + available +
-                   ")" + where + " ORDER BY " + order_by(table_) + " LIMIT 1)");
+                   ")" + part.oldest + " ORDER BY " + order_by(table_) + " LIMIT 1)");
     }
     const std::string age =
         oldest.empty() ? "0"
@@ -372,7 +400,10 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
     if (const auto at = line.find("rows="); at != std::string::npos) {
         std::int64_t estimate = 0;
         std::from_chars(line.data() + at + 5, line.data() + line.size(), estimate);
-        stats.backlog = std::max(stats.backlog, estimate);
+        const Result<Rows> less = query(with + "SELECT " + finished + "::bigint, length($1::text)",
+                                        Params().text(table_.source));
+        if (!less.ok()) return less.status();
+        stats.backlog = std::max(stats.backlog, estimate - less->integer(0, 0));
     }
     return stats;
 }

@@ -24,9 +24,13 @@ Segments::Segments(const Table& table)
     : table_(table), place_(quote_identifier(table.schema) + "."), writers_(table) {}
 
 Result<std::size_t> Segments::turn(Connection& connection, std::chrono::seconds retention) {
+    // In a transaction of its own: only what is committed may be named to writers.
+    const auto spare = connection.query("SELECT " + place_ + "outbox_segment_spare($1::integer)",
+                                        Params().integer(kMostSegments));
+    if (!spare.ok()) return spare.status();
     const auto turned =
         connection.query("SELECT " + place_ + "outbox_segment_turn($1 * interval '1 second' / " +
-                             std::to_string(kParts) + ", " + std::to_string(kMostSegments) + ")",
+                             std::to_string(kParts) + ")",
                          Params().integer(retention.count()));
     if (!turned.ok()) return turned.status();
     const auto numbers = due(connection, retention);
@@ -39,7 +43,11 @@ Result<std::size_t> Segments::turn(Connection& connection, std::chrono::seconds 
         if (!rows.ok()) return rows.status();
         removed += *rows;
     }
-    return removed;
+    // Told when all else is done: what is emptied is what can be written to next.
+    if (spare->text(0, 0).data() == nullptr) return removed;
+    return ErrorInfo{ErrorCode::kQueryFailed, Advice::kRetryEvent, "",
+                     "no segment can be added to " + table_.sql + ": " + spare->string(0, 0) +
+                         ". Writers go on, and the one that they write to grows"};
 }
 
 Result<Segments::Numbers> Segments::due(Connection& connection, std::chrono::seconds retention) {
@@ -91,7 +99,7 @@ Result<std::size_t> Segments::empty(Connection& connection, spi::Position segmen
         return ErrorInfo{ErrorCode::kQueryFailed, Advice::kRetryEvent, "",
                          "segment " + std::to_string(segment) + " of " + table_.sql +
                              " has a row that was written where all was settled (numbered by "
-                             "hand?). The relay sends it when it starts again"};
+                             "hand?). It is sent now"};
     }
     if (rows->text(0, 0).data() == nullptr) return std::size_t{0};
     left_.erase(segment);
@@ -102,8 +110,11 @@ Result<std::int64_t> Segments::rows_due(Connection& connection, std::chrono::sec
     const auto numbers = due(connection, retention);
     if (!numbers.ok()) return numbers.status();
     const Result<Rows> rows =
-        connection.query("SELECT count(*) FROM " + table_.sql + " WHERE segment = ANY($1)",
-                         Params().integers(*numbers));
+        connection.query("SELECT count(*) FROM " + table_.sql +
+                             " WHERE segment = ANY($1) AND position <= (SELECT coalesce(min("
+                             "settled), 0) FROM " +
+                             table_.side + "outbox_routes WHERE split_part(source, '/', 1) = $2)",
+                         Params().integers(*numbers).text(table_.schema + "." + table_.name));
     if (!rows.ok()) return rows.status();
     return rows->integer(0, 0);
 }

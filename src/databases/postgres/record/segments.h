@@ -26,7 +26,7 @@ class Segments {
     /// segment that somebody reads or writes stays for now. Blocks for as long as it takes to read
     /// the rows of a segment.
     Result<std::size_t> turn(Connection& connection, std::chrono::seconds retention);
-    /// The rows in segments that `turn` would look at.
+    /// The settled rows in segments that `turn` would look at.
     Result<std::int64_t> rows_due(Connection& connection, std::chrono::seconds retention);
     /// As `ReadMark::forget_writers`: another connection.
     void forget_writers() { leaving_.forget_writers(); }

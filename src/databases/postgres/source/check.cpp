@@ -183,8 +183,8 @@ Status tell_sequence_right(Connection& connection, const Table& table,
 Status tell_segment_rights(Connection& connection, const Table& table,
                            std::vector<spi::Finding>& findings) {
     const std::string place = quote_identifier(table.schema) + ".";
-    for (const char* function :
-         {"outbox_segment_turn(interval, integer)", "outbox_segment_empty(integer, interval)"}) {
+    for (const char* function : {"outbox_segment_spare(integer)", "outbox_segment_turn(interval)",
+                                 "outbox_segment_empty(integer, interval)"}) {
         const Result<Rows> rows = connection.query("SELECT has_function_privilege($1, 'EXECUTE')",
                                                    Params().text(place + function));
         if (!rows.ok()) return rows.status();

@@ -109,6 +109,46 @@ Status look_at_vacuum(Connection& connection, const Table& table,
     return {};
 }
 
+// What lets an insert fail.
+Status look_at_segments(Connection& connection, const Table& table,
+                        std::vector<spi::Finding>& findings) {
+    const std::string place = quote_identifier(table.schema) + ".";
+    const std::string sequence = place + "outbox_segment";
+    Result<Rows> rows = connection.query(
+        "SELECT coalesce(pg_sequence_last_value(s), 1), EXISTS (SELECT FROM pg_inherits WHERE "
+        "inhparent = $2::regclass AND inhrelid = to_regclass($2 || '_' || "
+        "coalesce(pg_sequence_last_value(s), 1))) FROM to_regclass($1) AS s WHERE "
+        "has_sequence_privilege(s, 'SELECT')",
+        Params().text(sequence).text(place + table.name));
+    if (!rows.ok()) return rows.status();
+    if (!rows->empty() && !rows->boolean(0, 1)) {
+        const std::string sql = "SELECT " + place + "outbox_segment_turn('100 years')";
+        add(findings, Grade::kFail,
+            "segments: writers write to segment " + rows->string(0, 0) +
+                ", which the table does not have: each insert fails. A relay mends it within a "
+                "minute; at once: " +
+                sql,
+            sql);
+    }
+    rows = connection.query(
+        "SELECT rolname FROM pg_roles WHERE NOT rolsuper AND (has_table_privilege(oid, "
+        "$2::regclass, 'INSERT') OR has_any_column_privilege(oid, $2::regclass, 'INSERT')) AND NOT "
+        "has_sequence_privilege(oid, to_regclass($1), 'SELECT') ORDER BY 1 LIMIT " +
+            std::string(kNamed),
+        Params().text(sequence).text(table.sql));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        const std::string role = rows->string(row, 0);
+        const std::string sql =
+            "GRANT SELECT ON SEQUENCE " + sequence + " TO " + quote_identifier(role);
+        add(findings, Grade::kFail,
+            "rights: role " + role + " may insert into " + table.sql +
+                " and not ask which segment is written to: its inserts fail. " + sql,
+            sql);
+    }
+    return {};
+}
+
 // Events behind what they wrote wait for their end, and dead rows stay until then.
 Status look_at_transactions(Connection& connection, std::vector<spi::Finding>& findings) {
     const Result<Rows> rows = connection.query(
@@ -164,6 +204,7 @@ Status look_at_health(Connection& connection, const Table& table,
     Status status = look_at_clock(connection, findings);
     if (status.ok()) status = look_at_durability(connection, findings);
     if (status.ok()) status = look_at_vacuum(connection, table, findings);
+    if (status.ok() && table.keep) status = look_at_segments(connection, table, findings);
     if (status.ok()) status = look_at_transactions(connection, findings);
     if (status.ok()) status = look_at_slots(connection, findings);
     return status;

@@ -14,6 +14,7 @@ DECLARE
                     'available_at';
     place   text := E'{{schema_text}}';
     published boolean;
+    strangers boolean := false;  -- events of tenants whom no relay serves, which wait for one
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = former) = 'r' THEN RETURN; END IF;
     PERFORM pg_temp.outbox_may_change(former);
@@ -21,7 +22,8 @@ BEGIN
     WHERE split_part(source, '/', 1) = {{schema}}.outbox_source();
     -- Before anybody waits: nobody writes there any more.
     FOR part IN SELECT inhrelid FROM pg_inherits WHERE inhparent = former LOOP
-        SELECT u.lowest INTO lowest FROM {{schema}}.outbox_unfinished(part, upto) u;
+        SELECT u.lowest, strangers OR u.unserved IS NOT NULL INTO lowest, strangers
+        FROM {{schema}}.outbox_unfinished(part, upto) u;
         IF lowest IS NOT NULL THEN
             RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE = 'the event at position ' || lowest ||
                 ' stands where all was finished, and is not: have a relay send it, or delete it';
@@ -50,6 +52,17 @@ BEGIN
     EXECUTE format('INSERT INTO %1$s.outbox_events (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM '
                    '%1$s.outbox_events_former WHERE position > $1 ORDER BY position',
                    place, columns) USING upto;
+    IF strangers THEN
+        EXECUTE format($q$
+            INSERT INTO %1$s.outbox_events (%2$s) OVERRIDING SYSTEM VALUE
+            SELECT %2$s FROM %1$s.outbox_events_former e WHERE e.position <= $1 AND NOT EXISTS (
+                SELECT FROM %1$s.outbox_routes r
+                WHERE split_part(r.source, '/', 1) = %1$s.outbox_source()
+                  AND (strpos(r.source, '/') = 0 OR strpos(
+                      ',' || substr(r.source, strpos(r.source, '/') + 1) || ',',
+                      ',' || replace(replace(e.tenant_id, '\', '\\'), ',', '\,') || ',') > 0))
+            $q$, place, columns) USING upto;
+    END IF;
     PERFORM pg_temp.outbox_same_rights(former, E'{{schema_text}}.outbox_events'::regclass);
     PERFORM pg_temp.outbox_same_rights(
         numbers, pg_get_serial_sequence(E'{{schema_text}}.outbox_events', 'position')::regclass);

@@ -11,6 +11,8 @@ DECLARE
                     'available_at';
     place   text := E'{{schema_text}}';
     published boolean;
+    shown text;
+    writer text;
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = former) = 'p' THEN RETURN; END IF;
     IF current_setting('server_version_num')::integer < 150000 THEN
@@ -19,6 +21,15 @@ BEGIN
     END IF;
     LOCK TABLE {{schema}}.outbox_events IN ACCESS EXCLUSIVE MODE;
     PERFORM pg_temp.outbox_may_change(former);
+    SELECT string_agg(quote_ident(p.pubname), ', ') INTO shown FROM pg_publication p
+    WHERE NOT p.pubviaroot AND p.pubname <> 'outbox' AND (p.puballtables OR EXISTS (
+        SELECT FROM pg_publication_namespace n JOIN pg_class c ON c.oid = former
+        WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace));
+    IF shown IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE = 'publication ' || shown || ' would show '
+            'the segments of the table under names of their own: ALTER PUBLICATION ' || shown ||
+            ' SET (publish_via_partition_root = true)';
+    END IF;
     IF (SELECT count(*) FROM (SELECT FROM {{schema}}.outbox_events LIMIT 1000001) x) > 1000000 THEN
         RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE = 'the table holds more than 1,000,000 '
             'events, and writers would wait while they are copied: let the backlog run dry first '
@@ -34,6 +45,14 @@ BEGIN
     -- Where writers write: whoever may insert may see it, and only the owner may change it.
     CREATE SEQUENCE {{schema}}.outbox_segment AS integer;
     GRANT SELECT ON SEQUENCE {{schema}}.outbox_segment TO PUBLIC;
+    -- By name, too: what PUBLIC has is often taken away.
+    FOR writer IN SELECT DISTINCT a.grantee::regrole::text FROM (
+        SELECT x.* FROM pg_class c, aclexplode(c.relacl) x WHERE c.oid = former
+        UNION ALL SELECT x.* FROM pg_attribute t, aclexplode(t.attacl) x WHERE t.attrelid = former) a
+        WHERE a.privilege_type = 'INSERT' AND a.grantee <> 0
+    LOOP
+        EXECUTE format('GRANT SELECT ON SEQUENCE %s.outbox_segment TO %s', place, writer);
+    END LOOP;
     PERFORM setval(E'{{schema_text}}.outbox_segment', 1);
     EXECUTE format(
         'CREATE TABLE %1$s.outbox_events (LIKE %1$s.outbox_events_former INCLUDING DEFAULTS '

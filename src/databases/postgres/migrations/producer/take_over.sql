@@ -7,6 +7,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    status regclass := to_regclass(E'{{schema_text}}.outbox_status');
     reason text;
 BEGIN
     SELECT owner INTO reason FROM {{schema}}.outbox_lease l
@@ -23,7 +24,7 @@ BEGIN
     UPDATE {{schema}}.outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL,
         backend_pid = NULL, backend_start = NULL
     WHERE split_part(source, '/', 1) = {{schema}}.outbox_source() AND owner IS NOT NULL;
-    SELECT string_agg(what, ', ' ORDER BY what) INTO reason FROM (
+    SELECT string_agg(DISTINCT what, ', ' ORDER BY what) INTO reason FROM (
         SELECT 'column ' || quote_ident(attname) AS what FROM pg_attribute
         WHERE attrelid = root AND attnum > 0 AND NOT attisdropped AND attname NOT IN (
             'position', 'id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload', 'headers',
@@ -36,11 +37,31 @@ BEGIN
         UNION ALL SELECT 'policy ' || quote_ident(polname) FROM pg_policy WHERE polrelid = root
         UNION ALL SELECT 'foreign key ' || quote_ident(conname) FROM pg_constraint
         WHERE contype = 'f' AND root IN (conrelid, confrelid)
-        UNION ALL SELECT 'view or rule ' || r.ev_class::regclass::text
-        FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
-        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-          AND d.refobjid = root
-          AND r.ev_class <> to_regclass(E'{{schema_text}}.outbox_status')) own;
+        UNION ALL SELECT pg_describe_object(coalesce(dependent.classid, d.classid),
+                                            coalesce(dependent.objid, d.objid), 0)
+        FROM pg_depend d
+        LEFT JOIN LATERAL (SELECT 'pg_class'::regclass::oid AS classid, r.ev_class AS objid
+                           FROM pg_rewrite r
+                           WHERE d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid) dependent
+            ON true
+        WHERE d.deptype IN ('n', 'a') AND d.classid NOT IN (
+                'pg_constraint'::regclass, 'pg_trigger'::regclass, 'pg_policy'::regclass,
+                'pg_attrdef'::regclass, 'pg_publication_rel'::regclass)
+          AND (d.classid <> 'pg_class'::regclass OR NOT EXISTS (
+                SELECT FROM pg_class c WHERE c.oid = d.objid
+                AND (c.relkind IN ('i', 'I', 'S', 't') OR c.relispartition)))
+          AND dependent.objid IS DISTINCT FROM status
+          AND ((d.refclassid = 'pg_class'::regclass AND d.refobjid IN (root, status)) OR
+               (d.refclassid = 'pg_type'::regclass AND d.refobjid IN (
+                    SELECT t.oid FROM pg_type t WHERE t.typrelid IN (root, status) OR t.typelem IN (
+                        SELECT reltype FROM pg_class WHERE oid IN (root, status)))))
+        UNION ALL SELECT 'a place in publication ' || quote_ident(p.pubname)
+        FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+        WHERE r.prrelid = root AND p.pubname <> 'outbox'
+        UNION ALL SELECT 'a REPLICA IDENTITY' FROM pg_class WHERE oid = root AND relreplident <> 'd'
+        UNION ALL SELECT 'row level security' FROM pg_class WHERE oid = root AND relrowsecurity
+        UNION ALL SELECT 'option ' || array_to_string(reloptions, ', ') FROM pg_class
+        WHERE oid = root AND reloptions IS NOT NULL) own;
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE =
             'the table has ' || reason || ', which the new one would lack: drop it, and make it '
@@ -70,6 +91,12 @@ BEGIN
     LOOP
         EXECUTE statement;
     END LOOP;
+    IF obj_description(former, 'pg_class') IS NOT NULL THEN
+        EXECUTE format('COMMENT ON %s %s IS %L',
+                       CASE (SELECT relkind FROM pg_class WHERE oid = latter)
+                       WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, latter,
+                       obj_description(former, 'pg_class'));
+    END IF;
     IF (SELECT relowner FROM pg_class WHERE oid = former)
        <> (SELECT relowner FROM pg_class WHERE oid = latter)
        AND (SELECT relkind FROM pg_class WHERE oid = latter) <> 'S' THEN

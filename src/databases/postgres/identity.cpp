@@ -96,6 +96,7 @@ Identity::Identity(const Table& table)
 void Identity::begin_term() {
     const core::Lock lock(mutex_);
     life_.clear();
+    twice_ = 0;
     known_.reached = 0;
     if (!std::exchange(changed_, false)) return;
     timeline_ = 0;
@@ -230,6 +231,16 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
 void Identity::reached(spi::Position position) {
     const core::Lock lock(mutex_);
     known_.reached = std::max(known_.reached, position);
+}
+
+void Identity::stands_twice(spi::Position position) {
+    const core::Lock lock(mutex_);
+    twice_ = position;
+}
+
+spi::Position Identity::twice() const {
+    const core::Lock lock(mutex_);
+    return twice_;
 }
 
 void Identity::returned(const spi::EventBatch& batch, std::size_t first) {

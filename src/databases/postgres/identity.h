@@ -50,6 +50,12 @@ class Identity {
     /// These are finished everywhere, and their rows about to be removed.
     void finished(std::span<const spi::Position> positions, Lsn log_end);
 
+    /// Segments of a table that keeps its rows hold two rows of this position, of which one is
+    /// sent.
+    void stands_twice(spi::Position position);
+    /// The last of those in this term; 0: none.
+    [[nodiscard]] spi::Position twice() const;
+
     /// The timeline of the server that this one has taken the place of; 0: of none.
     [[nodiscard]] std::int64_t left_timeline() const;
     /// See `Published`.
@@ -87,6 +93,7 @@ class Identity {
     std::string life_ OUTBOX_GUARDED_BY(mutex_);
     Known known_ OUTBOX_GUARDED_BY(mutex_);
     std::int64_t left_timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    spi::Position twice_ OUTBOX_GUARDED_BY(mutex_) = 0;
     Published published_ OUTBOX_GUARDED_BY(mutex_);
 };
 

@@ -584,6 +584,28 @@ TEST_F(Kept, ATableThatBeganAnewIsSentAllThoughMoreWasSettled) {
     EXPECT_EQ(pg_.number("SELECT settled FROM outbox_routes"), 0);
 }
 
+// The key of a segment does not refuse what stands in another one.
+TEST_F(Kept, ASequenceThatWasSetBackStopsNobodyAndIsToldOf) {
+    insert(10);
+    {
+        Relay relay(config());
+        publish_all(relay);
+        grow_old();
+        ASSERT_EQ(turn(relay), 2);
+    }
+    pg_.exec("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), 5)");
+    insert(3);
+    Relay next(config());
+    const auto read = positions(next.read());
+    EXPECT_THAT(read, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)) << "the table began anew";
+    EXPECT_THAT(value_of(next.recorder().stats()).refusal, HasSubstr("have position 8"));
+    insert(5);
+    EXPECT_THAT(positions(next.read()), ElementsAre(11, 12, 13));
+    spi::EventBatch again;
+    require(next.reader().fetch(std::vector<spi::Position>{6, 7}, again));
+    EXPECT_EQ(again.events().size(), 2U);
+}
+
 // By `outbox prune`, with no relay there that would notice: what the ledgers say is of others.
 TEST_F(Kept, NothingGoesOfATableThatBeganAnewAndThatNoRelayHasSeen) {
     for (const char* anew :

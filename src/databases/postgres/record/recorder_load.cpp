@@ -254,8 +254,16 @@ Result<spi::Position> PostgresRecorder::tidy(std::uint64_t epoch) {
     return status;
 }
 
-// Rows that somebody numbered by hand, where the sequence never comes or has not come.
+// Rows that somebody numbered by hand, where the sequence never comes or has not come; or twice.
 Status PostgresRecorder::look_outside(Stats& stats) {
+    if (const spi::Position twice = identity_.twice(); twice != 0) {
+        ++stats.owed;
+        stats.refusal = "two rows of " + table_.sql + " have position " + std::to_string(twice) +
+                        " (its sequence was set back), and one of them is not sent, as may be "
+                        "others. Set the sequence beyond the highest position, and write the rows "
+                        "of after that again without a position";
+        return {};
+    }
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     const auto last = identity_.last_position(**connection);

@@ -70,6 +70,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       writers_(table),
       bytea_columns_(bytea_columns_of(table)),
       layout_(layout_of(table)),
+      in_order_("t." + quote_identifier(table.position) + (table.keep ? ", t.segment" : "")),
       session_(
           config, [this](Connection& connection) { return prepare(connection); }, table.path),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
@@ -79,7 +80,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
 std::string PositionReader::rows_sql(const std::string& mark, const std::string& limit,
                                      const std::string& holes) const {
     const std::string position = "t." + quote_identifier(table_.position);
-    const std::string tail = " ORDER BY " + position + " LIMIT " + limit;
+    const std::string tail = " ORDER BY " + in_order_ + " LIMIT " + limit;
     const std::string above = " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
     if (holes.empty()) return "SELECT " + select_ + above;
     return "SELECT " + select_ + " FROM ((SELECT t.* FROM " + holes +
@@ -108,12 +109,12 @@ Status PositionReader::prepare(Connection& connection) {
                                     "ORDINALITY AS h (low, high, n), "
                                     "LATERAL (SELECT t.* FROM " +
                                     table_.sql + " t WHERE " + position +
-                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + position,
+                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + in_order_,
                                 types);
     if (!status.ok()) return status;
     return connection.prepare(kFetch,
                               "SELECT " + select_ + " FROM " + table_.sql + " t WHERE " + position +
-                                  " = ANY($1) ORDER BY " + position,
+                                  " = ANY($1) ORDER BY " + in_order_,
                               Params().integers({}));
 }
 
@@ -319,6 +320,10 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
     Status status;
     while (connection.next(fields_, status)) {
         const spi::Position position = decode_integer(fields_[0]);
+        if (table_.keep && !seen_.empty() && position == seen_.back()) {
+            identity_.stands_twice(position);
+            continue;
+        }
         if (position < 1 || (!seen_.empty() && position <= seen_.back())) {
             return {ErrorCode::kTableShape, Advice::kStop,
                     "table " + table_.sql + " holds position " + std::to_string(position) +
@@ -510,9 +515,12 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
     const std::size_t events_before = out.size();
     Status status = (*connection)->start_prepared(kFetch, Params().integers(positions));
     if (status.ok()) {
+        spi::Position last = 0;
         while ((*connection)->next(fields_, status)) {
-            if (fields_[1].data == nullptr) continue;
-            status = decode_row(fields_, layout_, decode_integer(fields_[0]), out);
+            const spi::Position position = decode_integer(fields_[0]);
+            if (fields_[1].data == nullptr || position == last) continue;
+            last = position;
+            status = decode_row(fields_, layout_, position, out);
             if (!status.ok()) break;
         }
     }

@@ -82,6 +82,9 @@ class PositionReader final : public spi::Reader {
     const WriterQuery writers_;
     const std::set<std::string> bytea_columns_;  // of payload and headers
     const RowLayout layout_;
+    // Segments hold a position twice where somebody set the sequence back: then the same one
+    // counts.
+    const std::string in_order_;
     Session session_;
     core::ReadMark mark_;
     spi::PositionSet closed_;            // the newest closed holes, for the look below the mark

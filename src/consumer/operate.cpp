@@ -82,10 +82,11 @@ class InboxDeadLetters final : public DeadLetters {
                       "dead retry", filter);
     }
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        return change("DELETE FROM outbox_inbox_dead_letters", "dead discard", filter);
+        return change("DELETE FROM outbox_inbox_dead_letters", kDiscard, filter);
     }
 
   private:
+    static constexpr std::string_view kDiscard = "dead discard";
     // What is not restricted by a filter would be everything.
     static Status check(const DeadFilter& filter) {
         if (filter.route.empty()) return {};
@@ -102,11 +103,15 @@ class InboxDeadLetters final : public DeadLetters {
         where.equals(sql_.event_type(), filter.event_type);
         return where;
     }
-    Result<std::int64_t> change(const std::string& what, const std::string& action,
+    Result<std::int64_t> change(const std::string& what, std::string_view action,
                                 const DeadFilter& filter) {
         if (Status status = check(filter); !status.ok()) return status;
         return sql_.change_letters(what, where_of(filter),
-                                   {os_user_, "consumer " + consumer_, action, describe(filter)});
+                                   {.os_user = os_user_,
+                                    .source = "consumer " + consumer_,
+                                    .action = std::string(action),
+                                    .detail = describe(filter),
+                                    .discards = action == kDiscard});
     }
 
     Sql& sql_;

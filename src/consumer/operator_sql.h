@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <outbox/consumer/fence.h>
+
 #include "core/operations.h"
 
 namespace outbox::consumer {
@@ -33,11 +35,14 @@ class Sql {
         std::string source;
         std::string action;
         std::string detail;
+        bool discards = false;  ///< The inbox remembers that they were never applied.
     };
     /// Changes dead letters of consumers ("DELETE FROM outbox_inbox_dead_letters") and writes down
     /// what was done, where it was to any. How many.
     virtual Result<std::int64_t> change_letters(const std::string& change, Where where,
                                                 const Audit& audit) = 0;
+    /// As the adapters' `look_for`.
+    virtual Result<FenceLook> look_for(const std::string& consumer, const std::string& token) = 0;
     /// A time column in microseconds since the Unix epoch.
     [[nodiscard]] virtual std::string microseconds(const std::string& column) const = 0;
     [[nodiscard]] virtual std::string now() const = 0;

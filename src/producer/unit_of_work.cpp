@@ -47,7 +47,23 @@ void UnitOfWork::save_and_emit() {
     for (Event& event : queued_) events.push_back(std::move(event));
     tracked_.clear();
     queued_.clear();
+    for (Event& event : events) {
+        if (event.id.empty()) event.id = new_event_id();
+    }
     transaction_->emit(events);
+    for (const Event& event : events) {
+        if (written_.size() <= kMaxFencedEvents) written_.push_back(event.id);
+    }
+}
+
+std::string UnitOfWork::fence() const {
+    if (written_.size() > kMaxFencedEvents) {
+        throw Error(ErrorCode::kInvalidEvent, Advice::kStop,
+                    "a fence token holds up to " + std::to_string(kMaxFencedEvents) +
+                        " events, and this unit of work has written more: keep the ids that the "
+                        "reader looks for, which emit gives, and call fence_token with those");
+    }
+    return fence_token(written_);
 }
 
 void UnitOfWork::commit() {

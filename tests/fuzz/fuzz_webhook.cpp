@@ -1,6 +1,6 @@
 // What customers and their receivers give to webhooks: URLs, filters, what is to be allowed,
-// headers of events, Retry-After. Nothing is read beyond what came, and what was taken means the
-// same when it is read again.
+// headers of events, Retry-After; and fence tokens out of a header. Nothing is read beyond what
+// came, and what was taken means the same when it is read again.
 
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base64.h"
+#include "core/fence.h"
 #include "webhook/address_guard.h"
 #include "webhook/endpoint_url.h"
 #include "webhook/event_filter.h"
@@ -75,6 +76,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>(judge_answer(static_cast<int>(size % 700), text, kNow));
     if (const auto bytes = outbox::base64_decode(text)) {
         check(outbox::base64_encode(*bytes) == text);
+    }
+    if (const auto ids = outbox::parse_fence(text); ids.ok()) {
+        check(ids->size() <= outbox::kMaxFencedEvents);
+        check(ids->size() != 1 || outbox::fence_token(*ids) == text);
     }
     return 0;
 }

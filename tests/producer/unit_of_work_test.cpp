@@ -93,6 +93,30 @@ TYPED_TEST(UnitOfWorkOn, SavesEveryAggregateBeforeAnyEvent) {
     EXPECT_TRUE(first.events.empty());
 }
 
+TYPED_TEST(UnitOfWorkOn, GivesTheTokenOfAllItsEventsAndOfNoMoreThanATokenHolds) {
+    Event audit;
+    audit.topic = "audit";
+    audit.payload = "{}";
+    Order order{"o-1", {}};
+    order.place();
+    auto unit = this->begin();
+    EXPECT_EQ(unit.fence(), fence_token({}));
+    const std::string first = unit.emit(audit);
+    EXPECT_EQ(unit.fence(), fence_token({})) << "nothing is written yet";
+    unit.flush();
+    unit.track(order, this->save());
+    unit.commit();
+    const auto ids = fence_ids(unit.fence());
+    ASSERT_EQ(ids.size(), 2U);
+    EXPECT_EQ(ids[0], first);
+    EXPECT_EQ(this->database_.look.value("SELECT id FROM outbox_events WHERE aggregate_id = 'o-1'"),
+              ids[1]);
+    auto large = this->begin();
+    for (int n = 0; n < 101; ++n) large.emit(audit);
+    large.commit();
+    EXPECT_THROW(static_cast<void>(large.fence()), Error);
+}
+
 TYPED_TEST(UnitOfWorkOn, RollsBackUnlessCommitted) {
     Order order{"o-1", {}};
     {

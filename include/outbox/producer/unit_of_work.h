@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <outbox/event.h>
+#include <outbox/fence.h>
 #include <outbox/producer/emit.h>
 
 namespace outbox {
@@ -78,6 +79,11 @@ class UnitOfWork {
     /// Undoes everything, the aggregates in memory excepted. Does nothing after `commit`.
     void rollback() noexcept;
 
+    /// The fence token (outbox/fence.h) of the events that were written so far; after `commit` of
+    /// all. Hand it out after `commit` only: events that are rolled back never arrive. One that is
+    /// delayed counts as well, and arrives when it is due. Throws as `fence_token`.
+    [[nodiscard]] std::string fence() const;
+
   private:
     struct Tracked {
         const void* identity;
@@ -92,6 +98,7 @@ class UnitOfWork {
     std::deque<Tracked> tracked_;  // A save may track more: entries must stay where they are.
     std::vector<Event> queued_;
     bool failed_ = false;
+    std::vector<std::string> written_;  // ids; one more than a token holds is enough
 };
 
 }  // namespace outbox

@@ -5,8 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "consumer/fence.h"
 #include "core/schema_objects.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/receive/fence.h"
 #include "databases/postgres/receive/session.h"
 
 namespace outbox::consumer {
@@ -57,9 +59,15 @@ class PostgresSql final : public Sql {
         const std::string condition = where.sql();
         const std::string line = where.add(audit.os_user) + ", " + where.add(audit.source) + ", " +
                                  where.add(audit.action) + ", " + where.add(audit.detail);
+        const std::string remembered =
+            audit.discards ? ", known AS (UPDATE outbox_inbox SET discarded = true FROM changed c "
+                             "WHERE outbox_inbox.consumer = c.consumer AND "
+                             "outbox_inbox.message_id = c.message_id)"
+                           : "";
         const auto rows =
-            run("WITH changed AS (" + change + condition +
-                    " RETURNING message_id) INSERT INTO outbox_audit (os_user, "
+            run("WITH changed AS (" + change + condition + " RETURNING consumer, message_id)" +
+                    remembered +
+                    " INSERT INTO outbox_audit (os_user, "
                     "source, action, detail, events, event_ids) SELECT " +
                     line + ", count(*), (array_agg(message_id))[1:" + std::to_string(kAuditedIds) +
                     "] FROM changed HAVING count(*) > 0 RETURNING events",
@@ -90,6 +98,16 @@ class PostgresSql final : public Sql {
         }
         const Status ended = run("ROLLBACK", {}, nullptr).status();
         return status.ok() ? ended : status;
+    }
+    Result<FenceLook> look_for(const std::string& consumer, const std::string& token) override {
+        const auto rows =
+            run("SELECT e.event ->> 'id', e.event ->> 'why' FROM outbox_wait($1, $2) w, "
+                "json_array_elements(w.events) WITH ORDINALITY e(event, n) ORDER BY e.n",
+                {consumer, token}, nullptr);
+        if (!rows.ok()) return rows.status();
+        FenceVerdict verdict;
+        for (const Row& row : *rows) verdict.add(row[0].value_or(""), row[1].value_or(""));
+        return std::move(verdict).look();
     }
     [[nodiscard]] std::string microseconds(const std::string& column) const override {
         return "(CASE WHEN isfinite(" + column + ") THEN extract(epoch FROM " + column +

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <outbox/adapters/sqlite_fence.h>
+
 #include "consumer/janitor.h"
 #include "consumer/message_time.h"
 #include "databases/sqlite/receive/transaction.h"
@@ -44,6 +46,13 @@ class SqliteSql final : public Sql {
         status = run(count.ok() ? "COMMIT" : "ROLLBACK", {}, nullptr).status();
         if (count.ok() && !status.ok()) return status;
         return count;
+    }
+    Result<FenceLook> look_for(const std::string& consumer, const std::string& token) override {
+        try {
+            return outbox::look_for(database_->handle(), consumer, token);
+        } catch (const Error& error) {
+            return error.info();
+        }
     }
     [[nodiscard]] std::string microseconds(const std::string& column) const override {
         return "max(" + column + ", 0)";
@@ -177,6 +186,13 @@ class SqliteSql final : public Sql {
                 {audit.os_user, audit.source, audit.action, audit.detail, std::to_string(count),
                  (*ids)[0][1].value_or("[]")},
                 nullptr);
+        if (done.ok() && audit.discards) {
+            done =
+                run("UPDATE outbox_inbox SET discarded = 1 WHERE (consumer, message_id) IN ("
+                    "SELECT consumer, message_id FROM outbox_inbox_dead_letters" +
+                        where.sql() + ")",
+                    where.parameters(), nullptr);
+        }
         if (done.ok()) done = run(change + where.sql(), where.parameters(), nullptr);
         if (!done.ok()) return done.status();
         return count;

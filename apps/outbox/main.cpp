@@ -30,6 +30,8 @@ int run(const runtime::Invocation& invocation,
             return run_doctor(invocation);
         case runtime::kExplain:
             return run_explain(invocation);
+        case runtime::kWait:
+            return run_wait(invocation);
         case runtime::kDeadList:
             return run_dead_list(invocation);
         case runtime::kDeadShow:

@@ -289,7 +289,7 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     out.positionals = line.positionals;
     Status status = take_arguments(line, out);
     if (status.ok()) status = take_environment(environment, out);
-    if (status.ok() && (line.command & (kVersion | kSinks | kImportDebezium)) == 0)
+    if (status.ok() && (line.command & (kVersion | kSinks | kImportDebezium | kWait)) == 0)
         status = take_file(out);
     remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
@@ -367,7 +367,9 @@ relay::RelayOptions relay_options(const OptionValues& options) {
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
     const bool relays = (invocation.command & (kRelay | kDoctor)) != 0;
-    const std::string_view url_option = relays ? "from" : "db";
+    const std::string_view url_option = relays                        ? "from"
+                                        : invocation.command == kWait ? "consumer-db"
+                                                                      : "db";
     if (!options.given(url_option)) {
         return config_error("--" + std::string(url_option),
                             "which database? Give --" + std::string(url_option) + " " +

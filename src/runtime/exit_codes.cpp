@@ -18,6 +18,14 @@ constexpr std::array kExitCodes{
                  "the database is not as needed: no such database or table, missing columns or "
                  "rights, a newer or changed migration"},
     ExitCodeSpec{kExitStopped, "the relay stopped because going on would be unsafe or pointless"},
+    ExitCodeSpec{kExitNotInTime,
+                 "`wait`: not applied before --timeout; events that are on their way and those of "
+                 "a transaction that was rolled back look alike"},
+    ExitCodeSpec{kExitDead,
+                 "`wait`: an event is a dead letter of the consumer, or was discarded there"},
+    ExitCodeSpec{kExitForgotten,
+                 "`wait`: an event is from before the floor of the consumer's inbox, which may "
+                 "have forgotten it (a token that is none is 2)"},
 };
 
 }  // namespace

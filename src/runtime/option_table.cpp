@@ -93,6 +93,19 @@ constexpr std::array kCommands{
         "outbox explain --key o-1 --db sqlite:///var/lib/shop.db --json\n"
         "outbox explain 01939d3e-7c00-7aaa-8000-000000000001 --db sqlite:///shop.db "
         "--consumer-db sqlite:///b.db"},
+    CommandSpec{
+        kWait, "wait", "wait until a consumer has applied the events of a fence token",
+        "Looks into the inbox of a consumer, in its database, until every event of the token is "
+        "applied there, one is given up on, or --timeout is over. What is applied is committed and "
+        "seen by whoever reads that database from then on. It asks for consumers that keep ids in "
+        "outbox_inbox: mailboxes, queues, Kafka in the modes with an inbox, inbox_accept. Exit "
+        "code 0: applied; 6: not in time; 7: a dead letter; 8: forgotten; 2: no token. "
+        "Services make the same look by the SQL function outbox_wait, or look_for in C++.",
+        "TOKEN",
+        "outbox wait obf1.AAAAAQ --consumer stock --consumer-db "
+        "postgresql://app@localhost/inventory\n"
+        "outbox wait obf1.AAAAAQ --consumer stock --consumer-db sqlite:///inventory.db "
+        "--timeout 0s --json"},
     CommandSpec{kDeadList, "dead list", "list dead letters",
                 "Lists events given up on, oldest first.", "",
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
@@ -305,7 +318,7 @@ constexpr std::array kOptions{
                .file_key = "source.owner",
                .value = "ROLE",
                .repeatable = true,
-               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify | kWait,
                .group = kSourceGroup,
                .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
                        "one and superusers (migrate) and the owners of database and schema (the "
@@ -314,23 +327,24 @@ constexpr std::array kOptions{
                .type = OptionType::kPath,
                .file_key = "source.password_file",
                .value = "FILE",
-               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify | kWait,
                .group = kSourceGroup,
                .help = "PostgreSQL: file with the password, read anew at each connection; refused "
                        "where other users may read it. For a mailbox: ?password_file=FILE in its "
                        "URL"},
-    OptionSpec{.name = "schema",
-               .type = OptionType::kText,
-               .file_key = "source.schema",
-               .value = "NAME",
-               .commands = kServe | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify,
-               .group = kSourceGroup,
-               .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
-                       "the first of the role's search_path"},
+    OptionSpec{
+        .name = "schema",
+        .type = OptionType::kText,
+        .file_key = "source.schema",
+        .value = "NAME",
+        .commands = kServe | kMigrate | kRoles | kOperate | kSaga | kWebhook | kVerify | kWait,
+        .group = kSourceGroup,
+        .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
+                "the first of the role's search_path"},
     OptionSpec{.name = "require-tls",
                .type = OptionType::kFlag,
                .file_key = "require_tls",
-               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify | kWait,
                .group = kSourceGroup,
                .help = "refuse to reach another machine in clear or without proof who it is: "
                        "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
@@ -431,7 +445,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 300,
                .value = "N",
-               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify,
+               .commands = kServe | kMigrate | kOperate | kSaga | kWebhook | kVerify | kWait,
                .group = kSourceGroup,
                .help = "longest wait for a connection to the database"},
     // Destination
@@ -673,6 +687,12 @@ constexpr std::array kOptions{
                .group = kFilterGroup,
                .help = "the dead letters of this consumer's inbox, in the consumer's database, "
                        "instead of the relay's; for `roles`: role of a service that receives"},
+    OptionSpec{.name = "consumer",
+               .type = OptionType::kText,
+               .value = "NAME",
+               .commands = kWait,
+               .group = kFilterGroup,
+               .help = "the consumer that is to have applied them"},
     OptionSpec{.name = "route",
                .type = OptionType::kText,
                .value = "NAME",
@@ -887,6 +907,22 @@ constexpr std::array kOptions{
                .help =
                    "a consumer's database, whose mailboxes, inboxes and dead letters are looked "
                    "at, too; for doctor it may be repeated"},
+    OptionSpec{.name = "consumer-db",
+               .type = OptionType::kUrl,
+               .value = "URL",
+               .commands = kWait,
+               .group = kLookingGroup,
+               .help = "the consumer's database: {databases}"},
+    OptionSpec{.name = "timeout",
+               .type = OptionType::kDuration,
+               .fallback = "10s",
+               .min = 0,
+               .max = 86'400,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kWait,
+               .group = kLookingGroup,
+               .help = "how long to wait; 0s: one look"},
     OptionSpec{.name = "fix",
                .type = OptionType::kFlag,
                .argument_only = true,
@@ -990,7 +1026,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
                .commands = kStatus | kExplain | kDead | kScheduled | kPrune | kRoutesList | kSaga |
-                           kVerify | kSinks | kWebhook | kDoctor,
+                           kVerify | kSinks | kWebhook | kDoctor | kWait,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

@@ -44,6 +44,7 @@ enum Command : std::uint64_t {
     kImportDebezium = 1ULL << 33,
     kExplain = 1ULL << 34,
     kDoctor = 1ULL << 35,
+    kWait = 1ULL << 36,
 };
 
 struct CommandSpec {

@@ -6,6 +6,7 @@
 
 #include <outbox/adapters/libpq.h>
 #include <outbox/adapters/libpq_consumer.h>
+#include <outbox/adapters/libpq_fence.h>
 
 #include "tests/support/eventually.h"
 #include "tests/support/outbox_binary.h"
@@ -215,6 +216,17 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
               "roles_operator consumer stock dead discard ids 1 1 {b}");
     operate({"prune"});
     operate({"saga", "list"});
+
+    // Who wrote asks whether it is applied.
+    const std::string token =
+        Pg(as("writer"))
+            .value("SELECT outbox_fence(outbox_emit(topic => 'orders', payload => '1'))");
+    consumer.exec("SELECT inbox_accept('stock', '" + fence_ids(token)[0] + "')");
+    EXPECT_EQ(look_for(consumer.handle(), "stock", token).state, Fenced::kApplied);
+    EXPECT_EQ(run({"wait", token, "--consumer", "stock", "--consumer-db", as("operator"), "--owner",
+                   "roles_owner"})
+                  .status.code,
+              0);
 }
 
 TEST_F(Roles, WhoHasTheRightsOfOneSideIsShownAndPrunesThatOne) {

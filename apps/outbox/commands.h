@@ -19,6 +19,7 @@ int run_migrate(const runtime::Invocation& invocation);
 int run_roles(const runtime::Invocation& invocation);
 int run_doctor(const runtime::Invocation& invocation);
 int run_status(const runtime::Invocation& invocation);
+int run_top(const runtime::Invocation& invocation);
 int run_explain(const runtime::Invocation& invocation);
 int run_wait(const runtime::Invocation& invocation);
 int run_dead_list(const runtime::Invocation& invocation);

@@ -26,6 +26,8 @@ int run(const runtime::Invocation& invocation,
             return run_roles(invocation);
         case runtime::kStatus:
             return run_status(invocation);
+        case runtime::kTop:
+            return run_top(invocation);
         case runtime::kDoctor:
             return run_doctor(invocation);
         case runtime::kExplain:

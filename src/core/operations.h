@@ -23,6 +23,18 @@ struct LeaseInfo {
     std::int64_t expires_in_ms = 0;
 };
 
+/// A key of which a route tries an event again and again; what is behind it waits.
+struct FailingKey {
+    std::string key = {};  ///< Empty: the event has none.
+    std::string event_id = {};
+    std::string route = {};
+    std::int64_t attempts = 0;
+    std::int64_t first_failed_us = 0;
+    std::int64_t next_attempt_us = 0;
+    std::string error_code = {};
+    std::string error = {};
+};
+
 /// A relay that waits for the lease.
 struct StandbyInfo {
     std::string owner;
@@ -173,6 +185,8 @@ class Operations : public DeadLetters {
     virtual Result<std::vector<RouteInfo>> routes() = 0;
     /// Relays that have said lately that they wait for the lease, by owner.
     virtual Result<std::vector<StandbyInfo>> standbys() = 0;
+    /// Those that have failed for longest first, at most `limit`.
+    virtual Result<std::vector<FailingKey>> failing_keys(std::size_t limit) = 0;
 
     /// The table's routes, by name and source. `count_unfinished` reads the table.
     virtual Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) = 0;
@@ -307,6 +321,9 @@ class NoOperations final : public Operations {
     Result<LeaseInfo> lease() override { return LeaseInfo{}; }
     Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
     Result<std::vector<StandbyInfo>> standbys() override { return std::vector<StandbyInfo>{}; }
+    Result<std::vector<FailingKey>> failing_keys(std::size_t) override {
+        return std::vector<FailingKey>{};
+    }
     Result<std::vector<DeadInfo>> dead(const DeadFilter&, std::int64_t, std::size_t,
                                        bool) override {
         return std::vector<DeadInfo>{};

@@ -16,7 +16,8 @@ constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDea
 constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint64_t kRoutes =
     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
-constexpr std::uint64_t kOperate = kStatus | kExplain | kDead | kScheduled | kPrune | kRoutes;
+constexpr std::uint64_t kOperate =
+    kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutes;
 constexpr std::uint64_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
@@ -65,6 +66,18 @@ constexpr std::array kCommands{
                 "",
                 "outbox status --db postgresql://app@localhost/shop\n"
                 "outbox status --db sqlite:///var/lib/shop.db --json"},
+    CommandSpec{
+        kTop, "top", "watch rates, backlog, routes and failing keys",
+        "Shows again and again what waits, who leads, how fast each route is, its circuit and "
+        "last error, and the keys that have failed for longest, from the database alone: no relay "
+        "needs to run. On a terminal it is a live screen; q leaves it. Elsewhere it prints a line "
+        "of fields for each route and look, with --json a line of JSON for each look. A database "
+        "that goes away is waited for, with the last figures and their age. A look that takes long "
+        "is followed by a rest four times as long.",
+        "",
+        "outbox top --db postgresql://app@localhost/shop\n"
+        "outbox top --db sqlite:///var/lib/shop.db --once\n"
+        "outbox top --db postgresql://app@localhost/shop --json --interval 10s --count 6"},
     CommandSpec{
         kDoctor, "doctor", "look whether a relay could run, and what it could not keep",
         "Looks at the source, the ledgers, every destination and the consumers' databases "
@@ -923,6 +936,32 @@ constexpr std::array kOptions{
                .commands = kWait,
                .group = kLookingGroup,
                .help = "how long to wait; 0s: one look"},
+    OptionSpec{.name = "interval",
+               .type = OptionType::kDuration,
+               .fallback = "1s",
+               .min = 1,
+               .max = 3'600,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kTop,
+               .group = kLookingGroup,
+               .help = "from one look to the next"},
+    OptionSpec{.name = "count",
+               .type = OptionType::kInteger,
+               .unit = "looks",
+               .min = 1,
+               .max = 1'000'000'000,
+               .value = "N",
+               .argument_only = true,
+               .commands = kTop,
+               .group = kLookingGroup,
+               .help = "end after so many; without it until it is left"},
+    OptionSpec{.name = "once",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kTop,
+               .group = kLookingGroup,
+               .help = "one look, as --count 1"},
     OptionSpec{.name = "fix",
                .type = OptionType::kFlag,
                .argument_only = true,
@@ -1025,8 +1064,8 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kStatus | kExplain | kDead | kScheduled | kPrune | kRoutesList | kSaga |
-                           kVerify | kSinks | kWebhook | kDoctor | kWait,
+               .commands = kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutesList |
+                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

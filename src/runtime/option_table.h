@@ -45,6 +45,7 @@ enum Command : std::uint64_t {
     kExplain = 1ULL << 34,
     kDoctor = 1ULL << 35,
     kWait = 1ULL << 36,
+    kTop = 1ULL << 37,
 };
 
 struct CommandSpec {

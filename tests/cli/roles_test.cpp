@@ -206,6 +206,7 @@ TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     EXPECT_TRUE(done) << done.message();
     EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_events"), 1);
     operate({"status"});
+    operate({"top", "--once"});
     operate({"dead", "list", "--consumer", "stock"});
     operate({"dead", "show", "b", "--consumer", "stock"});
     operate({"dead", "retry", "b", "--consumer", "stock"});

@@ -200,6 +200,28 @@ class PostgresOperations final : public Operations {
         return standbys;
     }
 
+    Result<std::vector<FailingKey>> failing_keys(std::size_t limit) override {
+        const auto rows = connection_.query(
+            "SELECT coalesce(key, ''), event_id, route, attempts::bigint, " +
+                epoch_us("first_failed_at") + ", " + epoch_us("next_attempt_at") +
+                ", error_code, last_error FROM " + side_ + "outbox_delivery WHERE " + kOfTable +
+                " ORDER BY first_failed_at, event_id, route LIMIT $2",
+            Params().text(table_).integer(static_cast<std::int64_t>(limit)));
+        if (!rows.ok()) return rows.status();
+        std::vector<FailingKey> keys;
+        for (int row = 0; row < rows->size(); ++row) {
+            keys.push_back({.key = rows->string(row, 0),
+                            .event_id = rows->string(row, 1),
+                            .route = rows->string(row, 2),
+                            .attempts = rows->integer(row, 3),
+                            .first_failed_us = rows->integer(row, 4),
+                            .next_attempt_us = rows->integer(row, 5),
+                            .error_code = rows->string(row, 6),
+                            .error = rows->string(row, 7)});
+        }
+        return keys;
+    }
+
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
         DeadQuery query(table_, filter);

@@ -149,6 +149,28 @@ class SqliteOperations final : public Operations {
         return standbys;
     }
 
+    Result<std::vector<FailingKey>> failing_keys(std::size_t limit) override {
+        Statement rows(*database_,
+                       std::string("SELECT coalesce(key, ''), event_id, route, attempts, "
+                                   "first_failed_at, next_attempt_at, error_code, last_error FROM "
+                                   "outbox_delivery WHERE ") +
+                           kOfTable + " ORDER BY first_failed_at, event_id, route LIMIT ?2");
+        rows.bind(table_).bind(static_cast<std::int64_t>(limit));
+        std::vector<FailingKey> keys;
+        while (rows.step()) {
+            keys.push_back({.key = rows.string(0),
+                            .event_id = rows.string(1),
+                            .route = rows.string(2),
+                            .attempts = rows.integer(3),
+                            .first_failed_us = rows.integer(4),
+                            .next_attempt_us = rows.integer(5),
+                            .error_code = rows.string(6),
+                            .error = rows.string(7)});
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        return keys;
+    }
+
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
         Statement rows(*database_,

@@ -1,0 +1,530 @@
+#include "top_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/redact.h"
+#include "core/utf8.h"
+#include "print.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kRateWindowS = 5;
+constexpr std::size_t kNarrow = 40;  // columns, below which gaps are one blank
+constexpr std::size_t kMostNameColumns = 32;
+constexpr std::size_t kMostKeyColumns = 48;
+constexpr std::size_t kLeastKeyLines = 3;  // heading included, where routes need all the room
+constexpr std::int64_t kWarnBacklog = 1'000;
+constexpr double kWarnOldestS = 5;
+
+// --- Text on a screen
+
+// The code points of well-formed UTF-8, one by one.
+std::uint32_t next_code(std::string_view text, std::size_t& at) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned first = byte(at);
+    const std::size_t more = first < 0x80U ? 0 : first < 0xE0U ? 1 : first < 0xF0U ? 2 : 3;
+    std::uint32_t code = more == 0 ? first : first & (0x3FU >> more);
+    for (std::size_t i = 1; i <= more && at + i < text.size(); ++i) {
+        code = code << 6U | (byte(at + i) & 0x3FU);
+    }
+    at = std::min(at + more + 1, text.size());
+    return code;
+}
+
+// Two for what may be wide: a line that is too short harms nothing.
+std::size_t width_of(std::uint32_t code) {
+    constexpr std::uint32_t kFirstWide = 0x1100;
+    constexpr std::uint32_t kFirstPunctuation = 0x2000;
+    constexpr std::uint32_t kFirstSymbol = 0x2300;
+    const bool narrow = code < kFirstWide || (code >= kFirstPunctuation && code < kFirstSymbol);
+    return narrow ? 1 : 2;
+}
+
+// What turns the direction of writing, or breaks lines.
+bool rearranges(std::uint32_t code) {
+    return (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2066 && code <= 0x2069) || code == 0x061C;
+}
+
+std::size_t width_of_text(std::string_view text) {
+    std::size_t width = 0;
+    for (std::size_t at = 0; at < text.size();) width += width_of(next_code(text, at));
+    return width;
+}
+
+// What may stand on a screen.
+std::string clean(std::string_view text) {
+    const std::string printable = to_printable(text);
+    std::string out;
+    for (std::size_t at = 0; at < printable.size();) {
+        const std::size_t begin = at;
+        if (rearranges(next_code(printable, at))) {
+            out += '?';
+        } else {
+            out.append(printable, begin, at - begin);
+        }
+    }
+    return out;
+}
+
+// At most so wide, "…" in place of the rest.
+std::string cut(const std::string& text, std::size_t columns) {
+    if (width_of_text(text) <= columns) return text;
+    if (columns == 0) return {};
+    std::size_t width = 0;
+    std::size_t at = 0;
+    while (at < text.size()) {
+        std::size_t next = at;
+        width += width_of(next_code(text, next));
+        if (width + 1 > columns) break;
+        at = next;
+    }
+    return text.substr(0, at) + "…";
+}
+
+std::string_view code_of(Colour colour) {
+    switch (colour) {
+        case Colour::kRed:
+            return "31";
+        case Colour::kYellow:
+            return "33";
+        case Colour::kGreen:
+            return "32";
+        case Colour::kBold:
+            return "1";
+    }
+    return "0";
+}
+
+struct Span {
+    std::string text;
+    std::optional<Colour> colour = {};
+};
+using Line = std::vector<Span>;
+
+std::size_t width_of_line(const Line& line) {
+    return std::accumulate(
+        line.begin(), line.end(), std::size_t{0},
+        [](std::size_t sum, const Span& span) { return sum + width_of_text(span.text); });
+}
+
+std::string render(const Line& line, std::size_t columns, bool colours) {
+    std::string out;
+    std::size_t room = columns;
+    const bool fits = width_of_line(line) <= columns;
+    for (const Span& span : line) {
+        // Where the line is cut somewhere it ends with the sign for that.
+        const std::size_t width = width_of_text(span.text);
+        const bool last = !fits && (width >= room);
+        const std::string text = last ? cut(span.text + "…", room) : span.text;
+        room -= std::min(room, width_of_text(text));
+        if (colours && span.colour && !text.empty()) {
+            out += fmt::format("\033[{}m{}\033[0m", code_of(*span.colour), text);
+        } else {
+            out += text;
+        }
+        if (last) break;
+    }
+    if (colours) return out;
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out;
+}
+
+/// Columns of which as many are shown as fit.
+struct Column {
+    std::string heading;
+    bool right = false;
+    int rank = 0;           // the highest go first
+    std::size_t least = 0;  // above 0: may be cut down to this
+    std::size_t most = 1'000;
+    std::vector<Span> cells = {};
+
+    [[nodiscard]] std::size_t natural() const {
+        std::size_t width = width_of_text(heading);
+        for (const Span& cell : cells) width = std::max(width, width_of_text(cell.text));
+        return std::min(width, most);
+    }
+    [[nodiscard]] std::size_t smallest() const {
+        return least == 0 ? natural() : std::min(least, natural());
+    }
+};
+
+class Columns {
+  public:
+    Columns(std::vector<Column> columns, std::size_t width)
+        : columns_(std::move(columns)), gap_(width < kNarrow ? 1 : 2) {
+        while (columns_.size() > 1 && total(&Column::smallest) > width) {
+            columns_.erase(
+                std::max_element(columns_.begin(), columns_.end(),
+                                 [](const Column& a, const Column& b) { return a.rank < b.rank; }));
+        }
+        std::size_t spare = width - std::min(width, total(&Column::smallest));
+        for (const Column& column : columns_) {
+            const std::size_t more = std::min(spare, column.natural() - column.smallest());
+            widths_.push_back(column.smallest() + more);
+            spare -= more;
+        }
+    }
+
+    [[nodiscard]] bool shows(std::string_view heading) const {
+        return std::any_of(columns_.begin(), columns_.end(),
+                           [&](const Column& column) { return column.heading == heading; });
+    }
+    [[nodiscard]] Line heading() const {
+        return line_of([](const Column& column) { return Span{column.heading, Colour::kBold}; });
+    }
+    [[nodiscard]] Line row(std::size_t index) const {
+        return line_of([index](const Column& column) { return column.cells[index]; });
+    }
+
+  private:
+    std::size_t total(std::size_t (Column::*width)() const) const {
+        std::size_t sum = gap_ * (columns_.size() - 1);
+        for (const Column& column : columns_) sum += (column.*width)();
+        return sum;
+    }
+    template <typename CellOf>
+    Line line_of(const CellOf& cell_of) const {
+        Line line;
+        for (std::size_t i = 0; i < columns_.size(); ++i) {
+            if (i > 0) line.push_back({std::string(gap_, ' ')});
+            Span cell = cell_of(columns_[i]);
+            cell.text = cut(cell.text, widths_[i]);
+            const Span blank{std::string(widths_[i] - width_of_text(cell.text), ' ')};
+            if (columns_[i].right) line.push_back(blank);
+            line.push_back(std::move(cell));
+            if (!columns_[i].right) line.push_back(blank);
+        }
+        return line;
+    }
+
+    std::vector<Column> columns_;
+    std::size_t gap_;
+    std::vector<std::size_t> widths_;
+};
+
+// --- What is said
+
+std::string clock_text(std::int64_t at_us) {
+    const std::string text = time_text(at_us);
+    return text.empty() ? text : text.substr(11, 8) + "Z";
+}
+
+std::string rate_text(double per_s) {
+    if (per_s > 0 && per_s < 10) return fmt::format("{:.1f}", per_s);
+    return with_commas(std::llround(per_s));
+}
+
+std::string since(std::int64_t at_us, std::int64_t now_us) {
+    if (at_us == 0) return "-";
+    return age_text(std::max(0.0, static_cast<double>(now_us - at_us) / 1e6));
+}
+
+std::string until(std::int64_t at_us, std::int64_t now_us) {
+    if (at_us == 0) return "-";
+    return at_us <= now_us ? "now" : age_text(static_cast<double>(at_us - now_us) / 1e6);
+}
+
+std::string error_of(const RouteInfo& route, std::int64_t now_us) {
+    if (route.last_error.empty()) return {};
+    const std::string text = clean(redact(route.last_error));
+    return route.last_error_at_us == 0 ? text
+                                       : since(route.last_error_at_us, now_us) + " ago: " + text;
+}
+
+std::string circuit_of(const RouteInfo& route) {
+    if (route.retired) return "retired";
+    return route.circuit.empty() ? "-" : clean(route.circuit);
+}
+
+double total_rate(const TopSample& sample) {
+    double rate = 0;
+    for (const RouteInfo& route : sample.routes) rate += route.rate_per_s;
+    return rate;
+}
+
+std::int64_t sum_of(const TopSample& sample, std::int64_t RouteInfo::* figure) {
+    std::int64_t sum = 0;
+    for (const RouteInfo& route : sample.routes) sum += route.*figure;
+    return sum;
+}
+
+std::optional<Colour> where(bool bad, Colour colour) {
+    return bad ? std::optional(colour) : std::nullopt;
+}
+
+std::vector<Span> summary_of(const TopSample& sample) {
+    std::vector<Span> items;
+    if (sample.lease.held) {
+        items.push_back({"relay " + clean(sample.lease.owner), Colour::kGreen});
+    } else {
+        items.push_back({"no relay leads", Colour::kYellow});
+    }
+    if (!sample.standbys.empty()) {
+        items.push_back({std::to_string(sample.standbys.size()) + " standby"});
+    }
+    items.push_back({"backlog " + with_commas(sample.backlog),
+                     where(sample.backlog > kWarnBacklog, Colour::kYellow)});
+    if (sample.backlog > 0) {
+        items.push_back({"oldest " + age_text(sample.oldest_age_s),
+                         where(sample.oldest_age_s > kWarnOldestS, Colour::kYellow)});
+    }
+    items.push_back({rate_text(total_rate(sample)) + "/s"});
+    const std::int64_t failing = sum_of(sample, &RouteInfo::failing);
+    items.push_back({"failing " + with_commas(failing), where(failing > 0, Colour::kYellow)});
+    const std::int64_t dead = sum_of(sample, &RouteInfo::dead);
+    items.push_back({"dead " + with_commas(dead), where(dead > 0, Colour::kRed)});
+    if (sample.scheduled > 0) items.push_back({"scheduled " + with_commas(sample.scheduled)});
+    return items;
+}
+
+std::vector<Line> head_of(const TopState& state, std::size_t columns) {
+    std::vector<Line> lines;
+    const std::string source = clean(state.sample.source);
+    const std::string clock = clock_text(state.now_us);
+    Line title{{source, Colour::kBold}};
+    if (width_of_text(source) + 2 + clock.size() <= columns) {
+        title.push_back({std::string(columns - width_of_text(source) - clock.size(), ' ')});
+        title.push_back({clock});
+    }
+    lines.push_back(std::move(title));
+    if (!state.away.empty()) {
+        lines.push_back({{"AWAY: " + clean(redact(state.away)), Colour::kRed}});
+        lines.push_back({{"figures " + age_text(state.age_s) + " old", Colour::kRed}});
+    }
+    Line line;
+    for (Span& item : summary_of(state.sample)) {
+        const std::size_t gap = line.empty() ? 0 : 2;
+        if (!line.empty() && width_of_line(line) + gap + width_of_text(item.text) > columns) {
+            lines.push_back(std::exchange(line, {}));
+        } else if (!line.empty()) {
+            line.push_back({"  "});
+        }
+        line.push_back(std::move(item));
+    }
+    lines.push_back(std::move(line));
+    return lines;
+}
+
+std::vector<Line> routes_of(const TopState& state, std::size_t columns) {
+    constexpr const char* kError = "LAST ERROR";
+    constexpr std::size_t kLeastErrorColumns = 30;  // else it has a line of its own
+    std::vector<Column> table{
+        {.heading = "ROUTE",
+         .rank = 0,
+         .least = std::max<std::size_t>(6, columns / 4),
+         .most = kMostNameColumns},
+        {.heading = "PER S", .right = true, .rank = 1},
+        {.heading = "CIRCUIT", .rank = 2, .least = columns < kNarrow ? 6U : 0U},
+        {.heading = "PUBLISHED", .right = true, .rank = 5},
+        {.heading = "FAILING", .right = true, .rank = 4},
+        {.heading = "DEAD", .right = true, .rank = 3},
+        {.heading = kError, .rank = 6, .least = kLeastErrorColumns},
+    };
+    std::vector<std::string> errors;
+    for (const RouteInfo& route : state.sample.routes) {
+        errors.push_back(error_of(route, state.now_us));
+        const bool open = !route.circuit.empty() && route.circuit != "closed" && !route.retired;
+        std::size_t at = 0;
+        const auto add = [&](std::string text, std::optional<Colour> colour = {}) {
+            table[at++].cells.push_back({std::move(text), colour});
+        };
+        add(clean(route.name));
+        add(rate_text(route.rate_per_s));
+        add(circuit_of(route), where(open, Colour::kRed));
+        add(with_commas(route.published_total));
+        add(with_commas(route.failing), where(route.failing > 0, Colour::kYellow));
+        add(with_commas(route.dead), where(route.dead > 0, Colour::kRed));
+        add(errors.back());
+    }
+    std::vector<Line> lines;
+    if (state.sample.routes.empty()) return lines;
+    const Columns shown(std::move(table), columns);
+    lines.push_back(shown.heading());
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+        lines.push_back(shown.row(i));
+        if (!shown.shows(kError) && !errors[i].empty()) lines.push_back({{"  " + errors[i]}});
+    }
+    return lines;
+}
+
+std::vector<Line> keys_of(const TopState& state, std::size_t columns) {
+    std::vector<Column> table{
+        {.heading = "KEY",
+         .rank = 0,
+         .least = std::max<std::size_t>(8, columns / 4),
+         .most = kMostKeyColumns},
+        {.heading = "FAILS FOR", .right = true, .rank = 1},
+        {.heading = "TRIES", .right = true, .rank = 2},
+        {.heading = "NEXT", .right = true, .rank = 5},
+        {.heading = "ROUTE", .rank = 4, .least = 6, .most = kMostNameColumns},
+        {.heading = "ERROR", .rank = 3, .least = 10},
+    };
+    std::vector<Line> lines;
+    if (state.sample.keys.empty()) return lines;
+    for (const FailingKey& key : state.sample.keys) {
+        table[0].cells.push_back({clean(key.key.empty() ? "event " + key.event_id : key.key)});
+        table[1].cells.push_back({since(key.first_failed_us, state.now_us)});
+        table[2].cells.push_back({with_commas(key.attempts)});
+        table[3].cells.push_back({until(key.next_attempt_us, state.now_us)});
+        table[4].cells.push_back({clean(key.route)});
+        table[5].cells.push_back({clean(key.error_code + ": " + redact(key.error))});
+    }
+    const Columns shown(std::move(table), columns);
+    lines.push_back(shown.heading());
+    for (std::size_t i = 0; i < state.sample.keys.size(); ++i) lines.push_back(shown.row(i));
+    return lines;
+}
+
+// The first of them, and a sign that there are more.
+void append_first(const std::vector<Line>& from, std::size_t room, std::vector<Line>& out) {
+    if (from.size() <= room) {
+        out.insert(out.end(), from.begin(), from.end());
+        return;
+    }
+    if (room == 0) return;
+    out.insert(out.end(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(room - 1));
+    out.push_back({{"… " + std::to_string(from.size() - room + 1) + " more lines"}});
+}
+
+// --- Lines for programs
+
+std::string field(std::string_view name, const std::string& value) {
+    const bool plain =
+        !value.empty() && value.find_first_not_of(
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                              "._:/@+-") == std::string::npos;
+    return " " + std::string(name) + "=" +
+           (plain ? value
+                  : ordered_json(clean(value))
+                        .dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+std::string second_of(std::int64_t at_us) {
+    const std::string text = time_text(at_us);
+    return text.empty() ? text : text.substr(0, 19) + "Z";
+}
+
+ordered_json json_of(const RouteInfo& route) {
+    return {{"name", route.name},
+            {"rate_per_s", route.rate_per_s},
+            {"published_total", route.published_total},
+            {"failing", route.failing},
+            {"dead", route.dead},
+            {"circuit", text_or_null(route.circuit)},
+            {"retired", route.retired},
+            {"last_error", text_or_null(redact(route.last_error))},
+            {"last_error_at", text_or_null(time_text(route.last_error_at_us))}};
+}
+
+ordered_json json_of(const FailingKey& key) {
+    return {{"key", text_or_null(key.key)},
+            {"event_id", key.event_id},
+            {"route", key.route},
+            {"attempts", key.attempts},
+            {"first_failed_at", text_or_null(time_text(key.first_failed_us))},
+            {"next_attempt_at", text_or_null(time_text(key.next_attempt_us))},
+            {"error_code", key.error_code},
+            {"error", redact(key.error)}};
+}
+
+}  // namespace
+
+void TopRates::measure(double now_s, std::vector<RouteInfo>& routes) {
+    std::map<std::string, std::deque<Point>> kept;
+    for (RouteInfo& route : routes) {
+        std::deque<Point> points = std::move(seen_[route.name]);
+        if (!points.empty() && points.back().total > route.published_total) points.clear();
+        // The last one that is old enough stays, so that looks further apart have a rate, too.
+        while (points.size() > 1 && points[1].at_s <= now_s - kRateWindowS) points.pop_front();
+        if (!points.empty() && now_s > points.front().at_s) {
+            route.rate_per_s = static_cast<double>(route.published_total - points.front().total) /
+                               (now_s - points.front().at_s);
+        }
+        points.push_back({now_s, route.published_total});
+        kept[route.name] = std::move(points);
+    }
+    seen_ = std::move(kept);
+}
+
+std::vector<std::string> top_screen(const TopState& state, std::size_t columns, std::size_t rows,
+                                    bool colours) {
+    std::vector<Line> lines = head_of(state, columns);
+    if (lines.size() > rows) lines.resize(rows);
+    const std::vector<Line> routes = routes_of(state, columns);
+    const std::vector<Line> keys = keys_of(state, columns);
+    const std::size_t blanks = (routes.empty() ? 0 : 1) + (keys.empty() ? 0 : 1);
+    const std::size_t room = rows - lines.size() - std::min(rows - lines.size(), blanks);
+    const std::size_t for_keys =
+        std::min(keys.size(),
+                 std::max(room - std::min(room, routes.size()), std::min(kLeastKeyLines, room)));
+    if (!routes.empty() && room > for_keys) {
+        lines.emplace_back();
+        append_first(routes, room - for_keys, lines);
+    }
+    if (!keys.empty() && for_keys > 0) {
+        lines.emplace_back();
+        append_first(keys, for_keys, lines);
+    }
+    std::vector<std::string> out;
+    for (const Line& line : lines) out.push_back(render(line, columns, colours));
+    return out;
+}
+
+std::vector<std::string> top_lines(const TopState& state) {
+    const TopSample& sample = state.sample;
+    const std::string begin = "time=" + second_of(state.now_us) + field("source", sample.source);
+    if (!state.away.empty()) {
+        return {begin + fmt::format(" age_s={:.0f}", state.age_s) +
+                field("error", redact(state.away))};
+    }
+    const std::string of_table =
+        fmt::format(" backlog={} oldest_s={:.1f}", sample.backlog, sample.oldest_age_s) +
+        field("leader", sample.lease.held ? sample.lease.owner : "");
+    std::vector<std::string> lines;
+    for (const RouteInfo& route : sample.routes) {
+        lines.push_back(begin + field("route", route.name) +
+                        fmt::format(" rate_per_s={:.1f} published_total={} failing={} dead={}",
+                                    route.rate_per_s, route.published_total, route.failing,
+                                    route.dead) +
+                        field("circuit", circuit_of(route)) + of_table +
+                        field("last_error", redact(route.last_error)));
+    }
+    if (lines.empty()) lines.push_back(begin + field("route", "") + of_table);
+    return lines;
+}
+
+std::string top_json(const TopState& state) {
+    const TopSample& sample = state.sample;
+    ordered_json routes = ordered_json::array();
+    for (const RouteInfo& route : sample.routes) routes.push_back(json_of(route));
+    ordered_json keys = ordered_json::array();
+    for (const FailingKey& key : sample.keys) keys.push_back(json_of(key));
+    const ordered_json whole{
+        {"time", time_text(state.now_us)},
+        {"source", sample.source},
+        {"away", text_or_null(redact(state.away))},
+        {"age_s", state.age_s},
+        {"leader", sample.lease.held ? ordered_json(sample.lease.owner) : ordered_json()},
+        {"epoch", sample.lease.epoch},
+        {"standbys", sample.standbys},
+        {"backlog", sample.backlog},
+        {"oldest_age_s", sample.oldest_age_s},
+        {"scheduled", sample.scheduled},
+        {"rate_per_s", total_rate(sample)},
+        {"routes", std::move(routes)},
+        {"failing_keys", std::move(keys)}};
+    return printable_json(whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+}  // namespace outbox::app

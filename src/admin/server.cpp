@@ -4,11 +4,15 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <deque>
+#include <functional>
 #include <list>
 #include <optional>
 #include <thread>
 #include <tuple>
 #include <utility>
+
+#include "core/mutex.h"
 
 namespace outbox::admin {
 namespace {
@@ -23,27 +27,7 @@ using Response = http::response<http::string_body>;
 
 ErrorInfo address_error(const std::string& host, std::uint16_t port, const std::string& what) {
     return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                     "cannot serve health and metrics on " + host + ":" + std::to_string(port) +
-                         ": " + what +
-                         "; give another address with --admin HOST:PORT, or --admin "
-                         "off"};
-}
-
-// The name without its port.
-std::string_view host_name(std::string_view host) {
-    if (host.starts_with('[')) {
-        const auto end = host.find(']');
-        return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
-    }
-    return host.substr(0, host.find(':'));
-}
-
-bool names_this_machine(std::string_view host) {
-    const std::string_view name = host_name(host);
-    if (beast::iequals(name, "localhost")) return true;
-    boost::system::error_code error;
-    asio::ip::make_address(std::string(name), error);
-    return !error;
+                     "cannot listen on " + host + ":" + std::to_string(port) + ": " + what};
 }
 
 HttpResponse problem(unsigned status, const std::string& text) {
@@ -52,14 +36,67 @@ HttpResponse problem(unsigned status, const std::string& text) {
 
 class Session;
 
+// Runs what may block, one after the other. Waiting jobs go with it; the one that runs is awaited.
+// There are no more than connections.
+class Worker {
+  public:
+    ~Worker() {
+        {
+            const core::Lock lock(mutex_);
+            ended_ = true;
+        }
+        wake_.notify_one();
+        if (thread_.joinable()) thread_.join();
+    }
+    void start() {
+        thread_ = std::thread([this] { run(); });
+    }
+    void post(std::function<void()> job) {
+        {
+            const core::Lock lock(mutex_);
+            jobs_.push_back(std::move(job));
+        }
+        wake_.notify_one();
+    }
+
+  private:
+    void run() {
+        while (true) {
+            std::function<void()> job;
+            {
+                const core::Lock lock(mutex_);
+                wake_.wait(mutex_,
+                           [this]() OUTBOX_REQUIRES(mutex_) { return ended_ || !jobs_.empty(); });
+                if (ended_) return;
+                job = std::move(jobs_.front());
+                jobs_.pop_front();
+            }
+            job();
+        }
+    }
+
+    core::Mutex mutex_;
+    core::Condition wake_;
+    std::deque<std::function<void()>> jobs_ OUTBOX_GUARDED_BY(mutex_);
+    bool ended_ OUTBOX_GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
 struct Shared {
     Pages pages;
+    AdminServer::Site site;
+    Worker* worker = nullptr;  // null: there is no site
     bool check_host = true;
     std::chrono::seconds request_timeout{};
     std::list<Session*> sessions;  // who has waited longest for a request comes first
     std::list<Session*> ending;    // were cut off
 
-    [[nodiscard]] HttpResponse answer(const http::request<http::string_body>& request) const {
+    // Nothing: it is for the site.
+    [[nodiscard]] std::optional<HttpResponse> answer(
+        const http::request<http::string_body>& request) const {
+        const std::string target(request.target().data(), request.target().size());
+        const auto page = pages.find(target.substr(0, target.find('?')));
+        if (page == pages.end() && site) return std::nullopt;
         const auto host = request[http::field::host];
         if (check_host && !names_this_machine({host.data(), host.size()})) {
             return problem(403, "the Host header does not name this machine");
@@ -67,8 +104,6 @@ struct Shared {
         if (request.method() != http::verb::get && request.method() != http::verb::head) {
             return problem(405, "only GET and HEAD are served here");
         }
-        const std::string target(request.target().data(), request.target().size());
-        const auto page = pages.find(target.substr(0, target.find('?')));
         if (page != pages.end()) return page->second();
         std::string known;
         for (const auto& [path, ignored] : pages) known += " " + path;
@@ -83,6 +118,30 @@ bool has_odd_length(const http::request<http::string_body>& request) {
     return encodings > 1 || request.count(http::field::content_length) > 0 ||
            request.version() < 11 ||
            !beast::iequals(request[http::field::transfer_encoding], "chunked");
+}
+
+HttpRequest plain(http::request<http::string_body>&& request) {
+    const auto text = [](auto view) { return std::string(view.data(), view.size()); };
+    const std::string target = text(request.target());
+    const auto query = target.find('?');
+    const bool head = request.method() == http::verb::head;
+    return {.method = head ? "GET" : text(request.method_string()),
+            .path = target.substr(0, query),
+            .query = query == std::string::npos ? std::string() : target.substr(query + 1),
+            .host = text(request[http::field::host]),
+            .origin = text(request[http::field::origin]),
+            .authorization = text(request[http::field::authorization]),
+            .content_type = text(request[http::field::content_type]),
+            .body = std::move(request.body())};
+}
+
+// What failed is for nobody outside to read.
+HttpResponse answer_of(const std::function<HttpResponse()>& page) {
+    try {
+        return page();
+    } catch (const std::exception&) {
+        return problem(500, "this page failed");
+    }
 }
 
 // One connection. Shared by the callbacks that are pending on it; gone with the last of them.
@@ -132,21 +191,36 @@ class Session : public std::enable_shared_from_this<Session> {
         }
         keep_alive_ = parser_->get().keep_alive();
         head_ = parser_->get().method() == http::verb::head;
-        HttpResponse answer;
-        try {
-            answer = shared_.answer(parser_->get());
-        } catch (const std::exception&) {
-            answer = problem(500, "this page failed");
-        }
+        bool for_site = false;
+        const HttpResponse answer = answer_of([&] {
+            auto page = shared_.answer(parser_->get());
+            for_site = !page;
+            return page ? *std::move(page) : HttpResponse();
+        });
+        if (for_site) return ask_site();
         write(answer);
     }
 
+    // Only the server's own thread touches the connection, and lets go of it.
+    void ask_site() {
+        stream_.expires_never();
+        shared_.worker->post([self = shared_from_this(), request = plain(parser_->release()),
+                              executor = stream_.get_executor()]() mutable {
+            HttpResponse answer = answer_of([&] { return self->shared_.site(request); });
+            asio::post(executor, [self = std::move(self), answer = std::move(answer)] {
+                self->write(answer);
+            });
+        });
+    }
+
     void write(const HttpResponse& answer) {
+        if (ended_) return;
         response_ = Response(static_cast<http::status>(answer.status), 11);
         response_.set(http::field::content_type, answer.content_type);
         response_.set(http::field::cache_control, "no-store");
         response_.set("X-Content-Type-Options", "nosniff");
         if (answer.status == 405) response_.set(http::field::allow, "GET, HEAD");
+        for (const auto& [name, value] : answer.headers) response_.set(name, value);
         response_.keep_alive(keep_alive_);
         response_.content_length(answer.body.size());
         if (!head_) response_.body() = answer.body;
@@ -176,6 +250,22 @@ class Session : public std::enable_shared_from_this<Session> {
 };
 
 }  // namespace
+
+std::string_view host_name(std::string_view host) {
+    if (host.starts_with('[')) {
+        const auto end = host.find(']');
+        return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+    }
+    return host.substr(0, host.find(':'));
+}
+
+bool names_this_machine(std::string_view host) {
+    const std::string_view name = host_name(host);
+    if (beast::iequals(name, "localhost")) return true;
+    boost::system::error_code error;
+    asio::ip::make_address(std::string(name), error);
+    return !error;
+}
 
 bool is_loopback(const std::string& host) {
     try {
@@ -207,8 +297,13 @@ class AdminServer::Impl {
         }
     }
 
-    void serve(Pages pages, std::chrono::seconds request_timeout) {
+    void serve(Pages pages, std::chrono::seconds request_timeout, Site site) {
         shared_.pages = std::move(pages);
+        if (site) {
+            shared_.site = std::move(site);
+            shared_.worker = &worker_.emplace();
+            worker_->start();
+        }
         shared_.request_timeout = request_timeout;
         accept();
         thread_ = std::thread([this] { context_.run(); });
@@ -217,6 +312,7 @@ class AdminServer::Impl {
     void stop() {
         context_.stop();
         if (thread_.joinable()) thread_.join();
+        worker_.reset();
     }
 
     [[nodiscard]] std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
@@ -248,6 +344,7 @@ class AdminServer::Impl {
     tcp::acceptor acceptor_{context_};
     asio::steady_timer retry_{context_};
     std::thread thread_;
+    std::optional<Worker> worker_;
 };
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -258,11 +355,12 @@ AdminServer::~AdminServer() {
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& host, std::uint16_t port,
                                                         std::map<std::string, Page> pages,
-                                                        std::chrono::seconds request_timeout) {
+                                                        std::chrono::seconds request_timeout,
+                                                        Site site) {
     auto impl = std::make_unique<Impl>();
     Status status = impl->listen(host, port);
     if (!status.ok()) return status;
-    impl->serve(std::move(pages), request_timeout);
+    impl->serve(std::move(pages), request_timeout, std::move(site));
     return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 

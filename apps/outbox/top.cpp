@@ -88,7 +88,7 @@ class Outbox {
         const auto standbys = operations_->standbys();
         if (!standbys.ok()) return standbys.status();
         for (const StandbyInfo& standby : *standbys) sample.standbys.push_back(standby.owner);
-        auto keys = operations_->failing_keys(kKeysShown);
+        auto keys = operations_->waiting_events(kKeysShown);
         if (!keys.ok()) return keys.status();
         sample.keys = std::move(*keys);
         rates_.measure(Seconds(Clock::now().time_since_epoch()).count(), sample.routes);

@@ -372,11 +372,11 @@ std::vector<Line> keys_of(const TopState& state, std::size_t columns) {
     };
     std::vector<Line> lines;
     if (state.sample.keys.empty()) return lines;
-    for (const FailingKey& key : state.sample.keys) {
-        table[0].cells.push_back({clean(key.key.empty() ? "event " + key.event_id : key.key)});
-        table[1].cells.push_back({since(key.first_failed_us, state.now_us)});
+    for (const WaitingEvent& key : state.sample.keys) {
+        table[0].cells.push_back({clean(key.key.empty() ? "event " + key.id : key.key)});
+        table[1].cells.push_back({since(key.first_failed_at_us, state.now_us)});
         table[2].cells.push_back({with_commas(key.attempts)});
-        table[3].cells.push_back({until(key.next_attempt_us, state.now_us)});
+        table[3].cells.push_back({until(key.next_attempt_at_us, state.now_us)});
         table[4].cells.push_back({clean(key.route)});
         table[5].cells.push_back({clean(key.error_code + ": " + redact(key.error))});
     }
@@ -427,13 +427,13 @@ ordered_json json_of(const RouteInfo& route) {
             {"last_error_at", text_or_null(time_text(route.last_error_at_us))}};
 }
 
-ordered_json json_of(const FailingKey& key) {
+ordered_json json_of(const WaitingEvent& key) {
     return {{"key", text_or_null(key.key)},
-            {"event_id", key.event_id},
+            {"event_id", key.id},
             {"route", key.route},
             {"attempts", key.attempts},
-            {"first_failed_at", text_or_null(time_text(key.first_failed_us))},
-            {"next_attempt_at", text_or_null(time_text(key.next_attempt_us))},
+            {"first_failed_at", text_or_null(time_text(key.first_failed_at_us))},
+            {"next_attempt_at", text_or_null(time_text(key.next_attempt_at_us))},
             {"error_code", key.error_code},
             {"error", redact(key.error)}};
 }
@@ -509,7 +509,7 @@ std::string top_json(const TopState& state) {
     ordered_json routes = ordered_json::array();
     for (const RouteInfo& route : sample.routes) routes.push_back(json_of(route));
     ordered_json keys = ordered_json::array();
-    for (const FailingKey& key : sample.keys) keys.push_back(json_of(key));
+    for (const WaitingEvent& key : sample.keys) keys.push_back(json_of(key));
     const ordered_json whole{
         {"time", time_text(state.now_us)},
         {"source", sample.source},

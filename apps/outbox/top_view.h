@@ -21,7 +21,7 @@ struct TopSample {
     double oldest_age_s = 0;
     std::int64_t scheduled = 0;
     std::vector<RouteInfo> routes;  ///< `rate_per_s` as `TopRates` has it.
-    std::vector<FailingKey> keys;   ///< The longest first.
+    std::vector<WaitingEvent> keys;   ///< The longest first.
 };
 
 /// Rates out of counters, over the last few seconds. Pure.

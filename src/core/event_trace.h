@@ -75,14 +75,6 @@ struct OpenWriter {
     std::int64_t statement_at_us = 0;  ///< When its last statement began; likewise.
 };
 
-/// What an operator did to an event.
-struct AuditLine {
-    std::int64_t at_us = 0;
-    std::string who = {};
-    std::string action = {};
-    std::string detail = {};
-};
-
 /// What can be said of the table of an outbox.
 struct TracedTable {
     std::string name = {};

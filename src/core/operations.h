@@ -23,18 +23,6 @@ struct LeaseInfo {
     std::int64_t expires_in_ms = 0;
 };
 
-/// A key of which a route tries an event again and again; what is behind it waits.
-struct FailingKey {
-    std::string key = {};  ///< Empty: the event has none.
-    std::string event_id = {};
-    std::string route = {};
-    std::int64_t attempts = 0;
-    std::int64_t first_failed_us = 0;
-    std::int64_t next_attempt_us = 0;
-    std::string error_code = {};
-    std::string error = {};
-};
-
 /// A relay that waits for the lease.
 struct StandbyInfo {
     std::string owner;
@@ -133,6 +121,29 @@ struct DeadEdit {
     std::optional<std::string> headers;  ///< A JSON object.
 };
 
+/// An event that waits for another attempt, and with it the later ones of its key.
+struct WaitingEvent {
+    std::string route = {};
+    std::string id = {};
+    std::int64_t position = 0;  ///< 0: the table has none that lasts.
+    std::string key = {};
+    std::int64_t attempts = 0;  ///< 0: its topic or partition is down, which counts none.
+    std::int64_t first_failed_at_us = 0;
+    std::int64_t next_attempt_at_us = 0;
+    std::string error_code = {};
+    std::string error = {};
+};
+
+/// What an operator did.
+struct AuditLine {
+    std::int64_t at_us = 0;
+    std::string who = {};
+    std::string action = {};
+    std::string detail = {};
+    std::int64_t audit_id = 0;
+    std::int64_t events = 0;  ///< How many it was done to.
+};
+
 /// Which delayed events; what is empty does not restrict.
 struct ScheduledFilter {
     std::vector<std::string> ids = {};
@@ -177,16 +188,24 @@ class DeadLetters {
 /// transaction.
 class Operations : public DeadLetters {
   public:
-    /// Whom the audit names beside the database's role: the user of the operating system.
-    void act_for(std::string os_user) { os_user_ = std::move(os_user); }
+    /// Whom the audit names beside the database's role: the user of the operating system, or who
+    /// a page says that he is; and why, where that was asked for.
+    void act_for(std::string os_user, std::string reason = {}) {
+        os_user_ = std::move(os_user);
+        reason_ = std::move(reason);
+    }
 
     virtual Result<LeaseInfo> lease() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
     /// Relays that have said lately that they wait for the lease, by owner.
     virtual Result<std::vector<StandbyInfo>> standbys() = 0;
-    /// Those that have failed for longest first, at most `limit`.
-    virtual Result<std::vector<FailingKey>> failing_keys(std::size_t limit) = 0;
+    /// Events that wait for another attempt, those that failed first before the others.
+    virtual Result<std::vector<WaitingEvent>> waiting_events(std::size_t limit) = 0;
+    /// What operators did to the table's events, the last first, from before `before_audit_id` (0:
+    /// from the end).
+    virtual Result<std::vector<AuditLine>> audit_lines(std::int64_t before_audit_id,
+                                                       std::size_t limit) = 0;
 
     /// The table's routes, by name and source. `count_unfinished` reads the table.
     virtual Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) = 0;
@@ -226,7 +245,13 @@ class Operations : public DeadLetters {
 
   protected:
     static constexpr std::size_t kAuditedIds = 1'000;  // of one action
+    [[nodiscard]] std::string with_reason(const std::string& detail) const {
+        return reason_.empty() ? detail : detail + "; reason: " + reason_;
+    }
     std::string os_user_;
+
+  private:
+    std::string reason_;
 };
 
 /// The filter as the audit shows it: "route old, event type A".
@@ -321,8 +346,11 @@ class NoOperations final : public Operations {
     Result<LeaseInfo> lease() override { return LeaseInfo{}; }
     Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
     Result<std::vector<StandbyInfo>> standbys() override { return std::vector<StandbyInfo>{}; }
-    Result<std::vector<FailingKey>> failing_keys(std::size_t) override {
-        return std::vector<FailingKey>{};
+    Result<std::vector<WaitingEvent>> waiting_events(std::size_t) override {
+        return std::vector<WaitingEvent>{};
+    }
+    Result<std::vector<AuditLine>> audit_lines(std::int64_t, std::size_t) override {
+        return std::vector<AuditLine>{};
     }
     Result<std::vector<DeadInfo>> dead(const DeadFilter&, std::int64_t, std::size_t,
                                        bool) override {

@@ -35,12 +35,12 @@ TopState a_state() {
                       .circuit = "open",
                       .last_error = "OB_SINK_UNAVAILABLE: connection refused by 10.0.0.7:9092",
                       .last_error_at_us = kNow - 65 * kSecond}};
-    sample.keys = {{.key = "order-4711",
-                    .event_id = "01939d3e-7c00-7aaa-8000-000000000001",
-                    .route = "billing",
+    sample.keys = {{.route = "billing",
+                    .id = "01939d3e-7c00-7aaa-8000-000000000001",
+                    .key = "order-4711",
                     .attempts = 4,
-                    .first_failed_us = kNow - 200 * kSecond,
-                    .next_attempt_us = kNow + 3 * kSecond,
+                    .first_failed_at_us = kNow - 200 * kSecond,
+                    .next_attempt_at_us = kNow + 3 * kSecond,
                     .error_code = "OB_RECORD_REFUSED",
                     .error = "the topic takes no more than 1 MB"}};
     return state;
@@ -187,8 +187,8 @@ TEST(TopView, NothingInTheDataReachesTheTerminalAsACommand) {
         route.circuit = evil;
         route.last_error = evil;
     }
-    for (FailingKey& key : state.sample.keys) {
-        key.key = key.route = key.error = key.error_code = key.event_id = evil;
+    for (WaitingEvent& key : state.sample.keys) {
+        key.key = key.route = key.error = key.error_code = key.id = evil;
     }
     state.away = evil;
     for (const std::size_t columns : {1U, 5U, 20U, 39U, 80U, 200U}) {

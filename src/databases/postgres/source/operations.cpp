@@ -115,11 +115,12 @@ DeadInfo dead_of(const Rows& rows, int row) {
 class PostgresOperations final : public Operations {
   public:
     PostgresOperations(Connection connection, PostgresSourceConfig config, std::string side,
-                       std::string table)
+                       std::string table, bool has_audit)
         : connection_(std::move(connection)),
           config_(std::move(config)),
           side_(std::move(side)),
           table_(std::move(table)),
+          has_audit_(has_audit),
           ledgers_(connection_, config_, side_, table_) {}
 
     Result<LeaseInfo> lease() override {
@@ -200,26 +201,48 @@ class PostgresOperations final : public Operations {
         return standbys;
     }
 
-    Result<std::vector<FailingKey>> failing_keys(std::size_t limit) override {
+    Result<std::vector<WaitingEvent>> waiting_events(std::size_t limit) override {
         const auto rows = connection_.query(
-            "SELECT coalesce(key, ''), event_id, route, attempts::bigint, " +
-                epoch_us("first_failed_at") + ", " + epoch_us("next_attempt_at") +
-                ", error_code, last_error FROM " + side_ + "outbox_delivery WHERE " + kOfTable +
-                " ORDER BY first_failed_at, event_id, route LIMIT $2",
+            "SELECT route, event_id, position, key, attempts, " + epoch_us("first_failed_at") +
+                ", " + epoch_us("next_attempt_at") + ", error_code, last_error FROM " + side_ +
+                "outbox_delivery WHERE " + kOfTable +
+                " ORDER BY first_failed_at, route, event_id LIMIT $2",
             Params().text(table_).integer(static_cast<std::int64_t>(limit)));
         if (!rows.ok()) return rows.status();
-        std::vector<FailingKey> keys;
+        std::vector<WaitingEvent> events;
         for (int row = 0; row < rows->size(); ++row) {
-            keys.push_back({.key = rows->string(row, 0),
-                            .event_id = rows->string(row, 1),
-                            .route = rows->string(row, 2),
-                            .attempts = rows->integer(row, 3),
-                            .first_failed_us = rows->integer(row, 4),
-                            .next_attempt_us = rows->integer(row, 5),
-                            .error_code = rows->string(row, 6),
-                            .error = rows->string(row, 7)});
+            events.push_back({.route = rows->string(row, 0),
+                              .id = rows->string(row, 1),
+                              .position = rows->integer(row, 2),
+                              .key = rows->string(row, 3),
+                              .attempts = rows->integer(row, 4),
+                              .first_failed_at_us = rows->integer(row, 5),
+                              .next_attempt_at_us = rows->integer(row, 6),
+                              .error_code = rows->string(row, 7),
+                              .error = rows->string(row, 8)});
         }
-        return keys;
+        return events;
+    }
+
+    Result<std::vector<AuditLine>> audit_lines(std::int64_t before_audit_id,
+                                               std::size_t limit) override {
+        std::vector<AuditLine> lines;
+        if (!has_audit_) return lines;
+        const auto rows = connection_.query(
+            "SELECT " + epoch_us("at") + ", " + kAuditedBy +
+                ", action, detail, audit_id, events FROM " + side_ +
+                "outbox_audit WHERE source = $1 AND ($2 = 0 OR audit_id < $2) ORDER BY audit_id "
+                "DESC LIMIT $3",
+            Params()
+                .text(table_)
+                .integer(before_audit_id)
+                .integer(static_cast<std::int64_t>(limit)));
+        if (!rows.ok()) return rows.status();
+        for (int row = 0; row < rows->size(); ++row) {
+            lines.push_back({rows->integer(row, 0), rows->string(row, 1), rows->string(row, 2),
+                             rows->string(row, 3), rows->integer(row, 4), rows->integer(row, 5)});
+        }
+        return lines;
     }
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
@@ -380,7 +403,7 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> audited(const std::string& change, DeadQuery& query,
                                  const std::string& action, const std::string& detail) {
         const std::string who = query.text(os_user_);
-        const std::string what = query.text(action) + ", " + query.text(detail);
+        const std::string what = query.text(action) + ", " + query.text(with_reason(detail));
         const auto rows = connection_.query(
             "WITH changed AS (" + change + " RETURNING id::text AS event_id) INSERT INTO " + side_ +
                 "outbox_audit (os_user, source, action, detail, events, event_ids) SELECT " + who +
@@ -408,6 +431,7 @@ class PostgresOperations final : public Operations {
     const PostgresSourceConfig config_;
     const std::string side_;  // before the name of a side table
     const std::string table_;
+    const bool has_audit_;
     RouteLedgers ledgers_;
 };
 
@@ -432,7 +456,8 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
                              tables->missing + " are missing; the relay makes them when it starts"};
     }
     return std::unique_ptr<Operations>(new PostgresOperations(
-        std::move(*connection), config, quote_identifier(tables->schema) + ".", table));
+        std::move(*connection), config, quote_identifier(tables->schema) + ".", table,
+        tables->missing.find("outbox_audit") == std::string::npos));
 }
 
 }  // namespace outbox::postgres

@@ -8,6 +8,7 @@
 #include "core/sql_text.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"
+#include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/route_ledgers.h"
 #include "databases/postgres/source/table.h"
 #include "databases/postgres/source/writers.h"
@@ -165,10 +166,7 @@ class PostgresTracer final : public EventTracer {
         std::vector<AuditLine> lines;
         if (!has_audit_) return lines;
         const auto rows = connection_.query(
-            "SELECT " + time_us("at") +
-                ", CASE WHEN os_user = '' OR os_user = role THEN role ELSE os_user || ' as ' || "
-                "role END, action, detail FROM " +
-                table_.side +
+            "SELECT " + time_us("at") + ", " + kAuditedBy + ", action, detail FROM " + table_.side +
                 "outbox_audit WHERE source = $1 AND $2 = ANY(event_ids) ORDER BY audit_id",
             Params().text(about_.name).text(event_id(id)));
         if (!rows.ok()) return rows.status();

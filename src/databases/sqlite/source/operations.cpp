@@ -72,10 +72,11 @@ DeadInfo dead_of(const Statement& row) {
 class SqliteOperations final : public Operations {
   public:
     SqliteOperations(std::unique_ptr<Database> database, SqliteSourceConfig config,
-                     std::string table)
+                     std::string table, bool has_audit)
         : database_(std::move(database)),
           config_(std::move(config)),
           table_(std::move(table)),
+          has_audit_(has_audit),
           ledgers_(*database_, config_, table_) {}
 
     Result<LeaseInfo> lease() override { return ledgers_.lease(); }
@@ -149,26 +150,44 @@ class SqliteOperations final : public Operations {
         return standbys;
     }
 
-    Result<std::vector<FailingKey>> failing_keys(std::size_t limit) override {
+    Result<std::vector<WaitingEvent>> waiting_events(std::size_t limit) override {
         Statement rows(*database_,
-                       std::string("SELECT coalesce(key, ''), event_id, route, attempts, "
+                       std::string("SELECT route, event_id, position, key, attempts, "
                                    "first_failed_at, next_attempt_at, error_code, last_error FROM "
                                    "outbox_delivery WHERE ") +
-                           kOfTable + " ORDER BY first_failed_at, event_id, route LIMIT ?2");
+                           kOfTable + " ORDER BY first_failed_at, route, event_id LIMIT ?2");
         rows.bind(table_).bind(static_cast<std::int64_t>(limit));
-        std::vector<FailingKey> keys;
+        std::vector<WaitingEvent> events;
         while (rows.step()) {
-            keys.push_back({.key = rows.string(0),
-                            .event_id = rows.string(1),
-                            .route = rows.string(2),
-                            .attempts = rows.integer(3),
-                            .first_failed_us = rows.integer(4),
-                            .next_attempt_us = rows.integer(5),
-                            .error_code = rows.string(6),
-                            .error = rows.string(7)});
+            events.push_back({.route = rows.string(0),
+                              .id = rows.string(1),
+                              .position = rows.integer(2),
+                              .key = rows.string(3),
+                              .attempts = rows.integer(4),
+                              .first_failed_at_us = rows.integer(5),
+                              .next_attempt_at_us = rows.integer(6),
+                              .error_code = rows.string(7),
+                              .error = rows.string(8)});
         }
         if (Status status = rows.status(); !status.ok()) return status;
-        return keys;
+        return events;
+    }
+
+    Result<std::vector<AuditLine>> audit_lines(std::int64_t before_audit_id,
+                                               std::size_t limit) override {
+        std::vector<AuditLine> lines;
+        if (!has_audit_) return lines;
+        Statement rows(*database_,
+                       "SELECT at, os_user, action, detail, audit_id, events FROM outbox_audit "
+                       "WHERE source = ?1 AND (?2 = 0 OR audit_id < ?2) ORDER BY audit_id DESC "
+                       "LIMIT ?3");
+        rows.bind(table_).bind(before_audit_id).bind(static_cast<std::int64_t>(limit));
+        while (rows.step()) {
+            lines.push_back({rows.integer(0), rows.string(1), rows.string(2), rows.string(3),
+                             rows.integer(4), rows.integer(5)});
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        return lines;
     }
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
@@ -383,7 +402,7 @@ class SqliteOperations final : public Operations {
         Statement line(*database_,
                        "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
                        "event_ids) VALUES (?, ?, ?, ?, ?, ?, ?)");
-        line.bind(now_us()).bind(os_user_).bind(table_).bind(action).bind(detail);
+        line.bind(now_us()).bind(os_user_).bind(table_).bind(action).bind(with_reason(detail));
         if (Status status = line.bind(count).bind(first).run(); !status.ok()) return status;
         if (Status status = change(); !status.ok()) return status;
         if (Status status = transaction.commit(); !status.ok()) return status;
@@ -393,6 +412,7 @@ class SqliteOperations final : public Operations {
     std::unique_ptr<Database> database_;
     const SqliteSourceConfig config_;
     const std::string table_;
+    const bool has_audit_;
     RouteLedgers ledgers_;
 };
 
@@ -405,13 +425,16 @@ Result<std::unique_ptr<Operations>> open_operations(const SqliteSourceConfig& co
     auto database = Database::open(*path, config.busy_timeout_ms);
     if (!database.ok()) return database.error();
     Statement count(**database,
-                    "SELECT count(*), coalesce(sum(name = 'outbox_routes'), 0) FROM sqlite_master "
-                    "WHERE name IN ('outbox_lease', 'outbox_routes', 'outbox_delivery', "
-                    "'outbox_dead_letters', 'outbox_route_stats')");
+                    "SELECT coalesce(sum(name <> 'outbox_audit'), 0), coalesce(sum(name = "
+                    "'outbox_routes'), 0), coalesce(sum(name = 'outbox_audit'), 0) FROM "
+                    "sqlite_master WHERE name IN ('outbox_lease', 'outbox_routes', "
+                    "'outbox_delivery', 'outbox_dead_letters', 'outbox_route_stats', "
+                    "'outbox_audit')");
     const bool found = count.step();
     if (Status status = count.status(); !status.ok()) return status;
     const bool none = found && count.integer(0) == 0;
     const bool routes = found && count.integer(1) != 0;
+    const bool has_audit = found && count.integer(2) != 0;
     count.reset();
     if (none) return std::unique_ptr<Operations>(new NoOperations);
     if (!routes) {
@@ -422,7 +445,7 @@ Result<std::unique_ptr<Operations>> open_operations(const SqliteSourceConfig& co
                          "outbox_routes is missing; the relay makes it when it starts"};
     }
     return std::unique_ptr<Operations>(
-        std::make_unique<SqliteOperations>(std::move(*database), config, table));
+        std::make_unique<SqliteOperations>(std::move(*database), config, table, has_audit));
 }
 
 }  // namespace outbox::sqlite

@@ -11,6 +11,7 @@
 #include "core/routing.h"
 #include "core/url.h"
 #include "core/utf8.h"
+#include "letters.h"
 #include "print.h"
 #include "registry.h"
 #include "routes.h"
@@ -53,6 +54,8 @@ void add_schema(const DeadInfo& dead, ordered_json& out) {
     out["schema_version"] = text_or_null(dead.schema_version);
 }
 
+}  // namespace
+
 ordered_json json_of(const DeadInfo& dead, bool whole) {
     ordered_json out{{"id", dead.id},
                      {"dead_id", dead.dead_id},
@@ -78,6 +81,33 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
     out["payload"] = dead.payload_is_null ? ordered_json() : json_or_text(dead.payload);
     return out;
 }
+
+Status check_routes(Operations& operations, const DeadFilter& filter, const std::string& to) {
+    const auto known = operations.ledger_routes(false);
+    if (!known.ok()) return known.status();
+    const auto fail = [&](const std::string& what) {
+        return Status(
+            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what + "; " + known_routes(*known)});
+    };
+    if (!to.empty()) {
+        for (const LedgerRoute& route : *known) {
+            if (route.name == to) return {};
+        }
+        return fail("the table has no route '" + to + "'");
+    }
+    const auto gone = operations.routes_of_dead(filter, true);
+    if (!gone.ok()) return gone.status();
+    if (gone->empty()) return {};
+    std::string names;
+    for (const std::string& name : *gone)
+        names += (names.empty() ? "'" : ", '") + to_printable(name) + "'";
+    return fail(
+        "nothing was asked for: the table has no route " + names +
+        " any more, so that these dead letters would wait for ever. Give them another, --to "
+        "ROUTE, or choose others");
+}
+
+namespace {
 
 void print_table(const std::vector<DeadInfo>& letters) {
     constexpr std::size_t kErrorColumns = 60;
@@ -205,33 +235,6 @@ Result<DeadFilter> chosen(const runtime::Invocation& invocation) {
                          : "which ones? Give ids, a filter such as --route NAME, or --all");
     }
     return filter;
-}
-
-// Where letters have a route that the table does not have, nobody would retry them: nothing is
-// changed. `to` empty: their own routes are meant.
-Status check_routes(Operations& operations, const DeadFilter& filter, const std::string& to) {
-    const auto known = operations.ledger_routes(false);
-    if (!known.ok()) return known.status();
-    const auto fail = [&](const std::string& what) {
-        return Status(
-            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what + "; " + known_routes(*known)});
-    };
-    if (!to.empty()) {
-        for (const LedgerRoute& route : *known) {
-            if (route.name == to) return {};
-        }
-        return fail("the table has no route '" + to + "'");
-    }
-    const auto gone = operations.routes_of_dead(filter, true);
-    if (!gone.ok()) return gone.status();
-    if (gone->empty()) return {};
-    std::string names;
-    for (const std::string& name : *gone)
-        names += (names.empty() ? "'" : ", '") + to_printable(name) + "'";
-    return fail(
-        "nothing was asked for: the table has no route " + names +
-        " any more, so that these dead letters would wait for ever. Give them another, --to "
-        "ROUTE, or choose others");
 }
 
 Result<std::string> read_all(const std::string& path) {

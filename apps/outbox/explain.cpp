@@ -1,4 +1,6 @@
 // The life of one event, and why it waits.
+#include "explain.h"
+
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -74,13 +76,6 @@ std::optional<bool> blocks_key(const runtime::FileContent& file, const std::stri
     return known;
 }
 
-/// The connections of one call.
-struct Places {
-    std::unique_ptr<EventTracer> tracer;
-    std::unique_ptr<Operations> operations;
-    std::unique_ptr<ConsumerOperations> consumer;  // null: not asked
-};
-
 Status open_consumer(const runtime::Invocation& invocation, SourceConfig config, Places& places) {
     const runtime::OptionValues& options = invocation.options;
     if (!options.given("consumer-db")) return {};
@@ -105,17 +100,32 @@ Status open_consumer(const runtime::Invocation& invocation, SourceConfig config,
     return {};
 }
 
-Result<Places> open_places(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_source_config(invocation);
-    if (!config.ok()) return config.error();
+}  // namespace
+
+BlocksKey blocks_key_of(const runtime::FileContent& file) {
+    return [file](const std::string& route) { return blocks_key(file, route); };
+}
+
+Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key) {
     Places places;
-    auto tracer = open_tracer(*config);
+    auto tracer = open_tracer(config);
     if (!tracer.ok()) return tracer.error();
     places.tracer = std::move(*tracer);
-    auto operations = open_operations(*config, places.tracer->table().name);
+    auto operations = open_operations(config, places.tracer->table().name);
     if (!operations.ok()) return operations.error();
     places.operations = std::move(*operations);
-    if (Status status = open_consumer(invocation, *config, places); !status.ok()) return status;
+    places.blocks_key = std::move(blocks_key);
+    return places;
+}
+
+namespace {
+
+Result<Places> places_of(const runtime::Invocation& invocation) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return config.error();
+    auto places = open_places(*config, blocks_key_of(invocation.file));
+    if (!places.ok()) return places;
+    if (Status status = open_consumer(invocation, *config, *places); !status.ok()) return status;
     return places;
 }
 
@@ -146,16 +156,13 @@ Status add_what_holds(Places& places, Facts& facts) {
     return {};
 }
 
-Result<Facts> collect(const runtime::Invocation& invocation, Places& places, EventTrace trace,
-                      const std::string& id) {
+Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     Facts facts;
     facts.id = id;
     facts.table = places.tracer->table();
     facts.trace = std::move(trace);
     facts.now_us = clock_us();
-    facts.blocks_key = [&file = invocation.file](const std::string& route) {
-        return blocks_key(file, route);
-    };
+    facts.blocks_key = places.blocks_key;
     const auto lease = places.operations->lease();
     if (!lease.ok()) return lease.status();
     facts.lease = *lease;
@@ -318,36 +325,63 @@ ordered_json json_of(const Facts& facts, const Explanation& explanation) {
 
 // --- What is done
 
-int explain_id(const runtime::Invocation& invocation, Places& places, const Question& question) {
+/// An event, and what there is to say of it.
+struct Explained {
+    Facts facts;
+    Explanation explanation;
+};
+
+// Events of an id, or one that nobody knows.
+Result<std::vector<Explained>> explain_id(Places& places, const std::string& asked) {
     const TracedTable& table = places.tracer->table();
-    const std::string id = places.tracer->event_id(question.id);
+    const std::string id = places.tracer->event_id(asked);
     if (table.ids_are_uuids && !looks_like_uuid(id)) {
-        return report(usage("'" + question.id + "' is no id of " + table.name +
-                            ", whose ids are UUIDs; a key is asked for with --key"));
+        return usage("'" + asked + "' is no id of " + table.name +
+                     ", whose ids are UUIDs; a key is asked for with --key");
     }
-    auto traces = places.tracer->find(question.id);
-    if (!traces.ok()) return report(traces.error());
+    auto traces = places.tracer->find(asked);
+    if (!traces.ok()) return traces.status();
     if (traces->empty()) traces->emplace_back();
-    ordered_json events = ordered_json::array();
-    bool known = false;
-    bool first = true;
+    std::vector<Explained> events;
     for (EventTrace& trace : *traces) {
-        const auto facts = collect(invocation, places, std::move(trace), id);
-        if (!facts.ok()) return report(facts.error());
-        const Explanation explanation = explain(*facts);
-        if (invocation.options.flag("json")) {
-            events.push_back(json_of(*facts, explanation));
-        } else {
-            if (!first) std::cout << "\n";
-            print_whole(*facts, explanation);
-        }
-        first = false;
-        known = known || explanation.state != "unknown";
+        auto facts = collect(places, std::move(trace), id);
+        if (!facts.ok()) return facts.status();
+        Explanation explanation = explain(*facts);
+        events.push_back({std::move(*facts), std::move(explanation)});
     }
+    return events;
+}
+
+bool is_known(const std::vector<Explained>& events) {
+    return std::any_of(events.begin(), events.end(),
+                       [](const Explained& event) { return event.explanation.state != "unknown"; });
+}
+
+ordered_json json_of_id(const Places& places, const std::string& asked,
+                        const std::vector<Explained>& explained) {
+    ordered_json events = ordered_json::array();
+    for (const Explained& event : explained) {
+        events.push_back(json_of(event.facts, event.explanation));
+    }
+    return {{"table", places.tracer->table().name},
+            {"id", places.tracer->event_id(asked)},
+            {"events", events}};
+}
+
+int print_id(const runtime::Invocation& invocation, Places& places, const Question& question) {
+    const auto events = explain_id(places, question.id);
+    if (!events.ok()) return report(events.error());
     if (invocation.options.flag("json")) {
-        print_json({{"table", table.name}, {"id", id}, {"events", events}});
+        print_json(json_of_id(places, question.id, *events));
+    } else {
+        bool first = true;
+        for (const Explained& event : *events) {
+            if (!first) std::cout << "\n";
+            print_whole(event.facts, event.explanation);
+            first = false;
+        }
     }
-    return known ? runtime::kExitOk : runtime::kExitFailed;
+    return is_known(*events) ? runtime::kExitOk : runtime::kExitFailed;
 }
 
 /// What is not over of a key.
@@ -459,54 +493,86 @@ ordered_json json_of_key(const OfKey& of_key, const std::string& key, const Trac
             {"events", ordered_json::array()}};
 }
 
-int explain_key(const runtime::Invocation& invocation, Places& places, const Question& question) {
+/// A key, and the first event of it that waits.
+struct ExplainedKey {
+    OfKey of_key;
+    std::optional<Explained> first;
+};
+
+Result<ExplainedKey> explain_key(Places& places, const std::string& key, std::size_t limit) {
+    auto of_key = read_key(places, key, limit);
+    if (!of_key.ok()) return of_key.status();
+    ExplainedKey out{std::move(*of_key), std::nullopt};
+    if (out.of_key.waiting.empty()) return out;
+    const TracedEvent& first = *out.of_key.waiting.front().row;
+    auto traces = places.tracer->find(first.id);
+    if (!traces.ok()) return traces.status();
+    for (EventTrace& trace : *traces) {
+        if (!trace.row || trace.row->position != first.position) continue;
+        auto facts = collect(places, std::move(trace), first.id);
+        if (!facts.ok()) return facts.status();
+        Explanation explanation = explain(*facts);
+        out.first.emplace(Explained{std::move(*facts), std::move(explanation)});
+        break;
+    }
+    return out;
+}
+
+ordered_json json_of_key(const ExplainedKey& explained, const std::string& key,
+                         const TracedTable& table) {
+    ordered_json out = json_of_key(explained.of_key, key, table);
+    if (explained.first) {
+        out["events"].push_back(json_of(explained.first->facts, explained.first->explanation));
+    }
+    return out;
+}
+
+int print_key(const runtime::Invocation& invocation, Places& places, const Question& question) {
     const TracedTable& table = places.tracer->table();
     const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
-    const auto of_key = read_key(places, question.key, limit);
-    if (!of_key.ok()) return report(of_key.error());
-    const bool json = invocation.options.flag("json");
-    ordered_json out = json ? json_of_key(*of_key, question.key, table) : ordered_json();
-    if (!json && of_key->nothing()) {
+    const auto explained = explain_key(places, question.key, limit);
+    if (!explained.ok()) return report(explained.error());
+    const OfKey& of_key = explained->of_key;
+    if (invocation.options.flag("json")) {
+        print_json(json_of_key(*explained, question.key, table));
+    } else if (of_key.nothing()) {
         std::cout << wrapped("no event of " + table.name + " with the key " +
                                  shortened(question.key, kFieldColumns) +
                                  " is unfinished, delayed or dead" +
                                  (table.removes ? "; rows of what was sent are gone" : ""),
                              0)
                   << "\n";
-    } else if (!json) {
-        print_key(*of_key, question.key, table);
+    } else {
+        print_key(of_key, question.key, table);
     }
-    if (!of_key->waiting.empty()) {
-        const TracedEvent& first = *of_key->waiting.front().row;
-        auto traces = places.tracer->find(first.id);
-        if (!traces.ok()) return report(traces.error());
-        for (EventTrace& trace : *traces) {
-            if (!trace.row || trace.row->position != first.position) continue;
-            const auto facts = collect(invocation, places, std::move(trace), first.id);
-            if (!facts.ok()) return report(facts.error());
-            const Explanation explanation = explain(*facts);
-            if (json) {
-                out["events"].push_back(json_of(*facts, explanation));
-            } else {
-                std::cout << "\nthe first that waits:\n\n";
-                print_whole(*facts, explanation);
-            }
-            break;
-        }
+    if (explained->first && !invocation.options.flag("json")) {
+        std::cout << "\nthe first that waits:\n\n";
+        print_whole(explained->first->facts, explained->first->explanation);
     }
-    if (json) print_json(out);
-    return of_key->nothing() ? runtime::kExitFailed : runtime::kExitOk;
+    return of_key.nothing() ? runtime::kExitFailed : runtime::kExitOk;
 }
 
 }  // namespace
 
+Result<ordered_json> explanation_of_id(Places& places, const std::string& id) {
+    const auto events = explain_id(places, id);
+    if (!events.ok()) return events.status();
+    return json_of_id(places, id, *events);
+}
+
+Result<ordered_json> explanation_of_key(Places& places, const std::string& key, std::size_t limit) {
+    const auto explained = explain_key(places, key, limit);
+    if (!explained.ok()) return explained.status();
+    return json_of_key(*explained, key, places.tracer->table());
+}
+
 int run_explain(const runtime::Invocation& invocation) {
     const auto question = question_of(invocation);
     if (!question.ok()) return report(question.error());
-    auto places = open_places(invocation);
+    auto places = places_of(invocation);
     if (!places.ok()) return report(places.error());
-    return question->key.empty() ? explain_id(invocation, *places, *question)
-                                 : explain_key(invocation, *places, *question);
+    return question->key.empty() ? print_id(invocation, *places, *question)
+                                 : print_key(invocation, *places, *question);
 }
 
 }  // namespace outbox::app

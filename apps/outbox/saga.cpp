@@ -7,7 +7,7 @@
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
-#include "saga/operate.h"
+#include "sagas.h"
 
 namespace outbox::app {
 namespace {
@@ -67,6 +67,8 @@ std::string why(const SagaInfo& info) {
     return info.instance.cause;
 }
 
+}  // namespace
+
 ordered_json json_of(const SagaInfo& info, bool whole) {
     const saga::Instance& instance = info.instance;
     const saga::StepRecord* awaited = instance.awaited();
@@ -91,6 +93,8 @@ ordered_json json_of(const SagaInfo& info, bool whole) {
     out["data"] = json_or_text(instance.data);
     return out;
 }
+
+namespace {
 
 Colour colour_of(SagaState state) {
     return state == SagaState::kStuck          ? Colour::kRed

@@ -9,6 +9,7 @@
 #include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
+#include "report.h"
 #include "runtime/exit_codes.h"
 #include "saga/operate.h"
 #include "webhook/registry.h"
@@ -21,123 +22,42 @@ constexpr std::int64_t kBacklogWarning = 1'000;
 constexpr std::int64_t kBacklogCritical = 10'000;
 constexpr double kOldestWarningS = 5;
 
-struct Report {
-    std::string source;
-    spi::Recorder::Stats database;
-    LeaseInfo lease;
-    std::vector<RouteInfo> routes;
-    std::vector<StandbyInfo> standbys;
-    bool has_source = true;              ///< False: none is there, or the role has no right to it.
-    std::vector<std::string> not_shown;  ///< What the role has no right to.
-    std::vector<ConsumerInfo> consumers;
-    std::vector<MailboxInfo> mailboxes;
-    std::vector<SagaCount> sagas;
-    bool has_webhooks = false;
-    webhook::Delivering delivering;
-    std::vector<webhook::EndpointReport> endpoints;
-};
-
 // Whether the database has a consumer's tables.
-Result<bool> read_consumers(const SourceConfig& config, Report& report) {
-    const auto operations = open_consumer_operations(config);
-    if (!operations.ok()) return operations.error();
-    auto there = (*operations)->has_tables();
+Result<bool> read_consumers(ConsumerOperations& operations, Report& report) {
+    auto there = operations.has_tables();
     if (!there.ok() || !*there) return there;
-    auto consumers = (*operations)->consumers();
+    auto consumers = operations.consumers();
     if (!consumers.ok()) return consumers.error();
     report.consumers = std::move(*consumers);
-    auto mailboxes = (*operations)->mailboxes();
+    auto mailboxes = operations.mailboxes();
     if (!mailboxes.ok()) return mailboxes.error();
     report.mailboxes = std::move(*mailboxes);
     return true;
 }
 
 // Nothing where the database has no table of sagas.
-Status read_sagas(const SourceConfig& config, Report& report) {
-    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
-                                 {config.owners});
-    if (!sql.ok()) return sql.status();
-    saga::SagaOperations operations(std::move(*sql));
+Status read_sagas(saga::SagaOperations& operations, Report& report) {
     const auto there = operations.has_table();
     if (!there.ok() || !*there) return there.status();
     auto counts = operations.counts();
     if (!counts.ok()) return counts.status();
     report.sagas = std::move(*counts);
+    report.has_sagas = true;
     return {};
 }
 
 // Nothing where the database has no tables of webhooks.
-Status read_webhooks(const SourceConfig& config, Report& report) {
-    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
-                                 {config.owners});
-    if (!sql.ok()) return sql.status();
-    const auto registry = webhook::Registry::make(std::move(*sql), {});
-    const auto there = registry->has_tables();
+Status read_webhooks(webhook::Registry& registry, Report& report) {
+    const auto there = registry.has_tables();
     if (!there.ok() || !*there) return there.status();
-    auto delivering = registry->delivering();
+    auto delivering = registry.delivering();
     if (!delivering.ok()) return delivering.status();
-    auto endpoints = registry->list(true);
+    auto endpoints = registry.list(true);
     if (!endpoints.ok()) return endpoints.status();
     report.has_webhooks = true;
     report.delivering = std::move(*delivering);
     report.endpoints = std::move(*endpoints);
     return {};
-}
-
-Status read_source(const SourceConfig& config, Report& report) {
-    auto source = make_source(config);
-    if (!source.ok()) return source.status();
-    report.source = (*source)->table_name();
-    auto recorder = (*source)->open_recorder();
-    if (!recorder.ok()) return recorder.status();
-    auto stats = (*recorder)->stats();
-    if (!stats.ok()) return stats.status();
-    report.database = *stats;
-    auto operations = open_operations(config, report.source);
-    if (!operations.ok()) return operations.status();
-    auto lease = (*operations)->lease();
-    if (!lease.ok()) return lease.status();
-    report.lease = *lease;
-    auto routes = (*operations)->routes();
-    if (!routes.ok()) return routes.status();
-    report.routes = std::move(*routes);
-    // Of the table: its relays may have served other tenants.
-    report.database.dead = 0;
-    for (const RouteInfo& route : report.routes) report.database.dead += route.dead;
-    auto standbys = (*operations)->standbys();
-    if (!standbys.ok()) return standbys.status();
-    report.standbys = std::move(*standbys);
-    return {};
-}
-
-// A database may have one side only, and a role rights to one only, which it is shown.
-Result<Report> read_report(const SourceConfig& config, bool table_named) {
-    Report report;
-    const Status source = read_source(config, report);
-    if (!source.ok()) {
-        // A table that is asked for by name is not replaced by what else there is.
-        const bool may_be_absent =
-            source.error().code == ErrorCode::kNoSuchTable || lacks_rights(source.error());
-        if (table_named || !may_be_absent) return source;
-        report = Report();
-        report.has_source = false;
-    }
-    const Result<bool> consumes = read_consumers(config, report);
-    const bool has_consumers = consumes.ok() && *consumes;
-    const Status sagas = has_consumers ? read_sagas(config, report) : Status();
-    const Status webhooks = read_webhooks(config, report);
-    if (!source.ok() && !has_consumers && !report.has_webhooks) {
-        return consumes.ok() ? source : consumes.status();
-    }
-    for (const Status& part : {consumes.ok() ? Status() : consumes.status(), sagas, webhooks}) {
-        if (part.ok()) continue;
-        if (!lacks_rights(part.error())) return part;
-        report.not_shown.push_back(describe(part.error()));
-    }
-    if (!source.ok() && lacks_rights(source.error())) {
-        report.not_shown.push_back(describe(source.error()));
-    }
-    return report;
 }
 
 std::int64_t waiting_of(const Report& report) {
@@ -172,6 +92,8 @@ double total_rate(const Report& report) {
     for (const RouteInfo& route : report.routes) rate += route.rate_per_s;
     return rate;
 }
+
+}  // namespace
 
 nlohmann::ordered_json json_of(const Report& report) {
     nlohmann::ordered_json routes = nlohmann::ordered_json::array();
@@ -268,6 +190,123 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"webhooks", webhooks},
             {"not_shown", not_shown}};
 }
+
+struct ReportReader::Open {
+    std::unique_ptr<spi::Source> source = {};
+    std::unique_ptr<spi::Recorder> recorder = {};
+    std::unique_ptr<Operations> operations = {};
+    std::unique_ptr<ConsumerOperations> consumers = {};
+    std::unique_ptr<saga::SagaOperations> sagas = {};
+    std::unique_ptr<webhook::Registry> webhooks = {};
+};
+
+ReportReader::ReportReader(SourceConfig config, bool table_named)
+    : config_(std::move(config)), table_named_(table_named) {
+    close();
+}
+
+ReportReader::~ReportReader() = default;
+
+void ReportReader::close() {
+    open_ = std::make_unique<Open>();
+}
+
+Status ReportReader::open_source() {
+    if (open_->operations != nullptr) return {};
+    auto source = make_source(config_);
+    if (!source.ok()) return source.status();
+    auto recorder = (*source)->open_recorder();
+    if (!recorder.ok()) return recorder.status();
+    auto operations = open_operations(config_, (*source)->table_name());
+    if (!operations.ok()) return operations.status();
+    open_->source = std::move(*source);
+    open_->recorder = std::move(*recorder);
+    open_->operations = std::move(*operations);
+    return {};
+}
+
+Status ReportReader::open_others() {
+    if (open_->webhooks != nullptr) return {};
+    auto consumers = open_consumer_operations(config_);
+    if (!consumers.ok()) return consumers.status();
+    open_->consumers = std::move(*consumers);
+    const auto open = [this] {
+        return open_consumer_sql(config_.url, static_cast<int>(config_.connect_timeout.count()),
+                                 {config_.owners});
+    };
+    auto sagas = open();
+    if (!sagas.ok()) return sagas.status();
+    open_->sagas = std::make_unique<saga::SagaOperations>(std::move(*sagas));
+    auto webhooks = open();
+    if (!webhooks.ok()) return webhooks.status();
+    open_->webhooks = webhook::Registry::make(std::move(*webhooks), {});
+    return {};
+}
+
+Status ReportReader::read_source(Report& report, bool with_destinations) {
+    if (Status status = open_source(); !status.ok()) return status;
+    report.source = open_->source->table_name();
+    auto stats = open_->recorder->stats();
+    if (!stats.ok()) return stats.status();
+    report.database = *stats;
+    auto lease = open_->operations->lease();
+    if (!lease.ok()) return lease.status();
+    report.lease = *lease;
+    auto routes = open_->operations->routes();
+    if (!routes.ok()) return routes.status();
+    report.routes = std::move(*routes);
+    // Of the table: its relays may have served other tenants.
+    report.database.dead = 0;
+    for (const RouteInfo& route : report.routes) report.database.dead += route.dead;
+    auto standbys = open_->operations->standbys();
+    if (!standbys.ok()) return standbys.status();
+    report.standbys = std::move(*standbys);
+    if (!with_destinations) return {};
+    auto ledgers = open_->operations->ledger_routes(true);
+    if (!ledgers.ok()) return ledgers.status();
+    report.ledgers = std::move(*ledgers);
+    return {};
+}
+
+// A database may have one side only, and a role rights to one only, which it is shown.
+Result<Report> ReportReader::read_parts(bool with_destinations) {
+    Report report;
+    const Status source = read_source(report, with_destinations);
+    if (!source.ok()) {
+        // A table that is asked for by name is not replaced by what else there is.
+        const bool may_be_absent =
+            source.error().code == ErrorCode::kNoSuchTable || lacks_rights(source.error());
+        if (table_named_ || !may_be_absent) return source;
+        report = Report();
+        report.has_source = false;
+    }
+    const Status others = open_others();
+    const Result<bool> consumes =
+        others.ok() ? read_consumers(*open_->consumers, report) : Result<bool>(others);
+    const bool has_consumers = consumes.ok() && *consumes;
+    const Status sagas = has_consumers ? read_sagas(*open_->sagas, report) : Status();
+    const Status webhooks = others.ok() ? read_webhooks(*open_->webhooks, report) : Status();
+    if (!source.ok() && !has_consumers && !report.has_webhooks) {
+        return consumes.ok() ? source : consumes.status();
+    }
+    for (const Status& part : {consumes.ok() ? Status() : consumes.status(), sagas, webhooks}) {
+        if (part.ok()) continue;
+        if (!lacks_rights(part.error())) return part;
+        report.not_shown.push_back(describe(part.error()));
+    }
+    if (!source.ok() && lacks_rights(source.error())) {
+        report.not_shown.push_back(describe(source.error()));
+    }
+    return report;
+}
+
+Result<Report> ReportReader::read(bool with_destinations) {
+    auto report = read_parts(with_destinations);
+    if (!report.ok()) close();
+    return report;
+}
+
+namespace {
 
 std::string marked(const std::string& text, bool warning, bool critical) {
     if (critical) return coloured(Colour::kRed, text);
@@ -459,7 +498,7 @@ void print_webhooks(const Report& report) {
 int run_status(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return report(config.error());
-    const auto status = read_report(*config, invocation.options.given("table"));
+    const auto status = ReportReader(*config, invocation.options.given("table")).read();
     if (!status.ok()) return report(status.error());
     if (invocation.options.flag("json")) {
         print_json(json_of(*status));

@@ -22,6 +22,7 @@ int run_status(const runtime::Invocation& invocation);
 int run_top(const runtime::Invocation& invocation);
 int run_explain(const runtime::Invocation& invocation);
 int run_wait(const runtime::Invocation& invocation);
+int run_dashboard(const runtime::Invocation& invocation);
 int run_dead_list(const runtime::Invocation& invocation);
 int run_dead_show(const runtime::Invocation& invocation);
 int run_dead_retry(const runtime::Invocation& invocation);

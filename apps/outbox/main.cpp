@@ -34,6 +34,8 @@ int run(const runtime::Invocation& invocation,
             return run_explain(invocation);
         case runtime::kWait:
             return run_wait(invocation);
+        case runtime::kDashboard:
+            return run_dashboard(invocation);
         case runtime::kDeadList:
             return run_dead_list(invocation);
         case runtime::kDeadShow:

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <thread>
@@ -15,6 +16,8 @@
 #include "commands.h"
 #include "core/system_clock.h"
 #include "core/url.h"
+#include "dashboard.h"
+#include "desk.h"
 #include "look.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -114,12 +117,55 @@ std::string metrics_of(const relay::Relay& relay, const std::string& table,
     return runtime::render_metrics(snapshot);
 }
 
+// What a relay knows beyond the database: how long its events take, by `LatencyHistogram`.
+nlohmann::ordered_json figures_of(const relay::Relay& relay) {
+    using relay::LatencyHistogram;
+    nlohmann::ordered_json routes = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < relay.routes().size(); ++i) {
+        const relay::RouteStats& stats = relay.stats(i);
+        nlohmann::ordered_json counts = nlohmann::ordered_json::array();
+        for (std::size_t bucket = 0; bucket <= LatencyHistogram::kBoundsMs.size(); ++bucket) {
+            counts.push_back(stats.latency.count(bucket));
+        }
+        routes.push_back({{"name", relay.routes()[i].name},
+                          {"latency_counts", counts},
+                          {"published", stats.published.load(std::memory_order_relaxed)},
+                          {"in_flight", stats.in_flight.load(std::memory_order_relaxed)},
+                          {"waiting", stats.waiting.load(std::memory_order_relaxed)}});
+    }
+    return {{"owner", owner_name()},
+            {"leading", relay.health().leading},
+            {"latency_bounds_ms", LatencyHistogram::kBoundsMs},
+            {"routes", routes}};
+}
+
+/// What the dashboard is served with.
+struct Dashboard {
+    std::function<Result<std::string>()> token;  // null: it is not
+    BlocksKey blocks_key;
+};
+
+// Null without a token.
+admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& dashboard,
+                                 const relay::Relay& relay) {
+    if (dashboard.token == nullptr) return {};
+    SourceConfig source = config.source;
+    source.make_side_tables = false;
+    return dashboard::make_site(
+        {config.admin.host, admin::is_loopback(config.admin.host), dashboard.token},
+        make_desk({.source = source,
+                   .table_named = true,
+                   .blocks_key = dashboard.blocks_key,
+                   .relay = [&relay] { return figures_of(relay); }}));
+}
+
 // Null when it is off, or when the default address is taken: only an address that was asked for
 // is worth an error.
 Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConfig& config,
                                                         const relay::Relay& relay,
                                                         const std::string& table,
-                                                        const relay::RelayOptions& options) {
+                                                        const relay::RelayOptions& options,
+                                                        admin::AdminServer::Site site) {
     using Mode = runtime::AdminConfig::Mode;
     if (config.mode == Mode::kOff) return std::unique_ptr<admin::AdminServer>();
     const bool local = admin::is_loopback(config.host);
@@ -134,17 +180,21 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
         config.host, config.port,
         {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
          {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
-         {"/metrics", [&relay, table, options] {
+         {"/metrics",
+          [&relay, table, options] {
               return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
                                          metrics_of(relay, table, options)};
-          }}});
+          }}},
+        admin::kRequestTimeout, std::move(site));
     if (server.ok()) {
         runtime::log(LogLevel::kInfo, "admin_listening",
                      {{"address", config.host + ":" + std::to_string((*server)->port())}});
         return server;
     }
-    if (config.mode == Mode::kRequired) return server;
-    runtime::log(LogLevel::kWarn, "admin_off", {{"error", server.error().message}});
+    ErrorInfo error = server.error();
+    error.message += "; give another address with --admin HOST:PORT, or --admin off";
+    if (config.mode == Mode::kRequired) return error;
+    runtime::log(LogLevel::kWarn, "admin_off", {{"error", error.message}});
     return std::unique_ptr<admin::AdminServer>();
 }
 
@@ -157,17 +207,26 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
 // What the relay is made of, found good before anything is stopped for it.
 struct Setup {
     RelayConfig config;
+    Dashboard dashboard;
     std::unique_ptr<spi::Source> source;
 };
 
 Result<Setup> set_up(const runtime::Invocation& invocation) {
     auto config = runtime::make_relay_config(invocation);
     if (!config.ok()) return config.error();
+    auto token = token_of(invocation.options);
+    if (!token.ok()) return token.error();
+    if (*token != nullptr && config->admin.mode == runtime::AdminConfig::Mode::kOff) {
+        return runtime::config_error(invocation.options.where("admin-token-file"),
+                                     "there is no dashboard where admin is off");
+    }
     if (Status sinks = check_sinks(*config); !sinks.ok()) return sinks;
     if (Status ways = check_transport(*config); !ways.ok()) return ways;
     auto source = make_source(config->source);
     if (!source.ok()) return source.error();
-    return Setup{std::move(*config), std::move(*source)};
+    return Setup{std::move(*config),
+                 {*std::move(token), blocks_key_of(invocation.file)},
+                 std::move(*source)};
 }
 
 using Again = std::function<Result<runtime::Invocation>()>;
@@ -237,7 +296,8 @@ Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& a
     const relay::RelayOptions options = options_of(config);
     const core::SystemClock clock;
     relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
-    const auto admin = start_admin(config.admin, relay, table, options);
+    const auto admin =
+        start_admin(config.admin, relay, table, options, site_of(config, setup.dashboard, relay));
     if (!admin.ok()) return admin.status();
     for (const runtime::RouteConfig& route : config.routes) {
         runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});

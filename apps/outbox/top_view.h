@@ -20,8 +20,8 @@ struct TopSample {
     std::int64_t backlog = 0;
     double oldest_age_s = 0;
     std::int64_t scheduled = 0;
-    std::vector<RouteInfo> routes;  ///< `rate_per_s` as `TopRates` has it.
-    std::vector<WaitingEvent> keys;   ///< The longest first.
+    std::vector<RouteInfo> routes;   ///< `rate_per_s` as `TopRates` has it.
+    std::vector<WaitingEvent> keys;  ///< The longest first.
 };
 
 /// Rates out of counters, over the last few seconds. Pure.

@@ -366,7 +366,7 @@ relay::RelayOptions relay_options(const OptionValues& options) {
 
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
-    const bool relays = (invocation.command & (kRelay | kDoctor)) != 0;
+    const bool relays = (invocation.command & (kRelay | kDoctor | kDashboard)) != 0;
     const std::string_view url_option = relays                        ? "from"
                                         : invocation.command == kWait ? "consumer-db"
                                                                       : "db";

@@ -46,6 +46,7 @@ enum Command : std::uint64_t {
     kDoctor = 1ULL << 35,
     kWait = 1ULL << 36,
     kTop = 1ULL << 37,
+    kDashboard = 1ULL << 38,
 };
 
 struct CommandSpec {

@@ -232,6 +232,7 @@ void append_example_value(std::string& out, const OptionSpec& option, std::strin
     if (option.name == "schema-registry") text = "https://registry.example.com:8081";
     if (option.type == OptionType::kDestination) text = "orders=kafka://localhost:9092";
     if (option.name == "password-file") text = "/run/secrets/outbox";
+    if (option.name == "admin-token-file") text = "/run/secrets/outbox-admin";
     if (option.name == "schema") text = "outbox";
     if (text.empty() && option.type == OptionType::kChoice) {
         text = std::string(option.choices.substr(0, option.choices.find('|')));

@@ -37,6 +37,7 @@ ALLOWED = {
     "adapters": MIDDLE - {"net", "aws", "prepare", "schema"} | {"databases", "brokers", "public"},
     "runtime": {"backend", "relay", "codec", "core", "public"},
     "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
+    "dashboard": {"admin", "secrets", "core", "public"},
 }
 BACKENDS = {"databases", "brokers"}
 

@@ -1,0 +1,558 @@
+#include "desk.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "core/explanation.h"
+#include "core/redact.h"
+#include "core/utf8.h"
+#include "letters.h"
+#include "print.h"
+#include "registry.h"
+#include "report.h"
+#include "sagas.h"
+
+namespace outbox::app {
+namespace {
+
+using dashboard::Question;
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSharedFor{900};  // a reading, by all pages that are open
+constexpr std::chrono::seconds kReopenAfter{10};      // a migrated database is seen as it is
+constexpr std::chrono::seconds kAwayFor{15};  // a consumer's database that did not answer is let be
+constexpr std::size_t kLettersOnPage = 50;
+constexpr std::size_t kAuditOnPage = 50;
+constexpr std::size_t kMaxHeld = 200;
+constexpr std::size_t kMaxSagas = 100;
+constexpr std::size_t kOfKey = 50;
+constexpr std::size_t kMaxActorBytes = 64;
+constexpr std::size_t kMinReasonBytes = 3;
+constexpr std::size_t kMaxReasonBytes = 500;
+
+ErrorInfo wrong(const std::string& what) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, what};
+}
+ErrorInfo conflict(const std::string& what) {
+    return {ErrorCode::kConflict, Advice::kStop, {}, what};
+}
+
+std::int64_t now_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+ordered_json time_or_null(std::int64_t at_us) {
+    return text_or_null(time_text(at_us));
+}
+
+std::string value_of(const Question& question, const std::string& name) {
+    const auto found = question.values.find(name);
+    return found == question.values.end() ? std::string() : found->second;
+}
+
+Result<std::int64_t> number_of(const Question& question, const std::string& name) {
+    const std::string text = value_of(question, name);
+    if (text.empty()) return std::int64_t{0};
+    std::int64_t number = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || number < 0) {
+        return wrong(name + " is no number");
+    }
+    return number;
+}
+
+DeadFilter filter_of(const Question& question) {
+    DeadFilter filter;
+    if (const std::string id = value_of(question, "id"); !id.empty()) filter.ids = {id};
+    filter.route = value_of(question, "route");
+    filter.event_type = value_of(question, "event_type");
+    filter.key = value_of(question, "key");
+    filter.error_code = value_of(question, "error_code");
+    return filter;
+}
+
+bool is_empty(const DeadFilter& filter) {
+    return filter.ids.empty() && filter.route.empty() && filter.event_type.empty() &&
+           filter.key.empty() && filter.error_code.empty();
+}
+
+/// What somebody wants done to dead letters.
+struct Change {
+    DeadFilter filter;
+    std::string actor;
+    std::string reason;
+    std::int64_t expected = 0;
+};
+
+// No database has another one.
+bool is_storable(const std::string& text) {
+    return is_utf8(text) && text.find('\0') == std::string::npos;
+}
+
+// A text on one line, as the audit keeps it.
+bool is_line(const std::string& text, std::size_t least, std::size_t most) {
+    return text.size() >= least && text.size() <= most && plain_prefix(text) == text.size() &&
+           text.find_first_not_of(' ') != std::string::npos;
+}
+
+// A field that is not known, or of another type, might have been meant to restrict it.
+Result<Change> change_of(const std::string& body) {
+    const auto json = ordered_json::parse(body, nullptr, false);
+    if (!json.is_object()) return wrong("the body is no JSON object");
+    Change change;
+    bool all = false;
+    bool counted = false;
+    for (const auto& [name, value] : json.items()) {
+        std::string* text = name == "actor"        ? &change.actor
+                            : name == "reason"     ? &change.reason
+                            : name == "route"      ? &change.filter.route
+                            : name == "event_type" ? &change.filter.event_type
+                            : name == "key"        ? &change.filter.key
+                            : name == "error_code" ? &change.filter.error_code
+                                                   : nullptr;
+        if (text != nullptr && value.is_string()) {
+            *text = value.get<std::string>();
+        } else if (name == "ids" && value.is_array() && !value.empty() &&
+                   std::all_of(value.begin(), value.end(), [](const ordered_json& id) {
+                       return id.is_string() && !id.get_ref<const std::string&>().empty();
+                   })) {
+            change.filter.ids = value.get<std::vector<std::string>>();
+        } else if (name == "all" && value.is_boolean()) {
+            all = value.get<bool>();
+        } else if (name == "expected" && value.is_number_unsigned()) {
+            change.expected = value.get<std::int64_t>();
+            counted = true;
+        } else {
+            return wrong("'" + to_printable(name) + "' is not known here, or of another type");
+        }
+    }
+    std::vector<std::string> texts = change.filter.ids;
+    texts.insert(texts.end(), {change.filter.route, change.filter.event_type, change.filter.key,
+                               change.filter.error_code});
+    if (!std::all_of(texts.begin(), texts.end(), is_storable)) return wrong("a text has a NUL");
+    if (!is_line(change.actor, 1, kMaxActorBytes)) {
+        return wrong("who does it? `actor` is a name of at most " + std::to_string(kMaxActorBytes) +
+                     " bytes, on one line");
+    }
+    if (!is_line(change.reason, kMinReasonBytes, kMaxReasonBytes)) {
+        return wrong("why? `reason` has " + std::to_string(kMinReasonBytes) + " to " +
+                     std::to_string(kMaxReasonBytes) + " bytes, on one line");
+    }
+    if (is_empty(change.filter) != all) {
+        return wrong(all ? "give either all or what restricts it, not both"
+                         : "which ones? Give ids, what restricts it, or all");
+    }
+    if (!counted) return wrong("how many? `expected` is what the dry run counted");
+    return change;
+}
+
+ordered_json json_of(const LedgerRoute& route) {
+    return {{"name", route.name},
+            {"source", route.source},
+            {"destination", text_or_null(redact(route.destination))},
+            {"since", time_or_null(route.since_us)},
+            {"unfinished", route.unfinished.count},
+            {"unfinished_is_more", route.unfinished.more}};
+}
+
+ordered_json json_of(const WaitingEvent& event) {
+    return {{"route", event.route},
+            {"id", event.id},
+            {"position", event.position > 0 ? ordered_json(event.position) : ordered_json()},
+            {"key", text_or_null(event.key)},
+            {"attempts", event.attempts},
+            {"first_failed_at", time_or_null(event.first_failed_at_us)},
+            {"next_attempt_at", time_or_null(event.next_attempt_at_us)},
+            {"error_code", event.error_code},
+            {"error", redact(event.error)}};
+}
+
+ordered_json json_of(const AuditLine& line) {
+    return {{"audit_id", line.audit_id}, {"at", time_or_null(line.at_us)}, {"who", line.who},
+            {"action", line.action},     {"detail", line.detail},          {"events", line.events}};
+}
+
+class DeskState {
+  public:
+    explicit DeskState(DeskConfig config)
+        : config_(std::move(config)), reader_(config_.source, config_.table_named) {
+        for (const std::string& url : config_.consumer_urls) {
+            ConsumerPlace& place = consumers_.emplace_back();
+            place.config = config_.source;
+            place.config.url = url;
+        }
+    }
+
+    Result<ordered_json> answer(const Question& question) {
+        if (question.changes) {
+            if (question.path == "/api/letters/retry") return change(question, true);
+            if (question.path == "/api/letters/discard") return change(question, false);
+            return ordered_json();
+        }
+        for (const auto& [name, value] : question.values) {
+            if (!is_storable(value))
+                return wrong(to_printable(name) + " is no text that a database can have");
+        }
+        if (question.path == "/api/overview") return overview();
+        if (question.path == "/api/held") return held();
+        if (question.path == "/api/letters") return letters(question);
+        if (question.path == "/api/letters/count") return count(question);
+        if (question.path == "/api/letter") return letter(question);
+        if (question.path == "/api/explain") return explanation(question);
+        if (question.path == "/api/sagas") return sagas(question);
+        if (question.path == "/api/saga") return saga(question);
+        if (question.path == "/api/consumers") return consumers();
+        if (question.path == "/api/audit") return audit(question);
+        return ordered_json();
+    }
+
+  private:
+    struct ConsumerPlace {
+        SourceConfig config;
+        std::unique_ptr<ConsumerOperations> operations = {};
+        Clock::time_point opened_at = {};
+        Clock::time_point away_until = {};
+        std::string error = {};
+    };
+
+    Result<ordered_json> overview() {
+        const auto now = Clock::now();
+        if (overview_ && now - overview_at_ < kSharedFor) return *overview_;
+        if (now - opened_at_ > kReopenAfter) {
+            reader_.close();
+            opened_at_ = now;
+        }
+        overview_.reset();
+        const auto report = reader_.read(true);
+        if (!report.ok()) return report.error();
+        overview_at_ = Clock::now();
+        if (report->routes.empty()) reader_.close();  // a relay may be about to make its tables
+        ordered_json out = app::json_of(*report);
+        out["has_source"] = report->has_source;
+        out["has_sagas"] = report->has_sagas;
+        out["has_consumers"] = !config_.consumer_urls.empty() || !report->consumers.empty() ||
+                               !report->mailboxes.empty();
+        ordered_json ledgers = ordered_json::array();
+        for (const LedgerRoute& route : report->ledgers) ledgers.push_back(json_of(route));
+        out["ledgers"] = ledgers;
+        out["database"] = redact(config_.source.url);
+        out["version"] = OUTBOX_VERSION;
+        out["now"] = time_text(now_us());
+        out["read_ms"] =
+            std::chrono::duration_cast<std::chrono::milliseconds>(overview_at_ - now).count();
+        out["this_relay"] = config_.relay ? config_.relay() : ordered_json();
+        overview_ = out;
+        return out;
+    }
+
+    Result<std::unique_ptr<Operations>> operations() {
+        if (table_.empty()) {
+            const auto source = make_source(config_.source);
+            if (!source.ok()) return source.error();
+            table_ = (*source)->table_name();
+        }
+        return open_operations(config_.source, table_);
+    }
+
+    Result<ordered_json> held() {
+        auto places = open_places(config_.source, config_.blocks_key);
+        if (!places.ok()) return places.error();
+        const auto events = places->operations->waiting_events(kMaxHeld + 1);
+        if (!events.ok()) return events.error();
+        ordered_json out{{"events", ordered_json::array()}};
+        for (const WaitingEvent& event : *events) {
+            if (out["events"].size() < kMaxHeld) out["events"].push_back(json_of(event));
+        }
+        out["events_are_more"] = events->size() > kMaxHeld;
+        auto letters = blocking_letters(*places);
+        if (!letters.ok()) return letters;
+        out["dead"] = *letters;
+        const auto writers = places->tracer->open_writers();
+        if (!writers.ok()) return writers.error();
+        out["tells_writers"] = places->tracer->table().tells_writers;
+        out["writers"] = ordered_json::array();
+        for (const OpenWriter& writer : *writers) {
+            out["writers"].push_back({{"pid", writer.pid},
+                                      {"began_at", time_or_null(writer.began_at_us)},
+                                      {"text", describe(writer, now_us())}});
+        }
+        return out;
+    }
+
+    // Of routes that are known to keep the later events of a key behind its dead letter.
+    Result<ordered_json> blocking_letters(Places& places) {
+        ordered_json out = ordered_json::array();
+        const auto routes = places.operations->routes();
+        if (!routes.ok()) return routes.error();
+        for (const RouteInfo& route : *routes) {
+            if (route.dead == 0 || !config_.blocks_key(route.name).value_or(false)) continue;
+            const auto letters = places.operations->dead({.route = route.name}, 0, kMaxHeld, false);
+            if (!letters.ok()) return letters.error();
+            for (const DeadInfo& dead : *letters) {
+                if (!dead.unmatched) out.push_back(app::json_of(dead, false));
+            }
+        }
+        return out;
+    }
+
+    // Asks by a connection that stays open for a while: pages follow one another.
+    Result<ordered_json> look(const std::function<Result<ordered_json>(Operations&)>& ask) {
+        const bool kept = looking_ != nullptr && Clock::now() - looking_since_ < kReopenAfter;
+        if (kept) {
+            auto answer = ask(*looking_);
+            if (answer.ok()) return answer;
+        }
+        looking_.reset();
+        auto operations = this->operations();
+        if (!operations.ok()) return operations.error();
+        auto answer = ask(**operations);
+        if (answer.ok()) {
+            looking_ = std::move(*operations);
+            looking_since_ = Clock::now();
+        }
+        return answer;
+    }
+
+    Result<ordered_json> letters(const Question& question) {
+        const auto after = number_of(question, "after");
+        if (!after.ok()) return after.error();
+        const DeadFilter filter = filter_of(question);
+        return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto letters = operations.dead(filter, *after, kLettersOnPage + 1, false);
+            if (!letters.ok()) return letters.error();
+            ordered_json total;
+            if (*after == 0) {  // later pages have it from the first: it reads all that match
+                const auto counted = operations.count_dead(filter);
+                if (!counted.ok()) return counted.error();
+                total = *counted;
+            }
+            ordered_json list = ordered_json::array();
+            for (const DeadInfo& dead : *letters) {
+                if (list.size() < kLettersOnPage) list.push_back(app::json_of(dead, false));
+            }
+            const bool more = letters->size() > kLettersOnPage;
+            return ordered_json{{"letters", list},
+                                {"total", total},
+                                {"page", kLettersOnPage},
+                                {"next", more ? list.back()["dead_id"] : ordered_json()}};
+        });
+    }
+
+    Result<ordered_json> count(const Question& question) {
+        const DeadFilter filter = filter_of(question);
+        return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto total = operations.count_dead(filter);
+            if (!total.ok()) return total.error();
+            const auto gone = operations.routes_of_dead(filter, true);
+            if (!gone.ok()) return gone.error();
+            return ordered_json{{"matched", *total}, {"routes_that_are_gone", *gone}};
+        });
+    }
+
+    Result<ordered_json> letter(const Question& question) {
+        const auto dead_id = number_of(question, "dead_id");
+        if (!dead_id.ok()) return dead_id.error();
+        const DeadFilter filter = filter_of(question);
+        if (filter.ids.empty()) return wrong("which one? Give its id and its dead_id");
+        return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto letters = operations.dead(filter, *dead_id - 1, 1, true);
+            if (!letters.ok()) return letters.error();
+            if (letters->empty() || letters->front().dead_id != *dead_id) return ordered_json();
+            return whole(letters->front());
+        });
+    }
+
+    static ordered_json whole(const DeadInfo& dead) {
+        ordered_json out = app::json_of(dead, false);
+        out["routing_key"] = text_or_null(dead.routing_key);
+        out["schema_id"] = text_or_null(dead.schema_id);
+        out["schema_version"] = text_or_null(dead.schema_version);
+        out["headers"] = text_or_null(dead.headers);
+        out["metadata"] = text_or_null(dead.metadata);
+        out["payload"] = dead.payload_is_null ? ordered_json() : ordered_json(dead.payload);
+        out["payload_bytes"] = dead.payload.size();
+        out["payload_is_text"] = is_utf8(dead.payload);
+        out["payload_shown_bytes"] = std::min(dead.payload.size(), dashboard::kMaxPayloadBytes);
+        return out;
+    }
+
+    Result<ordered_json> change(const Question& question, bool retry) {
+        const auto change = change_of(question.body);
+        if (!change.ok()) return change.error();
+        auto operations = this->operations();
+        if (!operations.ok()) return operations.error();
+        (*operations)->act_for(change->actor + " (dashboard)", change->reason);
+        if (retry) {
+            if (Status status = check_routes(**operations, change->filter, {}); !status.ok()) {
+                return status;
+            }
+        }
+        const auto matched = (*operations)->count_dead(change->filter);
+        if (!matched.ok()) return matched.error();
+        if (*matched == 0) return conflict("no dead letter matches: nothing was changed");
+        if (*matched != change->expected) {
+            return conflict(with_commas(*matched) + " dead letters match now, and " +
+                            with_commas(change->expected) +
+                            " did: nothing was changed. Look again, and decide anew");
+        }
+        const auto count = retry ? (*operations)->retry_dead(change->filter)
+                                 : (*operations)->discard_dead(change->filter);
+        if (!count.ok()) return count.error();
+        return ordered_json{{"matched", *count}, {"action", retry ? "retry" : "discard"}};
+    }
+
+    Result<ordered_json> explanation(const Question& question) {
+        const std::string id = value_of(question, "id");
+        const std::string key = value_of(question, "key");
+        if (id.empty() == key.empty()) return wrong("give the id of an event, or a key");
+        if (id.size() > kMaxIdBytes) {
+            return wrong("an id has at most " + std::to_string(kMaxIdBytes) + " bytes");
+        }
+        auto places = open_places(config_.source, config_.blocks_key);
+        if (!places.ok()) return places.error();
+        if (!id.empty() && !consumers_.empty()) {
+            auto consumer = open_consumer_operations(consumers_.front().config);
+            if (!consumer.ok()) return consumer.error();
+            places->consumer = std::move(*consumer);
+        }
+        return id.empty() ? explanation_of_key(*places, key, kOfKey)
+                          : explanation_of_id(*places, id);
+    }
+
+    Result<saga::SagaOperations> saga_operations() {
+        auto sql = open_consumer_sql(config_.source.url,
+                                     static_cast<int>(config_.source.connect_timeout.count()),
+                                     {config_.source.owners, true});
+        if (!sql.ok()) return sql.status();
+        return saga::SagaOperations(std::move(*sql));
+    }
+
+    Result<ordered_json> sagas(const Question& question) {
+        saga::SagaFilter filter;
+        filter.name = value_of(question, "name");
+        filter.state = value_of(question, "state");
+        auto operations = saga_operations();
+        if (!operations.ok()) return operations.error();
+        const auto there = operations->has_table();
+        if (!there.ok()) return there.error();
+        if (!*there) return ordered_json();
+        const auto sagas = operations->sagas(filter, kMaxSagas, false);
+        if (!sagas.ok()) return sagas.error();
+        const auto total = operations->count(filter);
+        if (!total.ok()) return total.error();
+        ordered_json list = ordered_json::array();
+        for (const saga::SagaInfo& info : *sagas) list.push_back(app::json_of(info, false));
+        return ordered_json{{"sagas", list}, {"total", *total}};
+    }
+
+    Result<ordered_json> saga(const Question& question) {
+        saga::SagaFilter filter;
+        if (value_of(question, "id").empty()) return wrong("which one? Give its id");
+        filter.ids = {value_of(question, "id")};
+        auto operations = saga_operations();
+        if (!operations.ok()) return operations.error();
+        const auto sagas = operations->sagas(filter, 1, true);
+        if (!sagas.ok()) return sagas.error();
+        if (sagas->empty()) return ordered_json();
+        ordered_json out = app::json_of(sagas->front(), true);
+        out["data"] = sagas->front().instance.data;  // as text: it is not ours
+        return out;
+    }
+
+    Result<ordered_json> consumers() {
+        ordered_json out = ordered_json::array();
+        for (ConsumerPlace& place : consumers_) {
+            ordered_json one{{"database", redact(place.config.url)}};
+            const auto now = Clock::now();
+            if (now >= place.away_until) look_at(place, one);
+            one["error"] = text_or_null(place.error);
+            out.push_back(one);
+        }
+        return ordered_json{{"databases", out}};
+    }
+
+    static void look_at(ConsumerPlace& place, ordered_json& out) {
+        const auto report = consumers_of(place);
+        if (report.ok()) {
+            place.error.clear();
+            const ordered_json all = app::json_of(*report);
+            out["consumers"] = all["consumers"];
+            out["mailboxes"] = all["mailboxes"];
+            return;
+        }
+        place.error = redact(describe(report.error()));
+        place.operations.reset();
+        place.away_until = Clock::now() + kAwayFor;
+    }
+
+    static Result<Report> consumers_of(ConsumerPlace& place) {
+        if (place.operations == nullptr || Clock::now() - place.opened_at > kReopenAfter) {
+            auto operations = open_consumer_operations(place.config);
+            if (!operations.ok()) return operations.error();
+            place.operations = std::move(*operations);
+            place.opened_at = Clock::now();
+        }
+        const auto there = place.operations->has_tables();
+        if (!there.ok()) return there.error();
+        if (!*there) {
+            return ErrorInfo{ErrorCode::kNoSuchTable,
+                             Advice::kStop,
+                             {},
+                             "this database has no consumer's tables: outbox migrate --db URL "
+                             "--only consumer makes them"};
+        }
+        Report report;
+        auto consumers = place.operations->consumers();
+        if (!consumers.ok()) return consumers.error();
+        report.consumers = std::move(*consumers);
+        auto mailboxes = place.operations->mailboxes();
+        if (!mailboxes.ok()) return mailboxes.error();
+        report.mailboxes = std::move(*mailboxes);
+        return report;
+    }
+
+    Result<ordered_json> audit(const Question& question) {
+        const auto before = number_of(question, "before");
+        if (!before.ok()) return before.error();
+        return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto lines = operations.audit_lines(*before, kAuditOnPage + 1);
+            if (!lines.ok()) return lines.error();
+            ordered_json list = ordered_json::array();
+            for (const AuditLine& line : *lines) {
+                if (list.size() < kAuditOnPage) list.push_back(json_of(line));
+            }
+            const bool more = lines->size() > kAuditOnPage;
+            return ordered_json{{"lines", list},
+                                {"next", more ? list.back()["audit_id"] : ordered_json()}};
+        });
+    }
+
+    const DeskConfig config_;
+    ReportReader reader_;
+    std::vector<ConsumerPlace> consumers_;
+    std::string table_;  // as the database names it; empty: not known yet
+    std::unique_ptr<Operations> looking_;
+    Clock::time_point looking_since_;
+    std::optional<ordered_json> overview_;
+    Clock::time_point overview_at_;
+    Clock::time_point opened_at_ = Clock::now();
+};
+
+}  // namespace
+
+dashboard::Desk make_desk(DeskConfig config) {
+    // A std::function is copyable, and its copies are one desk.
+    const auto state = std::make_shared<DeskState>(std::move(config));
+    return [state](const Question& question) { return state->answer(question); };
+}
+
+}  // namespace outbox::app

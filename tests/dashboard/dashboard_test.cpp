@@ -1,0 +1,519 @@
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include "tests/cli/routes.h"
+#include "tests/support/http_client.h"
+
+namespace outbox::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kToken = "a token that nobody guesses";
+
+// The dashboard of a real database, asked over HTTP.
+class Dashboard : public Routes {
+  protected:
+    void SetUp() override {
+        Routes::SetUp();
+        token_file_ = outbox_.write("token", std::string(kToken) + "\n").string();
+        chmod(token_file_.c_str(), 0600);
+    }
+
+    // Side tables are made by a relay.
+    void let_a_relay_run() {
+        sink_ = subscriber("sink");
+        Process running = relay({mailbox("near", sink_)});
+        ASSERT_TRUE(
+            eventually(60s, "the route is known", [&] { return route("near").is_object(); }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+
+    void add_letters(int count, const std::string& code = "OB_RECORD_REFUSED") {
+        const std::string source = on_sqlite() ? "outbox_events" : "public.outbox_events";
+        const std::string columns =
+            "INSERT INTO outbox_dead_letters (source, route, position, id, key, event_type, "
+            "payload, attempts, error_code, error, died_at) ";
+        if (on_sqlite()) {
+            sql(columns +
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i "
+                "< " +
+                std::to_string(count) + ") SELECT '" + source +
+                "', 'near', i, printf('00000000-0000-7000-8000-%012d', i), 'k' || (i % 100), "
+                "'Made', '{\"n\":1}', 5, '" +
+                code + "', 'no', 1700000000000000 + i FROM n");
+        } else {
+            sql(columns + "SELECT '" + source +
+                "', 'near', i, '00000000-0000-7000-8000-' || lpad(i::text, 12, '0'), 'k' || (i % "
+                "100), 'Made', '{\"n\":1}', 5, '" +
+                code + "', 'no', to_timestamp(1700000000 + i) FROM generate_series(1, " +
+                std::to_string(count) + ") i");
+        }
+    }
+
+    Process start(std::vector<std::string> more = {}, bool with_token = true) {
+        std::vector<std::string> command{OUTBOX_BINARY, "dashboard", "--from",
+                                         url_,          "--listen",  "127.0.0.1:0"};
+        if (with_token) command.insert(command.end(), {"--admin-token-file", token_file_});
+        command.insert(command.end(), more.begin(), more.end());
+        Process running({.command = command, .working_folder = outbox_.file("")});
+        listens(running);
+        return running;
+    }
+    void listens(Process& running) {
+        ASSERT_TRUE(eventually(60s, "it listens", [&] {
+            const std::string said = running.stdout_text();
+            const auto colon = said.find("1:");
+            if (colon == std::string::npos || said.find('/', colon) == std::string::npos) {
+                return !running.running();
+            }
+            port_ = std::stoi(said.substr(colon + 2));
+            return true;
+        })) << running.stderr_text();
+        ASSERT_TRUE(running.running()) << running.stderr_text();
+    }
+
+    HttpAnswer get(const std::string& path, const std::string& headers = {}) {
+        return http(port_, "GET", path, {}, headers);
+    }
+    json read(const std::string& path) {
+        const HttpAnswer answer = get(path);
+        EXPECT_EQ(answer.status, 200) << path << ": " << answer.body;
+        return json::parse(answer.body);
+    }
+    HttpAnswer post(const std::string& path, const json& body, const std::string& token = kToken,
+                    const std::string& more = {}) {
+        std::string headers = "Content-Type: application/json\r\n" + more;
+        if (!token.empty()) headers += "Authorization: Bearer " + token + "\r\n";
+        return http(port_, "POST", path, body.dump(), headers);
+    }
+    static json retry_all(std::int64_t expected) {
+        return {{"actor", "Ann"}, {"reason", "mended"}, {"all", true}, {"expected", expected}};
+    }
+    std::string letters() { return sql("SELECT count(*) FROM outbox_dead_letters"); }
+    std::string asked() {
+        return sql("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT NULL");
+    }
+    std::string audited() { return sql("SELECT count(*) FROM outbox_audit"); }
+
+    std::string token_file_;
+    std::string sink_;
+    int port_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Databases, Dashboard, testing::Values(kPostgres, kSqlite),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Dashboard, ShowsADatabaseThatNoRelayHasServed) {
+    emit("01");
+    Process running = start({}, false);
+    EXPECT_THAT(running.stdout_text(), HasSubstr("nothing can be changed here"));
+    EXPECT_THAT(get("/").body, HasSubstr("<title>Outbox</title>"));
+    const json overview = read("/api/overview");
+    EXPECT_EQ(overview["backlog"], 1);
+    EXPECT_EQ(overview["lease"]["held"], false);
+    EXPECT_EQ(overview["routes"], json::array());
+    EXPECT_EQ(overview["this_relay"], nullptr);
+    EXPECT_EQ(read("/api/letters")["total"], 0);
+    EXPECT_EQ(read("/api/audit")["lines"], json::array());
+    EXPECT_EQ(read("/api/held")["events"], json::array());
+    EXPECT_EQ(read("/api/explain?id=" + id("01"))["events"][0]["state"], "waiting");
+    EXPECT_EQ(get("/api/nothing").status, 404);
+    EXPECT_EQ(read("/api/access")["changes"], false);
+    EXPECT_EQ(post("/api/letters/retry", retry_all(1)).status, 403);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Dashboard, ShowsRoutesWithTheirDestinationsRatesAndErrors) {
+    sink_ = subscriber("sink");
+    for (const char* payload : {"01", "02"}) emit(payload);
+    let_one_finish(sink_);
+    Process running = start();
+    const json overview = read("/api/overview");
+    ASSERT_EQ(overview["routes"].size(), 2);
+    EXPECT_EQ(overview["routes"][0]["name"], "far");
+    EXPECT_EQ(overview["routes"][0]["circuit"], "open");
+    EXPECT_THAT(overview["routes"][0]["last_error"].get<std::string>(), HasSubstr("OB_"));
+    EXPECT_EQ(overview["routes"][1]["circuit"], "closed");
+    for (const json& ledger : overview["ledgers"]) {
+        EXPECT_EQ(ledger["unfinished"], ledger["name"] == "far" ? 2 : 0);
+        if (ledger["name"] == "near") {
+            EXPECT_TRUE(ledger["destination"].is_string());
+        }
+    }
+}
+
+TEST_P(Dashboard, ShowsWhatFailsAndHoldsUpItsKey) {
+    let_a_relay_run();
+    const std::string source = on_sqlite() ? "outbox_events" : "public.outbox_events";
+    emit("01");
+    sql("INSERT INTO outbox_delivery (source, route, event_id, position, key, attempts, "
+        "next_attempt_at, error_code, last_error, first_failed_at) VALUES ('" +
+        source + "', 'near', '" + id("01") + "', 1, 'k01', 3, " +
+        (on_sqlite() ? "1700000000000000, 'OB_RECORD_REFUSED', '<b>no</b>', 1600000000000000)"
+                     : "to_timestamp(1700000000), 'OB_RECORD_REFUSED', '<b>no</b>', "
+                       "to_timestamp(1600000000))"));
+    Process running = start();
+    const json held = read("/api/held");
+    ASSERT_EQ(held["events"].size(), 1);
+    EXPECT_EQ(held["events"][0]["key"], "k01");
+    EXPECT_EQ(held["events"][0]["attempts"], 3);
+    EXPECT_EQ(held["events"][0]["error"], "<b>no</b>");
+    EXPECT_EQ(held["events"][0]["first_failed_at"], "2020-09-13T12:26:40.000000Z");
+    EXPECT_EQ(held["events_are_more"], false);
+    const json key = read("/api/explain?key=k01");
+    EXPECT_EQ(key["waiting"][0]["routes"][0]["attempts"], 3);
+}
+
+TEST_P(Dashboard, KeysBehindADeadLetterAreThoseOfRoutesThatSaySo) {
+    let_a_relay_run();
+    add_letters(1);
+    EXPECT_EQ(audited(), "0");
+    {
+        Process running = start();
+        EXPECT_EQ(read("/api/held")["dead"], json::array());
+    }
+    outbox_.write("outbox.toml", "on_dead_letter = \"block_key\"\n");
+    Process running = start();
+    const json held = read("/api/held");
+    ASSERT_EQ(held["dead"].size(), 1);
+    EXPECT_EQ(held["dead"][0]["key"], "k1");
+}
+
+TEST_P(Dashboard, AHundredThousandDeadLettersArePagedByTheirNumber) {
+    let_a_relay_run();
+    add_letters(100'000);
+    Process running = start();
+    std::int64_t last = 0;
+    std::string after;
+    for (int page = 0; page < 3; ++page) {
+        const auto began = std::chrono::steady_clock::now();
+        const json letters = read("/api/letters" + after);
+        const auto took = std::chrono::steady_clock::now() - began;
+        RecordProperty("page_ms", static_cast<int>(took / 1ms));
+        EXPECT_EQ(letters["total"], page == 0 ? json(100'000) : json());
+        ASSERT_EQ(letters["letters"].size(), 50);
+        for (const json& letter : letters["letters"]) {
+            EXPECT_EQ(letter["dead_id"], last + 1);
+            last = letter["dead_id"];
+            EXPECT_FALSE(letter.contains("payload"));
+        }
+        EXPECT_EQ(letters["next"], last);
+        after = "?after=" + std::to_string(last);
+    }
+    const json end = read("/api/letters?after=99990");
+    EXPECT_EQ(end["letters"].size(), 10);
+    EXPECT_EQ(end["next"], nullptr);
+    const json of_key = read("/api/letters?key=k7&route=near&event_type=Made");
+    EXPECT_EQ(of_key["total"], 1'000);
+    EXPECT_EQ(of_key["letters"][1]["dead_id"], 107);
+    EXPECT_EQ(read("/api/letters?error_code=OB_OTHER")["letters"], json::array());
+    EXPECT_EQ(get("/api/letters?after=x").status, 400);
+    EXPECT_EQ(get("/api/letters?after=-1").status, 400);
+}
+
+TEST_P(Dashboard, HostilePayloadsAreTextAndAreCut) {
+    let_a_relay_run();
+    add_letters(2);
+    const auto set = [&](int dead_id, const std::string& hex, int times) {
+        const std::string bytes =
+            on_sqlite()
+                ? "CAST(replace(hex(zeroblob(" + std::to_string(times) + ")), '00', '" + hex +
+                      "') AS BLOB)"
+                : "convert_to(repeat('" + hex + "', " + std::to_string(times) + "), 'UTF8')";
+        sql("UPDATE outbox_dead_letters SET payload = " + bytes +
+            ", error = '<script>x</script>' WHERE dead_id = " + std::to_string(dead_id));
+    };
+    set(1, "<script>alert(1)</script>", 50'000);  // 1.25 MB
+    sql(std::string("UPDATE outbox_dead_letters SET payload = ") +
+        (on_sqlite() ? "x'61ff00c3'" : "'\\x61ff00c3'::bytea") + " WHERE dead_id = 2");
+    Process running = start();
+    const HttpAnswer answer = get("/api/letter?dead_id=1&id=00000000-0000-7000-8000-000000000001");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.headers.at("content-type"), "application/json");
+    EXPECT_EQ(answer.headers.at("x-content-type-options"), "nosniff");
+    const json first = json::parse(answer.body);
+    EXPECT_EQ(first["payload_bytes"], 1'250'000);
+    EXPECT_EQ(first["payload_shown_bytes"], 65'536);
+    EXPECT_LT(first["payload"].get<std::string>().size(), 65'600U);
+    EXPECT_EQ(first["error"], "<script>x</script>");
+    const json second = read("/api/letter?dead_id=2&id=00000000-0000-7000-8000-000000000002");
+    EXPECT_EQ(second["payload_is_text"], false);
+    EXPECT_EQ(second["payload"].get<std::string>(), std::string("a\uFFFD\0\uFFFD", 8));
+    EXPECT_EQ(get("/api/letter?dead_id=3&id=00000000-0000-7000-8000-000000000001").status, 404);
+    EXPECT_EQ(get("/api/letter?dead_id=1").status, 400);
+    EXPECT_EQ(get("/api/letters?key=%ff").status, 400);
+    EXPECT_EQ(get("/api/letters?key=a%00b").status, 400);
+}
+
+TEST_P(Dashboard, ChangesNeedTheTokenAndAreWrittenDown) {
+    let_a_relay_run();
+    add_letters(3);
+    Process running = start();
+    EXPECT_EQ(read("/api/access")["changes"], true);
+    EXPECT_EQ(read("/api/letters/count?key=k1")["matched"], 1);
+
+    EXPECT_EQ(post("/api/letters/retry", retry_all(3), "").status, 401);
+    EXPECT_EQ(post("/api/letters/retry", retry_all(3), "wrong").status, 401);
+    const HttpAnswer foreign =
+        post("/api/letters/retry", retry_all(3), kToken, "Origin: https://evil.example\r\n");
+    EXPECT_EQ(foreign.status, 403);
+    EXPECT_EQ(json::parse(foreign.body)["error"], "origin_foreign");
+    const HttpAnswer rebound = http_raw(
+        port_, "GET /api/overview HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    EXPECT_EQ(rebound.status, 403);
+    EXPECT_EQ(json::parse(rebound.body)["error"], "host_foreign");
+    EXPECT_EQ(asked(), "0");
+    EXPECT_EQ(audited(), "0");
+
+    json one{{"actor", "Ann"}, {"reason", "mended"}, {"expected", 1}, {"route", "near"}};
+    one["ids"] = {"00000000-0000-7000-8000-000000000001"};
+    const HttpAnswer retried = post("/api/letters/retry", one);
+    EXPECT_EQ(retried.status, 200) << retried.body;
+    EXPECT_EQ(json::parse(retried.body)["matched"], 1);
+    EXPECT_EQ(asked(), "1");
+    EXPECT_EQ(read("/api/letters")["letters"][0]["state"], "retrying");
+
+    const HttpAnswer discarded = post("/api/letters/discard", retry_all(3));
+    EXPECT_EQ(discarded.status, 200) << discarded.body;
+    EXPECT_EQ(letters(), "0");
+
+    const json lines = read("/api/audit")["lines"];
+    ASSERT_EQ(lines.size(), 2);
+    EXPECT_EQ(lines[0]["action"], "dead discard");
+    EXPECT_EQ(lines[0]["events"], 3);
+    EXPECT_EQ(lines[0]["detail"], "all; reason: mended");
+    EXPECT_EQ(lines[1]["action"], "dead retry");
+    EXPECT_EQ(lines[1]["detail"], "ids 1, route near; reason: mended");
+    EXPECT_THAT(lines[1]["who"].get<std::string>(), HasSubstr("Ann (dashboard)"));
+    EXPECT_EQ(read("/api/audit?before=" + lines[0]["audit_id"].dump())["lines"].size(), 1);
+}
+
+TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {
+    let_a_relay_run();
+    add_letters(3);
+    Process running = start();
+    const auto refused = [&](const json& change, json what, int status) {
+        json body = retry_all(3);
+        body.erase("all");
+        body.update(change);
+        for (const auto& name : what) body.erase(name.get<std::string>());
+        const HttpAnswer answer = post("/api/letters/discard", body);
+        EXPECT_EQ(answer.status, status) << body << answer.body;
+        EXPECT_TRUE(json::parse(answer.body)["message"].is_string());
+    };
+    const json all{{"all", true}};
+    refused(json::object(), {}, 400);  // which ones?
+    refused(all, {"actor"}, 400);
+    refused(all, {"reason"}, 400);
+    refused(all, {"expected"}, 400);
+    refused({{"all", true}, {"reason", "  \n "}}, {}, 400);
+    refused({{"all", true}, {"reason", std::string(501, 'x')}}, {}, 400);
+    refused({{"all", true}, {"actor", "a\nb"}}, {}, 400);
+    refused({{"all", true}, {"key", "k1"}}, {}, 400);  // both
+    refused({{"keys", "k1"}}, {}, 400);                // a field that is not known
+    refused({{"key", 1}}, {}, 400);
+    refused({{"ids", json::array()}}, {}, 400);
+    refused({{"key", std::string("k\0", 2)}}, {}, 400);
+    refused({{"all", true}, {"expected", 2}}, {}, 409);  // others than were counted
+    refused({{"key", "nobody's"}, {"expected", 0}}, {}, 409);
+    EXPECT_EQ(http(port_, "POST", "/api/letters/discard", "no json",
+                   "Content-Type: application/json\r\nAuthorization: Bearer " +
+                       std::string(kToken) + "\r\n")
+                  .status,
+              400);
+    EXPECT_EQ(post("/api/letters/edit", retry_all(3)).status, 404);
+    EXPECT_EQ(letters(), "3");
+    EXPECT_EQ(audited(), "0");
+}
+
+TEST_P(Dashboard, LettersOfARouteThatIsGoneAreNotRetried) {
+    let_a_relay_run();
+    add_letters(1);
+    sql("UPDATE outbox_dead_letters SET route = 'gone'");
+    Process running = start();
+    EXPECT_EQ(read("/api/letters/count")["routes_that_are_gone"], json({"gone"}));
+    EXPECT_EQ(post("/api/letters/retry", retry_all(1)).status, 409);
+    EXPECT_EQ(asked(), "0");
+    EXPECT_EQ(audited(), "0");
+}
+
+TEST_P(Dashboard, ATokenFileThatIsWrittenAnewHoldsAtOnce) {
+    let_a_relay_run();
+    add_letters(1);
+    Process running = start();
+    const std::string other = "another one, as long";
+    outbox_.write("token", other);
+    EXPECT_EQ(post("/api/letters/retry", retry_all(1)).status, 401);
+    chmod(token_file_.c_str(), 0644);
+    const HttpAnswer open = post("/api/letters/retry", retry_all(1), other);
+    EXPECT_EQ(open.status, 503);
+    EXPECT_THAT(open.body, HasSubstr("chmod"));
+    EXPECT_EQ(asked(), "0");
+    chmod(token_file_.c_str(), 0600);
+    EXPECT_EQ(post("/api/letters/retry", retry_all(1), other).status, 200);
+    EXPECT_EQ(asked(), "1");
+}
+
+TEST_P(Dashboard, ConsumersOfOtherDatabasesAreShownAlsoWhereOneIsAway) {
+    const std::string there = subscriber("there");
+    const std::string away =
+        on_sqlite() ? "sqlite:///nowhere/at/all.db"
+                    : "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
+    Process running = start({"--consumer-db", there, "--consumer-db", away});
+    const json databases = read("/api/consumers")["databases"];
+    ASSERT_EQ(databases.size(), 2);
+    EXPECT_EQ(databases[0]["consumers"], json::array());
+    EXPECT_EQ(databases[0]["error"], nullptr);
+    EXPECT_THAT(databases[1]["error"].get<std::string>(), HasSubstr("OB_"));
+}
+
+TEST_P(Dashboard, SagasAreShownWhereThereAreSome) {
+    Process running = start();
+    EXPECT_EQ(read("/api/sagas?state=stuck")["total"], 0);
+    EXPECT_EQ(get("/api/saga?id=00000000-0000-7000-8000-000000000001").status, 404);
+    EXPECT_EQ(get("/api/saga").status, 400);
+}
+
+TEST_P(Dashboard, ARelayServesItBesideHealthAndMetrics) {
+    sink_ = subscriber("sink");
+    const int port = free_port();
+    std::vector<std::string> arguments{"--from",  url_,
+                                       "--to",    mailbox("near", sink_),
+                                       "--admin", "127.0.0.1:" + std::to_string(port)};
+    {
+        Process without = outbox_.start_relay(arguments);
+        port_ = port;
+        ASSERT_TRUE(eventually(60s, "it serves", [&] {
+            return without.stderr_text().find("admin_listening") != std::string::npos;
+        }));
+        EXPECT_EQ(get("/").status, 404);
+        EXPECT_EQ(without.stop(), (ExitStatus{0, 0}));
+    }
+    arguments.insert(arguments.end(), {"--admin-token-file", token_file_});
+    Process running = outbox_.start_relay(arguments);
+    emit("01");
+    ASSERT_TRUE(eventually(60s, "the event is sent and told of", [&] {
+        if (running.stderr_text().find("admin_listening") == std::string::npos) return false;
+        const HttpAnswer answer = get("/api/overview");
+        if (answer.status != 200) return false;
+        const json overview = json::parse(answer.body);
+        return overview["backlog"] == 0 && overview["lease"]["held"] == true &&
+               !overview["routes"].empty() && overview["routes"][0]["published_total"] == 1;
+    })) << running.stderr_text();
+    const json relay = read("/api/overview")["this_relay"];
+    EXPECT_EQ(relay["routes"][0]["published"], 1);
+    std::int64_t counted = 0;
+    for (const json& count : relay["routes"][0]["latency_counts"]) counted += count.get<int>();
+    EXPECT_LE(counted, 1);
+    EXPECT_EQ(relay["routes"][0]["latency_counts"].size(), relay["latency_bounds_ms"].size() + 1);
+    EXPECT_EQ(get("/health/ready").status, 200);
+    EXPECT_THAT(get("/metrics").body, HasSubstr("outbox_published_total"));
+    EXPECT_THAT(get("/").body, HasSubstr("<title>Outbox</title>"));
+    EXPECT_EQ(post("/api/letters/retry", retry_all(1), "").status, 401);
+    EXPECT_EQ(post("/metrics", {}).status, 405);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// --- What goes wrong
+
+class DashboardRefuses : public Dashboard {
+  protected:
+    Finished run_dashboard(std::vector<std::string> more) {
+        more.insert(more.begin(), "dashboard");
+        return outbox_.run(more);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Databases, DashboardRefuses, testing::Values(kSqlite),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(DashboardRefuses, OptionsThatCannotBe) {
+    const TakenPort taken(0);
+    const Finished busy = run_dashboard({"--from", url_, "--listen", taken.address()});
+    EXPECT_EQ(busy.status.code, 2);
+    EXPECT_THAT(busy.err,
+                HasSubstr("another program uses this port; give another address with --listen"));
+    for (const char* address : {"auto", "off", "9465", "127.0.0.1:x", ":1"}) {
+        EXPECT_EQ(run_dashboard({"--from", url_, "--listen", address}).status.code, 2) << address;
+    }
+    EXPECT_EQ(run_dashboard({}).status.code, 2);
+    EXPECT_EQ(run_dashboard({"--from", "kafka://localhost"}).status.code, 2);
+    const auto refused = [&](const std::string& file) {
+        const Finished ended = run_dashboard({"--from", url_, "--admin-token-file", file});
+        EXPECT_EQ(ended.status.code, 2) << ended.err;
+        return ended.err;
+    };
+    EXPECT_THAT(refused("nowhere"), HasSubstr("No such file"));
+    outbox_.write("token", "");
+    EXPECT_THAT(refused(token_file_), HasSubstr("it is empty"));
+    outbox_.write("token", "short");
+    EXPECT_THAT(refused(token_file_), HasSubstr("could be guessed"));
+    outbox_.write("token", kToken);
+    chmod(token_file_.c_str(), 0644);
+    EXPECT_THAT(refused(token_file_), HasSubstr("other users may read"));
+    EXPECT_THAT(refused(token_file_), Not(HasSubstr(kToken)));
+    const std::vector<std::string> relay{"relay",    "--from",  url_,  "--to",
+                                         "null:",    "--admin", "off", "--admin-token-file",
+                                         token_file_};
+    chmod(token_file_.c_str(), 0600);
+    const Finished off = outbox_.run(relay);
+    EXPECT_EQ(off.status.code, 2);
+    EXPECT_THAT(off.err, HasSubstr("there is no dashboard where admin is off"));
+}
+
+TEST_P(DashboardRefuses, ATableThatIsNotThere) {
+    const Finished ended =
+        run_dashboard({"--from", url_, "--table", "nothing", "--listen", "127.0.0.1:0"});
+    EXPECT_EQ(ended.status.code, 4);
+    EXPECT_THAT(ended.err, HasSubstr("nothing"));
+}
+
+TEST_P(DashboardRefuses, WhereOthersReachItReadingNeedsTheToken) {
+    Process running({.command = {OUTBOX_BINARY, "dashboard", "--from", url_, "--listen",
+                                 "0.0.0.0:" + std::to_string(port_ = free_port()),
+                                 "--admin-token-file", token_file_}});
+    ASSERT_TRUE(eventually(60s, "it listens", [&] {
+        return running.stdout_text().find("http://") != std::string::npos;
+    })) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("other machines reach this page, in clear"));
+    EXPECT_EQ(get("/api/overview").status, 401);
+    EXPECT_EQ(get("/api/overview", "Authorization: Bearer " + std::string(kToken) + "\r\n").status,
+              200);
+    EXPECT_EQ(get("/").status, 200);
+    EXPECT_EQ(read("/api/access")["reading_needs_token"], true);
+}
+
+// A server of its own: it is stopped.
+TEST(DashboardAway, SaysThatTheDatabaseIsAwayAndComesBack) {
+    PostgresServer server;
+    OutboxBinary outbox;
+    const std::string url = server.create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Process running({.command = {OUTBOX_BINARY, "dashboard", "--from", url, "--listen",
+                                 "127.0.0.1:0", "--connect-timeout-s", "5"}});
+    int port = 0;
+    ASSERT_TRUE(eventually(60s, "it listens", [&] {
+        const std::string said = running.stdout_text();
+        if (said.find("/\n") == std::string::npos) return false;
+        port = std::stoi(said.substr(said.find("1:") + 2));
+        return true;
+    })) << running.stderr_text();
+    EXPECT_EQ(http(port, "GET", "/api/overview").status, 200);
+    server.stop();
+    ASSERT_TRUE(eventually(60s, "the page is told",
+                           [&] { return http(port, "GET", "/api/overview").status == 503; }));
+    EXPECT_THAT(http(port, "GET", "/api/overview").body, HasSubstr("OB_CONNECT_FAILED"));
+    EXPECT_EQ(http(port, "GET", "/").status, 200);
+    server.start();
+    EXPECT_TRUE(eventually(60s, "it comes back",
+                           [&] { return http(port, "GET", "/api/overview").status == 200; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -120,36 +120,28 @@ constexpr std::array kCommands{
         "postgresql://app@localhost/inventory\n"
         "outbox wait obf1.AAAAAQ --consumer stock --consumer-db sqlite:///inventory.db "
         "--timeout 0s --json"},
-    kDashboard,
-    "dashboard",
-    "serve a page that shows it all",
-    "Serves a page for a browser: flow, backlog and rates as they change, routes with their "
-    "last error, keys that are held up, dead letters to be read, retried and discarded, sagas, "
-    "consumers, relays, and who did what. It works from the databases alone; no relay needs to "
-    "run. Nothing can be changed without the token of --admin-token-file, and what is changed "
-    "is written into outbox_audit with a name and a reason. Runs until SIGTERM or Ctrl-C.",
-    "",
-    "outbox dashboard --from postgresql://oncall@localhost/shop\n"
-    "outbox dashboard --from sqlite:///var/lib/shop.db --admin-token-file token\n"
-    "outbox dashboard --from sqlite:///shop.db --consumer-db sqlite:///billing.db --listen "
-    "127.0.0.1:8080"},
-    CommandSpec{kDeadList,
-                "dead list",
-                "list dead letters",
-                "Lists events given up on, oldest first.",
-                "",
+    CommandSpec{
+        kDashboard, "dashboard", "serve a page that shows it all",
+        "Serves a page for a browser: flow, backlog and rates as they change, routes with their "
+        "last error, keys that are held up, dead letters to be read, retried and discarded, sagas, "
+        "consumers, relays, and who did what. It works from the databases alone; no relay needs to "
+        "run. Nothing can be changed without the token of --admin-token-file, and what is changed "
+        "is written into outbox_audit with a name and a reason. Runs until SIGTERM or Ctrl-C.",
+        "",
+        "outbox dashboard --from postgresql://oncall@localhost/shop\n"
+        "outbox dashboard --from sqlite:///var/lib/shop.db --admin-token-file token\n"
+        "outbox dashboard --from sqlite:///shop.db --consumer-db sqlite:///billing.db --listen "
+        "127.0.0.1:8080"},
+    CommandSpec{kDeadList, "dead list", "list dead letters",
+                "Lists events given up on, oldest first.", "",
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
                 "outbox dead list --db postgresql://app@localhost/shop --json --limit 1000"},
-    CommandSpec{kDeadShow,
-                "dead show",
-                "show one dead letter whole",
+    CommandSpec{kDeadShow, "dead show", "show one dead letter whole",
                 "Shows every field of the dead letters of an event id, the payload included.",
                 "[ID...]",
                 "outbox dead show 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kDeadRetry,
-                "dead retry",
-                "have dead letters delivered again",
+    CommandSpec{kDeadRetry, "dead retry", "have dead letters delivered again",
                 "Asks the relay to deliver dead letters once more. A retried event comes after "
                 "later events of its key.",
                 "[ID...]",
@@ -158,98 +150,69 @@ constexpr std::array kCommands{
                 "outbox dead retry --route old --to billing --db postgresql://app@localhost/shop\n"
                 "outbox dead retry --event-type OrderCreated --dry-run "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kDeadDiscard,
-                "dead discard",
-                "delete dead letters for good",
-                "Deletes dead letters. They are never delivered.",
-                "[ID...]",
+    CommandSpec{kDeadDiscard, "dead discard", "delete dead letters for good",
+                "Deletes dead letters. They are never delivered.", "[ID...]",
                 "outbox dead discard 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{
-        kDeadEdit,
-        "dead edit",
-        "change a dead letter before it is retried",
+        kDeadEdit, "dead edit", "change a dead letter before it is retried",
         "Changes payload, topic, key or headers of the dead letter of an event; the event's "
         "row is gone by then. Give --route where the event is dead in several.",
         "ID",
         "outbox dead edit 01939d3e-7c00-7aaa-8000-000000000001 --topic orders "
         "--db postgresql://app@localhost/shop"},
-    CommandSpec{kDeadExport,
-                "dead export",
-                "write dead letters out whole",
+    CommandSpec{kDeadExport, "dead export", "write dead letters out whole",
                 "Writes every field of dead letters as JSON, one on each line, oldest first; a "
                 "payload that is no UTF-8 as payload_base64.",
                 "[ID...]",
                 "outbox dead export --route billing --db postgresql://app@localhost/shop"},
-    CommandSpec{kScheduledList,
-                "scheduled list",
-                "list delayed events",
-                "Lists events that are not due yet, the next first.",
-                "[ID...]",
+    CommandSpec{kScheduledList, "scheduled list", "list delayed events",
+                "Lists events that are not due yet, the next first.", "[ID...]",
                 "outbox scheduled list --db postgresql://app@localhost/shop\n"
                 "outbox scheduled list --event-type Reminder --json "
                 "--db sqlite:///var/lib/shop.db"},
-    CommandSpec{kScheduledCancel,
-                "scheduled cancel",
-                "delete delayed events before they are due",
+    CommandSpec{kScheduledCancel, "scheduled cancel", "delete delayed events before they are due",
                 "Deletes delayed events. One that is due is on its way and no longer here.",
                 "[ID...]",
                 "outbox scheduled cancel 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox scheduled cancel --key o-1 --dry-run --db postgresql://app@localhost/shop"},
-    CommandSpec{kRoutesList,
-                "routes list",
-                "list the routes that the ledger knows",
+    CommandSpec{kRoutesList, "routes list", "list the routes that the ledger knows",
                 "Lists the routes of the table with what their destinations call themselves and "
                 "what each has not finished. What a route has finished holds for its name and that "
                 "destination.",
                 "",
                 "outbox routes list --db postgresql://app@localhost/shop\n"
                 "outbox routes list --db sqlite:///var/lib/shop.db --json"},
-    CommandSpec{kRoutesAccept,
-                "routes accept",
-                "let a route go on at another destination",
+    CommandSpec{kRoutesAccept, "routes accept", "let a route go on at another destination",
                 "What the route leads to next is taken for the destination that it had: what it "
                 "has finished is not sent there again. A running relay takes it over within a "
                 "second or so.",
-                "NAME",
-                "outbox routes accept billing --db postgresql://app@localhost/shop"},
-    CommandSpec{kRoutesRename,
-                "routes rename",
-                "give a route another name",
+                "NAME", "outbox routes accept billing --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesRename, "routes rename", "give a route another name",
                 "What the route has finished, its failing events, dead letters and figures go to "
                 "the new name. No relay of the table may run.",
                 "OLD NEW",
                 "outbox routes rename kafka billing --db postgresql://app@localhost/shop"},
-    CommandSpec{kRoutesRetire,
-                "routes retire",
-                "forget a route that is gone",
+    CommandSpec{kRoutesRetire, "routes retire", "forget a route that is gone",
                 "Forgets a route and what it had finished; events that only it had not finished "
                 "are finished by that. Its dead letters stay. No relay of the table may run.",
                 "NAME",
                 "outbox routes retire billing --db postgresql://app@localhost/shop\n"
                 "outbox routes retire billing --yes --db postgresql://app@localhost/shop"},
-    CommandSpec{kRoutesContinue,
-                "routes continue",
-                "the table holds the events it held before",
+    CommandSpec{kRoutesContinue, "routes continue", "the table holds the events it held before",
                 "For a table that was restored from a dump or copied: what its routes had finished "
                 "holds for the events that it has now. No relay of the table may run.",
-                "",
-                "outbox routes continue --db postgresql://app@localhost/shop"},
-    CommandSpec{kRoutesBegin,
-                "routes begin",
-                "the table holds other events than before",
+                "", "outbox routes continue --db postgresql://app@localhost/shop"},
+    CommandSpec{kRoutesBegin, "routes begin", "the table holds other events than before",
                 "For a table that was replaced or begun anew: forgets what its routes had "
                 "finished, so that everything that it holds is sent. No relay of the table may "
                 "run.",
-                "",
-                "outbox routes begin --db postgresql://app@localhost/shop"},
+                "", "outbox routes begin --db postgresql://app@localhost/shop"},
     CommandSpec{
-        kPrune,
-        "prune",
-        "remove old published rows, forgotten ids and expired keys",
+        kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
         "Removes rows that were published longer ago than the retention, in batches of "
         "1,000. It never removes an unsent or a dead row. Where the database has a "
         "consumer's tables: ids of messages from before the inbox's retention, after "
@@ -259,9 +222,7 @@ constexpr std::array kCommands{
         "outbox prune --db postgresql://app@localhost/shop --table app.outbox "
         "--retention 7d --dry-run"},
     CommandSpec{
-        kVerify,
-        "verify",
-        "prove that nothing was lost, repeated or reordered",
+        kVerify, "verify", "prove that nothing was lost, repeated or reordered",
         "Compares what producers committed with what consumers received and applied. Both are "
         "journals of JSON lines: id, key, n (rises within a key), and for consumers applied "
         "and consumer; a line with \"state\":\"intent\" says that the event may or may not be "
@@ -273,32 +234,23 @@ constexpr std::array kCommands{
         "--db sqlite:///var/lib/shop.db\n"
         "outbox verify --produced a.jsonl --effect-db sqlite:///stock.db "
         "--effect-query 'SELECT id FROM effects'"},
-    CommandSpec{kSagaList,
-                "saga list",
-                "list the sagas that a service leads",
+    CommandSpec{kSagaList, "saga list", "list the sagas that a service leads",
                 "Lists sagas, oldest first, with what each waits for and why it does not go on.",
                 "",
                 "outbox saga list --db postgresql://app@localhost/shop --stuck-for 10m\n"
                 "outbox saga list --db postgresql://app@localhost/shop --state stuck --json"},
-    CommandSpec{kSagaShow,
-                "saga show",
-                "show one saga whole",
-                "Shows every step of a saga, its timer, data and dead letters.",
-                "[ID...]",
+    CommandSpec{kSagaShow, "saga show", "show one saga whole",
+                "Shows every step of a saga, its timer, data and dead letters.", "[ID...]",
                 "outbox saga show 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kSagaResume,
-                "saga resume",
-                "have sagas send again what they wait for",
+    CommandSpec{kSagaResume, "saga resume", "have sagas send again what they wait for",
                 "Asks the service to send the awaited command or compensation once more, with "
                 "fresh retries; one stuck at a step that nothing undoes goes on without it.",
                 "[ID...]",
                 "outbox saga resume 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox saga resume --state stuck --dry-run --db postgresql://app@localhost/shop"},
-    CommandSpec{kSagaAbort,
-                "saga abort",
-                "have sagas turn back",
+    CommandSpec{kSagaAbort, "saga abort", "have sagas turn back",
                 "Asks the service to undo what a saga has done, the last step first. One that has "
                 "sent a step that cannot be undone only goes forward.",
                 "[ID...]",
@@ -307,9 +259,7 @@ constexpr std::array kCommands{
                 "outbox saga abort --name order --stuck-for 1h --dry-run "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{
-        kWebhookAdd,
-        "webhook add",
-        "let a receiver subscribe to events",
+        kWebhookAdd, "webhook add", "let a receiver subscribe to events",
         "Adds an endpoint to the table of endpoints and shows its secret, once: with it (v1), or "
         "with the public key that is shown instead (v1a), the receiver verifies what is sent. What "
         "is stored is encrypted with the key file.",
@@ -318,17 +268,13 @@ constexpr std::array kCommands{
         "--key-file webhook.key --db sqlite:///shop.db\n"
         "outbox webhook add https://a.example/h --id shop-7 --type v1a "
         "--key-file webhook.key --db sqlite:///shop.db"},
-    CommandSpec{kWebhookList,
-                "webhook list",
-                "list the endpoints of webhooks",
+    CommandSpec{kWebhookList, "webhook list", "list the endpoints of webhooks",
                 "Lists endpoints, oldest first, with what waits for each, what was given up on, "
                 "and what went wrong last. Secrets are not shown.",
                 "",
                 "outbox webhook list --db postgresql://app@localhost/shop\n"
                 "outbox webhook list --json --db sqlite:///var/lib/shop.db"},
-    CommandSpec{kWebhookTest,
-                "webhook test",
-                "send an endpoint one event now",
+    CommandSpec{kWebhookTest, "webhook test", "send an endpoint one event now",
                 "Sends one signed event of the type outbox.test, whatever the endpoint's filter "
                 "and state are, and shows the answer. Nothing is written. Exit code 1 where the "
                 "answer is not 2xx.",
@@ -337,9 +283,7 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox webhook test dev --allow 127.0.0.1 --allow-http "
                 "--key-file webhook.key --db sqlite:///shop.db"},
-    CommandSpec{kWebhookRotate,
-                "webhook rotate",
-                "give an endpoint a new secret",
+    CommandSpec{kWebhookRotate, "webhook rotate", "give an endpoint a new secret",
                 "Gives an endpoint a new secret and shows it, once. The former one signs beside it "
                 "until the overlap is over, so that the receiver can change at any moment between.",
                 "ID",
@@ -347,49 +291,36 @@ constexpr std::array kCommands{
                 "--db postgresql://app@localhost/shop\n"
                 "outbox webhook rotate shop-7 --overlap 0s --key-file webhook.key "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kWebhookDisable,
-                "webhook disable",
-                "send an endpoint nothing for now",
+    CommandSpec{kWebhookDisable, "webhook disable", "send an endpoint nothing for now",
                 "Ends deliveries to an endpoint. What waits for it stays, and so do events that "
                 "come meanwhile, up to the limit of a queue (100,000).",
                 "ID",
                 "outbox webhook disable shop-7 --reason 'asked by the customer' "
                 "--db postgresql://app@localhost/shop"},
-    CommandSpec{kWebhookEnable,
-                "webhook enable",
-                "deliver to an endpoint again",
+    CommandSpec{kWebhookEnable, "webhook enable", "deliver to an endpoint again",
                 "Begins deliveries to an endpoint again, with all that waited for it or was given "
                 "up on, at once and with fresh attempts.",
-                "ID",
-                "outbox webhook enable shop-7 --db postgresql://app@localhost/shop"},
-    CommandSpec{kWebhookDelete,
-                "webhook delete",
-                "remove an endpoint for good",
+                "ID", "outbox webhook enable shop-7 --db postgresql://app@localhost/shop"},
+    CommandSpec{kWebhookDelete, "webhook delete", "remove an endpoint for good",
                 "Removes an endpoint with its secrets and all that was to be delivered to it. "
                 "Without --yes only where that is nothing.",
                 "ID",
                 "outbox webhook delete shop-7 --db postgresql://app@localhost/shop\n"
                 "outbox webhook delete shop-7 --yes --db postgresql://app@localhost/shop"},
     CommandSpec{
-        kSinks,
-        "sinks",
-        "list the destinations and what each promises",
+        kSinks, "sinks", "list the destinations and what each promises",
         "Lists every kind of destination that this build has: what it promises of an event, "
         "how the order of a key is kept, which repeats it drops by itself, and its limits. "
         "With --json as a machine reads it.",
-        "",
-        "outbox sinks\noutbox sinks --json"},
+        "", "outbox sinks\noutbox sinks --json"},
     CommandSpec{
-        kImportDebezium,
-        "import debezium",
-        "make an outbox.toml of Debezium's options",
+        kImportDebezium, "import debezium", "make an outbox.toml of Debezium's options",
         "Reads an application.properties of Debezium Server, or a connector of Kafka Connect as "
         "properties or JSON, and prints the outbox.toml with which the relay writes the same "
         "records. Each line that it cannot carry over is named on stderr, with what to do.",
-        "FILE",
-        "outbox import debezium application.properties > outbox.toml"},
-    CommandSpec{kVersion, "version",       "print the version", "Prints the version.",
-                "",       "outbox version"},
+        "FILE", "outbox import debezium application.properties > outbox.toml"},
+    CommandSpec{kVersion, "version", "print the version", "Prints the version.", "",
+                "outbox version"},
 };
 
 constexpr std::array kOptions{

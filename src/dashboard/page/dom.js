@@ -60,7 +60,7 @@ export const count = (number) => numbers.format(number);
 export const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
 
 export function age(seconds) {
-  if (seconds < 0.001) return '0 ms';
+  if (seconds < 0.001) return '0';
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;

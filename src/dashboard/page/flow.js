@@ -172,7 +172,7 @@ export function flowView(overview, history) {
       el('h3', {}, 'Since this page was opened'),
       el('div', { class: 'charts' },
         chart('Sent per second', history.rate, names, perSecond),
-        chart('Events that wait', history.backlog, ['backlog', 'failing'], perSecond),
+        chart('Events that wait', history.backlog, ['backlog', 'failing'], (value) => count(Math.round(value))),
         chart('Age of the oldest event that waits', history.lag, ['oldest'], age),
         overview.this_relay
           ? chart('Latency, of the last 10 s', history.latency, ['half within', '99% within'], ms,

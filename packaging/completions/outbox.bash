@@ -10,7 +10,7 @@ _outbox() {
             ;;
     esac
     case $before in
-        --password-file | --payload-file | --produced | --received | --secret-file | --key-file | --ca-file | --config)
+        --password-file | --admin-token-file | --payload-file | --produced | --received | --secret-file | --key-file | --ca-file | --config)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
@@ -27,12 +27,12 @@ _outbox() {
         --payload) words='jsonb json text bytea' ;;
         --only) words='producer consumer' ;;
         --type) words='v1 v1a' ;;
-        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --consumer | --route | --event-type | --key | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --reason | --allow) return ;;
+        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --consumer | --route | --event-type | --key | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --reason | --allow) return ;;
     esac
     if [ -n "$words" ]; then
         :
     elif [ "$COMP_CWORD" -eq 1 ]; then
-        words='relay migrate roles status top doctor explain wait dead scheduled routes prune verify saga webhook sinks import version --help --version'
+        words='relay migrate roles status top doctor explain wait dashboard dead scheduled routes prune verify saga webhook sinks import version --help --version'
     elif [ "$COMP_CWORD" -lt "$at" ]; then
         case ${COMP_WORDS[1]} in
             dead) words='list show retry discard edit export' ;;
@@ -44,7 +44,7 @@ _outbox() {
         esac
     else
         case $command in
-            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --log-level --log-format --config --help' ;;
+            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --admin-token-file --log-level --log-format --config --help' ;;
             'migrate') words='--db --owner --password-file --schema --require-tls --after-publish --connect-timeout-s --print --uninstall --payload --max-payload --only --config --help' ;;
             'roles') words='--schema --table --consumer --print --only --writer --relay --operator --config --help' ;;
             'status') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
@@ -52,6 +52,7 @@ _outbox() {
             'doctor') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --dry-run --consumer-db --fix --fix-as --json --config --help' ;;
             'explain') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --key --limit --consumer-db --json --config --help' ;;
             'wait') words='--owner --password-file --schema --require-tls --connect-timeout-s --consumer --consumer-db --timeout --json --help' ;;
+            'dashboard') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --listen --admin-token-file --consumer-db --config --help' ;;
             'dead list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --route --event-type --key --error-code --limit --json --config --help' ;;
             'dead show') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --json --config --help' ;;
             'dead retry') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --route --event-type --key --error-code --all --to --dry-run --json --config --help' ;;

@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "runtime/exit_codes.h"
+#include "runtime/options.h"
 
 namespace outbox::app {
 namespace {
@@ -42,6 +43,11 @@ int run_migrate(const runtime::Invocation& invocation) {
     if (!source.ok()) return report(source.error());
     const MigrateOptions options = options_of(invocation.options);
     const bool print = invocation.options.flag("print");
+    if (invocation.options.text("after-publish") == "mark") {
+        return report(runtime::config_error(
+            invocation.options.where("after-publish"),
+            "'mark' is for a table of your own, which migrate does not make; use keep or delete"));
+    }
     if (invocation.options.flag("uninstall")) {
         for (const std::string_view name : {"payload", "max-payload", "after-publish"}) {
             if (!invocation.options.given(name)) continue;

@@ -65,6 +65,8 @@ TEST_F(BadInput, WrongUrls) {
     expect_refusal({"relay", "--from", "sqlite:///x", "--to", "jms://mq"}, kUsage,
                    "use one of kafka:");
     expect_refusal({"migrate", "--db", "oracle://db/x"}, kUsage, "postgresql://");
+    expect_refusal({"migrate", "--db", "sqlite:///a.db", "--after-publish", "mark"}, kUsage,
+                   "keep or delete");
     expect_refusal({"status"}, kUsage, "OUTBOX_DB");
     expect_refusal({"relay", "--to", "null:"}, kUsage, "OUTBOX_FROM");
 }

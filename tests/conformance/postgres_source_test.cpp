@@ -5,6 +5,7 @@
 #include "databases/postgres/source/source.h"
 #include "tests/conformance/source_suite.h"
 #include "tests/support/eventually.h"
+#include "tests/support/full_run.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 
@@ -186,7 +187,9 @@ std::unique_ptr<SourceFixture> marked() {
 INSTANTIATE_TEST_SUITE_P(Postgres, SourceSuite, testing::Values(native));
 INSTANTIATE_TEST_SUITE_P(PostgresStreamed, SourceSuite, testing::Values(streamed));
 INSTANTIATE_TEST_SUITE_P(PostgresKept, SourceSuite, testing::Values(kept));
-INSTANTIATE_TEST_SUITE_P(PostgresKeptStreamed, SourceSuite, testing::Values(kept_and_streamed));
+INSTANTIATE_TEST_SUITE_P(
+    PostgresKeptStreamed, SourceSuite,
+    testing::ValuesIn(and_in_full<SourceSuite::ParamType>({}, {kept_and_streamed})));
 INSTANTIATE_TEST_SUITE_P(PostgresMarked, SourceSuite, testing::Values(marked));
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "databases/postgres/source/operations.h"
 #include "tests/databases/postgres/support.h"
 #include "tests/support/eventually.h"
 
@@ -310,6 +311,23 @@ TEST_F(Kept, ARelayThatTakesOverTenantsSendsNobodysHistory) {
     }
 }
 
+// The next one of these tenants would know nothing of what was published for them.
+TEST_F(Kept, TheOnlyRouteOfSomeTenantsIsNotRetired) {
+    insert(1, "a");
+    insert(1, "b");
+    for (const auto& [tenant, route] : {std::pair("a", "r1"), std::pair("b", "r2")}) {
+        auto of_tenant = config();
+        of_tenant.tenants = {tenant};
+        Relay relay(of_tenant, {{route, {}}});
+        publish_all(relay);
+    }
+    const auto operations = value_of(postgres::open_operations(config(), "public.outbox_events"));
+    const auto retired = operations->retire_route("r1", true);
+    ASSERT_FALSE(retired.ok());
+    EXPECT_THAT(retired.error().message,
+                HasSubstr("'r1' is the only one of public.outbox_events/a"));
+}
+
 TEST_F(Kept, WhatWasSetBackIsSentByTheNextTermAtOnce) {
     insert(3);
     Relay relay(config());
@@ -442,9 +460,10 @@ TEST_F(Kept, TheRingGrowsWhileNothingCanBeEmptied) {
 TEST_F(Kept, ASegmentThatWasAddedIsUsedOnceAllHaveEndedWhoMayNotKnowIt) {
     Relay relay(config(), {{"default", {}}, {"away", {}}});
     Pg copying(url_);
-    ASSERT_EQ(
-        PQresultStatus(PQexec(copying.handle(), "COPY outbox_events (topic, payload) FROM STDIN")),
-        PGRES_COPY_IN);
+    PGresult* const begun =
+        PQexec(copying.handle(), "COPY outbox_events (topic, payload) FROM STDIN");
+    ASSERT_EQ(PQresultStatus(begun), PGRES_COPY_IN);
+    PQclear(begun);
     const std::string line = "t\t1\n";
     const auto copy_line = [&] {
         EXPECT_EQ(PQputCopyData(copying.handle(), line.data(), static_cast<int>(line.size())), 1);

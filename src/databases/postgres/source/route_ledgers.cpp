@@ -258,13 +258,17 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
 // The next route would not know what of the rows that stay was published.
 Status RouteLedgers::refuse_to_retire_the_last(const std::string& route,
                                                const std::vector<LedgerRoute>& routes) {
-    for (const LedgerRoute& one : routes) {
-        if (one.name != route) return {};
-    }
+    const auto last = std::find_if(routes.begin(), routes.end(), [&](const LedgerRoute& one) {
+        return one.name == route &&
+               std::none_of(routes.begin(), routes.end(), [&](const LedgerRoute& other) {
+                   return other.source == one.source && other.name != route;
+               });
+    });
+    if (last == routes.end()) return {};
     const auto table = resolve_table(connection_, config_);
     if (!table.ok()) return table.status();
     if (!table->keep) return {};
-    return conflict("route '" + route + "' is the only one of " + table_ +
+    return conflict("route '" + route + "' is the only one of " + last->source +
                     ", whose published events stay: the next route would send them all. Give it "
                     "the new one's name: outbox routes rename " +
                     route + " NAME");

@@ -131,7 +131,7 @@ class Looker {
     [[nodiscard]] int descriptor() const { return news_; }
     void take() const {
         std::uint64_t count = 0;
-        static_cast<void>(read(news_, &count, sizeof count));
+        [[maybe_unused]] const auto taken = ::read(news_, &count, sizeof count);
     }
     /// Waits for a look later than the one of this number. False: none in time.
     bool wait(std::uint64_t number, milliseconds timeout) {
@@ -181,7 +181,7 @@ class Looker {
             ++looks_;
             changed_.notify_all();
             const std::uint64_t one = 1;
-            static_cast<void>(write(news_, &one, sizeof one));
+            [[maybe_unused]] const auto told = ::write(news_, &one, sizeof one);
             const Clock::time_point next =
                 std::max(began + interval_, ended + (ended - began) * kRestForOneLook);
             changed_.wait_until(lock, next, [&] { return stopped_; });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include <outbox/error.h>
@@ -52,6 +53,9 @@ int run_webhook_delete(const runtime::Invocation& invocation);
 int run_sinks(const runtime::Invocation& invocation);
 int run_import_debezium(const runtime::Invocation& invocation);
 int run_verify(const runtime::Invocation& invocation);
+
+/// "outbox dead list", as its errors name it.
+[[nodiscard]] std::string command_of(const runtime::Invocation& invocation);
 
 /// Prints the error to stderr, without secrets, and gives its exit code.
 int report(const ErrorInfo& error);

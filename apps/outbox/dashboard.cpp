@@ -10,6 +10,7 @@
 #include "core/redact.h"
 #include "core/utf8.h"
 #include "desk.h"
+#include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
 #include "runtime/signals.h"
@@ -17,11 +18,7 @@
 namespace outbox::app {
 namespace {
 
-constexpr std::chrono::milliseconds kSignalLook{100};
-
-void warn(const std::string& text) {
-    std::cerr << "outbox: warning: " << to_printable(redact(text)) << "\n";
-}
+constexpr std::chrono::milliseconds kLookForSignal{100};
 
 // The database of the outbox, and the consumers'.
 Status check_ways(const SourceConfig& source, const std::vector<std::string>& consumers) {
@@ -108,7 +105,7 @@ int run_dashboard(const runtime::Invocation& invocation) {
                             : "changes need the token of --admin-token-file\n")
               << std::flush;
     while (true) {
-        const auto signal = signals.wait(kSignalLook);
+        const auto signal = signals.wait(kLookForSignal);
         if (signal && *signal != SIGHUP) break;
     }
     return runtime::kExitOk;

@@ -37,11 +37,6 @@ DeadFilter filter_of(const runtime::Invocation& invocation) {
     return filter;
 }
 
-bool is_empty(const DeadFilter& filter) {
-    return filter.ids.empty() && filter.route.empty() && filter.event_type.empty() &&
-           filter.key.empty() && filter.error_code.empty();
-}
-
 // Nobody retries a letter of a route that is gone, whatever was asked for.
 std::string state_of(const DeadInfo& dead) {
     if (!dead.route_known) return "no such route";
@@ -230,7 +225,7 @@ Result<DeadFilter> chosen(const runtime::Invocation& invocation) {
         return usage("--" + std::string(name) + " is empty; it would take every one");
     }
     const bool all = invocation.options.flag("all");
-    if (is_empty(filter) == !all) {
+    if (filter.empty() == !all) {
         return usage(all ? "give either --all or ids and filters, not both"
                          : "which ones? Give ids, a filter such as --route NAME, or --all");
     }

@@ -50,10 +50,6 @@ std::int64_t now_us() {
         .count();
 }
 
-ordered_json time_or_null(std::int64_t at_us) {
-    return text_or_null(time_text(at_us));
-}
-
 std::string value_of(const Question& question, const std::string& name) {
     const auto found = question.values.find(name);
     return found == question.values.end() ? std::string() : found->second;
@@ -78,11 +74,6 @@ DeadFilter filter_of(const Question& question) {
     filter.key = value_of(question, "key");
     filter.error_code = value_of(question, "error_code");
     return filter;
-}
-
-bool is_empty(const DeadFilter& filter) {
-    return filter.ids.empty() && filter.route.empty() && filter.event_type.empty() &&
-           filter.key.empty() && filter.error_code.empty();
 }
 
 /// What somebody wants done to dead letters.
@@ -147,7 +138,7 @@ Result<Change> change_of(const std::string& body) {
         return wrong("why? `reason` has " + std::to_string(kMinReasonBytes) + " to " +
                      std::to_string(kMaxReasonBytes) + " bytes, on one line");
     }
-    if (is_empty(change.filter) != all) {
+    if (change.filter.empty() != all) {
         return wrong(all ? "give either all or what restricts it, not both"
                          : "which ones? Give ids, what restricts it, or all");
     }

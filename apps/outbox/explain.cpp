@@ -257,10 +257,6 @@ void print_whole(const Facts& facts, const Explanation& explanation) {
     print_remarks(explanation);
 }
 
-ordered_json time_or_null(std::int64_t at_us) {
-    return text_or_null(time_text(at_us));
-}
-
 ordered_json json_of(const TracedRoute& route) {
     ordered_json out{{"name", route.route},
                      {"finished", route.finished},

@@ -131,6 +131,10 @@ int start(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+std::string command_of(const runtime::Invocation& invocation) {
+    return "outbox " + std::string(runtime::command_spec(invocation.command).name);
+}
+
 int report(const ErrorInfo& error) {
     std::cerr << "outbox: " << to_printable(redact(describe(error)), true) << "\n";
     return runtime::exit_code_of(error.code);

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/redact.h"
 #include "core/utf8.h"
 
 namespace outbox::app {
@@ -192,6 +193,14 @@ void print_rest(std::size_t shown, std::int64_t total) {
     if (total <= static_cast<std::int64_t>(shown)) return;
     std::cout << "\nthe oldest " << shown << " of " << with_commas(total)
               << "; see more with --limit\n";
+}
+
+void warn(std::string_view text) {
+    std::cerr << "outbox: warning: " << to_printable(redact(text)) << "\n";
+}
+
+ordered_json time_or_null(std::int64_t epoch_us) {
+    return text_or_null(time_text(epoch_us));
 }
 
 ordered_json text_or_null(const std::string& text) {

@@ -62,10 +62,14 @@ void print_field(std::string_view name, const std::string& text,
 void print_rest(std::size_t shown, std::int64_t total);
 
 [[nodiscard]] nlohmann::ordered_json text_or_null(const std::string& text);
+/// As `time_text`; null for 0.
+[[nodiscard]] nlohmann::ordered_json time_or_null(std::int64_t epoch_us);
 /// JSON text as JSON; a string where it is none, or is nested very deeply.
 [[nodiscard]] nlohmann::ordered_json json_or_text(const std::string& text);
 /// JSON text on one line, every value as it is written; quoted where it is none.
 [[nodiscard]] std::string json_as_written(const std::string& text);
+/// On stderr, without secrets.
+void warn(std::string_view text);
 /// Bytes that are no UTF-8 are replaced.
 void print_json(const nlohmann::ordered_json& value);
 

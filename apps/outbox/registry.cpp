@@ -199,6 +199,17 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
     return operations;
 }
 
+Result<OperatedOutbox> open_outbox(const SourceConfig& config) {
+    OperatedOutbox outbox;
+    auto source = make_source(config);
+    if (!source.ok()) return source.error();
+    outbox.source = std::move(*source);
+    auto operations = open_operations(config, outbox.source->table_name());
+    if (!operations.ok()) return operations.error();
+    outbox.operations = std::move(*operations);
+    return outbox;
+}
+
 Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
     const auto database = find_database(config.url);
     if (!database.ok()) return database.error();

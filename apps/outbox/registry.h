@@ -31,6 +31,14 @@ std::string os_user();
 Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
                                                     const std::string& table);
 
+/// An outbox table as operators look at it.
+struct OperatedOutbox {
+    std::unique_ptr<spi::Source> source;
+    std::unique_ptr<Operations> operations;
+};
+/// Errors as `make_source`.
+Result<OperatedOutbox> open_outbox(const SourceConfig& config);
+
 /// Reads the life of events of the outbox table. Connects.
 Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config);
 

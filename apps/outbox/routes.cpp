@@ -26,18 +26,9 @@ struct Ledgers {
 Result<Ledgers> open_ledgers(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
-    const auto source = make_source(*config);
-    if (!source.ok()) return source.error();
-    Ledgers ledgers;
-    ledgers.table = (*source)->table_name();
-    auto operations = open_operations(*config, ledgers.table);
-    if (!operations.ok()) return operations.error();
-    ledgers.operations = std::move(*operations);
-    return ledgers;
-}
-
-std::string command_of(const runtime::Invocation& invocation) {
-    return "outbox " + std::string(runtime::command_spec(invocation.command).name);
+    auto outbox = open_outbox(*config);
+    if (!outbox.ok()) return outbox.error();
+    return Ledgers{outbox->source->table_name(), std::move(outbox->operations)};
 }
 
 // The names that the command needs, and no more.

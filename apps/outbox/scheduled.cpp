@@ -20,9 +20,9 @@ ScheduledFilter filter_of(const runtime::Invocation& invocation) {
 Result<std::unique_ptr<Operations>> open(const runtime::Invocation& invocation) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
-    const auto source = make_source(*config);
-    if (!source.ok()) return source.error();
-    return open_operations(*config, (*source)->table_name());
+    auto outbox = open_outbox(*config);
+    if (!outbox.ok()) return outbox.error();
+    return std::move(outbox->operations);
 }
 
 void print_table(const std::vector<ScheduledInfo>& events) {

@@ -192,9 +192,8 @@ nlohmann::ordered_json json_of(const Report& report) {
 }
 
 struct ReportReader::Open {
-    std::unique_ptr<spi::Source> source = {};
+    OperatedOutbox outbox = {};
     std::unique_ptr<spi::Recorder> recorder = {};
-    std::unique_ptr<Operations> operations = {};
     std::unique_ptr<ConsumerOperations> consumers = {};
     std::unique_ptr<saga::SagaOperations> sagas = {};
     std::unique_ptr<webhook::Registry> webhooks = {};
@@ -212,16 +211,13 @@ void ReportReader::close() {
 }
 
 Status ReportReader::open_source() {
-    if (open_->operations != nullptr) return {};
-    auto source = make_source(config_);
-    if (!source.ok()) return source.status();
-    auto recorder = (*source)->open_recorder();
+    if (open_->recorder != nullptr) return {};
+    auto outbox = open_outbox(config_);
+    if (!outbox.ok()) return outbox.status();
+    auto recorder = outbox->source->open_recorder();
     if (!recorder.ok()) return recorder.status();
-    auto operations = open_operations(config_, (*source)->table_name());
-    if (!operations.ok()) return operations.status();
-    open_->source = std::move(*source);
+    open_->outbox = std::move(*outbox);
     open_->recorder = std::move(*recorder);
-    open_->operations = std::move(*operations);
     return {};
 }
 
@@ -245,24 +241,24 @@ Status ReportReader::open_others() {
 
 Status ReportReader::read_source(Report& report, bool with_destinations) {
     if (Status status = open_source(); !status.ok()) return status;
-    report.source = open_->source->table_name();
+    report.source = open_->outbox.source->table_name();
     auto stats = open_->recorder->stats();
     if (!stats.ok()) return stats.status();
     report.database = *stats;
-    auto lease = open_->operations->lease();
+    auto lease = open_->outbox.operations->lease();
     if (!lease.ok()) return lease.status();
     report.lease = *lease;
-    auto routes = open_->operations->routes();
+    auto routes = open_->outbox.operations->routes();
     if (!routes.ok()) return routes.status();
     report.routes = std::move(*routes);
     // Of the table: its relays may have served other tenants.
     report.database.dead = 0;
     for (const RouteInfo& route : report.routes) report.database.dead += route.dead;
-    auto standbys = open_->operations->standbys();
+    auto standbys = open_->outbox.operations->standbys();
     if (!standbys.ok()) return standbys.status();
     report.standbys = std::move(*standbys);
     if (!with_destinations) return {};
-    auto ledgers = open_->operations->ledger_routes(true);
+    auto ledgers = open_->outbox.operations->ledger_routes(true);
     if (!ledgers.ok()) return ledgers.status();
     report.ledgers = std::move(*ledgers);
     return {};

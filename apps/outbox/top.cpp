@@ -52,43 +52,38 @@ class Outbox {
 
   private:
     void close() {
-        operations_.reset();
         recorder_.reset();
-        source_.reset();
+        outbox_ = {};
     }
     Status open() {
-        if (operations_) return {};
-        close();
-        auto source = make_source(config_);
-        if (!source.ok()) return source.status();
-        auto recorder = (*source)->open_recorder();
+        if (recorder_) return {};
+        auto outbox = open_outbox(config_);
+        if (!outbox.ok()) return outbox.status();
+        auto recorder = outbox->source->open_recorder();
         if (!recorder.ok()) return recorder.status();
-        auto operations = open_operations(config_, (*source)->table_name());
-        if (!operations.ok()) return operations.status();
-        source_ = std::move(*source);
+        outbox_ = std::move(*outbox);
         recorder_ = std::move(*recorder);
-        operations_ = std::move(*operations);
         return {};
     }
     Result<TopSample> try_look() {
         if (Status status = open(); !status.ok()) return status;
         TopSample sample;
-        sample.source = source_->table_name();
+        sample.source = outbox_.source->table_name();
         const auto stats = recorder_->stats();
         if (!stats.ok()) return stats.status();
         sample.backlog = stats->backlog;
         sample.oldest_age_s = stats->oldest_age_s;
         sample.scheduled = stats->scheduled;
-        const auto lease = operations_->lease();
+        const auto lease = outbox_.operations->lease();
         if (!lease.ok()) return lease.status();
         sample.lease = *lease;
-        auto routes = operations_->routes();
+        auto routes = outbox_.operations->routes();
         if (!routes.ok()) return routes.status();
         sample.routes = std::move(*routes);
-        const auto standbys = operations_->standbys();
+        const auto standbys = outbox_.operations->standbys();
         if (!standbys.ok()) return standbys.status();
         for (const StandbyInfo& standby : *standbys) sample.standbys.push_back(standby.owner);
-        auto keys = operations_->waiting_events(kKeysShown);
+        auto keys = outbox_.operations->waiting_events(kKeysShown);
         if (!keys.ok()) return keys.status();
         sample.keys = std::move(*keys);
         rates_.measure(Seconds(Clock::now().time_since_epoch()).count(), sample.routes);
@@ -97,9 +92,8 @@ class Outbox {
     }
 
     const SourceConfig config_;
-    std::unique_ptr<spi::Source> source_;
+    OperatedOutbox outbox_;
     std::unique_ptr<spi::Recorder> recorder_;
-    std::unique_ptr<Operations> operations_;
     TopRates rates_;
 };
 

@@ -80,12 +80,10 @@ Status read_dead_letters(const runtime::Invocation& invocation, Verifier& verifi
                          std::vector<DeadInfo>& shown) {
     const auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.status();
-    const auto source = make_source(*config);
-    if (!source.ok()) return source.status();
-    const auto operations = open_operations(*config, (*source)->table_name());
-    if (!operations.ok()) return operations.status();
+    const auto outbox = open_outbox(*config);
+    if (!outbox.ok()) return outbox.status();
     for (std::int64_t last = 0;;) {
-        auto batch = (*operations)->dead({}, last, kDeadBatch, false);
+        auto batch = outbox->operations->dead({}, last, kDeadBatch, false);
         if (!batch.ok()) return batch.status();
         for (DeadInfo& dead : *batch) {
             verifier.dead_letter(dead.id);

@@ -41,10 +41,6 @@ std::int64_t now_s() {
     return core::SystemClock().wall_us() / kUsPerSecond;
 }
 
-std::string command_of(const runtime::Invocation& invocation) {
-    return "outbox " + std::string(runtime::command_spec(invocation.command).name);
-}
-
 ErrorInfo usage(const runtime::Invocation& invocation, const std::string& message) {
     return runtime::config_error(command_of(invocation), message);
 }
@@ -109,10 +105,6 @@ void print_secret(const Given& given) {
     if (const std::string key = given.signer.public_key(); !key.empty()) {
         std::cout << "public key, for the receiver: " << key << "\n";
     }
-}
-
-void warn(const std::string& text) {
-    std::cerr << "outbox: warning: " << to_printable(redact(text)) << "\n";
 }
 
 // What the name resolves to now may be something else tomorrow: a word of warning, no more.

@@ -82,6 +82,11 @@ struct DeadFilter {
     std::string event_type = {};
     std::string key = {};
     std::string error_code = {};
+
+    [[nodiscard]] bool empty() const {
+        return ids.empty() && route.empty() && event_type.empty() && key.empty() &&
+               error_code.empty();
+    }
 };
 
 /// One dead letter. Optional fields are empty where the event has none.

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import secrets
 import shlex
 import shutil
 import signal
@@ -58,6 +59,7 @@ class Demo:
         self.display = Display()
         self.running = {}  # by name
         self.port = 0
+        self.dashboard = ""  # its address
         self.failed_posts = 0
         self.stop_clients = threading.Event()
         self.orders_db = self.path("order.db")
@@ -121,6 +123,23 @@ class Demo:
             file.write("\n".join(config) + "\n")
         os.chmod(file.name, 0o600)
         self.start(side + "-relay", ["outbox", "relay", "--config", file.name, "--admin", "off"])
+
+    def start_dashboard(self):
+        """The order service's outbox and its three consumers, for a browser, from the first order on."""
+        token = self.path("dashboard-token")
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        consumers = [word for name in LISTENERS["order"] for word in ("--consumer-db", self.url(name))]
+        dashboard = self.start("dashboard", ["outbox", "dashboard", "--from", self.url("order"), *consumers,
+                                             "--listen", "127.0.0.1:0", "--admin-token-file", token])
+
+        def listening():
+            with open(dashboard.out_path) as out:
+                self.dashboard = out.readline().strip()
+            return self.dashboard.endswith("/")
+
+        self.wait("the dashboard listens", listening)
+        self.display.say(f"Watch it in a browser: {self.dashboard} (the token for changes is in {token})")
 
     # --- looking
 
@@ -455,6 +474,8 @@ class Demo:
             self.check_broker()
         for side in LISTENERS:
             self.start_relay(side)
+        if KEEP_RUNNING:
+            self.start_dashboard()
         say("1. Two orders. Each step is one transaction: event received, tables changed, event written.")
         self.show_one_order_of_each_kind()
         say()
@@ -488,6 +509,7 @@ class Demo:
     def keep_running(self, report):
         print(report, end="")
         print(f"\nStill running, until Ctrl-C. The order service: http://127.0.0.1:{self.port}/health")
+        print(f"The dashboard: {self.dashboard}, the token for changes: {self.path('dashboard-token')}")
         print(f"The databases, journals and logs: {self.folder}")
         print(f"Try: {PROGRAMS}/outbox status --db {self.url('order')}", flush=True)
         while True:

@@ -9,6 +9,7 @@
 
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/http_client.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {
@@ -76,12 +77,18 @@ TEST(Demo, LeavesNothingBehindWhenInterrupted) {
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(Demo, ItsProgramsEndWithItEvenWhenItIsKilled) {
+TEST(Demo, ThatKeepsRunningHasADashboardFromTheStartAndEndsWithItsProgramsEvenWhenItIsKilled) {
     const TemporaryFolder folder("demo");
     Process process(demo(folder, {"--keep-running"}));
     ASSERT_TRUE(eventually(60s, "orders are taken", [&] {
         return process.stdout_text().find("CREATED") != std::string::npos;
     }));
+    const std::string said = process.stdout_text();
+    const std::size_t address = said.find("Watch it in a browser: http://127.0.0.1:");
+    ASSERT_NE(address, std::string::npos) << said;
+    EXPECT_LT(address, said.find("1. Two orders"));
+    const std::string port = said.substr(said.find_last_of(':', said.find(' ', address + 23)) + 1);
+    EXPECT_EQ(http(std::stoi(port), "GET", "/").status, 200);
     process.kill(SIGKILL);
     process.wait(10s);
     EXPECT_TRUE(eventually(60s, "its programs are gone",

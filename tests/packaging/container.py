@@ -1,0 +1,66 @@
+"""The last stage of the Containerfile, done step by step in a Debian 12 of its own, as no container engine is
+needed for that; then its entry point runs as its user, without a right to write.
+
+usage: container.py ROOT      (as root; script/package has left the packages)
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(sys.argv[1])
+
+
+def stage():
+    """The instructions after the last FROM, as (word, rest)."""
+    steps = []
+    for line in (ROOT / "packaging/container/Containerfile").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        word, rest = line.split(" ", 1)
+        steps = [] if word == "FROM" else steps + [(word, rest)]
+    return steps
+
+
+def inside(root, *command, user=None):
+    words = ["chroot"] + ([f"--userspec={user}"] if user else []) + [str(root), *command]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def build(root):
+    about = {}
+    for word, rest in stage():
+        if word == "COPY":
+            _, source, target = rest.split()
+            for file in ROOT.glob(source.removeprefix("/outbox/")):
+                shutil.copy(file, root / target.strip("/"))
+        elif word == "RUN":
+            done = inside(root, "sh", "-c", rest)
+            assert done.returncode == 0, (rest, done.stdout[-2000:], done.stderr[-2000:])
+        elif word in ("ENTRYPOINT", "CMD"):
+            about[word] = json.loads(rest)
+        else:
+            about[word] = rest
+    return about
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder) / "root"
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", "bookworm", root], check=True)
+        about = build(root)
+        user = about["USER"]
+        help_text = inside(root, *about["ENTRYPOINT"], *about["CMD"], user=user)
+        assert help_text.returncode == 0 and "outbox relay" in help_text.stdout, help_text
+        assert not list((root / "tmp").iterdir()), "the package is left in the image"
+        refused = inside(root, *about["ENTRYPOINT"], "migrate", "--db", "sqlite:///shop.db", user=user)
+        assert refused.returncode not in (0, 2), refused
+        (root / "srv").chmod(0o777)
+        made = inside(root, *about["ENTRYPOINT"], "migrate", "--db", "sqlite:///srv/shop.db", user=user)
+        assert made.returncode == 0, made
+
+
+main()

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -191,6 +192,66 @@ TEST_F(Guide, TwoRelaysAMoveAnUpgradeAndTheRemovalLoseNothing) {
     EXPECT_EQ(outbox_.run({"migrate", "--db", url, "--uninstall"}).status.code, 0);
     const json boxes = status(box());
     EXPECT_EQ(boxes["mailboxes"][0]["waiting"], 3);
+}
+
+// The blocks of SQL of docs/cookbook.md.
+std::vector<std::string> recipes() {
+    const std::string page = read_file(COOKBOOK_PAGE);
+    const std::string open = "```sql\n";
+    std::vector<std::string> found;
+    for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at + 1)) {
+        const std::size_t begin = at + open.size();
+        found.push_back(page.substr(begin, page.find("```", begin) - begin));
+    }
+    return found;
+}
+
+TEST(Cookbook, TheRecipesInSqlDoWhatTheySay) {
+    const auto recipe = recipes();
+    ASSERT_EQ(recipe.size(), 4U);
+    const std::string url = shared_postgres().create_database();
+    OutboxBinary outbox;
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg db(url);
+    db.exec(recipe[0]);
+    db.exec(recipe[1]);
+    EXPECT_EQ(db.value("SELECT count(*) FROM outbox_scheduled WHERE available_at > now() + "
+                       "interval '29 minutes'"),
+              "1");
+
+    db.exec(
+        "CREATE ROLE relay LOGIN PASSWORD 'test'; CREATE ROLE "
+        "acme LOGIN PASSWORD 'test'; GRANT INSERT, SELECT ON outbox_events TO acme");
+    db.exec(recipe[2]);
+    const auto as = [&](const std::string& role) {
+        return "postgresql://" + role + url.substr(url.find('@'));
+    };
+    {
+        Pg tenant(as("acme"));
+        tenant.exec(recipe[3]);
+        EXPECT_EQ(tenant.value("SELECT string_agg(aggregate_id, ' ') FROM outbox_events"), "o-7");
+        EXPECT_THROW(tenant.exec("INSERT INTO outbox_events (tenant_id, aggregate_type, "
+                                 "aggregate_id, event_type, payload) VALUES ('other', 'Order', "
+                                 "'o-8', 'OrderCreated', '{}')"),
+                     std::runtime_error);
+    }
+    const Finished roles =
+        outbox.run({"roles", "--print", "--only", "producer", "--relay", "relay"});
+    ASSERT_EQ(roles.status.code, 0) << roles.err;
+    db.exec(roles.out);
+    Process relay =
+        outbox.start_relay({"--from", as("relay"), "--to", "stdout:", "--admin", "off"});
+    EXPECT_TRUE(eventually(60s, "what it may see is sent",
+                           [&] { return db.value("SELECT count(*) FROM outbox_events") == "0"; }));
+    EXPECT_EQ(relay.stop(), kStopped);
+    EXPECT_THAT(relay.stdout_text(),
+                AllOf(HasSubstr("\"schema_version\":\"2\""), HasSubstr("o-7")));
+
+    // Without that right rows would be hidden from it, which is said.
+    db.exec("ALTER ROLE relay NOBYPASSRLS");
+    const Finished doctor = outbox.run({"doctor", "--from", as("relay"), "--to", "stdout:"});
+    EXPECT_THAT(doctor.out, HasSubstr("row security")) << doctor.err;
+    db.exec("REASSIGN OWNED BY relay, acme TO postgres; DROP OWNED BY relay, acme");
 }
 
 }  // namespace

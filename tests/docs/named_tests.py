@@ -1,4 +1,4 @@
-"""Checks that every test that docs/guarantees.md names exists.
+"""Checks that every test that docs/guarantees.md and docs/pitfalls.md name exists.
 
 usage: named_tests.py ROOT
 """
@@ -19,12 +19,14 @@ def main():
     for file in (root / "tests").rglob("*"):
         if file.suffix in (".cpp", ".h"):
             defined.update(".".join(match) for match in DEFINITION.findall(file.read_text()))
-    named = set(NAMED.findall((root / "docs/guarantees.md").read_text()))
-    if not named:
-        sys.exit("docs/guarantees.md names no test")
-    missing = sorted(named - defined)
-    for name in missing:
-        print(f"docs/guarantees.md names {name}, which does not exist")
+    missing = 0
+    for page in ("guarantees", "pitfalls"):
+        named = set(NAMED.findall((root / f"docs/{page}.md").read_text()))
+        if not named:
+            sys.exit(f"docs/{page}.md names no test")
+        for name in sorted(named - defined):
+            print(f"docs/{page}.md names {name}, which does not exist")
+            missing += 1
     return 1 if missing else 0
 
 

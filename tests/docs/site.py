@@ -1,0 +1,55 @@
+"""The site is made without a warning; each link of each page leads somewhere; search works without a server.
+
+usage: site.py ROOT
+"""
+
+import html.parser
+import pathlib
+import subprocess
+import sys
+import urllib.parse
+
+
+class Page(html.parser.HTMLParser):
+    """Where a page leads, and the places in it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.anchors = [], set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            if name in ("id", "name") and value:
+                self.anchors.add(value)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    made = subprocess.run([root / "script/site"], capture_output=True, text=True)
+    assert made.returncode == 0 and "WARNING" not in made.stderr, made.stderr
+    site = root / "build/site"
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
+    assert len(pages) > 40, len(pages)
+    wrong = []
+    for path, page in pages.items():
+        for link in page.links:
+            url = urllib.parse.urlsplit(link)
+            if url.scheme or url.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            if path.name == "404.html":
+                continue
+            if not target.exists() or target.is_dir():
+                wrong.append(f"{path.relative_to(site)}: {link}")
+            elif url.fragment and target in pages and url.fragment not in pages[target].anchors | {"__top"}:
+                wrong.append(f"{path.relative_to(site)}: {link} has no such place")
+    assert not wrong, "\n".join(wrong[:20])
+    # The plugin for that keeps the index as a script, which a page from a file may load.
+    assert (site / "search/search_index.js").stat().st_size > 100_000
+    assert "Idempotency-Key" in (site / "search/search_index.js").read_text()
+
+
+main()

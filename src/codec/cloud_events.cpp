@@ -141,7 +141,6 @@ Status CloudEventsEncoder::take_fields(const spi::EventView& event, spi::EventBa
 Status CloudEventsEncoder::take_headers(const spi::EventView& event, spi::EventBatch& arena) {
     std::size_t fixed = 0;  // what a header does not override: attributes of the metadata
     return for_each_member(event, [&](const Member& member) -> Status {
-        if (member.is_null) return {};  // as CloudEvents has it: not there
         if (is_content_type(member.name)) {
             value(Attribute::kDataContentType) = arena.copy(member.value);
             return {};

@@ -1,10 +1,11 @@
 #include "codec/headers.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "core/json_scan.h"
@@ -12,61 +13,43 @@
 namespace outbox::codec {
 namespace {
 
-constexpr int kMaxDepth = 64;  // of values in headers; printing them recurses
 constexpr std::size_t kMaxObjectBytes = std::size_t{1} << 20;
 constexpr std::string_view kRemedy = "write a JSON object such as {\"name\": \"value\"}";
 
-// As they are written: a number may have more digits than a double, or be none at all.
-Status take_texts(const spi::EventView& event, std::string_view what, std::string_view json,
-                  bool of_metadata, const TakeMember& take) {
-    std::map<std::string, std::string_view> members;  // by name, the last of each
-    bool readable = true;                             // halves of surrogate pairs are not
-    const auto text_of = [&](std::string_view quoted) {
-        const auto text = nlohmann::json::parse(quoted, nullptr, false);
-        readable = readable && text.is_string();
-        return text.is_string() ? text.get<std::string>() : std::string();
-    };
-    const bool whole = for_each_json_member(
-        json,
-        [&](std::string_view name, std::string_view value) { members[text_of(name)] = value; });
-    if (!whole) return invalid(event, what, "are not a JSON object", kRemedy);
-    for (const auto& [name, value] : members) {
-        const bool is_null = value == "null";
-        if (is_null && of_metadata) continue;  // a NULL column
-        const std::string text = value.starts_with('"') ? text_of(value) : std::string(value);
-        if (!readable) return invalid(event, what, "are not valid JSON", kRemedy);
-        Status status = take({name, text, is_null, of_metadata});
-        if (!status.ok()) return status;
-    }
-    return {};
+// A name or value without its quotes; `storage` holds it where it has escapes. None: it has half a
+// surrogate pair.
+std::optional<std::string_view> unquoted(std::string_view json, std::string& storage) {
+    const std::string_view inner = json.substr(1, json.size() - 2);
+    if (inner.find('\\') == std::string_view::npos) return inner;
+    const auto text = nlohmann::json::parse(json, nullptr, false);
+    if (!text.is_string()) return std::nullopt;
+    storage = text.get_ref<const std::string&>();
+    return storage;
 }
 
+// What is no text stays as it is written: who prints it anew rounds numbers and sorts members.
 Status take_object(const spi::EventView& event, std::string_view what, std::string_view json,
                    bool of_metadata, const TakeMember& take) {
-    // Parsing costs many times the bytes.
     if (json.size() > kMaxObjectBytes) return invalid(event, what, "have more than 1 MiB", kRemedy);
-    bool too_deep = false;
-    const auto watch_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-        too_deep = too_deep || depth > kMaxDepth;
-        return !too_deep;
-    };
-    const auto parsed = nlohmann::json::parse(json.begin(), json.end(), watch_depth, false);
-    if (too_deep) return invalid(event, what, "are nested too deeply", kRemedy);
-    const bool is_rounded = std::any_of(parsed.begin(), parsed.end(),
-                                        [](const auto& value) { return value.is_number_float(); });
-    if (is_rounded || (parsed.is_discarded() && is_json(json))) {
-        return take_texts(event, what, json, of_metadata, take);
-    }
-    if (parsed.is_discarded()) return invalid(event, what, "are not valid JSON", kRemedy);
-    if (!parsed.is_object()) return invalid(event, what, "are not a JSON object", kRemedy);
-    std::string text;
-    for (const auto& [name, value] : parsed.items()) {
-        if (value.is_null() && of_metadata) continue;  // a NULL column
-        if (!value.is_string()) text = value.dump();
-        const std::string& shown = value.is_string() ? value.get_ref<const std::string&>() : text;
-        Status status = take({name, shown, value.is_null(), of_metadata});
+    std::map<std::string, std::string_view, std::less<>> members;  // by name, the last of each
+    bool readable = true;
+    std::string storage;
+    const bool whole =
+        for_each_json_member(json, [&](std::string_view name, std::string_view value) {
+            const auto text = unquoted(name, storage);
+            readable = readable && text;
+            if (text) members.insert_or_assign(std::string(*text), value);
+        });
+    if (!whole) return invalid(event, what, "are not a JSON object", kRemedy);
+    for (const auto& [name, value] : members) {
+        if (value == "null") continue;
+        const auto text = value.front() == '"' ? unquoted(value, storage) : std::optional(value);
+        readable = readable && text;
+        if (!readable) break;
+        Status status = take({name, *text, of_metadata});
         if (!status.ok()) return status;
     }
+    if (!readable) return invalid(event, what, "have half a surrogate pair", kRemedy);
     return {};
 }
 

@@ -27,17 +27,17 @@ namespace outbox::codec {
 [[nodiscard]] ErrorInfo invalid(const spi::EventView& event, std::string_view what,
                                 std::string_view why, std::string_view remedy);
 
-/// One member of an event's headers or metadata; what is no text as JSON. Valid during the call.
+/// One member of an event's headers or metadata; what is no text is JSON as it is stored. Valid
+/// during the call.
 struct Member {
     std::string_view name;
     std::string_view value;
-    bool is_null = false;
     bool of_metadata = false;
 };
 using TakeMember = std::function<Status(const Member&)>;
 
-/// Calls `take` for the members of the metadata that are not null, then for those of the headers,
-/// until it returns an error, which is then returned. A name comes at most once from each.
+/// Calls `take` for the members of the metadata, then for those of the headers, until it returns an
+/// error, which is then returned. A name comes at most once from each; what is null is not there.
 /// Errors: kInvalidEvent/dead_letter when one of them is not a JSON object.
 Status for_each_member(const spi::EventView& event, const TakeMember& take);
 

@@ -230,13 +230,15 @@ TEST(CloudEvents, SchemaIdAndVersionTravelAndNameTheSchemaInTheRegistry) {
 TEST(CloudEvents, HeadersBecomeAttributesWhereTheirNamesAllowItAndElseStayHeaders) {
     auto event = order_created();
     event.metadata = R"({"region":"eu","shard":3,"gone":null})";
-    event.headers = R"({"region":"us","x-request-id":"r 1","retry":true,"none":null,)"
-                    R"("traceparent":"00-ab-cd-01","tracestate":"a=b"})";
+    event.headers =
+        R"({"region":"us","x-request-id":"r 1","retry":true,"none":null,)"
+        R"("list":{"b": 1.50,"a":null},"traceparent":"00-ab-cd-01","tracestate":"a=b"})";
     Encoding binary;
     Map headers = binary.headers(event);
     EXPECT_EQ(headers.at("ce_region"), "eu");
     EXPECT_EQ(headers.at("ce_shard"), "3");
     EXPECT_EQ(headers.at("ce_retry"), "true");
+    EXPECT_EQ(headers.at("ce_list"), R"({"b": 1.50,"a":null})");
     EXPECT_EQ(headers.at("x-request-id"), "r 1");
     EXPECT_EQ(headers.count("ce_none") + headers.count("ce_gone") + headers.count("region"), 0U);
     EXPECT_EQ(headers.at("ce_traceparent"), "00-ab-cd-01");

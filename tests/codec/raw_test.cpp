@@ -157,6 +157,7 @@ TEST(RawEncoder, NumbersAmongHeadersAreAsTheyAreWritten) {
          {std::pair{R"({"n": 123456789012345678901234567890, "s": "\u00e9"})",
                     "123456789012345678901234567890"},
           std::pair{R"({"n": 1, "s": "\u00e9", "n": 1e400})", "1e400"},
+          std::pair{R"({"s": "\u00e9", "n": -0})", "-0"},
           std::pair{R"({"s": "\u00e9", "n": 1.50})", "1.50"},
           std::pair{R"({"s": "\u00e9", "n": 18446744073709551615})", "18446744073709551615"}}) {
         spi::EventBatch arena;
@@ -173,14 +174,46 @@ TEST(RawEncoder, NumbersAmongHeadersAreAsTheyAreWritten) {
     EXPECT_FALSE(encoder.encode(event, "t", arena).ok());
 }
 
+TEST(RawEncoder, ObjectsAndListsAmongHeadersAreAsTheyAreWritten) {
+    spi::EventView event = order_created();
+    RawEncoder encoder;
+    const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+    for (const std::string& value :
+         {std::string(R"({"z": 1.50, "a": null, "a": 2})"), std::string("[ 1e400,null ]"),
+          std::string(R"({"n": 123456789012345678901234567890})"), std::string("{}"),
+          std::string(R"(["\u00e9"])"), deep}) {
+        spi::EventBatch arena;
+        const std::string headers = R"({"n": )" + value + "}";
+        event.headers = headers;
+        const auto record = encoder.encode(event, "t", arena);
+        ASSERT_TRUE(record.ok()) << record.error().message;
+        EXPECT_EQ(record->headers.back().name, "n");
+        EXPECT_EQ(record->headers.back().value, value);
+    }
+}
+
+// As it is a CloudEvent's, whose attributes have no null, and a column's.
+TEST(RawEncoder, AHeaderThatIsNullIsNotThere) {
+    spi::EventView event = order_created();
+    RawEncoder encoder;
+    spi::EventBatch arena;
+    const std::size_t count = encoder.encode(event, "t", arena)->headers.size();
+    event.metadata = R"({"gone": null})";
+    event.headers = R"({"none": 1, "none": null, "text": "null"})";
+    const auto record = encoder.encode(event, "t", arena);
+    ASSERT_TRUE(record.ok());
+    ASSERT_EQ(record->headers.size(), count + 1);
+    EXPECT_EQ(record->headers.back().name, "text");
+    EXPECT_EQ(record->headers.back().value, "null");
+}
+
 TEST(RawEncoder, RefusesHeadersThatAreNotAJsonObject) {
     RawEncoder encoder;
     spi::EventBatch arena;
-    const std::string deep =
-        "{\"a\":" + std::string(500'000, '[') + std::string(500'000, ']') + "}";
     for (const std::string& bad :
          {std::string(), std::string("{"), std::string("[1]"), std::string("\"x\""),
-          std::string("{\"a\":\"\xff\"}"), deep, "{\"a\":\"" + std::string(1 << 20, 'x') + "\"}"}) {
+          std::string("{\"a\":\"\xff\"}"), std::string(R"({"a":"\ud800"})"),
+          std::string(R"({"\ud800":"a"})"), "{\"a\":\"" + std::string(1 << 20, 'x') + "\"}"}) {
         auto event = order_created();
         event.headers = bad;
         const auto record = encoder.encode(event, "t", arena);

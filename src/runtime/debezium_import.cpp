@@ -12,6 +12,7 @@
 #include "core/ascii.h"
 #include "core/json_text.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "runtime/connector_file.h"
 #include "runtime/options.h"
 #include "runtime/properties_file.h"
@@ -22,9 +23,23 @@ namespace {
 namespace dbz = codec::debezium;
 
 constexpr std::string_view kRouter = "io.debezium.transforms.outbox.EventRouter";
-constexpr std::string_view kStringConverter = "org.apache.kafka.connect.storage.StringConverter";
-constexpr std::string_view kJsonConverter = "org.apache.kafka.connect.json.JsonConverter";
-constexpr std::string_view kBinaryConverter = "io.debezium.converters.BinaryDataConverter";
+
+// A converter of Kafka Connect, as the format calls it; empty: it cannot be one.
+struct ConverterName {
+    std::string_view java;
+    std::string_view of_key_and_value;
+    std::string_view of_header;
+};
+constexpr std::array kConverters{
+    ConverterName{"org.apache.kafka.connect.storage.StringConverter", "simplestring", "string"},
+    ConverterName{"org.apache.kafka.connect.json.JsonConverter", "json", "json"},
+    ConverterName{"org.apache.kafka.connect.storage.SimpleHeaderConverter", {}, "simplestring"},
+    // All three write a bytea's bytes as they are, and end at a text, as the header id is one.
+    ConverterName{"io.debezium.converters.BinaryDataConverter", "binary", {}},
+    ConverterName{"io.debezium.converters.ByteBufferConverter", "binary", {}},
+    ConverterName{"org.apache.kafka.connect.converters.ByteArrayConverter", "binary", {}},
+};
+constexpr std::string_view kOfMongo = "io.debezium.converters.ByteArrayConverter";
 
 struct Reason {
     std::string_view prefix;
@@ -51,6 +66,12 @@ constexpr std::array kReasons{
     Reason{"sink.kafka.producer.", "see [route.kafka] for librdkafka's options"},
     Reason{"sink.", "the relay's sinks are chosen by the URL of --to"},
     Reason{"quarkus.", "for logs and HTTP see --log-level, --log-format and --admin"},
+    Reason{"key.converter.delegate.", "a bytea alone is written by this converter"},
+    Reason{"value.converter.delegate.",
+           "a bytea alone is written by this converter, and the relay sends no heartbeats; for a "
+           "payload of another type write value = \"json\" or \"simplestring\" under [debezium]"},
+    Reason{"key.converter.replace.null", "it changes no record of the event router"},
+    Reason{"value.converter.replace.null", "it changes no record of the event router"},
     Reason{"predicates", "a route takes events by aggregate_type and event_type"},
     Reason{"", "it has no counterpart; docs/debezium.md says what the format takes"},
 };
@@ -127,6 +148,23 @@ bool is_additional(const dbz::Options& options, const std::string& column) {
                        [&](const auto& field) { return field.column == column; });
 }
 
+bool is_of_server(const std::vector<Property>& properties) {
+    return std::any_of(properties.begin(), properties.end(), [](const Property& one) {
+        return one.name.starts_with("debezium.source.");
+    });
+}
+
+bool is_ascii(std::string_view text) {
+    return std::none_of(text.begin(), text.end(),
+                        [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+}
+
+std::string from_latin_1(std::string_view text) {
+    std::string out;
+    for (const char c : text) append_utf8(static_cast<unsigned char>(c), out);
+    return out;
+}
+
 class Import {
   public:
     explicit Import(std::vector<Property> properties) : properties_(std::move(properties)) {}
@@ -141,6 +179,7 @@ class Import {
                                                 "connector's JSON");
         }
         for (const auto& [name, property] : known_) take(name, *property);
+        if (!refused_.ok()) return refused_;
         if (!server_) {
             options_.emplace("header", "simplestring");
             options_["connect"] = "true";
@@ -161,9 +200,7 @@ class Import {
     // Names without the prefix of Debezium Server, the last of each; and which transform it is.
     void sort_out() {
         constexpr std::string_view kServer = "debezium.";
-        server_ = std::any_of(properties_.begin(), properties_.end(), [](const Property& one) {
-            return one.name.starts_with("debezium.source.");
-        });
+        server_ = is_of_server(properties_);
         for (Property& property : properties_) {
             std::string name = property.name;
             if (server_ && name.starts_with(kServer)) name.erase(0, kServer.size());
@@ -196,6 +233,11 @@ class Import {
     }
 
     void take(const std::string& name, Property& property) {
+        if (!is_utf8(property.name) || !is_utf8(property.value)) {
+            return leave_out(property,
+                             "it is not UTF-8, as which Debezium Server reads its file; write it "
+                             "in UTF-8, or its letters as \\uXXXX");
+        }
         const bool is_place = part_of_url(name) != nullptr || name == kServers;
         const bool is_variable = is_place && !variable_of(property.value, server_).empty();
         if (has_expression(property.value, server_) && !is_variable) {
@@ -276,16 +318,32 @@ class Import {
     }
 
     bool take_converter(const std::string& part, const Property& property) {
-        if (property.value == kStringConverter) {
-            options_[part] = "simplestring";
-        } else if (property.value == kJsonConverter) {
-            options_[part] = "json";
-        } else if (property.value == kBinaryConverter && part != "header") {
-            options_[part] = "binary";
-        } else {
-            leave_out(property, "this format has the converters json, simplestring and binary");
+        const bool header = part == "header";
+        std::string known;
+        for (const ConverterName& one : kConverters) {
+            const std::string_view word = header ? one.of_header : one.of_key_and_value;
+            if (word.empty()) continue;
+            if (one.java == property.value) {
+                options_[part] = word;
+                return true;
+            }
+            known.append(known.empty() ? "" : ", ").append(one.java);
         }
+        refuse(property, property.value == kOfMongo
+                             ? "Debezium itself ends with it at a bytea of PostgreSQL; it is for "
+                               "MongoDB, and io.debezium.converters.BinaryDataConverter for "
+                               "PostgreSQL"
+                             : "of a " + part + " there are " + known +
+                                   "; records in Avro or Protobuf need a schema registry, which "
+                                   "this format does not speak to");
         return true;
+    }
+
+    // The first alone is told.
+    void refuse(const Property& property, const std::string& why) {
+        if (!refused_.ok()) return;
+        refused_ = config_error("the file, line " + std::to_string(property.line),
+                                property.name + " = " + property.value + ": " + why);
     }
 
     bool take_source(const std::string& name, const Property& property) {
@@ -427,6 +485,7 @@ class Import {
     std::string user_;
     std::string database_;
     std::string to_;
+    Status refused_;
     DebeziumImport out_;
 };
 
@@ -435,7 +494,12 @@ class Import {
 Result<DebeziumImport> import_debezium(std::string_view text) {
     // Windows' editors begin a file with it.
     if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-    if (!is_connector_json(text)) return Import(read_properties(text)).make();
+    if (!is_connector_json(text)) {
+        auto properties = read_properties(text);
+        if (is_ascii(text) || is_of_server(properties)) return Import(std::move(properties)).make();
+        // java.util.Properties, by which Kafka Connect reads them; Debezium Server takes UTF-8.
+        return Import(read_properties(from_latin_1(text))).make();
+    }
     auto properties = read_connector_json(text);
     if (!properties.ok()) return properties.status();
     return Import(std::move(*properties)).make();

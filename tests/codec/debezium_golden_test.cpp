@@ -122,7 +122,7 @@ TEST_P(DebeziumGolden, WritesWhatDebeziumWrote) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, DebeziumGolden,
-                         ::testing::Values("json", "plain", "bare", "double", "binary"),
+                         ::testing::Values("json", "plain", "bare", "double", "dates", "binary"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -57,6 +57,33 @@ TEST(ValueForms, ReadTimesOfAnyZone) {
     }
 }
 
+// As Java 17 and Kafka Connect 3.8 printed them.
+TEST(ValueForms, WriteDatesAsJavaDoesWhereTheZoneIsUtc) {
+    struct Printed {
+        std::int64_t ms;
+        const char* header;
+        const char* text;
+    };
+    for (const auto& [ms, header, text] : {
+             Printed{0, "00:00:00.000Z", "Thu Jan 01 00:00:00 UTC 1970"},
+             Printed{86'399'999, "23:59:59.999Z", "Thu Jan 01 23:59:59 UTC 1970"},
+             Printed{86'400'000, "1970-01-02", "Fri Jan 02 00:00:00 UTC 1970"},
+             Printed{86'400'001, "1970-01-02T00:00:00.001Z", "Fri Jan 02 00:00:00 UTC 1970"},
+             Printed{-1, "23:59:59.999Z", "Wed Dec 31 23:59:59 UTC 1969"},
+             Printed{-86'400'001, "23:59:59.999Z", "Tue Dec 30 23:59:59 UTC 1969"},
+             Printed{1'700'000'000'123, "2023-11-14T22:13:20.123Z", "Tue Nov 14 22:13:20 UTC 2023"},
+             Printed{-12'220'243'200'000, "00:00:00.000Z", "Mon Sep 24 00:00:00 UTC 1582"},
+             Printed{-12'219'292'800'000, "00:00:00.000Z", "Fri Oct 15 00:00:00 UTC 1582"},
+             Printed{-30'605'126'399'995, "00:00:00.005Z", "Sat Feb 24 00:00:00 UTC 1000"},
+             Printed{-33'734'448'000'000, "00:00:00.000Z", "Fri Dec 26 00:00:00 UTC 900"},
+             Printed{-62'135'596'800'000, "00:00:00.000Z", "Mon Jan 03 00:00:00 UTC 1"},
+             Printed{327'408'480'000'000, "12345-03-01", "Thu Mar 01 00:00:00 UTC 12345"},
+         }) {
+        EXPECT_EQ(header_date_text(ms), header);
+        EXPECT_EQ(java_date_text(ms), text);
+    }
+}
+
 std::string topic(const std::string& regex, const std::string& replacement,
                   const std::string& value) {
     auto router = TopicRouter::make(regex, replacement);
@@ -274,6 +301,52 @@ TEST_F(DebeziumFormat, SetsPartitionAndTimestampAsKafkaConnectDoes) {
     ASSERT_TRUE(server.ok());
     EXPECT_EQ(server->partition, -1);
     EXPECT_EQ(server->timestamp_ms, -1);
+}
+
+// Each value as Kafka Connect 3.8 printed it.
+TEST_F(DebeziumFormat, WritesHeadersAsKafkaConnectsConvertersDo) {
+    struct Column {
+        const char* name;
+        const char* type;
+        const char* value;
+        const char* simple;
+        const char* text;  // empty: there is none
+    };
+    const std::vector<Column> columns{
+        {"b", "bytea", R"(\\x00ff10)", "AP8Q", "java.nio.HeapByteBuffer[pos=0 lim=3 cap=3]"},
+        {"n", "numeric", "1.50", R"({"scale":1,"value":"Dw=="})", ""},
+        {"d", "date", "1970-01-04", "1970-01-04", "Sun Jan 04 00:00:00 UTC 1970"},
+        {"t", "time", "01:01:01.001", "01:01:01.001Z", "Thu Jan 01 01:01:01 UTC 1970"},
+        {"s", "timestamp", "2023-11-14 22:13:20.123456", "2023-11-14T22:13:20.123Z",
+         "Tue Nov 14 22:13:20 UTC 2023"},
+        {"x", "float8", "1e300", "1.0E300", "1.0E300"},
+        {"o", "bool", "t", "true", "true"},
+        {"j", "jsonb", R"({\"a\": 1.50})", R"({"a": 1.50})", R"({"a": 1.50})"},
+        {"e", "text", "", "", ""},
+    };
+    shape_.metadata_as_text = true;
+    for (const Column& column : columns) {
+        add(column.name, column.type, true);
+        shape_.metadata_columns = {column.name};
+        const std::string metadata =
+            std::string("{\"") + column.name + "\": \"" + column.value + "\"}";
+        event_.metadata = metadata;
+        std::map<std::string, std::string> texts{
+            {"table.fields.additional.placement", std::string(column.name) + ":header"},
+            {"time.precision.mode", "connect"},
+            {"header", "simplestring"}};
+        const auto simple = encode(texts);
+        ASSERT_TRUE(simple.ok()) << simple.error().message;
+        EXPECT_EQ(simple->headers.back().value, column.simple);
+        texts["header"] = "string";
+        const auto text = encode(texts);
+        EXPECT_EQ(text.ok(), column.name != std::string("n"));
+        if (text.ok()) EXPECT_EQ(text->headers.back().value, column.text);
+        const std::string null = std::string("{\"") + column.name + "\": null}";
+        event_.metadata = null;
+        EXPECT_EQ(encode(texts)->headers.back().value.data(), nullptr);
+        event_.metadata = {};
+    }
 }
 
 TEST_F(DebeziumFormat, NeedsASourceThatTellsTypes) {

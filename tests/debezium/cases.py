@@ -172,6 +172,21 @@ def enveloped(prefix):
     ]
 
 
+def dated(prefix):
+    """Dates and times that are Java's, as texts. Debezium Server must run in UTC, as here."""
+    values = {"d": ["'2026-02-28'", "'1582-10-04'", "'0900-12-31'", "NULL"],
+              "c": ["'23:59:59.123456'", "'00:00:00'", "NULL"],
+              "t": ["'2026-02-28 12:34:56.789012'", "'1969-12-31 23:59:59.999999'", "'12345-03-01'", "NULL"]}
+    some = ["one", "two", "three", "four", "five", "six", "seven", None]
+    columns = "d date, c time, t timestamp, z timestamptz(3), k timestamp(3)"
+    return [
+        case(prefix + "dates", table("text", columns),
+             rows(some, {**values, "z": ["'2026-02-28 12:34:56.78+02:30'"], "k": ["'2026-02-28 12:34:56.789'"]}),
+             table__field__event__key="k",
+             table__fields__additional__placement="d:envelope,c:envelope,t:envelope,z:envelope,d:header:day"),
+    ]
+
+
 def without(cases, *names):
     return [one for one in cases if not one["name"].endswith(names)]
 
@@ -192,4 +207,7 @@ GROUPS = {
                          if one["name"].endswith(("headers", "envelope_types", "bytes", "plain_text"))]},
     "binary": {"options": {"format.key": "simplestring", "format.value": "binary"},
                "cases": [one for one in enveloped("y_") if one["name"].endswith("y_bytes")]},
+    "dates": {"options": {"format.key": "simplestring", "format.value": "simplestring",
+                          "source.time.precision.mode": "connect"},
+              "cases": dated("t_")},
 }

@@ -93,6 +93,93 @@ TEST(DebeziumImport, TakesAConnectorOfKafkaConnect) {
     EXPECT_THAT(made->toml, HasSubstr("metadata_columns = [\"p\"]"));
 }
 
+// What each of them writes was looked at in Kafka Connect 3.8 and Debezium 3.0.
+TEST(DebeziumImport, TakesEachConverterOfKafkaConnectThatTheFormatHasAndNoOther) {
+    const auto with = [](const std::string& lines) {
+        return import_debezium(
+            "transforms=o\n"
+            "transforms.o.type=io.debezium.transforms.outbox.EventRouter\n" +
+            lines + "\n");
+    };
+    const std::string kafka = "org.apache.kafka.connect.";
+    const std::string debezium = "io.debezium.converters.";
+    for (const auto& [line, option] :
+         {std::pair{"key.converter=" + kafka + "storage.StringConverter",
+                    "\"key\" = \"simplestring\""},
+          std::pair{"key.converter=" + kafka + "converters.ByteArrayConverter",
+                    "\"key\" = \"binary\""},
+          std::pair{"value.converter=" + kafka + "json.JsonConverter", "\"value\" = \"json\""},
+          std::pair{"value.converter=" + kafka + "converters.ByteArrayConverter",
+                    "\"value\" = \"binary\""},
+          std::pair{"value.converter=" + debezium + "BinaryDataConverter",
+                    "\"value\" = \"binary\""},
+          std::pair{"value.converter=" + debezium + "ByteBufferConverter",
+                    "\"value\" = \"binary\""},
+          std::pair{"header.converter=" + kafka + "storage.SimpleHeaderConverter",
+                    "\"header\" = \"simplestring\""},
+          std::pair{"header.converter=" + kafka + "storage.StringConverter",
+                    "\"header\" = \"string\""},
+          std::pair{"header.converter=" + kafka + "json.JsonConverter", "\"header\" = \"json\""}}) {
+        const auto made = with(line);
+        ASSERT_TRUE(made.ok()) << made.error().message;
+        EXPECT_THAT(made->toml, HasSubstr(option));
+        EXPECT_TRUE(made->left_out.empty()) << line;
+    }
+    for (const auto& [line, why] :
+         {std::pair{"value.converter=io.confluent.connect.avro.AvroConverter", "schema registry"},
+          std::pair{"value.converter=io.apicurio.registry.utils.converter.AvroConverter",
+                    "schema registry"},
+          std::pair{"key.converter=org.apache.kafka.connect.converters.LongConverter",
+                    "StringConverter"},
+          std::pair{"value.converter=io.debezium.converters.ByteArrayConverter",
+                    "BinaryDataConverter"},
+          std::pair{"header.converter=io.debezium.converters.BinaryDataConverter",
+                    "SimpleHeaderConverter"},
+          std::pair{"value.converter=io.debezium.converters.CloudEventsConverter", "there are"}}) {
+        const auto made = with(line);
+        ASSERT_FALSE(made.ok()) << line;
+        EXPECT_EQ(made.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_THAT(made.error().message, HasSubstr("line 3"));
+        EXPECT_THAT(made.error().message, HasSubstr(why));
+    }
+    const auto delegate = with(
+        "value.converter=io.debezium.converters.BinaryDataConverter\n"
+        "value.converter.delegate.converter.type=org.apache.kafka.connect.json.JsonConverter\n"
+        "value.converter.replace.null.with.default=false");
+    ASSERT_TRUE(delegate.ok()) << delegate.error().message;
+    EXPECT_THAT(left(*delegate, "value.converter.delegate.converter.type"),
+                HasSubstr("4: a bytea alone"));
+    EXPECT_THAT(left(*delegate, "value.converter.replace.null.with.default"),
+                HasSubstr("changes no record"));
+}
+
+// As java.util.Properties and SmallRye Config read the same bytes.
+TEST(DebeziumImport, LettersAreWhatTheFilesReaderTakesThemFor) {
+    const std::string placed = "table.fields.additional.placement=type:header:gr\\u00f6";
+    const std::string connect =
+        "transforms=o\n"
+        "transforms.o.type=io.debezium.transforms.outbox.EventRouter\n"
+        "transforms.o." +
+        placed;
+    EXPECT_THAT(import_debezium(connect + "\xDF"
+                                          "e\n")
+                    ->toml,
+                HasSubstr("gr\u00f6\u00dfe\""));
+    EXPECT_THAT(import_debezium(connect + "\u00dfe\n")->toml, HasSubstr("gr\u00f6\u00c3\u009f"));
+    const std::string server = std::string(kServer) + "debezium.transforms.outbox." + placed;
+    EXPECT_THAT(import_debezium(server + "\u00dfe\n")->toml, HasSubstr("gr\u00f6\u00dfe\""));
+    const auto latin = import_debezium(
+        "# gr\xF6\xDF"
+        "e\n" +
+        server +
+        "\xDF"
+        "e\n");
+    ASSERT_TRUE(latin.ok()) << latin.error().message;
+    EXPECT_THAT(latin->toml, Not(HasSubstr("additional.placement")));
+    EXPECT_THAT(left(*latin, "debezium.transforms.outbox.table.fields.additional.placement"),
+                HasSubstr("23: it is not UTF-8"));
+}
+
 TEST(DebeziumImport, TakesAConnectorsJsonAsTheRestApiTakesIt) {
     const std::string config = R"({
   "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -167,6 +167,7 @@ void ConnectColumn::settle_decimal(const spi::ColumnShape& column, DecimalMode m
 
 void ConnectColumn::settle_time(const spi::ColumnShape& column, TimeMode mode) {
     const bool connect = mode == TimeMode::kConnect;
+    java_time_ = connect && column.type != "timestamptz";
     constexpr int kMillisecondDigits = 3;
     const bool coarse = column.length >= 0 && column.length <= kMillisecondDigits;
     if (column.type == "timestamptz") {
@@ -259,18 +260,24 @@ bool ConnectColumn::append_bytes(const ColumnValue& value, std::string& out) con
 }
 
 // Days, milliseconds or microseconds.
-bool ConnectColumn::append_count(std::string_view text, std::string& out) const {
+std::optional<std::int64_t> ConnectColumn::count_of(std::string_view text) const {
     constexpr std::int64_t kMillisecondUs = 1000;
     const bool clock = meaning_ == Meaning::kTimeMs || meaning_ == Meaning::kTimeUs;
     const auto time = clock ? read_time(text) : read_timestamp(text);
-    if (!time) return false;
+    if (!time) return std::nullopt;
     std::int64_t count = clock ? time->us : time->total_us();
     if (meaning_ == Meaning::kDate) count = time->days;
     if (meaning_ == Meaning::kTimeMs || meaning_ == Meaning::kTimestampMs) {
         count = count / kMillisecondUs - (count % kMillisecondUs < 0 ? 1 : 0);
     }
-    out += std::to_string(count);
-    return true;
+    return count;
+}
+
+// Of a java.util.Date, since 1970.
+std::optional<std::int64_t> ConnectColumn::java_ms(std::string_view text) const {
+    constexpr std::int64_t kDayMs = 86'400'000;
+    const auto count = count_of(text);
+    return count && meaning_ == Meaning::kDate ? *count * kDayMs : count;
 }
 
 // As a Java text, for what both converters write alike but for the quotes of JSON.
@@ -334,8 +341,11 @@ bool ConnectColumn::append_json(const ColumnValue& given, bool decimal_as_text,
         case Meaning::kTimeMs:
         case Meaning::kTimeUs:
         case Meaning::kTimestampMs:
-        case Meaning::kTimestampUs:
-            return append_count(value.text, out);
+        case Meaning::kTimestampUs: {
+            const auto count = count_of(value.text);
+            if (count) out += std::to_string(*count);
+            return count.has_value();
+        }
         case Meaning::kDecimal:
             if (decimal_as_text) {
                 auto number = read_decimal(value.text);
@@ -376,6 +386,11 @@ bool ConnectColumn::append_json(const ColumnValue& given, bool decimal_as_text,
 }
 
 bool ConnectColumn::append_java(const ColumnValue& value, std::string& out) const {
+    if (java_time_) {
+        const auto ms = java_ms(value.text);
+        if (ms) out += java_date_text(*ms);
+        return ms.has_value();
+    }
     switch (meaning_) {
         case Meaning::kBytes: {
             std::string bytes;
@@ -407,6 +422,22 @@ bool ConnectColumn::append_java(const ColumnValue& value, std::string& out) cons
         default:
             return append_json(value, false, out);
     }
+}
+
+bool ConnectColumn::append_header(const ColumnValue& value, std::string& out) const {
+    if (java_time_) {
+        const auto ms = java_ms(value.text);
+        if (ms) out += header_date_text(*ms);
+        return ms.has_value();
+    }
+    if (meaning_ == Meaning::kBytes) {
+        std::string bytes;
+        if (!append_bytes(value, bytes)) return false;
+        append_base64(bytes, out);
+        return true;
+    }
+    return meaning_ == Meaning::kVariableDecimal ? append_json(value, false, out)
+                                                 : append_java(value, out);
 }
 
 }  // namespace outbox::codec::debezium

@@ -47,8 +47,12 @@ class ConnectColumn {
     /// StringConverter writes the value as it is read.
     [[nodiscard]] bool prints_itself() const;
 
-    /// Appends the value as StringConverter writes it, which must not be NULL. False as above.
+    /// Appends the value as StringConverter writes it, which must not be NULL; dates and times of
+    /// Java as where the zone is UTC. False as above.
     [[nodiscard]] bool append_java(const ColumnValue& value, std::string& out) const;
+
+    /// The same as SimpleHeaderConverter writes it.
+    [[nodiscard]] bool append_header(const ColumnValue& value, std::string& out) const;
 
     /// The value's bytes, where `is_bytes`.
     [[nodiscard]] bool append_bytes(const ColumnValue& value, std::string& out) const;
@@ -81,7 +85,8 @@ class ConnectColumn {
     void settle_default(const spi::ColumnShape& column);
     [[nodiscard]] std::string_view plain(const ColumnValue& value, std::string& buffer) const;
     [[nodiscard]] bool append_text(const ColumnValue& value, std::string& out) const;
-    [[nodiscard]] bool append_count(std::string_view text, std::string& out) const;
+    [[nodiscard]] std::optional<std::int64_t> count_of(std::string_view text) const;
+    [[nodiscard]] std::optional<std::int64_t> java_ms(std::string_view text) const;
 
     std::string name_;
     std::string column_type_;
@@ -91,6 +96,7 @@ class ConnectColumn {
     Meaning meaning_ = Meaning::kText;
     BinaryMode binaries_ = BinaryMode::kBytes;
     bool optional_ = true;
+    bool java_time_ = false;  // it is a java.util.Date for Connect
     int length_ = -1;
     int scale_ = 0;
     std::optional<std::string> default_;

@@ -206,7 +206,7 @@ Status DebeziumEncoder::take_headers(const spi::EventView& event, spi::EventBatc
     const bool json = options_.header_format.converter == Converter::kJson;
     for (const Header& header : id_and_headers_) {
         if (!json) {
-            if (Status added = add_simple(event, header, arena); !added.ok()) return added;
+            if (Status added = add_text(event, header, arena); !added.ok()) return added;
             continue;
         }
         out_.assign(header.before);
@@ -220,16 +220,19 @@ Status DebeziumEncoder::take_headers(const spi::EventView& event, spi::EventBatc
     return {};
 }
 
-// What SimpleHeaderConverter of Kafka Connect writes.
-Status DebeziumEncoder::add_simple(const spi::EventView& event, const Header& header,
-                                   spi::EventBatch& arena) {
+// What SimpleHeaderConverter or StringConverter of Kafka Connect writes.
+Status DebeziumEncoder::add_text(const spi::EventView& event, const Header& header,
+                                 spi::EventBatch& arena) {
     const ColumnValue& value = rows_.value(*header.column);
     if (value.text.data() == nullptr || header.column->prints_itself()) {
         headers_.push_back({header.name, value.text});
         return {};
     }
     out_.clear();
-    if (!header.column->append_java(value, out_)) return no_value(event, *header.column);
+    const bool made = options_.header_format.converter == Converter::kSimpleHeader
+                          ? header.column->append_header(value, out_)
+                          : header.column->append_java(value, out_);
+    if (!made) return no_value(event, *header.column);
     headers_.push_back({header.name, arena.copy(out_)});
     return {};
 }

@@ -55,7 +55,7 @@ class DebeziumEncoder final : public Encoder {
     [[nodiscard]] std::string before_value(const ConnectColumn& column,
                                            const ConverterOptions& format) const;
     Status take_headers(const spi::EventView& event, spi::EventBatch& arena);
-    Status add_simple(const spi::EventView& event, const Header& header, spi::EventBatch& arena);
+    Status add_text(const spi::EventView& event, const Header& header, spi::EventBatch& arena);
     Result<std::string_view> make_key(const spi::EventView& event, spi::EventBatch& arena);
     Result<std::string_view> make_value(const spi::EventView& event, std::string_view route,
                                         spi::EventBatch& arena);

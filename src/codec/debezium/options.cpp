@@ -59,22 +59,47 @@ Take choice(T Options::* member, std::vector<Choice<T>> choices) {
     };
 }
 
-Take converter(ConverterOptions Options::* member, bool binary) {
-    return [member, binary](Options& out, std::string_view name,
-                            const std::string& value) -> Status {
+std::string why_no_converter(std::string_view word, const char* known) {
+    const std::string out = "there are " + std::string(known);
+    if (word == "cloudevents") {
+        return out +
+               "; format = \"cloudevents-structured\" writes CloudEvents that are Outbox's "
+               "own, which consumers would notice";
+    }
+    return out +
+           "; records in Avro or Protobuf need a schema registry, which this format does not "
+           "speak to";
+}
+
+Take converter(ConverterOptions Options::* member) {
+    return [member](Options& out, std::string_view name, const std::string& value) -> Status {
         const std::string word = lower(java_trim(value));
         ConverterOptions& format = out.*member;
         if (word == "json" || word == "jsonbytearray") {
             format.converter = Converter::kJson;
         } else if (word == "simplestring") {
             format.converter = Converter::kString;
-        } else if (word == "binary" && binary) {
+        } else if (word == "binary") {
             format.converter = Converter::kBinary;
         } else {
-            return wrong(name, value,
-                         std::string("there are json, simplestring") + (binary ? ", binary" : "") +
-                             "; records in Avro or Protobuf need a schema registry, which this "
-                             "format does not speak to");
+            return wrong(name, value, why_no_converter(word, "json, simplestring, binary"));
+        }
+        return {};
+    };
+}
+
+Take header_converter(ConverterOptions Options::* member) {
+    return [member](Options& out, std::string_view name, const std::string& value) -> Status {
+        const std::string word = lower(java_trim(value));
+        ConverterOptions& format = out.*member;
+        if (word == "json" || word == "jsonbytearray") {
+            format.converter = Converter::kJson;
+        } else if (word == "simplestring") {
+            format.converter = Converter::kSimpleHeader;
+        } else if (word == "string") {
+            format.converter = Converter::kString;
+        } else {
+            return wrong(name, value, why_no_converter(word, "json, simplestring, string"));
         }
         return {};
     };
@@ -183,12 +208,14 @@ const std::vector<Spec>& specs() {
         {{"route.tombstone.on.empty.payload",
           "whether an empty payload becomes a null value (`false`)"},
          flag(&Options::tombstones)},
-        {{"key", "converter of the key: `json` or `simplestring`"},
-         converter(&Options::key_format, true)},
+        {{"key", "converter of the key: `json`, `simplestring` or `binary`"},
+         converter(&Options::key_format)},
         {{"value", "converter of the value: `json`, `simplestring` or `binary`"},
-         converter(&Options::value_format, true)},
-        {{"header", "converter of the headers: `json`, or `simplestring` as Kafka Connect's own"},
-         converter(&Options::header_format, false)},
+         converter(&Options::value_format)},
+        {{"header",
+          "converter of the headers: `json`, or of Kafka Connect `simplestring` (its own, "
+          "SimpleHeaderConverter) or `string` (StringConverter)"},
+         header_converter(&Options::header_format)},
         {{"key.schemas.enable", "whether JSON has its schema beside it (`true`)"},
          schemas(&Options::key_format)},
         {{"value.schemas.enable", "likewise"}, schemas(&Options::value_format)},

@@ -12,9 +12,10 @@ namespace outbox::codec::debezium {
 
 /// What makes bytes of a Connect value.
 enum class Converter : std::uint8_t {
-    kJson,    ///< org.apache.kafka.connect.json.JsonConverter
-    kString,  ///< org.apache.kafka.connect.storage.StringConverter
-    kBinary,  ///< io.debezium.converters.BinaryDataConverter
+    kJson,          ///< org.apache.kafka.connect.json.JsonConverter
+    kString,        ///< org.apache.kafka.connect.storage.StringConverter
+    kSimpleHeader,  ///< org.apache.kafka.connect.storage.SimpleHeaderConverter
+    kBinary,        ///< io.debezium.converters.BinaryDataConverter
 };
 
 struct ConverterOptions {

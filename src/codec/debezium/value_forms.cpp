@@ -129,6 +129,78 @@ std::string zoned_text(const PrintedTime& time, int digits) {
     return out + "Z";
 }
 
+namespace {
+
+constexpr std::int64_t kDayMs = 86'400'000;
+
+struct Day {
+    std::int64_t year = 0;
+    unsigned month = 0;
+    unsigned day = 0;
+};
+
+Day gregorian_day(std::int64_t days) {
+    using namespace std::chrono;
+    constexpr std::int64_t kCycleDays = 146'097;  // after which the calendar comes again
+    const std::int64_t cycles = days / kCycleDays;
+    const year_month_day date{sys_days(std::chrono::days(days - cycles * kCycleDays))};
+    return {static_cast<int>(date.year()) + 400 * cycles, static_cast<unsigned>(date.month()),
+            static_cast<unsigned>(date.day())};
+}
+
+// From 0001-01-01 of the Julian calendar, in years that begin with March.
+Day julian_day(std::int64_t days) {
+    constexpr std::int64_t kFromMarch0 = 719'470;  // 0000-03-01 to 1970-01-01
+    constexpr std::int64_t kCycleDays = 1461;      // four years, the leap day their last
+    const std::int64_t since = days + kFromMarch0;
+    const std::int64_t cycle = since / kCycleDays;
+    const std::int64_t left = since % kCycleDays;
+    const std::int64_t year = std::min<std::int64_t>(left / 365, 3);
+    const std::int64_t day = left - 365 * year;
+    const std::int64_t month = (5 * day + 2) / 153;  // of March and those behind it
+    return {4 * cycle + year + (month >= 10 ? 1 : 0),
+            static_cast<unsigned>(month < 10 ? month + 3 : month - 9),
+            static_cast<unsigned>(day - (153 * month + 2) / 5 + 1)};
+}
+
+std::string clock_text(std::int64_t second) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%02d:%02d:%02d", static_cast<int>(second / 3600),
+                  static_cast<int>(second / 60 % 60), static_cast<int>(second % 60));
+    return text.data();
+}
+
+std::string two_digits(unsigned number) {
+    return (number < 10 ? "0" : "") + std::to_string(number);
+}
+
+}  // namespace
+
+std::string java_date_text(std::int64_t ms) {
+    constexpr std::array kWeek{"Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"};
+    constexpr std::array kYear{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    constexpr std::int64_t kGregorian = -141'427;  // 1582-10-15
+    const std::int64_t of_day = (ms % kDayMs + kDayMs) % kDayMs;
+    const std::int64_t days = (ms - of_day) / kDayMs;
+    const Day date = days < kGregorian ? julian_day(days) : gregorian_day(days);
+    std::string out = kWeek[static_cast<std::size_t>((days % 7 + 7) % 7)];
+    out.append(" ").append(kYear[date.month - 1]).append(" ").append(two_digits(date.day));
+    out.append(" ").append(clock_text(of_day / 1000));
+    return out + " UTC " + std::to_string(date.year);
+}
+
+std::string header_date_text(std::int64_t ms) {
+    const std::int64_t of_day = (ms % kDayMs + kDayMs) % kDayMs;
+    std::string clock = std::to_string(1000 + of_day % 1000);
+    clock = clock_text(of_day / 1000) + "." + clock.substr(1) + "Z";
+    if (ms < kDayMs) return clock;
+    const Day date = gregorian_day(ms / kDayMs);
+    const std::string out =
+        std::to_string(date.year) + "-" + two_digits(date.month) + "-" + two_digits(date.day);
+    return of_day == 0 ? out : out + "T" + clock;
+}
+
 std::optional<DecimalText> read_decimal(std::string_view text) {
     DecimalText out;
     if (text.starts_with('-') || text.starts_with('+')) {

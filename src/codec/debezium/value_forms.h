@@ -23,6 +23,13 @@ struct PrintedTime {
 /// "2026-01-31T23:59:59.500000Z" with so many digits of a second; 0: without.
 [[nodiscard]] std::string zoned_text(const PrintedTime& time, int digits);
 
+/// java.util.Date.toString of so many milliseconds since 1970, where the zone is UTC:
+/// "Thu Jan 01 00:00:00 UTC 1970". Days before 1582-10-15 are of the Julian calendar.
+[[nodiscard]] std::string java_date_text(std::int64_t ms);
+/// How Kafka Connect's SimpleHeaderConverter writes the same: a date where it is midnight, and
+/// whatever is before 1970-01-02 as a time of the day.
+[[nodiscard]] std::string header_date_text(std::int64_t ms);
+
 /// A decimal number as BigDecimal holds it: digits and how many of them are behind the point.
 struct DecimalText {
     bool negative = false;

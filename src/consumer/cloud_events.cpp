@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consumer/debezium.h"
+#include "consumer/message_time.h"
 #include "consumer/queue/headers_json.h"
 #include "core/ascii.h"
 #include "core/base64.h"
@@ -142,6 +143,7 @@ Translated translate(Attributes attributes, const HeaderList& headers) {
     for (auto& [name, value] : attributes) {
         const auto* const raw = std::find_if(kRawNames.begin(), kRawNames.end(),
                                              [&](const auto& pair) { return pair.first == name; });
+        if (name == "time") value = in_utc_text(value);
         named[raw == kRawNames.end() ? name : std::string(raw->second)] = std::move(value);
     }
     HeadersJson json;

@@ -1,10 +1,15 @@
 #include "consumer/message_time.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include <outbox/error.h>
+
+#include "core/ascii.h"
 
 namespace outbox {
 
@@ -28,6 +33,34 @@ std::optional<int> number_at(std::string_view text, std::size_t at, std::size_t 
     const auto [end, error] = std::from_chars(first, first + digits, value);
     if (error != std::errc() || end != first + digits || value < 0) return std::nullopt;
     return value;
+}
+
+// "Z", "z", "+02:30".
+std::optional<std::int64_t> offset_us(std::string_view zone) {
+    constexpr std::size_t kSize = 6;
+    if (zone == "Z" || zone == "z") return 0;
+    if (zone.size() != kSize || (zone[0] != '+' && zone[0] != '-') || zone[3] != ':') return {};
+    const auto hour = number_at(zone, 1, 2);
+    const auto minute = number_at(zone, 4, 2);
+    if (!hour || !minute || *hour > 23 || *minute > 59) return std::nullopt;
+    const std::int64_t us = (*hour * 60 + *minute) * 60 * kMicroseconds;
+    return zone[0] == '-' ? -us : us;
+}
+
+std::string printed(std::int64_t time_us) {
+    using std::chrono::sys_time;
+    const sys_time<std::chrono::microseconds> time{std::chrono::microseconds(time_us)};
+    const auto day = std::chrono::floor<std::chrono::days>(time);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss<std::chrono::microseconds> clock(time - day);
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%06dZ",
+                  static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                  static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+                  static_cast<int>(clock.minutes().count()),
+                  static_cast<int>(clock.seconds().count()),
+                  static_cast<int>(clock.subseconds().count()));
+    return text.data();
 }
 
 }  // namespace
@@ -62,6 +95,30 @@ std::optional<std::int64_t> utc_text_us(std::string_view text) {
     }
     const std::int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
     return ((days * 24 + *hour) * 3600 + *minute * 60 + *second) * kMicroseconds + fraction;
+}
+
+std::string in_utc_text(std::string_view text) {
+    constexpr std::size_t kDate = 10;
+    constexpr std::size_t kSeconds = 19;
+    constexpr std::size_t kMaxFraction = 6;
+    const std::string same(text);
+    if (text.size() <= kSeconds) return same;
+    std::string utc(text.substr(0, kSeconds));
+    if (utc[kDate] == 't' || utc[kDate] == ' ') utc[kDate] = 'T';
+    std::string_view rest = text.substr(kSeconds);
+    if (rest.front() == '.') {
+        std::size_t digits = 0;
+        while (digits + 1 < rest.size() && is_digit(rest[digits + 1])) ++digits;
+        utc += rest.substr(0, std::min(digits, kMaxFraction) + 1);
+        rest.remove_prefix(digits + 1);
+    }
+    const auto ahead = offset_us(rest);
+    const auto time = utc_text_us(utc + "Z");
+    if (!ahead || !time) return same;
+    constexpr std::int64_t kYear0Us = -62'167'219'200 * kMicroseconds;
+    constexpr std::int64_t kYear10000Us = 253'402'300'800 * kMicroseconds;
+    const std::int64_t us = *time - *ahead;
+    return us < kYear0Us || us >= kYear10000Us ? same : printed(us);
 }
 
 std::optional<std::int64_t> message_time_us(const spi::EventView& message) {

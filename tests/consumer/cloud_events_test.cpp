@@ -222,6 +222,36 @@ TEST(QueueDelivery, HasTheIdAndTheTimeOfTheEventInEachFormat) {
     EXPECT_EQ(message_time_us(structured.event()), utc_text_us("2026-01-31T23:59:59.123456Z"));
 }
 
+// Else ids of other producers would be kept for ever, and no floor would hold them back.
+TEST(ReadMessage, ATimeOfAnyZoneIsInTheFormOfRaw) {
+    const std::string utc = "2026-01-31T23:59:59.123456Z";
+    for (const auto& [text, wanted] :
+         {std::pair{"2026-01-31T23:59:59.123456Z", utc},
+          std::pair{"2026-01-31t23:59:59.123456z", utc},
+          std::pair{"2026-01-31T23:59:59.123456+00:00", utc},
+          std::pair{"2026-02-01T02:29:59.1234567+02:30", utc},
+          std::pair{"2026-01-31T15:59:59.123456789-08:00", utc},
+          std::pair{"2026-02-01T00:00:00+00:01", std::string("2026-01-31T23:59:00.000000Z")},
+          std::pair{"1969-12-31T23:59:59.5Z", std::string("1969-12-31T23:59:59.500000Z")},
+          std::pair{"0000-01-01T00:00:00+00:01", std::string("0000-01-01T00:00:00+00:01")},
+          std::pair{"9999-12-31T23:59:59-00:01", std::string("9999-12-31T23:59:59-00:01")},
+          std::pair{"2026-01-31T23:59:59", std::string("2026-01-31T23:59:59")},
+          std::pair{"2026-01-31T23:59:59.Z", std::string("2026-01-31T23:59:59.Z")},
+          std::pair{"2026-02-31T23:59:59+01:00", std::string("2026-02-31T23:59:59+01:00")},
+          std::pair{"2026-01-31T23:59:59+24:00", std::string("2026-01-31T23:59:59+24:00")},
+          std::pair{"2026-01-31T23:59:59+1:00", std::string("2026-01-31T23:59:59+1:00")},
+          std::pair{"", std::string()}, std::pair{"yesterday", std::string("yesterday")}}) {
+        EXPECT_EQ(in_utc_text(text), wanted) << text;
+    }
+    HeaderList headers = attributes("ce_");
+    for (auto& [name, value] : headers) {
+        if (name == "ce_time") value = "2026-02-01T00:59:59.1234567+01:00";
+    }
+    const auto read = read_message(MessageFormat::kAuto, {}, headers, "{}");
+    ASSERT_TRUE(read.event);
+    EXPECT_EQ(json::parse(read.event->headers).at("occurred_at"), utc);
+}
+
 TEST(QueueDelivery, AMessageThatIsNotOfTheConsumersFormatIsGivenUpWithTheCause) {
     const QueueDelivery other(arrival({{"type", "Placed"}}, "e-1"), MessageFormat::kCloudEvents,
                               false);

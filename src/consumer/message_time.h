@@ -13,16 +13,21 @@
 namespace outbox::consumer {
 
 /// The time inside a UUIDv7 (RFC 9562, section 5.7) in microseconds since the Unix epoch; none for
-/// any other id.
+/// any other id. A hash in a UUID's form has the version's digit one time in 16, so the variant's
+/// is looked at, too, as SQL's outbox_message_time does.
 [[nodiscard]] inline std::optional<std::int64_t> uuidv7_time_us(std::string_view id) {
-    constexpr std::size_t kUuidSize = 36;
-    constexpr std::size_t kVersionAt = 14;
+    constexpr std::string_view kForm = "xxxxxxxx-xxxx-7xxx-yxxx-xxxxxxxxxxxx";
+    constexpr std::string_view kVariant = "89abAB";
     constexpr std::size_t kTimeEnd = 13;
-    if (id.size() != kUuidSize || id[8] != '-' || id[kVersionAt] != '7') return std::nullopt;
+    if (id.size() != kForm.size()) return std::nullopt;
     std::int64_t milliseconds = 0;
-    for (std::size_t i = 0; i < kTimeEnd; ++i) {
-        if (i == 8) continue;
+    for (std::size_t i = 0; i < kForm.size(); ++i) {
         const char c = id[i];
+        if (kForm[i] == '-' || kForm[i] == '7') {
+            if (c != kForm[i]) return std::nullopt;
+            continue;
+        }
+        if (kForm[i] == 'y' && kVariant.find(c) == std::string_view::npos) return std::nullopt;
         int digit = 0;
         if (c >= '0' && c <= '9') {
             digit = c - '0';
@@ -33,7 +38,7 @@ namespace outbox::consumer {
         } else {
             return std::nullopt;
         }
-        milliseconds = milliseconds * 16 + digit;
+        if (i < kTimeEnd) milliseconds = milliseconds * 16 + digit;
     }
     return milliseconds * 1000;
 }

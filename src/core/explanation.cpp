@@ -527,7 +527,11 @@ std::string describe(const OpenWriter& writer, std::int64_t now_us) {
 
 std::int64_t time_of_uuid7(std::string_view id) {
     constexpr std::size_t kVersionAt = 14;
-    if (!looks_like_uuid(id) || id[kVersionAt] != '7') return 0;
+    constexpr std::size_t kVariantAt = 19;
+    const bool version_7 = looks_like_uuid(id) && id[kVersionAt] == '7';
+    if (!version_7 || std::string_view("89abAB").find(id[kVariantAt]) == std::string_view::npos) {
+        return 0;
+    }
     std::int64_t milliseconds = 0;
     for (const char c : id.substr(0, kVersionAt - 1)) {
         if (c == '-') continue;

@@ -316,8 +316,8 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
     }
     if (Status fitting = check_format_options(route, *format); !fitting.ok()) return fitting;
     if (Status fitting = check_framing(route); !fitting.ok()) return fitting;
-    auto make =
-        format->make({route.format_options, table, (*broker)->capabilities->attributes, shape});
+    auto make = format->make({route.format_options, table, (*broker)->capabilities->attributes,
+                              shape, !route.claim_check.empty()});
     if (!make.ok()) return make;
     if (route.claim_check.empty()) return codec::with_claims(*std::move(make), {});
     const auto store = open_store(route.claim_check);

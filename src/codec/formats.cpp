@@ -16,6 +16,28 @@ Result<MakeEncoder> make_raw(const FormatSettings& /*settings*/) {
     return MakeEncoder([] { return std::make_unique<RawEncoder>(); });
 }
 
+// A payload that is kept elsewhere is the column's, so a value that is more than that would come
+// to consumers in two shapes.
+Status fit_claims(const debezium::Options& options) {
+    const auto refused = [](const std::string& what, const std::string& remedy) {
+        return Status(ErrorCode::kConfigInvalid, Advice::kStop,
+                      "claim_check keeps the payload as it is stored, and debezium: " + what +
+                          "; consumers would see large payloads in another shape than small ones. "
+                          "Leave out claim_check, or " +
+                          remedy);
+    };
+    if (options.has_envelope()) {
+        return refused("table.fields.additional.placement puts columns beside it in an envelope",
+                       "place those columns in headers");
+    }
+    const debezium::ConverterOptions& value = options.value_format;
+    if (value.converter == debezium::Converter::kJson && !value.schemas && !options.expand) {
+        return refused("value = json without schemas puts it in quotes",
+                       "write value = \"simplestring\"");
+    }
+    return {};
+}
+
 // Wrong options are told when it is made; the columns once their table is known.
 Result<MakeEncoder> make_debezium(const FormatSettings& settings) {
     constexpr std::string_view kPrefix = "debezium.";
@@ -26,6 +48,9 @@ Result<MakeEncoder> make_debezium(const FormatSettings& settings) {
     const auto topics =
         debezium::TopicRouter::make(options->topic_regex, options->topic_replacement);
     if (!topics.ok()) return topics.status();
+    if (Status fitting = settings.claims ? fit_claims(*options) : Status(); !fitting.ok()) {
+        return fitting;
+    }
     if (settings.shape == nullptr) return MakeEncoder();
     const auto first = debezium::DebeziumEncoder::make(*options, *settings.shape);
     if (!first.ok()) return first.status();

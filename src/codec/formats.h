@@ -21,6 +21,7 @@ struct FormatSettings {
     spi::AttributeNames attributes;  ///< The destination's.
     /// Of that table; null: it is not known yet, and the options alone are looked at.
     const spi::RowShape* shape = nullptr;
+    bool claims = false;  ///< Large payloads are kept elsewhere.
 };
 
 /// One value of the option `format`.

@@ -6,6 +6,7 @@
 #include "codec/debezium/encoder.h"
 #include "codec/debezium/java_text.h"
 #include "codec/debezium/value_forms.h"
+#include "codec/formats.h"
 #include "tests/codec/debezium_rows.h"
 
 namespace outbox::codec::debezium {
@@ -218,6 +219,7 @@ TEST_F(DebeziumFormat, TopicAndKeyOfADeadLetterAreTheOperatorsWhereTheTableHasNo
     // Columns of the table, at which Debezium does not look.
     shape_.fields["topic"] = "type";
     shape_.fields["key"] = "type";
+    event_.key = {};
     record = encode(texts);
     ASSERT_TRUE(record.ok()) << record.error().message;
     EXPECT_EQ(record->topic, "outbox.event.Order");
@@ -267,6 +269,26 @@ TEST_F(DebeziumFormat, TakesNoKeyThatTheRelayDoesNotKeepOrderBy) {
     event_.key = "c-1";
     const auto record = encode({{"table.field.event.key", "customerid"}});
     ASSERT_TRUE(record.ok()) << describe(record.error());
+}
+
+// Where a table has both columns, as Outbox's own, each event has its own choice.
+TEST_F(DebeziumFormat, GivesUpAnEventWhoseKeyIsNotTheOneThatOrderIsKeptBy) {
+    add("key", "text", true);
+    shape_.fields["key"] = "key";
+    const std::map<std::string, std::string> texts{{"key", "simplestring"}};
+    ASSERT_TRUE(encode(texts).ok());
+    event_.key = "o-1";
+    ASSERT_TRUE(encode(texts).ok());
+    event_.key = "k-1";
+    const auto record = encode(texts);
+    ASSERT_FALSE(record.ok());
+    EXPECT_EQ(record.error().advice, Advice::kDeadLetter);
+    EXPECT_THAT(record.error().message, HasSubstr("'aggregateid'"));
+    auto by_key = texts;
+    by_key["table.field.event.key"] = "key";
+    EXPECT_EQ(encode(by_key)->key, "k-1");
+    event_.key = {};
+    EXPECT_EQ(encode(by_key)->key.data(), nullptr);
 }
 
 TEST_F(DebeziumFormat, RefusesOptionsThatDebeziumRefuses) {
@@ -347,6 +369,22 @@ TEST_F(DebeziumFormat, WritesHeadersAsKafkaConnectsConvertersDo) {
         EXPECT_EQ(encode(texts)->headers.back().value.data(), nullptr);
         event_.metadata = {};
     }
+}
+
+// Handlers would see large payloads in another shape than small ones.
+TEST_F(DebeziumFormat, TakesNoClaimsWhereItsValueIsMoreThanThePayload) {
+    const auto refused = [&](std::map<std::string, std::string> options, bool claims) {
+        const auto made = find_format("debezium")->make({options, "t", {}, nullptr, claims});
+        return made.ok() ? std::string() : made.error().message;
+    };
+    const std::string placed = "debezium.table.fields.additional.placement";
+    const std::string bare = "debezium.value.schemas.enable";
+    EXPECT_THAT(refused({{placed, "type:envelope"}}, true), HasSubstr("claim_check"));
+    EXPECT_THAT(refused({{bare, "false"}}, true), HasSubstr("simplestring"));
+    EXPECT_EQ(refused({{placed, "type:envelope"}}, false), "");
+    EXPECT_EQ(refused({{bare, "false"}, {"debezium.table.expand.json.payload", "true"}}, true), "");
+    EXPECT_EQ(refused({{bare, "false"}, {"debezium.value", "simplestring"}}, true), "");
+    EXPECT_EQ(refused({{placed, "type:header"}}, true), "");
 }
 
 TEST_F(DebeziumFormat, NeedsASourceThatTellsTypes) {

@@ -241,6 +241,12 @@ Result<std::string_view> DebeziumEncoder::make_key(const spi::EventView& event,
                                                    spi::EventBatch& arena) {
     ColumnValue value = rows_.value(*key_);
     if (!keys_of_rows_ && !event.key.empty() && key_->is_string()) value.text = event.key;
+    if (!value.text.empty() && value.text != event.order_key()) {
+        return invalid(event, "column '" + key_->name() + "'",
+                       "is the record's key, and order is kept by another",
+                       "name the column that the event's key is in as table.field.event.key, or "
+                       "leave `key` out of [source.table.columns]");
+    }
     const ConverterOptions& format = options_.key_format;
     out_.assign(before_key_);
     bool made = true;

@@ -10,9 +10,12 @@
 namespace outbox::mqtt {
 namespace {
 
-// Brokers may end the connection for any other string (MQTT 5.0, 1.5.4), and mosquitto does.
+// Brokers may end the connection for any other string (MQTT 5.0, 1.5.4), and mosquitto does. U+FEFF
+// is allowed there, and yet paho ends at it: a session that keeps its messages would never get
+// past.
 bool is_plain_text(std::string_view text) {
-    return plain_prefix(text) == text.size();
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    return plain_prefix(text) == text.size() && text.find(kByteOrderMark) == std::string_view::npos;
 }
 
 }  // namespace
@@ -22,7 +25,7 @@ std::optional<std::string> Properties::set(const spi::Record& record) {
     encoded_.clear();
     if (!is_plain_text(record.content_type) || record.content_type.size() > kMaxStringBytes) {
         return "its content type '" + to_printable(record.content_type.substr(0, 100)) +
-               "' has a control character or over 65535 bytes, or is not UTF-8";
+               "' has a control character or U+FEFF or over 65535 bytes, or is not UTF-8";
     }
     if (record.key.data() != nullptr) {
         if (auto why = add(kKeyProperty, record.key)) return why;
@@ -35,7 +38,7 @@ std::optional<std::string> Properties::set(const spi::Record& record) {
         if (header.name.empty()) return "it has a header without a name";
         if (!is_plain_text(header.name)) {
             return "the name of the header '" + to_printable(header.name.substr(0, 100)) +
-                   "' has a control character or is not UTF-8; use another name";
+                   "' has a control character or U+FEFF or is not UTF-8; use another name";
         }
         if (auto why = add(header.name, header.value)) return why;
     }

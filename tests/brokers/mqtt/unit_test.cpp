@@ -154,9 +154,15 @@ TEST(MqttMessage, CarriesHeadersKeyAndNull) {
     record.headers = odd;
     EXPECT_EQ(properties.set(record), std::nullopt);
     EXPECT_EQ(properties.list().back(), std::pair("note*"sv, "UTF-8''a%C2%85"sv));
-    const spi::HeaderView odd_name[] = {{"no\xC2\x85te", "a"}};
-    record.headers = odd_name;
-    EXPECT_NE(properties.set(record).value_or("").find("control character"), std::string::npos);
+    const spi::HeaderView marked[] = {{"note", "a\xEF\xBB\xBF"}};
+    record.headers = marked;
+    EXPECT_EQ(properties.set(record), std::nullopt);
+    EXPECT_EQ(properties.list().back(), std::pair("note*"sv, "UTF-8''a%EF%BB%BF"sv));
+    for (const char* name : {"no\xC2\x85te", "\xEF\xBB\xBFnote"}) {
+        const spi::HeaderView odd_name[] = {{name, "a"}};
+        record.headers = odd_name;
+        EXPECT_NE(properties.set(record).value_or("").find("control character"), std::string::npos);
+    }
     record.headers = headers;
     record.content_type = "text/\xC2\x85";
     EXPECT_NE(properties.set(record).value_or("").find("content type"), std::string::npos);

@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{100};  // for `stop`
 constexpr milliseconds kRequestTime{15'000};
+constexpr std::chrono::seconds kIdle{15};   // of an answer, however long all of it may take
 constexpr std::size_t kBytesPerMs = 1'000;  // as slow as a way there may be
 constexpr std::size_t kFaultBytes = std::size_t{64} << 10;
 
@@ -63,7 +64,10 @@ class S3Store final : public ObjectStore {
 
     Result<std::string> get(std::string_view name, std::size_t max_bytes,
                             const std::stop_token& stop) override {
-        auto answer = ask({.method = "GET", .url = address(name), .timeout = time_for(max_bytes)},
+        auto answer = ask({.method = "GET",
+                           .url = address(name),
+                           .timeout = time_for(max_bytes),
+                           .idle_timeout = kIdle},
                           max_bytes, stop);
         if (!answer.ok()) return answer.error();
         if (answer->fault) return object_too_large(*this, name, max_bytes);

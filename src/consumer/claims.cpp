@@ -11,10 +11,25 @@ Result<std::optional<claim::Claim>> consumer::Claims::of(const Message& message)
     return claim::read_claim(message.headers_json);
 }
 
-Result<std::string> consumer::Claims::get(const claim::Claim& claim) {
-    if (claim.size > max_bytes_) return object_too_large(*store_, claim.name(), max_bytes_);
+Result<std::string> consumer::Claims::ask(const claim::Claim& claim, const std::stop_token& stop) {
+    constexpr int kRests = 2;
+    using Clock = std::chrono::steady_clock;
+    const auto began = Clock::now();
+    if (away_ && began < away_until_) return *away_;
     // One byte more, so that an object that has grown is told from one that is too large.
-    auto bytes = store_->get(claim.name(), static_cast<std::size_t>(claim.size) + 1, {});
+    auto bytes = store_->get(claim.name(), static_cast<std::size_t>(claim.size) + 1, stop);
+    away_.reset();
+    if (!bytes.ok() && bytes.error().advice == Advice::kRetryDestination) {
+        const auto now = Clock::now();
+        away_ = bytes.error();
+        away_until_ = now + kRests * (now - began);
+    }
+    return bytes;
+}
+
+Result<std::string> consumer::Claims::get(const claim::Claim& claim, const std::stop_token& stop) {
+    if (claim.size > max_bytes_) return object_too_large(*store_, claim.name(), max_bytes_);
+    auto bytes = ask(claim, stop);
     if (!bytes.ok()) {
         const ErrorCode code = bytes.error().code;
         if (code == ErrorCode::kPayloadTooLarge) {  // it has grown

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include <outbox/consumer/claims.h>
@@ -23,12 +25,18 @@ class Claims {
     /// The message's claim; none: its payload is there, or nobody said where claims are kept.
     /// Errors: kInvalidEvent/dead_letter.
     [[nodiscard]] Result<std::optional<claim::Claim>> of(const Message& message) const;
-    /// Its payload, whole and the one that was written. Blocks as the store does.
-    Result<std::string> get(const claim::Claim& claim);
+    /// Its payload, whole and the one that was written. Blocks as the store does, and not at all
+    /// for a while after the store was away: twice as long as it took to see that, so that a store
+    /// that hangs leaves most of the time to messages that need none. Then the error is that one.
+    Result<std::string> get(const claim::Claim& claim, const std::stop_token& stop);
 
   private:
+    Result<std::string> ask(const claim::Claim& claim, const std::stop_token& stop);
+
     std::unique_ptr<claim::ObjectStore> store_;
     std::size_t max_bytes_ = 0;
+    std::optional<ErrorInfo> away_;
+    std::chrono::steady_clock::time_point away_until_;
 };
 
 }  // namespace outbox::consumer

@@ -21,7 +21,7 @@ Status Executor::fetch_payload(Message& message, std::string& payload) {
     const auto claim = claims_.of(message);
     if (!claim.ok()) return claim.error();
     if (!*claim) return {};
-    auto bytes = claims_.get(**claim);
+    auto bytes = claims_.get(**claim, stop_);
     if (!bytes.ok()) return bytes.error();
     payload = *std::move(bytes);
     message.payload = payload;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,8 +56,10 @@ class Executor {
     /// Applies messages that are new, in their order, in the open transaction.
     using Handler = std::function<void(std::span<const Message>)>;
 
-    Executor(InboxStore& inbox, Handler handler, const ClaimStore& claims = {})
-        : inbox_(inbox), handler_(std::move(handler)), claims_(claims) {}
+    /// `stop` ends the wait for a payload that is kept elsewhere.
+    Executor(InboxStore& inbox, Handler handler, const ClaimStore& claims = {},
+             std::stop_token stop = {})
+        : inbox_(inbox), handler_(std::move(handler)), claims_(claims), stop_(std::move(stop)) {}
 
     /// `begin()` -> Result<Taken> opens the transaction and takes the message; `commit()` ends it.
     /// A payload that is kept elsewhere is fetched before: no transaction waits for it. Where it
@@ -129,6 +132,7 @@ class Executor {
     InboxStore& inbox_;
     Handler handler_;
     Claims claims_;
+    const std::stop_token stop_;
     std::vector<Message> fresh_;
 };
 

@@ -115,7 +115,8 @@ struct Transfer {
     std::size_t header_bytes = 0;
     bool too_large = false;
     std::optional<Clock::time_point> connected;  // or tried to, since then
-    int no_socket = 0;                           // why there was none
+    bool has_connection = false;
+    int no_socket = 0;  // why there was none
     List headers;
     List connect_to;
     std::array<char, CURL_ERROR_SIZE> error{};
@@ -173,6 +174,7 @@ extern "C" curl_socket_t outbox_http_open_socket(void* user, curlsocktype, curl_
 extern "C" int outbox_http_has_connection(void* user, char*, char*, int, int) {
     auto& transfer = *static_cast<Transfer*>(user);
     if (!transfer.connected) transfer.connected = Clock::now();
+    transfer.has_connection = true;
     return CURL_PREREQFUNC_OK;
 }
 
@@ -321,6 +323,11 @@ void HttpClient::Impl::set_up(Transfer& transfer) {
     // Not its timeout: that of a request which waits for a connection would not come.
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      static_cast<long>(std::max(request.connect_timeout, milliseconds(1)).count()));
+    if (request.idle_timeout.count() > 0) {
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
+                         static_cast<long>(request.idle_timeout.count()));
+    }
     if (transfer.connect_to) {
         curl_easy_setopt(easy, CURLOPT_CONNECT_TO, transfer.connect_to.get());
     }
@@ -430,7 +437,11 @@ void HttpClient::Impl::judge(Transfer& done, CURLcode code) const {
     } else if (done.no_socket != 0 && code == CURLE_COULDNT_CONNECT) {
         fault = HttpFault{Kind::kLocal,
                           "no socket: " + std::generic_category().message(done.no_socket)};
-    } else if (code == CURLE_OPERATION_TIMEDOUT) {  // the only limit that curl was given
+    } else if (code == CURLE_OPERATION_TIMEDOUT && done.has_connection) {
+        fault =
+            HttpFault{Kind::kTimeout, "nothing came within " +
+                                          std::to_string(done.request.idle_timeout.count()) + " s"};
+    } else if (code == CURLE_OPERATION_TIMEDOUT) {
         fault = HttpFault{
             Kind::kConnect,
             "no connection within " + std::to_string(done.request.connect_timeout.count()) + " ms"};

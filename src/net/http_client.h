@@ -26,6 +26,7 @@ struct HttpRequest {
     std::optional<std::string> pinned_address = {};
     std::chrono::milliseconds timeout{30'000};         ///< From `start` to the answer's end.
     std::chrono::milliseconds connect_timeout{5'000};  ///< With the resolver and TLS.
+    std::chrono::seconds idle_timeout{0};  ///< Without a byte either way; 0: the timeout alone.
 };
 
 /// Why a request has no answer. Whether the server has acted on it is not known, but for those that

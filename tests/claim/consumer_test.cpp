@@ -339,6 +339,99 @@ TEST_F(ClaimConsumer, AMemberOfAQueueFetchesPayloadsAndWaitsForTheirStore) {
 }
 
 // PostgreSQL begins with the next message where it commits the one before.
+// A store that takes a while to fail, or hangs until it is told to stop.
+class AwayStore final : public claim::ObjectStore {
+  public:
+    struct Life {
+        std::atomic<int> asked = 0;
+        std::atomic<bool> hangs = false;
+        std::chrono::milliseconds takes{50};
+    };
+    explicit AwayStore(Life& life) : life_(life) {}
+    [[nodiscard]] const std::string& url() const override { return url_; }
+    Status put(std::string_view, std::string_view, const std::stop_token&) override { return {}; }
+    Result<std::string> get(std::string_view, std::size_t, const std::stop_token& stop) override {
+        ++life_.asked;
+        do {
+            std::this_thread::sleep_for(life_.takes);
+        } while (life_.hangs && !stop.stop_requested());
+        return ErrorInfo{ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {}, "away"};
+    }
+
+  private:
+    Life& life_;
+    const std::string url_ = "file:///away";
+};
+
+class AwayQueue : public ClaimConsumer {
+  protected:
+    // `claims` messages that need the store, each of its own key, then as many small ones.
+    std::vector<consumer::Arrival> given(std::size_t claims) {
+        std::vector<consumer::Arrival> out;
+        for (std::size_t i = 1; i <= 2 * claims; ++i) {
+            consumer::Arrival one;
+            one.number = i;
+            one.id = "m" + std::to_string(i);
+            one.topic = "t";
+            one.key = one.id;
+            one.payload = "p";
+            if (i <= claims) {
+                put(one.id, "large", one.id);
+                one.headers =
+                    db_.value("SELECT headers FROM outbox_mailbox WHERE id = '" + one.id + "'");
+            }
+            out.push_back(std::move(one));
+        }
+        return out;
+    }
+    QueueConsumer member_of(const std::vector<consumer::Arrival>& given) {
+        QueueConsumerOptions options;
+        options.consumer = "stock";
+        options.claims.open = [this] { return std::make_unique<AwayStore>(life_); };
+        options.retry_base_ms = 1;
+        options.retry_max_ms = 2;
+        options.workers = 1;
+        options.on_report = [this](const ConsumerReport& report) {
+            if (report.what == ConsumerReport::What::kRetry) ++retries_;
+        };
+        const auto open = [given](const Queue::Limits&) {
+            return std::make_unique<GivenInlet>(given);
+        };
+        return sqlite_queue_consumer(database_.url(), Queue{.open = open}, SqliteHandler(apply),
+                                     options);
+    }
+
+    AwayStore::Life life_;
+    std::atomic<int> retries_ = 0;
+};
+
+// Each message of forty keys would cost what it takes to see that the store is away.
+TEST_F(AwayQueue, AStoreThatIsSlowToFailIsAskedNowAndThenAndAllOthersGoOn) {
+    constexpr std::size_t kClaims = 40;
+    auto member = member_of(given(kClaims));
+    std::thread running([&] { member.run(); });
+    EXPECT_TRUE(eventually(
+        std::chrono::seconds(60), "the others are applied, and it is tried on",
+        [&] { return member.stats().applied == kClaims && retries_ > 400 && life_.asked > 2; }));
+    member.stop();
+    running.join();
+    EXPECT_LT(life_.asked, retries_ / 4) << "one answer serves many";
+    EXPECT_EQ(member.stats().failed, 0U);
+    EXPECT_EQ(dead(), "");
+}
+
+TEST_F(AwayQueue, AStopEndsTheWaitForAStoreThatHangs) {
+    life_.hangs = true;
+    auto member = member_of(given(1));
+    std::thread running([&] { member.run(); });
+    EXPECT_TRUE(
+        eventually(std::chrono::seconds(60), "it is asked", [&] { return life_.asked > 0; }));
+    member.stop();
+    running.join();  // for ever, otherwise
+    EXPECT_EQ(life_.asked, 1);
+    EXPECT_EQ(dead(), "");
+}
+
 TEST(ClaimConsumerOnPostgres, NoTransactionIsOpenWhileAPayloadIsFetched) {
     const PostgresDatabase database;
     migrate(database.url());

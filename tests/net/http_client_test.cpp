@@ -207,6 +207,13 @@ TEST(HttpClient, GivesUpAServerThatHangs) {
     EXPECT_FAULT(ask({.url = server().url("/hang"), .timeout = 300ms}), Kind::kTimeout);
 }
 
+TEST(HttpClient, GivesUpAServerThatIsSilentLongBeforeAllItsTimeIsOver) {
+    EXPECT_FAULT(ask({.url = server().url("/hang"),
+                      .timeout = std::chrono::hours(1),
+                      .idle_timeout = std::chrono::seconds(1)}),
+                 Kind::kTimeout);
+}
+
 TEST(HttpClient, GivesUpARequestThatWaitsForAConnection) {
     HttpClient client({.max_connections_per_host = 1});
     client.start(1, {.url = server().url("/hang"), .timeout = 60s});

@@ -25,7 +25,7 @@ Worker::Worker(Hub& hub, std::size_t number)
       applier_(hub.make_applier()),
       store_(*applier_.store),
       inbox_(store_.inbox()),
-      executor_(inbox_, applier_.handler, hub.options.claims),
+      executor_(inbox_, applier_.handler, hub.options.claims, ending_.get_token()),
       letters_(inbox_, hub.options.retry),
       janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
       random_(hub.seed + number) {}
@@ -35,6 +35,7 @@ void Worker::start() {
 }
 
 void Worker::join() {
+    ending_.request_stop();
     if (thread_.joinable()) thread_.join();
 }
 

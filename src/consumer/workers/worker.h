@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -78,6 +79,7 @@ class Worker {
     const Applier applier_;
     BrokerStore& store_;
     InboxStore& inbox_;
+    std::stop_source ending_;  // a payload that is being fetched is not waited for
     Executor executor_;
     Letters letters_;
     Janitor janitor_;

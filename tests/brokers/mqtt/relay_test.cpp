@@ -77,8 +77,10 @@ TEST_F(MqttRelay, AHeaderThatWouldEndASubscriberIsEscapedAndANameIsADeadLetter) 
     for (const auto& pair : marked.at("headers")) {
         properties.emplace(pair[0], pair[1]);
     }
-    EXPECT_EQ(properties.at("note*"), "UTF-8''%EF%BB%BFa");
-    EXPECT_EQ(properties.at("outbox-key*"), "UTF-8''k%EF%BB%BF");
+    EXPECT_EQ(properties.at("note"),
+              "\xEF\xBB\xBF"
+              "a");
+    EXPECT_EQ(marked.at("key"), "k\xEF\xBB\xBF");
     EXPECT_EQ(decode_base64(nlohmann::json::parse(second).at("value")), "3");
     EXPECT_EQ(Sqlite(path_).value("SELECT count(*) FROM outbox_dead_letters"), "1");
 }

@@ -49,6 +49,11 @@ TEST(ValueForms, WriteBigIntegersAsJavaDoes) {
 
 TEST(ValueForms, ReadTimesOfAnyZone) {
     EXPECT_EQ(read_timestamp("1970-01-02 00:00:00")->total_us(), 86'400'000'000);
+    EXPECT_EQ(read_timestamp("294247-01-09 23:59:59.999999")->total_us(),
+              9'223'372'022'399'999'999);
+    const auto last = read_timestamp("294276-12-31 23:59:59.999999");
+    EXPECT_FALSE(last->total_us().has_value());
+    EXPECT_EQ(last->total_ms(), 9'224'318'015'999'999);
     EXPECT_EQ(read_timestamp("1970-01-01 00:00:00+02")->total_us(), -7'200'000'000);
     EXPECT_EQ(read_timestamp("1969-12-31 23:59:59.999999")->total_us(), -1);
     EXPECT_EQ(zoned_text(*read_timestamp("2026-02-28 12:34:56.78+02:30"), 6),
@@ -319,6 +324,11 @@ TEST_F(DebeziumFormat, SetsPartitionAndTimestampAsKafkaConnectDoes) {
     ASSERT_TRUE(record.ok()) << record.error().message;
     EXPECT_EQ(record->partition, 3);
     EXPECT_EQ(record->timestamp_ms, 1'767'225'600'500);
+    event_.metadata = R"({"at": "294276-12-31 00:00:00", "part": "-1"})";
+    EXPECT_THAT(encode(with_connect).error().message, HasSubstr("'part'"));
+    event_.metadata = R"({"at": "294276-12-31 00:00:00", "part": "1"})";
+    EXPECT_EQ(encode(with_connect)->timestamp_ms, 9'224'317'929'600'000);
+    event_.metadata = R"({"at": "2026-01-01 00:00:00.5", "part": "3"})";
     const auto server = encode(texts);
     ASSERT_TRUE(server.ok());
     EXPECT_EQ(server->partition, -1);

@@ -261,16 +261,12 @@ bool ConnectColumn::append_bytes(const ColumnValue& value, std::string& out) con
 
 // Days, milliseconds or microseconds.
 std::optional<std::int64_t> ConnectColumn::count_of(std::string_view text) const {
-    constexpr std::int64_t kMillisecondUs = 1000;
     const bool clock = meaning_ == Meaning::kTimeMs || meaning_ == Meaning::kTimeUs;
     const auto time = clock ? read_time(text) : read_timestamp(text);
     if (!time) return std::nullopt;
-    std::int64_t count = clock ? time->us : time->total_us();
-    if (meaning_ == Meaning::kDate) count = time->days;
-    if (meaning_ == Meaning::kTimeMs || meaning_ == Meaning::kTimestampMs) {
-        count = count / kMillisecondUs - (count % kMillisecondUs < 0 ? 1 : 0);
-    }
-    return count;
+    if (meaning_ == Meaning::kDate) return time->days;
+    const bool coarse = meaning_ == Meaning::kTimeMs || meaning_ == Meaning::kTimestampMs;
+    return coarse ? time->total_ms() : time->total_us();
 }
 
 // Of a java.util.Date, since 1970.

@@ -424,12 +424,17 @@ Status DebeziumEncoder::take_partition(const spi::EventView& event, spi::Record&
     if (partition_ != nullptr) {
         const std::string_view text = rows_.value(*partition_).text;
         std::from_chars(text.data(), text.data() + text.size(), record.partition);
-        if (text.data() != nullptr && record.partition < 0) return no_value(event, *partition_);
+        if (text.data() != nullptr && record.partition < 0) {
+            return invalid(event, "column '" + partition_->name() + "'",
+                           "is below 0, and places the event in a partition of Kafka",
+                           "discard the dead letter and write the event anew, or leave the "
+                           "placement `partition` out and retry it");
+        }
     }
     if (timestamp_ != nullptr && rows_.value(*timestamp_).text.data() != nullptr) {
         const auto time = read_timestamp(rows_.value(*timestamp_).text);
         if (!time) return no_value(event, *timestamp_);
-        record.timestamp_ms = time->total_us() / 1000;
+        record.timestamp_ms = time->total_ms();
     }
     return {};
 }

@@ -11,7 +11,13 @@ namespace outbox::codec::debezium {
 struct PrintedTime {
     std::int64_t days = 0;  ///< Since 1970-01-01; 0 of a time without a date.
     std::int64_t us = 0;    ///< Since midnight; of UTC, where it has a zone.
-    [[nodiscard]] std::int64_t total_us() const { return days * 86'400'000'000 + us; }
+    [[nodiscard]] std::int64_t total_ms() const { return days * 86'400'000 + us / 1000; }
+    /// None: PostgreSQL has years behind those that 64 bits can count.
+    [[nodiscard]] std::optional<std::int64_t> total_us() const {
+        constexpr std::int64_t kMostDays = 106'751'990;
+        if (days > kMostDays) return std::nullopt;
+        return days * 86'400'000'000 + us;
+    }
 };
 
 /// "2026-01-31", "2026-01-31 23:59:59.5", "2026-01-31 23:59:59+02:30". None: anything else,

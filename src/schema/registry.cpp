@@ -1,5 +1,6 @@
 #include "schema/registry.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -76,12 +77,18 @@ void Registry::forget(std::unordered_map<std::string, Entry>::iterator entry) {
 
 void Registry::remember(const std::string& key, const Answer& answer, bool is_latest,
                         Clock::time_point asked) {
-    if (const auto old = entries_.find(key); old != entries_.end()) forget(old);
-    const milliseconds time = std::holds_alternative<Failure>(answer) ? limits_.unknown_for
-                              : is_latest                             ? limits_.latest_for
-                                                                      : limits_.version_for;
+    milliseconds time = is_latest ? limits_.latest_for : limits_.version_for;
+    if (std::holds_alternative<Failure>(answer)) time = limits_.unknown_for;
+    if (const auto old = entries_.find(key); old != entries_.end()) {
+        if (std::holds_alternative<Failure>(answer) &&
+            std::holds_alternative<Failure>(old->second.answer)) {
+            time = std::min(2 * old->second.for_so_long,
+                            std::max(limits_.latest_for, limits_.unknown_for));
+        }
+        forget(old);
+    }
     used_.push_front(key);
-    entries_.emplace(key, Entry{answer, asked, now_() + time, used_.begin()});
+    entries_.emplace(key, Entry{answer, asked, now_() + time, time, used_.begin()});
     bytes_ += bytes_of(answer);
     while (entries_.size() > 1 &&
            (entries_.size() > limits_.max_schemas || bytes_ > limits_.max_bytes)) {

@@ -30,7 +30,9 @@ struct RegistryLimits {
     std::size_t max_references = 64;                      ///< Schemas that one refers to, in all.
     std::chrono::milliseconds latest_for{60'000};         ///< Then "latest" is asked for again.
     std::chrono::milliseconds version_for{600'000};       ///< Then a version that has a number is.
-    std::chrono::milliseconds unknown_for{1'000};         ///< Then what was not there is.
+    /// Then what was not there is; each time in vain twice as late, up to `latest_for`, so that
+    /// subjects that nobody registers leave the registry to others.
+    std::chrono::milliseconds unknown_for{1'000};
     std::chrono::milliseconds request_time{10'000};
 };
 
@@ -84,6 +86,7 @@ class Registry {
         Answer answer;
         Clock::time_point asked;  // when the request began
         Clock::time_point until;
+        std::chrono::milliseconds for_so_long;
         std::list<std::string>::iterator use;
     };
     using Fetched = std::variant<Registered, RegistryFault>;

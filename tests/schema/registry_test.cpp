@@ -156,6 +156,24 @@ TEST_F(SchemaRegistry, AnUnknownSubjectOrVersionIsAFaultOfItsOwnAndSoonAskedForA
     EXPECT_THAT(error_of(registry->ask(subject_, "7", {})), HasSubstr("OB_SCHEMA_UNKNOWN"));
 }
 
+// Else subjects that nobody registers keep a registry that is not quick from all others.
+TEST_F(SchemaRegistry, WhatIsNotThereIsAskedForLaterEachTimeUpToAMinute) {
+    const auto registry = this->registry(server_.url());
+    std::chrono::milliseconds wait = RegistryLimits().unknown_for;
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_NE(error_of(registry->ask(subject_, "1", {})), "");
+        now_ += wait - std::chrono::milliseconds(1);
+        EXPECT_TRUE(registry->find(subject_, "1")) << i;
+        now_ += std::chrono::milliseconds(1);
+        EXPECT_FALSE(registry->find(subject_, "1")) << i;
+        wait = std::min(2 * wait, RegistryLimits().latest_for);
+    }
+    server_.add(subject_, kOrder);
+    EXPECT_EQ(error_of(registry->ask(subject_, "1", {})), "");
+    now_ += RegistryLimits().latest_for;
+    EXPECT_TRUE(registry->find(subject_, "1")) << "as any other from then on";
+}
+
 TEST_F(SchemaRegistry, OtherTypesHaveAnIdAndNoRules) {
     const std::uint32_t id =
         server_.add(subject_, R"({"type": "record", "name": "a", "fields": []})", "AVRO");

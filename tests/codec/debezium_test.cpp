@@ -58,7 +58,13 @@ TEST(ValueForms, ReadTimesOfAnyZone) {
     EXPECT_EQ(read_timestamp("1969-12-31 23:59:59.999999")->total_us(), -1);
     EXPECT_EQ(zoned_text(*read_timestamp("2026-02-28 12:34:56.78+02:30"), 6),
               "2026-02-28T10:04:56.780000Z");
-    for (const char* text : {"infinity", "0044-03-15 BC", "2026-02-30", "", "x"}) {
+    // As Debezium 3.0 wrote them.
+    EXPECT_EQ(read_timestamp("0044-03-15 BC")->days, -735'160);
+    EXPECT_EQ(read_timestamp("0044-03-15 00:00:00 BC")->total_us(), -63'517'824'000'000'000);
+    EXPECT_EQ(zoned_text(*read_timestamp("0044-03-15 00:00:00+00 BC"), 6),
+              "-0043-03-15T00:00:00.000000Z");
+    EXPECT_EQ(zoned_text(*read_timestamp("0001-01-01 00:00:00+00 BC"), 0), "0000-01-01T00:00:00Z");
+    for (const char* text : {"infinity", "2026-02-30", "", "x", " BC"}) {
         EXPECT_FALSE(read_timestamp(text).has_value()) << text;
     }
 }

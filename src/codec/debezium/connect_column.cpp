@@ -269,9 +269,10 @@ std::optional<std::int64_t> ConnectColumn::count_of(std::string_view text) const
     return coarse ? time->total_ms() : time->total_us();
 }
 
-// Of a java.util.Date, since 1970.
+// Of a java.util.Date, since 1970. None, too: it is before Christ.
 std::optional<std::int64_t> ConnectColumn::java_ms(std::string_view text) const {
     constexpr std::int64_t kDayMs = 86'400'000;
+    if (text.ends_with(" BC")) return std::nullopt;
     const auto count = count_of(text);
     return count && meaning_ == Meaning::kDate ? *count * kDayMs : count;
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 #include "core/ascii.h"
 
@@ -67,70 +68,6 @@ bool take_zone(std::string_view text, std::int64_t& us) {
     return text.empty();
 }
 
-}  // namespace
-
-std::optional<PrintedTime> read_timestamp(std::string_view text) {
-    std::int64_t year = 0;
-    std::int64_t month = 0;
-    std::int64_t day = 0;
-    if (text.empty() || !take_number(text, year) || !take_char(text, '-') || text.empty() ||
-        !take_number(text, month) || !take_char(text, '-') || text.empty() ||
-        !take_number(text, day)) {
-        return std::nullopt;
-    }
-    using namespace std::chrono;
-    // The calendar of std::chrono ends with the year 32767; it comes again after 400 years.
-    constexpr std::int64_t kCycleDays = 146'097;
-    const std::int64_t cycles = year / 400;
-    const year_month_day date{std::chrono::year(static_cast<int>(year % 400)),
-                              std::chrono::month(static_cast<unsigned>(month)),
-                              std::chrono::day(static_cast<unsigned>(day))};
-    if (!date.ok()) return std::nullopt;
-    PrintedTime out;
-    out.days = sys_days(date).time_since_epoch().count() + cycles * kCycleDays;
-    if (text.empty()) return out;
-    std::int64_t zone_us = 0;
-    if ((!take_char(text, ' ') && !take_char(text, 'T')) || !take_clock(text, out.us) ||
-        !take_zone(text, zone_us)) {
-        return std::nullopt;
-    }
-    const std::int64_t us = out.us - zone_us;
-    const std::int64_t moved = us < 0 ? -1 : us / kDayUs;
-    out.days += moved;
-    out.us = us - moved * kDayUs;
-    return out;
-}
-
-std::optional<PrintedTime> read_time(std::string_view text) {
-    PrintedTime out;
-    if (!take_clock(text, out.us) || !text.empty()) return std::nullopt;
-    return out;
-}
-
-std::string zoned_text(const PrintedTime& time, int digits) {
-    using namespace std::chrono;
-    constexpr std::int64_t kCycleDays = 146'097;
-    const std::int64_t cycles = time.days / kCycleDays;
-    const year_month_day date{sys_days(days(time.days - cycles * kCycleDays))};
-    const std::int64_t year_count = static_cast<int>(date.year()) + 400 * cycles;
-    std::array<char, 64> text{};
-    const std::int64_t second = time.us / kSecondUs;
-    std::snprintf(text.data(), text.size(), "%s%04lld-%02u-%02uT%02d:%02d:%02d",
-                  year_count > 9999 ? "+" : "", static_cast<long long>(year_count),
-                  static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                  static_cast<int>(second / 3600), static_cast<int>(second / 60 % 60),
-                  static_cast<int>(second % 60));
-    std::string out = text.data();
-    if (digits > 0) {
-        std::snprintf(text.data(), text.size(), ".%06d", static_cast<int>(time.us % kSecondUs));
-        out.append(text.data(), static_cast<std::size_t>(std::min(digits, 6)) + 1);
-        if (digits > 6) out.append(static_cast<std::size_t>(digits) - 6, '0');
-    }
-    return out + "Z";
-}
-
-namespace {
-
 constexpr std::int64_t kDayMs = 86'400'000;
 
 struct Day {
@@ -142,7 +79,7 @@ struct Day {
 Day gregorian_day(std::int64_t days) {
     using namespace std::chrono;
     constexpr std::int64_t kCycleDays = 146'097;  // after which the calendar comes again
-    const std::int64_t cycles = days / kCycleDays;
+    const std::int64_t cycles = days / kCycleDays - (days % kCycleDays < 0 ? 1 : 0);
     const year_month_day date{sys_days(std::chrono::days(days - cycles * kCycleDays))};
     return {static_cast<int>(date.year()) + 400 * cycles, static_cast<unsigned>(date.month()),
             static_cast<unsigned>(date.day())};
@@ -175,6 +112,64 @@ std::string two_digits(unsigned number) {
 }
 
 }  // namespace
+
+std::optional<PrintedTime> read_timestamp(std::string_view text) {
+    constexpr std::string_view kBeforeChrist = " BC";
+    const bool before_christ = text.ends_with(kBeforeChrist);
+    if (before_christ) text.remove_suffix(kBeforeChrist.size());
+    std::int64_t year = 0;
+    std::int64_t month = 0;
+    std::int64_t day = 0;
+    if (text.empty() || !take_number(text, year) || !take_char(text, '-') || text.empty() ||
+        !take_number(text, month) || !take_char(text, '-') || text.empty() ||
+        !take_number(text, day)) {
+        return std::nullopt;
+    }
+    using namespace std::chrono;
+    // The calendar of std::chrono ends with the year 32767; it comes again after 400 years.
+    constexpr std::int64_t kCycleDays = 146'097;
+    if (before_christ) year = 1 - year;  // ISO 8601 has a year 0
+    const std::int64_t cycles = year / 400 - (year % 400 < 0 ? 1 : 0);
+    const year_month_day date{std::chrono::year(static_cast<int>(year - 400 * cycles)),
+                              std::chrono::month(static_cast<unsigned>(month)),
+                              std::chrono::day(static_cast<unsigned>(day))};
+    if (!date.ok()) return std::nullopt;
+    PrintedTime out;
+    out.days = sys_days(date).time_since_epoch().count() + cycles * kCycleDays;
+    if (text.empty()) return out;
+    std::int64_t zone_us = 0;
+    if ((!take_char(text, ' ') && !take_char(text, 'T')) || !take_clock(text, out.us) ||
+        !take_zone(text, zone_us)) {
+        return std::nullopt;
+    }
+    const std::int64_t us = out.us - zone_us;
+    const std::int64_t moved = us < 0 ? -1 : us / kDayUs;
+    out.days += moved;
+    out.us = us - moved * kDayUs;
+    return out;
+}
+
+std::optional<PrintedTime> read_time(std::string_view text) {
+    PrintedTime out;
+    if (!take_clock(text, out.us) || !text.empty()) return std::nullopt;
+    return out;
+}
+
+std::string zoned_text(const PrintedTime& time, int digits) {
+    const Day date = gregorian_day(time.days);
+    std::array<char, 64> text{};
+    const std::int64_t second = time.us / kSecondUs;
+    const char* const sign = date.year > 9999 ? "+" : date.year < 0 ? "-" : "";
+    std::snprintf(text.data(), text.size(), "%s%04lld-%02u-%02uT", sign,
+                  static_cast<long long>(std::abs(date.year)), date.month, date.day);
+    std::string out = text.data() + clock_text(second);
+    if (digits > 0) {
+        std::snprintf(text.data(), text.size(), ".%06d", static_cast<int>(time.us % kSecondUs));
+        out.append(text.data(), static_cast<std::size_t>(std::min(digits, 6)) + 1);
+        if (digits > 6) out.append(static_cast<std::size_t>(digits) - 6, '0');
+    }
+    return out + "Z";
+}
 
 std::string java_date_text(std::int64_t ms) {
     constexpr std::array kWeek{"Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"};

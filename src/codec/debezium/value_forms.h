@@ -20,8 +20,8 @@ struct PrintedTime {
     }
 };
 
-/// "2026-01-31", "2026-01-31 23:59:59.5", "2026-01-31 23:59:59+02:30". None: anything else,
-/// "infinity" and years before the first among it.
+/// "2026-01-31", "2026-01-31 23:59:59.5", "2026-01-31 23:59:59+02:30", "0044-03-15 BC". None:
+/// anything else, "infinity" among it.
 [[nodiscard]] std::optional<PrintedTime> read_timestamp(std::string_view text);
 /// "23:59:59.5".
 [[nodiscard]] std::optional<PrintedTime> read_time(std::string_view text);
@@ -30,7 +30,8 @@ struct PrintedTime {
 [[nodiscard]] std::string zoned_text(const PrintedTime& time, int digits);
 
 /// java.util.Date.toString of so many milliseconds since 1970, where the zone is UTC:
-/// "Thu Jan 01 00:00:00 UTC 1970". Days before 1582-10-15 are of the Julian calendar.
+/// "Thu Jan 01 00:00:00 UTC 1970". Days before 1582-10-15 are of the Julian calendar; it begins
+/// with the year 1.
 [[nodiscard]] std::string java_date_text(std::int64_t ms);
 /// How Kafka Connect's SimpleHeaderConverter writes the same: a date where it is midnight, and
 /// whatever is before 1970-01-02 as a time of the day.

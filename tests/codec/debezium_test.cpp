@@ -255,6 +255,13 @@ TEST_F(DebeziumFormat, WritesNoColumnThatADeadLetterOfAnotherConfigurationHasNot
     EXPECT_THAT(written(R"({"region": "eu"})", "region:header,note:header"), HasSubstr("'note'"));
     EXPECT_THAT(written(R"({"note": "n"})", "region:header,note:header"), HasSubstr("'region'"));
     EXPECT_THAT(written(nullptr, "note:header"), HasSubstr("'note'"));
+    // Of metadata_as = "json".
+    EXPECT_THAT(written(R"({"region": 3, "note": null})", "region:header,note:header"),
+                HasSubstr("under another configuration"));
+    // A field that was not mapped, of a column that is never NULL.
+    event_.event_type = {};
+    EXPECT_EQ(written(nullptr, "payload:header"), "a record");
+    EXPECT_THAT(written(nullptr, "type:header"), HasSubstr("'type' of event"));
 }
 
 TEST_F(DebeziumFormat, SaysWhichColumnItMisses) {

@@ -31,6 +31,7 @@ class ConnectColumn {
     [[nodiscard]] bool is_bytes() const { return type_ == "bytes"; }
     [[nodiscard]] bool is_int32() const { return type_ == "int32"; }
     [[nodiscard]] bool is_timestamp() const;
+    [[nodiscard]] bool is_nullable() const { return optional_; }
 
     /// The value that stands for NULL; none: null.
     [[nodiscard]] const std::optional<std::string>& default_text() const { return default_; }

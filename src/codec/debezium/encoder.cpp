@@ -155,8 +155,12 @@ std::string DebeziumEncoder::before_value(const ConnectColumn& column,
 Result<spi::Record> DebeziumEncoder::encode(const spi::EventView& event, std::string_view /*topic*/,
                                             spi::EventBatch& arena) {
     if (!rows_.load(event, arena)) {
-        return invalid(event, "the metadata", "are no object of texts",
-                       "write metadata_as = \"text\" under [source.table]");
+        return invalid(
+            event, "the metadata",
+            "are not what PostgreSQL prints of the columns: they were read under another "
+            "configuration",
+            "retry the dead letter with the configuration that it is of, or discard it "
+            "and write the event anew");
     }
     if (const ConnectColumn* column = rows_.not_read()) {
         return invalid(event, "column '" + column->name() + "'",

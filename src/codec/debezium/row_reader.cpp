@@ -110,6 +110,7 @@ Status RowReader::add(const spi::RowShape& shape, const Options& options, const 
         if (mapped == shape.fields.end() || mapped->second != name) continue;
         place.field = field.field;
         place.is_id = field.name == "id";
+        place.is_payload = field.name == "payload";
         const bool content = field.name == "payload" || field.name == "headers";
         place.value.raw = content && declared->type == "bytea";
         place.value.cast = !place.value.raw;
@@ -142,7 +143,10 @@ bool RowReader::load(const spi::EventView& event, spi::EventBatch& arena) {
     not_read_ = nullptr;
     for (Place& place : places_) {
         if (place.value.text.data() != nullptr) continue;
-        if (!place.is_read) not_read_ = &place.column;
+        // A dead letter of a configuration that did not read it; who edits one may take the payload
+        // out, and no more.
+        const bool must_be = !place.column.is_nullable() && !place.is_payload;
+        if (!place.is_read || must_be) not_read_ = &place.column;
         if (place.column.default_text()) place.value.text = *place.column.default_text();
     }
     return true;

@@ -39,6 +39,7 @@ class RowReader {
         ConnectColumn column;
         std::string_view spi::EventView::* field = nullptr;  ///< Null: in the metadata.
         bool is_id = false;
+        bool is_payload = false;
         bool is_read = false;  ///< With the row of the event that was loaded, if only as NULL.
         ColumnValue value;
     };

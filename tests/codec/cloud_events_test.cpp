@@ -257,6 +257,23 @@ TEST(CloudEvents, HeadersBecomeAttributesWhereTheirNamesAllowItAndElseStayHeader
     EXPECT_EQ(mqtt.headers(event).at("traceparent"), "00-ab-cd-01");
 }
 
+// A dead letter that had the format debezium has the columns that it placed.
+TEST(CloudEvents, AColumnThatSaysWhatItsAttributeSaysIsNoHeader) {
+    auto event = order_created();
+    const std::string type(event.event_type);
+    const std::string metadata = R"({"region":"eu","type":")" + type + R"("})";
+    event.metadata = metadata;
+    Encoding encoding;
+    const Map headers = encoding.headers(event);
+    EXPECT_EQ(headers.at("ce_type"), type);
+    EXPECT_EQ(headers.at("ce_region"), "eu");
+    EXPECT_EQ(headers.count("type"), 0U);
+    for (const char* other : {R"({"type":"other"})", R"({"data":"x"})"}) {
+        event.metadata = other;
+        EXPECT_FALSE(encoding(event).ok());
+    }
+}
+
 TEST(CloudEvents, RefusesHeadersThatWouldStandForAttributes) {
     for (const ContentMode mode : {ContentMode::kBinary, ContentMode::kStructured}) {
         for (const char* name :

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <string>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -127,7 +128,24 @@ class FileStore final : public ObjectStore {
 
     // Where the folder itself is there, so that the object is gone and not all of them.
     [[nodiscard]] ErrorInfo missing(std::string_view name, const char* doing) const {
-        return errno == ENOENT ? object_gone(*this, name) : failed(doing, errno);
+        const int error = errno;
+        if (error != ENOENT) return failed(doing, error);
+        return is_empty() ? nothing_there() : object_gone(*this, name);
+    }
+
+    [[nodiscard]] bool is_empty() const {
+        std::error_code error;
+        return std::filesystem::is_empty(folder_, error) && !error;
+    }
+
+    // What a volume is mounted on is a folder as well.
+    [[nodiscard]] ErrorInfo nothing_there() const {
+        return {ErrorCode::kSinkUnavailable,
+                Advice::kRetryDestination,
+                {},
+                "there is nothing at all in the object store " + url_ +
+                    "; mount what holds it, or, where its objects are gone for good, put a file "
+                    "of any name there"};
     }
 
     [[nodiscard]] ErrorInfo failed(const char* doing, int error) const {

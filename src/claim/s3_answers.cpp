@@ -1,5 +1,6 @@
 #include "claim/s3_answers.h"
 
+#include "core/ascii.h"
 #include "core/redact.h"
 #include "core/utf8.h"
 #include "net/http_status.h"
@@ -38,6 +39,15 @@ S3Fault read_s3_fault(int status, std::string_view body) {
     if (!is_s3 || fault.name.empty()) fault.name = name_of_status(status, is_s3);
     if (fault.text.empty()) fault.text = "HTTP status " + std::to_string(status);
     return fault;
+}
+
+std::optional<S3Fault> read_s3_object(int status, std::string_view etag,
+                                      std::string_view content_type, std::string_view body) {
+    if (status != net::http_status::kOk) return read_s3_fault(status, body);
+    if (etag.empty() || begins_with_word(content_type, "text/html")) {
+        return S3Fault{"NO S3", "HTTP status 200 and a page in place of the object", status};
+    }
+    return std::nullopt;
 }
 
 std::optional<S3Fault> read_s3_stored(int status, std::string_view etag, std::string_view body) {

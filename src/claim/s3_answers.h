@@ -16,6 +16,11 @@ struct S3Fault {
 /// Out of an answer that is no success.
 [[nodiscard]] S3Fault read_s3_fault(int status, std::string_view body);
 
+/// Why the answer to GET, with that ETag and Content-Type, brings no object; nothing: it does.
+[[nodiscard]] std::optional<S3Fault> read_s3_object(int status, std::string_view etag,
+                                                    std::string_view content_type,
+                                                    std::string_view body);
+
 /// Why the answer to PUT, with that ETag, does not say that the object is stored; nothing: it does.
 [[nodiscard]] std::optional<S3Fault> read_s3_stored(int status, std::string_view etag,
                                                     std::string_view body);

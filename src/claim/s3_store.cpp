@@ -14,7 +14,6 @@
 #include "net/aws_keys.h"
 #include "net/certificates.h"
 #include "net/http_client.h"
-#include "net/http_status.h"
 
 namespace outbox::claim {
 namespace {
@@ -70,10 +69,11 @@ class S3Store final : public ObjectStore {
                            .idle_timeout = kIdle},
                           max_bytes, stop);
         if (!answer.ok()) return answer.error();
-        if (answer->fault) return object_too_large(*this, name, max_bytes);
-        if (answer->status != net::http_status::kOk) {
-            return refusal(read_s3_fault(answer->status, answer->body), name);
+        if (const auto fault = read_s3_object(answer->status, answer->header("etag"),
+                                              answer->header("content-type"), answer->body)) {
+            return refusal(*fault, name);
         }
+        if (answer->fault) return object_too_large(*this, name, max_bytes);
         return std::move(answer->body);
     }
 

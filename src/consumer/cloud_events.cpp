@@ -179,6 +179,9 @@ Envelope open_envelope(std::string_view value) {
                 out.data = std::string(json);
             } else if (*plain == "data_base64") {
                 if (json != "null") out.data_base64 = std::string(json);
+            } else if (!ce::is_attribute_name(*plain)) {
+                // As in binary mode: what is none is not there. A `claim-check` is a header's
+                // alone.
             } else if (auto text = attribute_text(json)) {
                 out.attributes[*plain] = *std::move(text);
             } else if (json != "null") {

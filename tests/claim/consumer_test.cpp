@@ -171,6 +171,7 @@ TEST_F(ClaimConsumer, APayloadOfAnotherStoreIsWaitedForWithItsKey) {
     put_message("x", "{}", "of another key", "other");
     const std::filesystem::path later = folder_ / "later";
     std::filesystem::create_directory(later);
+    std::ofstream(later / "other") << "of another message";
     std::vector<std::string> causes;
     auto chosen = options();
     chosen.claims = file_claims("file://" + later.string());

@@ -74,6 +74,21 @@ TEST(FileStore, MakesNoFolderThatIsNotThere) {
     EXPECT_FALSE(std::filesystem::exists(folder / "not-mounted"));
 }
 
+// The folder that a volume is mounted on is there without it, too.
+TEST(FileStore, WithoutAnythingInItIsAnOutageAndNoneOfItsObjectsIsGone) {
+    TemporaryFolder folder("claims");
+    std::filesystem::create_directory(folder / "store");
+    const auto store =
+        claim::open_file_store("file://" + (folder / "store").string()).value_or_throw();
+    const std::string name = claim::object_name("s", "1", "x");
+    const auto none = store->get(name, 10, {});
+    ASSERT_FALSE(none.ok());
+    EXPECT_EQ(none.error().advice, Advice::kRetryDestination);
+    EXPECT_NE(none.error().message.find("mount what holds it"), std::string::npos);
+    ASSERT_TRUE(store->put(claim::object_name("s", "2", "x"), "x", {}).ok());
+    EXPECT_EQ(store->get(name, 10, {}).error().code, ErrorCode::kObjectGone);
+}
+
 TEST(FileStore, SaysWhatIsWrongWithItsUrl) {
     for (const char* url :
          {"file:", "file:relative", "file://host/folder", "file:///", "file:///f?mode=7"}) {

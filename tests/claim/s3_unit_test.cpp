@@ -103,6 +103,21 @@ TEST(S3Answers, OnlyTheWordOfAnObjectMeansThatItIsStored) {
     }
 }
 
+// Consumers would take every payload for altered, and give all messages up.
+TEST(S3Answers, APageIsNoObject) {
+    EXPECT_FALSE(read_s3_object(200, "\"d41d\"", "application/octet-stream", "x"));
+    EXPECT_FALSE(read_s3_object(200, "\"d41d\"", "", ""));
+    for (const auto& [status, etag, type] :
+         {std::tuple(200, "", "application/octet-stream"), std::tuple(200, "", "text/html"),
+          std::tuple(200, "\"x\"", "Text/HTML; charset=utf-8"), std::tuple(204, "\"x\"", ""),
+          std::tuple(302, "", "text/html")}) {
+        const auto seen = read_s3_object(status, etag, type, "<html>");
+        ASSERT_TRUE(seen) << status << etag << type;
+        EXPECT_EQ(to_error(*seen, "s").advice, Advice::kRetryDestination);
+        EXPECT_EQ(seen->name, "NO S3");
+    }
+}
+
 TEST(S3Answers, ReadWhatIsCutOrNonsense) {
     for (const char* body : {"", "<Error>", "<Error><Code>", "<Error><Code></Code>",
                              "<Error><Code>x", "\xff\xfe<Error><Code>\x01</Code>"}) {

@@ -98,6 +98,16 @@ TEST(ReadMessage, StructuredModeGivesTheSameHeadersAsBinaryMode) {
 }
 
 // A record of format raw may carry a CloudEvent of somebody else, or what looks like one.
+TEST(ReadMessage, AMemberWhoseNameIsNoAttributesIsNotThere) {
+    const auto read = automatic(
+        kStructured,
+        envelope(R"(,"region":"eu","claim-check":"file:///x/a","Upper":"u","a_b":{},"data":1)"));
+    ASSERT_TRUE(read.event) << read.fault;
+    const json headers = json::parse(read.event->headers);
+    EXPECT_EQ(headers.at("region"), "eu");
+    EXPECT_FALSE(headers.contains("claim-check") || headers.contains("Upper")) << headers;
+}
+
 TEST(ReadMessage, AHeaderIdMakesItRawWhateverElseItHas) {
     HeaderList headers = attributes("ce_");
     headers.emplace_back("id", "the-row");

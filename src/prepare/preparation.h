@@ -38,6 +38,10 @@ class Preparation {
     virtual std::optional<Status> prepare_at_once(spi::Record& /*record*/, Prepared& /*out*/) {
         return std::nullopt;
     }
+    /// Whether what it would ask for may well not be there: then only one record at a time waits
+    /// for that, so that those whose answer is known or likely do not stand behind them. Does not
+    /// wait.
+    [[nodiscard]] virtual bool is_doubtful(const spi::Record& /*record*/) { return false; }
     /// Does it. May block for its own request timeouts; ends within 100 ms of `stop` where it waits
     /// for a server.
     /// Errors: retry_destination where what it needs is away; others are the record's.

@@ -16,6 +16,12 @@ bool concerns_any(const Preparations& steps, const spi::Record& record) {
                        [&](const auto& step) { return step->concerns(record); });
 }
 
+bool is_doubtful_for_any(const Preparations& steps, const spi::Record& record) {
+    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
+        return step->concerns(record) && step->is_doubtful(record);
+    });
+}
+
 }  // namespace
 
 PreparedSink::PreparedSink(std::unique_ptr<spi::Sink> sink,
@@ -57,24 +63,41 @@ bool PreparedSink::publish(const spi::Record& record) {
         hand_on();
         return true;
     }
+    const bool doubtful = !at_once && is_doubtful_for_any(steps_.front(), record);
     const core::Lock lock(mutex_);
-    (at_once ? prepared_ : waiting_).push_back(std::move(job));
+    (at_once ? prepared_ : doubtful ? doubtful_ : waiting_).push_back(std::move(job));
     if (!at_once) news_.notify_one();
     return true;
+}
+
+// Null: there is nothing to do.
+PreparedSink::Jobs* PreparedSink::next_queue() {
+    const bool may_doubt = !doubtful_.empty() && !doubting_;
+    // In turns, as there may be one thread alone.
+    if (may_doubt && (waiting_.empty() || !doubted_last_)) return &doubtful_;
+    return waiting_.empty() ? nullptr : &waiting_;
 }
 
 void PreparedSink::work(const std::stop_token& stop, Preparations& steps) {
     core::Lock lock(mutex_);
     while (true) {
         news_.wait(mutex_, [&]() OUTBOX_REQUIRES(mutex_) {  //
-            return stopping_ || !waiting_.empty();
+            return stopping_ || next_queue() != nullptr;
         });
         if (stopping_) return;
-        std::unique_ptr<Job> job = std::move(waiting_.front());
-        waiting_.pop_front();
+        Jobs& queue = *next_queue();
+        const bool doubtful = &queue == &doubtful_;
+        doubted_last_ = doubtful;
+        doubting_ = doubting_ || doubtful;
+        std::unique_ptr<Job> job = std::move(queue.front());
+        queue.pop_front();
         lock.unlock();
         run(*job, steps, stop);
         lock.lock();
+        if (doubtful) {
+            doubting_ = false;
+            if (!doubtful_.empty()) news_.notify_one();
+        }
         prepared_.push_back(std::move(job));
         done_.notify_one();
     }
@@ -145,8 +168,7 @@ void PreparedSink::take_prepared(spi::Completions& out) {
         }
         fail(*job, *job);
         if (job->part.empty()) continue;
-        const core::Lock lock(mutex_);
-        std::erase_if(waiting_, [&](const std::unique_ptr<Job>& other) {
+        const auto waits_for_the_same = [&](const std::unique_ptr<Job>& other) {
             const Preparations& steps = steps_.front();
             const bool same =
                 std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(other->done), steps.end(),
@@ -155,7 +177,10 @@ void PreparedSink::take_prepared(spi::Completions& out) {
                             });
             if (same) fail(*other, *job);
             return same;
-        });
+        };
+        const core::Lock lock(mutex_);
+        std::erase_if(waiting_, waits_for_the_same);
+        std::erase_if(doubtful_, waits_for_the_same);
     }
 }
 

@@ -65,6 +65,7 @@ class PreparedSink final : public spi::Sink {
 
     [[nodiscard]] bool concerns(const spi::Record& record) const;
     void work(const std::stop_token& stop, Preparations& steps);
+    Jobs* next_queue() OUTBOX_REQUIRES(mutex_);
     static bool run_at_once(Job& job, Preparations& steps);
     static void end(Job& job, const Preparation& step, Status status);
     static void run(Job& job, Preparations& steps, const std::stop_token& stop);
@@ -88,6 +89,9 @@ class PreparedSink final : public spi::Sink {
     core::Condition done_;  // for who polls
     bool stopping_ OUTBOX_GUARDED_BY(mutex_) = false;
     Jobs waiting_ OUTBOX_GUARDED_BY(mutex_);
+    Jobs doubtful_ OUTBOX_GUARDED_BY(mutex_);  // `Preparation::is_doubtful`, one at a time
+    bool doubting_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool doubted_last_ OUTBOX_GUARDED_BY(mutex_) = false;
     Jobs prepared_ OUTBOX_GUARDED_BY(mutex_);
 
     std::vector<std::jthread> threads_;  // end first

@@ -59,6 +59,13 @@ std::optional<Registry::Answer> Registry::find(std::string_view subject, std::st
     return find_locked(key_, Clock::time_point::min());
 }
 
+bool Registry::has_had(std::string_view subject, std::string_view version) {
+    const core::Lock lock(mutex_);
+    write_key(subject, version, key_);
+    const auto found = entries_.find(key_);
+    return found != entries_.end() && !std::holds_alternative<Failure>(found->second.answer);
+}
+
 std::optional<Registry::Answer> Registry::find_locked(const std::string& key,
                                                       Clock::time_point asked_after) {
     const auto found = entries_.find(key);

@@ -61,6 +61,8 @@ class Registry {
     /// What is remembered; nothing: it has to be asked. Does not wait. An empty version is
     /// "latest".
     std::optional<Answer> find(std::string_view subject, std::string_view version);
+    /// Whether a schema is remembered, though it may have to be asked for again. Does not wait.
+    bool has_had(std::string_view subject, std::string_view version);
     /// Asks, unless it is remembered by now. Blocks for a request, and those under way before it;
     /// ends within 100 ms of `stop`. While the registry is away a version that has a number stays
     /// what it was. Advice of errors: retry_destination.

@@ -21,6 +21,10 @@ class SchemaCheck final : public prepare::Preparation {
         return record.payload.data() != nullptr && (framed_ || !record.schema_id.empty());
     }
     std::optional<Status> prepare_at_once(spi::Record& record, prepare::Prepared& out) override;
+    /// The registry has never had its schema, as far as is remembered.
+    [[nodiscard]] bool is_doubtful(const spi::Record& record) override {
+        return !registry_->has_had(record.schema_id, record.schema_version);
+    }
     /// Errors: kSchemaViolated/dead_letter, kInvalidEvent/dead_letter (no schema, or a version that
     /// no registry has), and the registry's.
     Status prepare(spi::Record& record, prepare::Prepared& out,

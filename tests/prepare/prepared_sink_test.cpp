@@ -175,6 +175,23 @@ class KnowsEven final : public Preparation {
     const std::string needs_ = "test server";
 };
 
+// Waits for the server where a letter is odd, for which it may have no answer.
+class DoubtsOdd final : public Preparation {
+  public:
+    explicit DoubtsOdd(Server& server) : server_(server) {}
+
+    const std::string& needs() const override { return needs_; }
+    bool concerns(const spi::Record&) const override { return true; }
+    bool is_doubtful(const spi::Record& record) override { return record.token % 2 != 0; }
+    Status prepare(spi::Record& record, prepare::Prepared&, const std::stop_token& stop) override {
+        return record.token % 2 == 0 ? Status() : server_.serve(record.id, stop);
+    }
+
+  private:
+    Server& server_;
+    const std::string needs_ = "test server";
+};
+
 class PreparedSinkTest : public testing::Test {
   protected:
     std::function<Preparations()> known_even() {
@@ -298,6 +315,42 @@ TEST_F(PreparedSinkTest, HowManyWaitForAnAnswerIsNothingToTheOthers) {
     }
     EXPECT_EQ(completions.acknowledged.size(), 5U);
     server_.set_silent(false);
+}
+
+TEST_F(PreparedSinkTest, WhatMayBeAskedForInVainWaitsOneByOneAndHoldsNothingElseBack) {
+    constexpr std::size_t kMany = 100;
+    for (const std::size_t threads : {2U, 4U}) {
+        Server server;
+        const auto sent = letters("t", 2 * kMany, 2 * kMany);
+        PreparedSink sink(
+            std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
+            [&server] {
+                Preparations steps;
+                steps.push_back(std::make_unique<DoubtsOdd>(server));
+                return steps;
+            },
+            {.threads = threads});
+        server.set_silent(true);
+        for (std::size_t i = 1; i < sent.size(); i += 2) {
+            ASSERT_TRUE(sink.publish(sent[i].record(i)));
+        }
+        for (std::size_t i = 0; i < sent.size(); i += 2) {
+            ASSERT_TRUE(sink.publish(sent[i].record(i)));
+        }
+        spi::Completions completions;
+        const auto end = std::chrono::steady_clock::now() + 60s;
+        const auto acknowledge = [&](std::size_t count) {
+            while (completions.acknowledged.size() < count &&
+                   std::chrono::steady_clock::now() < end) {
+                sink.poll(10ms, completions);
+            }
+            return completions.acknowledged.size();
+        };
+        EXPECT_EQ(acknowledge(kMany), kMany);
+        EXPECT_EQ(server.asked(), 1U);
+        server.set_silent(false);
+        EXPECT_EQ(acknowledge(2 * kMany), 2 * kMany);
+    }
 }
 
 TEST_F(PreparedSinkTest, HoldsAsManyAsItMayForTheSinkAndNoMore) {

@@ -204,6 +204,81 @@ TEST_P(Letters, ThatDieAgainWriteALineCountTheirTriesAndMoveTheCounter) {
     EXPECT_THAT(log, HasSubstr("attempts=3"));
 }
 
+// A table of Debezium's shape, for which there are all formats.
+class Formats : public Letters {
+  protected:
+    void SetUp() override {
+        Letters::SetUp();
+        sql("CREATE TABLE outboxevent (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), "
+            "aggregatetype text NOT NULL, aggregateid text NOT NULL, type text NOT NULL, "
+            "payload jsonb, region text, position bigint GENERATED ALWAYS AS IDENTITY UNIQUE)");
+    }
+    void insert(const std::string& payload) {
+        sql("INSERT INTO outboxevent (aggregatetype, aggregateid, type, payload, region) VALUES "
+            "('Order', 'o-1', 'Placed', '" +
+            payload + "', 'eu')");
+    }
+    Process relay_as(const std::vector<std::pair<std::string, std::string>>& formats) {
+        std::string text =
+            "[source]\nurl = \"" + url_ +
+            "\"\nafter_publish = \"delete\"\n[source.table]\npreset = \"debezium\"\n"
+            "name = \"public.outboxevent\"\nmetadata_columns = [\"type\", \"region\"]\n"
+            "metadata_as = \"text\"\n";
+        for (const auto& [name, format] : formats) {
+            text += "[[route]]\nname = \"" + name + "\"\nto = \"mailbox+" + box(name) +
+                    "\"\nformat = \"" + format + "\"\n";
+            if (format != "debezium") continue;
+            text +=
+                "[route.debezium]\n\"value.schemas.enable\" = false\n"
+                "\"header.schemas.enable\" = false\n"
+                "\"table.expand.json.payload\" = true\n"
+                "\"table.fields.additional.placement\" = \"type:header:kind\"\n";
+        }
+        return outbox_.start_relay(
+            {"--config", outbox_.write("relay.toml", text), "--admin", "off"});
+    }
+    // "HEADERS PAYLOAD" of the last message.
+    std::string last(const std::string& name) {
+        return Sqlite(outbox_.file(name + ".db"))
+            .value(
+                "SELECT headers || ' ' || payload FROM outbox_mailbox ORDER BY position DESC "
+                "LIMIT 1");
+    }
+    std::vector<std::string> of_table(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_, "--table", "public.outboxevent"});
+        return arguments;
+    }
+};
+
+TEST_P(Formats, EachRouteHasItsOwnAndALetterIsWrittenInTheOneThatItsRouteHasByThen) {
+    insert(R"({"n": 1.50})");
+    Process first = relay_as({{"a", "raw"}, {"b", "cloudevents-structured"}, {"c", "debezium"}});
+    ASSERT_TRUE(eventually(60s, "each has it", [&] {
+        return received("a") == 1 && received("b") == 1 && received("c") == 1;
+    }));
+    EXPECT_THAT(last("a"), AllOf(HasSubstr(R"("region":"eu")"), HasSubstr(R"( {"n": 1.50})")));
+    EXPECT_THAT(last("b"), AllOf(HasSubstr("application/cloudevents+json"),
+                                 HasSubstr(R"("type":"Placed")"), HasSubstr(R"({"n": 1.50}})")));
+    EXPECT_THAT(last("c"), AllOf(HasSubstr(R"("kind":"\"Placed\"")"), HasSubstr(R"( {"n":1.5})")));
+    ASSERT_EQ(first.stop(), kStopped);
+    insert("[1, 2]");  // which ends Debezium's engine
+    Process second = relay_as({{"a", "raw"}, {"b", "cloudevents-structured"}, {"c", "debezium"}});
+    const auto letters = [&] {
+        return json::parse(outbox_.run(of_table({"dead", "list", "--json"})).out).size();
+    };
+    ASSERT_TRUE(eventually(60s, "one gives it up", [&] { return letters() == 1; }));
+    ASSERT_EQ(second.stop(), kStopped);
+    ASSERT_EQ(outbox_.run(of_table({"dead", "retry", "--all"})).status.code, 0);
+    Process third = relay_as({{"a", "raw"}, {"b", "raw"}, {"c", "cloudevents"}});
+    ASSERT_TRUE(eventually(60s, "it has it", [&] { return letters() == 0; }));
+    ASSERT_EQ(third.stop(), kStopped);
+    EXPECT_THAT(last("c"), AllOf(HasSubstr(R"("ce_type":"Placed")"),
+                                 HasSubstr(R"("ce_region":"eu")"), HasSubstr(" [1, 2]")));
+    EXPECT_EQ(received("a") + received("b") + received("c"), 6);
+}
+INSTANTIATE_TEST_SUITE_P(On, Formats, testing::Values("postgres"),
+                         [](const auto& info) { return std::string(info.param); });
+
 INSTANTIATE_TEST_SUITE_P(On, Letters, testing::Values("postgres", "sqlite"),
                          [](const auto& tested) { return std::string(tested.param); });
 

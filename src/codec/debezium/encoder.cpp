@@ -437,8 +437,15 @@ Status DebeziumEncoder::take_partition(const spi::EventView& event, spi::Record&
     }
     if (timestamp_ != nullptr && rows_.value(*timestamp_).text.data() != nullptr) {
         const auto time = read_timestamp(rows_.value(*timestamp_).text);
-        if (!time) return no_value(event, *timestamp_);
-        record.timestamp_ms = time->total_ms();
+        const auto us = time ? time->total_us() : std::nullopt;
+        if (!us) return no_value(event, *timestamp_);
+        record.timestamp_ms = *us / 1000;  // towards 1970
+        if (record.timestamp_ms < 0) {
+            return invalid(event, "column '" + timestamp_->name() + "'",
+                           "is before 1970, which no timestamp of Kafka is",
+                           "discard the dead letter and write the event anew, or leave "
+                           "table.field.event.timestamp out and retry it");
+        }
     }
     return {};
 }

@@ -9,6 +9,7 @@
 
 #include "core/base64.h"
 #include "tests/brokers/relay_suite.h"
+#include "tests/brokers/sdk_reader.h"
 #include "tests/support/eventually.h"
 #include "tests/support/sqlite.h"
 #include "tests/webhook/receiver.h"
@@ -157,6 +158,42 @@ TEST_F(WebhookRelay, ThatHangGoneAndWellEndpointsMeetInOneRelay) {
     EXPECT_EQ(waiting("gone"), kSome);
     EXPECT_EQ(relay.stop().code, 0);
     expect_in_order(receiver.requests(), "/well", kSome);
+}
+
+TEST_F(WebhookRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    std::size_t count = 0;
+    for (const std::string format : {"cloudevents", "cloudevents-structured"}) {
+        // An event of another id, as the endpoint takes one a single time.
+        Sqlite(path_).exec("DELETE FROM outbox_webhook_deliveries");
+        publish_one(to_, "orders", format);
+        const nlohmann::json request = receiver.wait_for(++count).back();
+        std::vector<std::pair<std::string, std::string>> headers;
+        for (const auto& [name, values] : request.at("headers").items()) {
+            headers.emplace_back(name, values.at(0));
+        }
+        const auto body = base64_decode(request.at("body").get<std::string>());
+        ASSERT_TRUE(body.has_value());
+        const nlohmann::json event = read_by_sdk("http", {headers, {}, *body, ""});
+        EXPECT_EQ(event.at("attributes"),
+                  (nlohmann::json{{"specversion", "1.0"},
+                                  {"id", kEventId},
+                                  {"source", "/outbox/outbox_events"},
+                                  {"type", "OrderPlaced"},
+                                  {"time", "2023-11-14T22:13:20.000042+00:00"},
+                                  {"subject", kAggregateId},
+                                  {"partitionkey", kAggregateId},
+                                  {"dataschema", "outbox:/subjects/orders-value/versions/3"},
+                                  {"aggregatetype", "Order"},
+                                  {"tenantid", "t-1"},
+                                  {"schemaid", "orders-value"},
+                                  {"schemaversion", "3"},
+                                  {"traceparent", "00-ab-cd-01"},
+                                  {"datacontenttype", "application/json"}}))
+            << format;
+        EXPECT_EQ(event.at("data"), nlohmann::json({{"total", 99.99}}));
+    }
 }
 
 TEST_F(WebhookRelay, CheckSaysWhatIsWrongAndDeliversNothing) {

@@ -279,7 +279,7 @@ TEST_F(NewSentTable, IsRelayedWithWhatAFormerWorkerLeft) {
                                            "public.events_out:waited"));
     EXPECT_THAT(arrived("topic, key, headers ->> 'tenant_id', headers ->> 'schema_id', "
                         "headers ->> 'schema_version', headers ->> 'event_metadata'")[0],
-                "orders new acme s1 2 {\"user\":\"u1\"}");
+                "orders new acme s1 2 {\"user\": \"u1\"}");
     EXPECT_EQ(state("new"), "SENT,0,-");
     EXPECT_EQ(state("waited"), "SENT,3,-");
     EXPECT_EQ(state("dead"), "DEAD,5,-");

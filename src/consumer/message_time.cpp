@@ -102,7 +102,7 @@ std::string in_utc_text(std::string_view text) {
     constexpr std::size_t kSeconds = 19;
     constexpr std::size_t kMaxFraction = 6;
     const std::string same(text);
-    if (text.size() <= kSeconds) return same;
+    if (text.size() <= kSeconds || utc_text_us(text)) return same;
     std::string utc(text.substr(0, kSeconds));
     if (utc[kDate] == 't' || utc[kDate] == ' ') utc[kDate] = 'T';
     std::string_view rest = text.substr(kSeconds);

@@ -46,8 +46,8 @@ namespace outbox::consumer {
 /// "2026-01-31T23:59:59.123456Z" in microseconds since the Unix epoch; none for any other text.
 [[nodiscard]] std::optional<std::int64_t> utc_text_us(std::string_view text);
 
-/// A time of RFC 3339, of any zone and any number of digits, in the form that `utc_text_us` reads,
-/// with six digits; any other text as it is.
+/// A time of RFC 3339, of any zone and any number of digits, in the form that `utc_text_us` reads;
+/// what it reads, and any other text, as it is.
 [[nodiscard]] std::string in_utc_text(std::string_view text);
 
 /// The event's own time, as `outbox::message_time`.

@@ -3,11 +3,14 @@
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <ratio>
+#include <set>
 
 #include "commands.h"
 #include "core/redact.h"
 #include "core/utf8.h"
 #include "look.h"
+#include "net/certificate_dates.h"
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -19,6 +22,9 @@ using nlohmann::ordered_json;
 using runtime::RelayConfig;
 using enum spi::Finding::Grade;
 using Findings = std::vector<spi::Finding>;
+
+constexpr std::int64_t kSecondsPerDay = 86'400;
+constexpr std::int64_t kSoonDays = 21;  // what renews certificates does so a month before
 
 // What is older than a consumer's floor is quarantined by its inbox, never applied.
 struct Oldest {
@@ -96,6 +102,49 @@ void look_at_consumers(const std::string& url, const RelayConfig& config, const 
                             "outbox dead list --consumer NAME --db " +
                             redact(url),
                         {}});
+}
+
+// "valid until 2027-03-01", and how soon that is.
+void judge_certificate(const std::string& what, std::int64_t until_s, Findings& findings) {
+    using std::chrono::system_clock;
+    const std::chrono::seconds now =
+        std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch());
+    const std::string day = time_text(until_s * std::micro::den).substr(0, 10);
+    const std::int64_t left_s = until_s - now.count();
+    if (left_s <= 0) {
+        findings.push_back({kWarn, "certificates: " + what + " has expired, on " + day, {}});
+    } else if (left_s < kSoonDays * kSecondsPerDay) {
+        findings.push_back({kWarn,
+                            "certificates: " + what + " expires on " + day + ", in " +
+                                age_text(static_cast<double>(left_s)) +
+                                "; a file is read anew at each connection, so replace it there",
+                            {}});
+    } else {
+        findings.push_back({kOk, "certificates: " + what + " is valid until " + day, {}});
+    }
+}
+
+// What cannot be reached or read is said by others.
+void look_at_certificates(const RelayConfig& config, Findings& findings) {
+    const auto timeout = std::chrono::milliseconds(config.source.connect_timeout);
+    std::set<std::string> seen;
+    for (const auto& [where, use] : tls_of(config)) {
+        for (const auto& [name, port] : use.servers) {
+            const std::string address = name + ":" + std::to_string(port);
+            if (!seen.insert(address).second) continue;
+            const auto until = net::certificate_end_of({name, port}, use.begins, timeout);
+            if (until.ok()) {
+                judge_certificate("the one of " + where + ", " + address + ",", *until, findings);
+            }
+        }
+        for (const bool own : {true, false}) {
+            for (const std::string& file : own ? use.own_files : use.trusted_files) {
+                if (!seen.insert(file).second) continue;
+                const auto until = net::certificate_end_of_file(file, !own);
+                if (until.ok()) judge_certificate(file + ", for " + where + ",", *until, findings);
+            }
+        }
+    }
 }
 
 std::string_view word_of(spi::Finding::Grade grade) {
@@ -178,6 +227,7 @@ int run_doctor(const runtime::Invocation& invocation) {
     for (const OpenWay& way : open) {
         findings->push_back({kWarn, "transport: " + way.where + " " + way.weakness, {}});
     }
+    look_at_certificates(*config, *findings);
     const std::vector<std::string> consumers = options.list("consumer-db");
     const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config->source);
     for (const std::string& url : consumers) look_at_consumers(url, *config, oldest, *findings);

@@ -18,7 +18,10 @@
 #include "prepare/prepared_sink.h"
 
 #ifdef OUTBOX_WITH_HTTP
+#include "claim/s3_config.h"
 #include "claim/s3_store.h"
+#include "net/certificate_dates.h"
+#include "schema/registry_config.h"
 #include "schema/schema_check.h"
 #endif
 
@@ -244,6 +247,32 @@ std::string weakness_of(const runtime::RelayConfig& config, const runtime::Route
     return broker.ok() && (*broker)->weakness != nullptr
                ? (*broker)->weakness(destination_of(config, route))
                : "";
+}
+
+std::vector<std::pair<std::string, TlsUse>> tls_of(const runtime::RelayConfig& config) {
+    std::vector<std::pair<std::string, TlsUse>> ways;
+    ways.emplace_back("the database", tls_of_database(config.source.url));
+    for (const runtime::RouteConfig& route : config.routes) {
+        const auto broker = find_broker(route.to);
+        if (broker.ok() && (*broker)->tls != nullptr) {
+            ways.emplace_back("the destination of " + route.name,
+                              (*broker)->tls(destination_of(config, route)));
+        }
+#ifdef OUTBOX_WITH_HTTP
+        const auto add = [&](const char* what, const auto& access) {
+            if (access.ok()) {
+                ways.emplace_back(what + route.name, net::tls_use_of(*access, TlsBegins::kAtOnce));
+            }
+        };
+        if (route.claim_check.starts_with("s3:")) {
+            add("the object store of ", claim::make_s3_config(route.claim_check));
+        }
+        if (!route.schema_registry.empty()) {
+            add("the schema registry of ", schema::make_registry_config(route.schema_registry));
+        }
+#endif
+    }
+    return ways;
 }
 
 Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,

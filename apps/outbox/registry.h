@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
@@ -13,6 +15,7 @@
 #include "consumer/operator_sql.h"
 #include "core/event_trace.h"
 #include "core/operations.h"
+#include "core/tls_use.h"
 #include "runtime/config.h"
 
 namespace outbox::app {
@@ -67,6 +70,10 @@ std::string weakness_of_store(const std::string& url);
 
 /// What of the way to a schema registry is in clear or unverified; empty URL: none.
 std::string weakness_of_registry(const std::string& url);
+
+/// Whose certificates the ways of a configuration depend on, each with what leads there: "the
+/// destination of orders". Contacts nobody.
+std::vector<std::pair<std::string, TlsUse>> tls_of(const runtime::RelayConfig& config);
 
 /// The object store of a route's claim_check. Does not connect. Errors: kConfigInvalid,
 /// kUnsupported.

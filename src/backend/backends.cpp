@@ -68,6 +68,11 @@ std::string weakness_of_database(const std::string& url) {
     return database.ok() && (*database)->weakness != nullptr ? (*database)->weakness(url) : "";
 }
 
+TlsUse tls_of_database(const std::string& url) {
+    const auto database = find_database(url);
+    return database.ok() && (*database)->tls != nullptr ? (*database)->tls(url) : TlsUse();
+}
+
 std::string urls_of_databases() {
     return urls_of(databases());
 }

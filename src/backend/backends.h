@@ -39,6 +39,8 @@ class UrlsOverDatabases {
 
 /// What of the way to a database is in clear or unverified, with the remedy; or "".
 std::string weakness_of_database(const std::string& url);
+/// Whose certificates the way to a database depends on.
+TlsUse tls_of_database(const std::string& url);
 
 /// "kafka://host:port, stdout: or null:", of all that there are.
 std::string urls_of_databases();

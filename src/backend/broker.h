@@ -12,6 +12,7 @@
 #include <outbox/spi/sink.h>
 
 #include "core/routing.h"
+#include "core/tls_use.h"
 
 namespace outbox {
 
@@ -63,6 +64,8 @@ struct Broker {
     Result<std::string> (*describe)(const Destination& destination) = nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "".
     std::string (*weakness)(const Destination& destination) = nullptr;
+    /// Whose certificates the way there depends on. Contacts nobody. Null: nobody's.
+    TlsUse (*tls)(const Destination& destination) = nullptr;
 };
 
 }  // namespace outbox

@@ -39,4 +39,11 @@ std::string weakness(const Destination& destination) {
     return config.ok() ? kWeakness(*config) : "";
 }
 
+/// Nothing where the settings are wrong, which others say.
+template <auto kConfigure, auto kUse, TlsBegins kBegins = TlsBegins::kAtOnce>
+TlsUse tls(const Destination& destination) {
+    const auto config = kConfigure(destination);
+    return config.ok() ? kUse(*config, kBegins) : TlsUse();
+}
+
 }  // namespace outbox::configured

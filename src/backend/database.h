@@ -16,6 +16,7 @@
 #include "core/operations.h"
 #include "core/table_layout.h"
 #include "core/table_mapping.h"
+#include "core/tls_use.h"
 #include "mailbox/writer.h"
 #include "webhook/store.h"
 
@@ -70,6 +71,8 @@ struct Database {
     Result<std::unique_ptr<claim::ObjectStore>> (*open_objects)(const std::string& url) = nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
     std::string (*weakness)(const std::string& url) = nullptr;
+    /// Whose certificates the way there depends on. Contacts nobody. Null: it is a file.
+    TlsUse (*tls)(const std::string& url) = nullptr;
 };
 
 }  // namespace outbox

@@ -1,6 +1,7 @@
 #include "core/transport.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace outbox {
 namespace {
@@ -29,6 +30,23 @@ bool is_remote(std::string_view host) {
 
 bool any_remote(std::string_view authority) {
     return any_of_list(authority, [](std::string_view part) { return is_remote(host_of(part)); });
+}
+
+std::vector<std::pair<std::string, std::uint16_t>> hosts_of(std::string_view list,
+                                                            std::uint16_t default_port) {
+    std::vector<std::pair<std::string, std::uint16_t>> hosts;
+    any_of_list(list, [&](std::string_view part) {
+        const std::string host = host_of(part);
+        if (host.empty() || host.starts_with('/') || host.starts_with('@')) return false;
+        std::uint16_t port = default_port;
+        const auto colon = part.rfind(':');
+        if (colon != std::string_view::npos && part.find(']', colon) == std::string_view::npos) {
+            std::from_chars(part.data() + colon + 1, part.data() + part.size(), port);
+        }
+        hosts.emplace_back(host, port);
+        return false;
+    });
+    return hosts;
 }
 
 std::string postgres_transport(const Url& url, std::string_view sslmode_default) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -161,6 +162,14 @@ std::optional<SocketFault> Socket::secure(const ServerAccess& access, const Host
         }
         BIO_write(tls_->from_wire, in.data(), static_cast<int>(in.size()));
     }
+}
+
+std::optional<std::int64_t> Socket::peer_certificate_end() const {
+    if (!tls_) return std::nullopt;
+    const Owned<X509, X509_free> shown(SSL_get1_peer_certificate(tls_->session.get()));
+    std::tm parts{};
+    if (!shown || ASN1_TIME_to_tm(X509_get0_notAfter(shown.get()), &parts) != 1) return {};
+    return timegm(&parts);
 }
 
 void Socket::write(std::string_view bytes) {

@@ -47,6 +47,9 @@ class Socket {
     /// up to `timeout`.
     std::optional<SocketFault> secure(const ServerAccess& access, const Host& host,
                                       std::chrono::milliseconds timeout);
+    /// Until when the certificate that the other side showed is valid, in seconds since 1970;
+    /// nothing without TLS.
+    [[nodiscard]] std::optional<std::int64_t> peer_certificate_end() const;
     ~Socket();
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/certificates.h"
+#include "tests/support/eventually.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -119,6 +120,54 @@ TEST_F(Transport, VerifyFullWithScramAndWithAClientCertificate) {
     use_certificate("expired");
     server_.start();
     expect_refused(url("scram", verified), "or has expired");
+}
+
+// Servers that come to TLS in each of the three ways, and files.
+TEST_F(Transport, DoctorSaysUntilWhenCertificatesAreValid) {
+    keys_.sign("later", "localhost", "subjectAltName=DNS:localhost", 400);
+    const std::string pem = keys_.file("later.pem");
+    const int amqp = free_port();
+    const int nats = free_port();
+    const Process broker({.command = {"openssl", "s_server", "-quiet", "-accept",
+                                      std::to_string(amqp), "-cert", pem, "-key", pem}});
+    const auto settings =
+        outbox_.write("nats.conf", "port: " + std::to_string(nats) + "\ntls { cert_file: \"" + pem +
+                                       "\", key_file: \"" + pem + "\" }\n");
+    const Process other({.command = {"/usr/sbin/nats-server", "-c", settings.string()}});
+    const std::string from =
+        url("app", "sslmode=verify-full&sslrootcert=" + keys_.file("ca.crt") +
+                       "&sslcert=" + keys_.file("app.crt") + "&sslkey=" + keys_.file("app.key"));
+    std::string said;
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "both servers answer", [&] {
+        const Finished doctor =
+            outbox_.run({"doctor", "--to",
+                         "amqps=amqps://localhost:" + std::to_string(amqp) + "/%2f?exchange=x",
+                         "--to", "nats=tls://localhost:" + std::to_string(nats)},
+                        {{"OUTBOX_FROM", from}});
+        said = doctor.out + doctor.err;
+        return said.find("destination of amqps, localhost") != std::string::npos &&
+               said.find("destination of nats, localhost") != std::string::npos;
+    })) << said;
+    const std::string certificates = "certificates: the one of the ";
+    const std::string database = "localhost:" + std::to_string(server_.port());
+    EXPECT_THAT(said,
+                HasSubstr("warning  " + certificates + "database, " + database + ", expires on "));
+    EXPECT_THAT(said, HasSubstr(keys_.file("app.crt") + ", for the database, expires on "));
+    EXPECT_THAT(said, HasSubstr(keys_.file("ca.crt") + ", for the database, expires on "));
+    for (const auto& [name, port] : {std::pair("amqps", amqp), std::pair("nats", nats)}) {
+        EXPECT_THAT(said, HasSubstr("ok       " + certificates + "destination of " + name +
+                                    ", localhost:" + std::to_string(port) + ", is valid until "));
+    }
+    EXPECT_THAT(said, Not(HasSubstr("p-app")));
+
+    server_.stop();
+    use_certificate("expired");
+    server_.start();
+    std::string encrypted = url("scram", "sslmode=require");
+    const Finished expired =
+        outbox_.run({"doctor", "--to", "stdout:"}, {{"OUTBOX_FROM", encrypted}});
+    EXPECT_THAT(expired.out, HasSubstr("warning  " + certificates + "database, " + database +
+                                       ", has expired, on "));
 }
 
 TEST(TransportWarning, NamesEachRemoteWayInClearOrUnverified) {

@@ -27,6 +27,11 @@ std::string weakness(const Destination& destination) {
     return config.ok() ? sinks::kafka::transport_weakness(*config) : "";
 }
 
+TlsUse tls(const Destination& destination) {
+    const auto config = sinks::kafka::make_config(destination.url, destination.options);
+    return config.ok() ? sinks::kafka::tls_use(*config) : TlsUse();
+}
+
 }  // namespace
 
 const Broker& kafka_broker() {
@@ -42,6 +47,7 @@ const Broker& kafka_broker() {
         .check_topic = sinks::kafka::check_topic_name,
         .make = make,
         .weakness = weakness,
+        .tls = tls,
     };
     return broker;
 }

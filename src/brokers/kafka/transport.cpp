@@ -1,5 +1,7 @@
 #include "brokers/kafka/transport.h"
 
+#include <cstdint>
+
 #include "core/ascii.h"
 #include "core/transport.h"
 
@@ -31,6 +33,21 @@ std::string transport_weakness(const KafkaConfig& config) {
                "kafka.ssl.endpoint.identification.algorithm";
     }
     return {};
+}
+
+TlsUse tls_use(const KafkaConfig& config) {
+    constexpr std::uint16_t kKafkaPort = 9092;
+    TlsUse use;
+    const std::string protocol = option(config, "security.protocol", "plaintext");
+    if (protocol != "ssl" && protocol != "sasl_ssl") return use;
+    use.servers = hosts_of(config.bootstrap_servers, kKafkaPort);
+    const auto file = [&](const char* name, std::vector<std::string>& files) {
+        const auto found = config.options.find(name);
+        if (found != config.options.end()) files.push_back(found->second);
+    };
+    file("ssl.certificate.location", use.own_files);
+    file("ssl.ca.location", use.trusted_files);
+    return use;
 }
 
 }  // namespace outbox::sinks::kafka

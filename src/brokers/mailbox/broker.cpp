@@ -26,6 +26,10 @@ std::string weakness(const Destination& destination) {
     return weakness_of_database(destination.url.substr(kPrefix.size()));
 }
 
+TlsUse tls(const Destination& destination) {
+    return tls_of_database(destination.url.substr(kPrefix.size()));
+}
+
 }  // namespace
 
 const Broker& mailbox_broker() {
@@ -40,6 +44,7 @@ const Broker& mailbox_broker() {
         .make = make,
         .look = look,
         .weakness = weakness,
+        .tls = tls,
     };
     return broker;
 }

@@ -6,6 +6,7 @@
 #include "brokers/mqtt/config.h"
 #include "brokers/mqtt/sink.h"
 #include "brokers/mqtt/topic.h"
+#include "net/certificate_dates.h"
 #include "net/certificates.h"
 
 namespace outbox {
@@ -38,6 +39,7 @@ const Broker& mqtt_broker() {
         .make = configured::make<config_of, mqtt::MqttSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .weakness = configured::weakness<config_of, mqtt::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of>,
     };
     return broker;
 }

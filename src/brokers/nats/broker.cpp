@@ -8,6 +8,7 @@
 #include "brokers/nats/look.h"
 #include "brokers/nats/sink.h"
 #include "brokers/nats/subject.h"
+#include "net/certificate_dates.h"
 
 namespace outbox {
 namespace {
@@ -44,6 +45,7 @@ const Broker& nats_broker() {
         .check_settings = configured::check<config_of, nats::check_files>,
         .describe = configured::describe<config_of, nats::describe_windows>,
         .weakness = configured::weakness<config_of, nats::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of, TlsBegins::kNats>,
     };
     return broker;
 }

@@ -6,6 +6,7 @@
 #include "brokers/pulsar/config.h"
 #include "brokers/pulsar/sink.h"
 #include "brokers/pulsar/topic.h"
+#include "net/certificate_dates.h"
 #include "net/certificates.h"
 
 namespace outbox {
@@ -39,6 +40,7 @@ const Broker& pulsar_broker() {
         .make = configured::make<config_of, pulsar::PulsarSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .weakness = configured::weakness<config_of, pulsar::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of>,
     };
     return broker;
 }

@@ -5,6 +5,7 @@
 #include "backend/configured.h"
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/sink.h"
+#include "net/certificate_dates.h"
 #include "net/certificates.h"
 
 namespace outbox {
@@ -37,6 +38,7 @@ const Broker& rabbitmq_broker() {
         .make = configured::make<config_of, rabbitmq::RabbitmqSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .weakness = configured::weakness<config_of, rabbitmq::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of>,
     };
     return broker;
 }

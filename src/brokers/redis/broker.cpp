@@ -6,6 +6,7 @@
 #include "brokers/redis/config.h"
 #include "brokers/redis/session.h"
 #include "brokers/redis/sink.h"
+#include "net/certificate_dates.h"
 #include "net/certificates.h"
 
 namespace outbox {
@@ -42,6 +43,7 @@ const Broker& redis_broker() {
         .check_settings = configured::check<config_of, net::check_files>,
         .describe = configured::describe<config_of, redis::describe_server>,
         .weakness = configured::weakness<config_of, redis::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of>,
     };
     return broker;
 }

@@ -7,6 +7,7 @@
 #include "brokers/sqs/config.h"
 #include "brokers/sqs/queue_name.h"
 #include "brokers/sqs/sink.h"
+#include "net/certificate_dates.h"
 #include "net/certificates.h"
 
 namespace outbox {
@@ -39,6 +40,7 @@ const Broker& sqs_broker() {
         .check_settings = configured::check<config_of, net::check_files>,
         .describe = configured::describe<config_of, aws::describe_topics>,
         .weakness = configured::weakness<config_of, aws::transport_weakness>,
+        .tls = configured::tls<config_of, net::tls_use_of>,
     };
     return broker;
 }

@@ -90,6 +90,11 @@ std::string weakness(const Destination& destination) {
     return found;
 }
 
+TlsUse tls(const Destination& destination) {
+    const auto config = config_of(destination);
+    return config.ok() ? tls_of_database(config->store.target) : TlsUse();
+}
+
 }  // namespace
 
 const Broker& webhook_broker() {
@@ -110,6 +115,7 @@ const Broker& webhook_broker() {
         .make = make,
         .look = look,
         .weakness = weakness,
+        .tls = tls,
     };
     return broker;
 }

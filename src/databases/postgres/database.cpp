@@ -70,6 +70,28 @@ std::string weakness(const std::string& url) {
     return postgres_transport(*parsed, mode == nullptr ? "" : mode);
 }
 
+// As libpq reads it, but for its files of services.
+TlsUse tls(const std::string& url) {
+    constexpr std::uint16_t kPostgresPort = 5432;
+    TlsUse use;
+    use.begins = TlsBegins::kPostgres;
+    const auto parsed = parse_url(url);
+    if (!parsed.ok()) return use;
+    const auto parameter = [&](const char* name, const char* variable) {
+        const char* given = std::getenv(variable);
+        return std::string(parsed->query_value(name, given == nullptr ? "" : given));
+    };
+    if (parameter("sslmode", "PGSSLMODE") == "disable") return use;
+    const std::string other = parameter("hostaddr", "PGHOSTADDR");
+    use.servers = hosts_of(other.empty() ? parsed->authority : other, kPostgresPort);
+    if (const std::string own = parameter("sslcert", "PGSSLCERT"); !own.empty()) {
+        use.own_files.push_back(own);
+    }
+    const std::string roots = parameter("sslrootcert", "PGSSLROOTCERT");
+    if (!roots.empty() && roots != "system") use.trusted_files.push_back(roots);
+    return use;
+}
+
 }  // namespace
 
 const Database& postgres_database() {
@@ -87,6 +109,7 @@ const Database& postgres_database() {
         .open_webhook_outlet = postgres::open_webhook_outlet,
         .open_objects = postgres::open_objects,
         .weakness = weakness,
+        .tls = tls,
     };
     return database;
 }

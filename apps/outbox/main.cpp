@@ -36,6 +36,14 @@ int run(const runtime::Invocation& invocation,
             return run_wait(invocation);
         case runtime::kDashboard:
             return run_dashboard(invocation);
+        case runtime::kReplay:
+            return run_replay(invocation);
+        case runtime::kReplayList:
+            return run_replay_list(invocation);
+        case runtime::kReplayResume:
+            return run_replay_resume(invocation);
+        case runtime::kReplayCancel:
+            return run_replay_cancel(invocation);
         case runtime::kDeadList:
             return run_dead_list(invocation);
         case runtime::kDeadShow:

@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "core/redact.h"
 #include "prepare/prepared_sink.h"
+#include "replay/history.h"
 
 #ifdef OUTBOX_WITH_HTTP
 #include "claim/s3_config.h"
@@ -221,6 +222,16 @@ Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
                          std::string((*database)->name) + " does not tell the life of an event"};
     }
     return (*database)->open_tracer(config);
+}
+
+Result<std::unique_ptr<replay::History>> open_history(const SourceConfig& config) {
+    const auto database = find_database(config.url);
+    if (!database.ok()) return database.error();
+    if ((*database)->open_history == nullptr) {
+        return ErrorInfo{ErrorCode::kUnsupported, Advice::kStop, "",
+                         std::string((*database)->name) + " does not tell what was published"};
+    }
+    return (*database)->open_history(config);
 }
 
 std::string weakness_of_database(const std::string& url) {

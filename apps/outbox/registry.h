@@ -45,6 +45,9 @@ Result<OperatedOutbox> open_outbox(const SourceConfig& config);
 /// Reads the life of events of the outbox table. Connects.
 Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config);
 
+/// What the outbox table knows of events that are done with. Connects.
+Result<std::unique_ptr<replay::History>> open_history(const SourceConfig& config);
+
 /// A connection for operators to a consumer's database, whose tables must belong to the current
 /// role, a superuser, the owner of database or schema, or one whom `trust` names. Errors as
 /// `open_operations`.

@@ -29,7 +29,8 @@ constexpr std::array kKinds{
              &SchemaObject::consumer},
     RoleKind{
         "operator", "outbox_operator",
-        "`outbox status`, `explain`, `dead`, `prune`, `saga` and `verify`; reads every payload",
+        "`outbox status`, `explain`, `dead`, `replay`, `prune`, `saga` and `verify`; reads every "
+        "payload",
         &SchemaObject::operating},
 };
 
@@ -61,10 +62,12 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
     for (const SchemaObject& object : schema_objects()) {
         const std::string_view rights = object.*kind.rights;
         const bool wanted = side.empty() || object.side.empty() || object.side == side;
-        const bool there = adopted.empty() || object.side != "producer" || object.beside_adopted;
+        const bool there = adopted.empty() || object.side != "producer" || object.beside_adopted ||
+                           object.on_demand;
         if (rights.empty() || !wanted || !there) continue;
         // Beside an adopted table the relay makes what it needs, and nobody need have migrated.
-        if (object.side.empty() && !object.beside_adopted && !adopted.empty()) {
+        const bool may_be_missing = object.side.empty() ? !object.beside_adopted : object.on_demand;
+        if (may_be_missing && !adopted.empty()) {
             where_it_is.emplace_back(object.name, rights);
             continue;
         }

@@ -8,6 +8,14 @@ _outbox() {
             command+=" ${COMP_WORDS[2]-}"
             at=3
             ;;
+        replay)
+            case ${COMP_WORDS[2]-} in
+                list | resume | cancel)
+                    command+=" ${COMP_WORDS[2]}"
+                    at=3
+                    ;;
+            esac
+            ;;
     esac
     case $before in
         --password-file | --admin-token-file | --payload-file | --produced | --received | --secret-file | --key-file | --ca-file | --config)
@@ -27,16 +35,17 @@ _outbox() {
         --payload) words='jsonb json text bytea' ;;
         --only) words='producer consumer' ;;
         --type) words='v1 v1a' ;;
-        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --consumer | --route | --event-type | --key | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --reason | --allow) return ;;
+        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --consumer | --route | --event-type | --key | --since | --until | --rate | --reason | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --allow) return ;;
     esac
     if [ -n "$words" ]; then
         :
     elif [ "$COMP_CWORD" -eq 1 ]; then
-        words='relay migrate roles status top doctor explain wait dashboard dead scheduled routes prune verify saga webhook sinks import version --help --version'
+        words='relay migrate roles status top doctor explain wait dashboard replay dead scheduled routes prune verify saga webhook sinks import version --help --version'
     elif [ "$COMP_CWORD" -lt "$at" ]; then
         case ${COMP_WORDS[1]} in
             dead) words='list show retry discard edit export' ;;
             import) words='debezium' ;;
+            replay) words='list resume cancel' ;;
             routes) words='list accept rename retire continue begin' ;;
             saga) words='list show resume abort' ;;
             scheduled) words='list cancel' ;;
@@ -53,6 +62,10 @@ _outbox() {
             'explain') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --key --limit --consumer-db --json --config --help' ;;
             'wait') words='--owner --password-file --schema --require-tls --connect-timeout-s --consumer --consumer-db --timeout --json --help' ;;
             'dashboard') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --listen --admin-token-file --consumer-db --config --help' ;;
+            'replay') words='list resume cancel --from --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --shutdown-grace-s --route --since --until --key --event-type --tenant --dead-letters --yes --rate --as-new --reason --dry-run --consumer-db --json --config --help' ;;
+            'replay list') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --limit --json --config --help' ;;
+            'replay resume') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --shutdown-grace-s --reason --json --config --help' ;;
+            'replay cancel') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --reason --json --config --help' ;;
             'dead list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --route --event-type --key --error-code --limit --json --config --help' ;;
             'dead show') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --json --config --help' ;;
             'dead retry') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --consumer --route --event-type --key --error-code --all --to --dry-run --json --config --help' ;;

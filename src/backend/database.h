@@ -20,6 +20,10 @@
 #include "mailbox/writer.h"
 #include "webhook/store.h"
 
+namespace outbox::replay {
+class History;
+}
+
 namespace outbox {
 
 /// Where events are read.
@@ -50,6 +54,8 @@ struct Database {
                                                            const std::string& table) = nullptr;
     /// Reads the life of events of the outbox table. Null: it cannot.
     Result<std::unique_ptr<EventTracer>> (*open_tracer)(const SourceConfig& config) = nullptr;
+    /// What the outbox table knows of events that are done with. Null: nothing.
+    Result<std::unique_ptr<replay::History>> (*open_history)(const SourceConfig& config) = nullptr;
     /// A connection for operators to a consumer's tables, which must belong to the current role, a
     /// superuser, the owner of database or schema, or one whom `trust` names.
     Result<std::unique_ptr<consumer::Sql>> (*open_sql)(const std::string& url,

@@ -7,6 +7,7 @@
 
 #include "claim/claim.h"
 #include "codec/headers.h"
+#include "codec/replay_encoder.h"
 #include "core/ascii.h"
 #include "net/sha256.h"
 
@@ -14,29 +15,30 @@ namespace outbox::codec {
 namespace {
 
 // Whatever its case: receivers of webhooks look at none.
-bool is_claim_header(std::string_view name) {
+bool is_own_header(std::string_view name) {
     const auto is = [&](std::string_view own) {
         return name.size() == own.size() && begins_with_word(name, own);
     };
-    return is(claim::kReferenceHeader) || is(claim::kSizeHeader) || is(claim::kHashHeader);
+    return is(claim::kReferenceHeader) || is(claim::kSizeHeader) || is(claim::kHashHeader) ||
+           is(kReplayHeader);
 }
 
-// The record's headers without those that are the claim's, and these.
+// The record's headers without those that no event may set, and these.
 std::span<const spi::HeaderView> with_headers(std::span<const spi::HeaderView> headers,
                                               std::span<const spi::HeaderView> claims,
                                               spi::EventBatch& arena) {
     std::vector<spi::HeaderView> all;
     all.reserve(headers.size() + claims.size());
     for (const spi::HeaderView& header : headers) {
-        if (!is_claim_header(header.name)) all.push_back(header);
+        if (!is_own_header(header.name)) all.push_back(header);
     }
     all.insert(all.end(), claims.begin(), claims.end());
     return keep(all, arena);
 }
 
-bool has_claim_header(std::span<const spi::HeaderView> headers) {
+bool has_own_header(std::span<const spi::HeaderView> headers) {
     for (const spi::HeaderView& header : headers) {
-        if (is_claim_header(header.name)) return true;
+        if (is_own_header(header.name)) return true;
     }
     return false;
 }
@@ -47,7 +49,7 @@ Result<spi::Record> ClaimEncoder::encode(const spi::EventView& event, std::strin
                                          spi::EventBatch& arena) {
     if (event.payload.size() <= settings_.above) {
         auto record = inner_->encode(event, topic, arena);
-        if (record.ok() && has_claim_header(record->headers)) {
+        if (record.ok() && has_own_header(record->headers)) {
             record->headers = with_headers(record->headers, {}, arena);
         }
         return record;

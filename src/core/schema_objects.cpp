@@ -43,6 +43,8 @@ constexpr std::array kObjects{
     SchemaObject{kTable, kProducer, true, "outbox_route_stats", "", kAll, "", "SELECT, UPDATE"},
     SchemaObject{kTable, kProducer, true, "outbox_standbys", "", kAll, "", "SELECT"},
     SchemaObject{kTable, kProducer, false, "outbox_segments", "", "SELECT", "", "SELECT"},
+    SchemaObject{kTable, kProducer, false, "outbox_replays", "", "", "", "SELECT, INSERT, UPDATE",
+                 "", true, true},
     SchemaObject{kTable, "", true, "outbox_audit", "", "", "", "SELECT, INSERT"},
     SchemaObject{kFunction, "", true, "outbox_refuse_change", "", "", "", ""},
     SchemaObject{kView, kProducer, false, "outbox_status", "", "", "", "SELECT"},

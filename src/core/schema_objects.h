@@ -25,6 +25,7 @@ struct SchemaObject {
     std::string_view operating = {};
     std::string_view table = {};  ///< An index: its table, which it belongs to and goes with.
     bool needed = true;           ///< False: an index without which all works, but slower.
+    bool on_demand = false;       ///< Beside an adopted table the command that needs it makes it.
 };
 
 [[nodiscard]] std::span<const SchemaObject> schema_objects();

@@ -48,6 +48,11 @@ std::map<std::string, std::string> second_words() {
     return words;
 }
 
+// "replay" is a command, and "replay list" another.
+bool is_command_itself(const std::string& first) {
+    return find_command(first) != nullptr;
+}
+
 std::string joined(const std::vector<std::string>& words) {
     std::string out;
     for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
@@ -89,11 +94,24 @@ std::string bash_completion() {
                       "    COMPREPLY=()\n"
                       "    case $command in\n";
     std::string groups;
+    std::string both;
     for (const auto& [first, second] : second_words()) {
-        groups += (groups.empty() ? "" : " | ") + first;
+        if (!is_command_itself(first)) {
+            groups += (groups.empty() ? "" : " | ") + first;
+            continue;
+        }
+        std::string seconds = second;
+        for (std::size_t at = 0; (at = seconds.find(' ', at)) != std::string::npos; at += 3) {
+            seconds.replace(at, 1, " | ");
+        }
+        both += "        " + first + ")\n            case ${COMP_WORDS[2]-} in\n" +
+                "                " + seconds +
+                ")\n                    command+=\" ${COMP_WORDS[2]}\"\n" +
+                "                    at=3\n                    ;;\n            esac\n" +
+                "            ;;\n";
     }
     out += "        " + groups + ")\n            command+=\" ${COMP_WORDS[2]-}\"\n" +
-           "            at=3\n            ;;\n    esac\n    case $before in\n";
+           "            at=3\n            ;;\n" + both + "    esac\n    case $before in\n";
     out += "        " + options_pattern(takes_file) +
            ")\n            mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
            "            return\n            ;;\n";
@@ -115,8 +133,11 @@ std::string bash_completion() {
         out += "            " + first + ") words='" + second + "' ;;\n";
     }
     out += "        esac\n    else\n        case $command in\n";
+    const std::map<std::string, std::string> seconds = second_words();
     for (const CommandSpec& command : command_table()) {
         std::vector<std::string> options;
+        const auto more = seconds.find(std::string(command.name));
+        if (more != seconds.end()) options.push_back(more->second);
         for (const OptionSpec& option : option_table()) {
             if ((option.commands & command.command) != 0) {
                 options.push_back("--" + std::string(option.name));

@@ -228,6 +228,12 @@ Status check_limits_have_stores(const Invocation& invocation,
     return {};
 }
 
+// An argument of a replay stands for another destination of a route of the file.
+bool names_other_destination(const Invocation& invocation) {
+    return (invocation.command & (kReplay | kReplayResume)) != 0 &&
+           invocation.options.origin("to") == Origin::kArgument && !invocation.file.routes.empty();
+}
+
 Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
     const auto& entries = invocation.file.routes;
@@ -236,7 +242,7 @@ Result<std::vector<RouteConfig>> make_routes(const Invocation& invocation) {
                             "give either 'to' or [[route]] in the file, not both");
     }
     std::vector<RouteConfig> routes;
-    if (options.given("to")) {
+    if (options.given("to") && !names_other_destination(invocation)) {
         routes = routes_of_urls(options);
     } else {
         for (const RouteEntry& entry : entries) {
@@ -294,7 +300,7 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
     remember_secrets(line.command, environment, out);
     if (!status.ok()) return status;
     if (!out.file.routes.empty() && out.options.given("to") &&
-        out.options.origin("to") > Origin::kFile) {
+        out.options.origin("to") > Origin::kFile && !names_other_destination(out)) {
         out.warnings.push_back(out.options.where("to") + " replaces the routes of " +
                                out.file.path);
     }
@@ -366,7 +372,8 @@ relay::RelayOptions relay_options(const OptionValues& options) {
 
 Result<SourceConfig> make_source_config(const Invocation& invocation) {
     const OptionValues& options = invocation.options;
-    const bool relays = (invocation.command & (kRelay | kDoctor | kDashboard)) != 0;
+    const bool relays = (invocation.command & (kRelay | kDoctor | kDashboard | kReplay |
+                                               kReplayList | kReplayResume | kReplayCancel)) != 0;
     const std::string_view url_option = relays                        ? "from"
                                         : invocation.command == kWait ? "consumer-db"
                                                                       : "db";
@@ -422,6 +429,59 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     if (config.relay.retry.base_ms > config.relay.retry.max_ms) {
         return config_error(options.where("retry-base-ms"), "must not exceed retry-max-ms");
     }
+    return config;
+}
+
+namespace {
+
+std::string names_of(const std::vector<RouteConfig>& routes) {
+    std::string names;
+    for (const RouteConfig& route : routes) names += (names.empty() ? "" : ", ") + route.name;
+    return names;
+}
+
+// Leads the route there. Options of its own destination are for one of that kind.
+void lead_to(RouteConfig& route, const std::string& url) {
+    const auto scheme_of = [](const std::string& of) { return of.substr(0, of.find(':')); };
+    if (scheme_of(route.to) != scheme_of(url)) route.sink_options.clear();
+    route.to = url;
+}
+
+}  // namespace
+
+Result<ReplayConfig> make_replay_config(const Invocation& invocation, const std::string& name) {
+    const OptionValues& options = invocation.options;
+    auto relay = make_relay_config(invocation);
+    if (!relay.ok()) return relay.error();
+    ReplayConfig config{std::move(*relay), false};
+    config.relay.source.tenants.clear();  // they select events, and are no source's
+    config.relay.source.make_side_tables = false;
+    std::vector<RouteConfig>& routes = config.relay.routes;
+    const bool argued = options.origin("to") == Origin::kArgument;
+    if (argued && options.list("to").size() > 1) {
+        return config_error("--to", "a replay has one destination");
+    }
+    if (name.empty() && routes.size() > 1) {
+        return config_error("--route", "which route's events? There are: " + names_of(routes));
+    }
+    const std::string wanted = name.empty() ? routes.front().name : name;
+    const auto found = std::find_if(routes.begin(), routes.end(),
+                                    [&](const RouteConfig& one) { return one.name == wanted; });
+    const bool from_file = names_other_destination(invocation) || !argued;
+    if (from_file && found == routes.end()) {
+        return config_error("--route", "the configuration has no route '" + wanted +
+                                           "'; there are: " + names_of(routes));
+    }
+    RouteConfig route = found == routes.end() ? routes.front() : *found;
+    if (argued) {
+        const Destination destination = split_destination(options.list("to").front());
+        const std::string called =
+            destination.named ? destination.name : derived_route_name(destination.url);
+        config.other = called != wanted;
+        lead_to(route, destination.url);
+    }
+    route.name = wanted;
+    routes = {std::move(route)};
     return config;
 }
 

@@ -55,6 +55,12 @@ struct RelayConfig {
     relay::RelayOptions relay;  ///< Without owner and seed, which are no configuration.
 };
 
+/// What `outbox replay` needs.
+struct ReplayConfig {
+    RelayConfig relay;   ///< With one route; of all tenants.
+    bool other = false;  ///< It leads elsewhere than the relay's route of that name.
+};
+
 /// A command with its options from arguments, environment, file and defaults, in this order.
 struct Invocation {
     Command command = kVersion;
@@ -76,6 +82,8 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
 /// Errors: kConfigInvalid when an option is missing or two contradict each other.
 Result<SourceConfig> make_source_config(const Invocation& invocation);
 Result<RelayConfig> make_relay_config(const Invocation& invocation);
+/// `name`: the route's; empty: there is one. A --to with another name leads it elsewhere.
+Result<ReplayConfig> make_replay_config(const Invocation& invocation, const std::string& name);
 
 /// "127.0.0.1:9464", "[::1]:9464", "auto" or "off".
 Result<AdminConfig> parse_admin(std::string_view text, std::string_view where);

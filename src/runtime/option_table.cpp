@@ -10,8 +10,12 @@ namespace {
 
 constexpr std::uint64_t kDead =
     kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport;
+// Those that send what was sent before, as the relay does.
+constexpr std::uint64_t kSendAgain = kReplay | kReplayResume;
+constexpr std::uint64_t kReplays = kSendAgain | kReplayList | kReplayCancel;
 // What concerns a relay, who runs it or looks whether it could.
 constexpr std::uint64_t kServe = kRelay | kDoctor;
+constexpr std::uint64_t kDeliver = kServe | kSendAgain;
 constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDeadExport;
 constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint64_t kRoutes =
@@ -23,7 +27,7 @@ constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
                                    kWebhookDisable | kWebhookEnable | kWebhookDelete;
 constexpr std::uint64_t kAll =
-    kServe | kMigrate | kRoles | kOperate | kDashboard | kSaga | kWebhook | kVerify;
+    kServe | kMigrate | kRoles | kOperate | kDashboard | kReplays | kSaga | kWebhook | kVerify;
 
 constexpr std::string_view kSourceGroup = "Source";
 constexpr std::string_view kRouteGroup = "Destination";
@@ -31,6 +35,7 @@ constexpr std::string_view kDeliveryGroup = "Delivery";
 constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
 constexpr std::string_view kEditGroup = "Change";
+constexpr std::string_view kReplayGroup = "Replay";
 constexpr std::string_view kLookingGroup = "Looking";
 constexpr std::string_view kWebhookGroup = "Webhooks";
 constexpr std::string_view kGeneralGroup = "General";
@@ -132,6 +137,38 @@ constexpr std::array kCommands{
         "outbox dashboard --from sqlite:///var/lib/shop.db --admin-token-file token\n"
         "outbox dashboard --from sqlite:///shop.db --consumer-db sqlite:///billing.db --listen "
         "127.0.0.1:8080"},
+    CommandSpec{
+        kReplay, "replay", "send events of the past once more",
+        "Sends events again that a route has published, from a table that keeps its rows, or dead "
+        "letters: with the options of `outbox relay`, in the order of each key, at a pace that "
+        "leaves live events their way, and marked by the header outbox-replay. It says first what "
+        "it would send. A run is remembered in outbox_replays: after a kill `replay resume` goes "
+        "on with it, `replay cancel` ends it. Consumers with an inbox drop what they have applied. "
+        "Exit code 1 where nothing matches, an event was refused or the run was not finished; 4 "
+        "where the table keeps no history.",
+        "",
+        "outbox replay --config /etc/outbox.toml --route billing --since 2h --dry-run\n"
+        "outbox replay --config /etc/outbox.toml --route billing --key o-1 --reason 'o-1 is "
+        "wrong'\n"
+        "outbox replay --from sqlite:///shop.db --to audit=kafka://audit:9092 --route kafka "
+        "--as-new "
+        "--reason audit"},
+    CommandSpec{kReplayList, "replay list", "list replays, running ones first",
+                "Lists the runs of `outbox replay` with how far each is, who runs it and why.", "",
+                "outbox replay list --from postgresql://oncall@localhost/shop\n"
+                "outbox replay list --from sqlite:///var/lib/shop.db --json"},
+    CommandSpec{kReplayResume, "replay resume", "go on with a replay",
+                "Goes on behind the last event that is written down as sent, with the options of "
+                "`outbox replay`; what was under way is sent once more. What the run sends, its "
+                "pace and its reason stay. Where its runner was killed it waits until that can be "
+                "told.",
+                "RUN",
+                "outbox replay resume 0b6dff1c-6d6c-4f6e-9d3e-0a4a5a0f2d11 --config "
+                "/etc/outbox.toml"},
+    CommandSpec{kReplayCancel, "replay cancel", "end a replay before it is over",
+                "The runner finds it within a second, and ends; what it has sent stays sent.",
+                "RUN",
+                "outbox replay cancel 0b6dff1c-6d6c-4f6e-9d3e-0a4a5a0f2d11 --reason 'wrong key'"},
     CommandSpec{kDeadList, "dead list", "list dead letters",
                 "Lists events given up on, oldest first.", "",
                 "outbox dead list --db postgresql://app@localhost/shop --route billing\n"
@@ -329,7 +366,7 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .file_key = "source.url",
                .value = "URL",
-               .commands = kServe | kDashboard,
+               .commands = kServe | kDashboard | kReplays,
                .group = kSourceGroup,
                .help = "database to read events from: {databases}"},
     OptionSpec{.name = "db",
@@ -339,50 +376,50 @@ constexpr std::array kOptions{
                .commands = kMigrate | kOperate | kSaga | kWebhook | kVerify,
                .group = kSourceGroup,
                .help = "database: {databases}"},
-    OptionSpec{
-        .name = "owner",
-        .type = OptionType::kText,
-        .file_key = "source.owner",
-        .value = "ROLE",
-        .repeatable = true,
-        .commands = kServe | kMigrate | kOperate | kDashboard | kSaga | kWebhook | kVerify | kWait,
-        .group = kSourceGroup,
-        .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
-                "one and superusers (migrate) and the owners of database and schema (the "
-                "others); may be repeated"},
-    OptionSpec{
-        .name = "password-file",
-        .type = OptionType::kPath,
-        .file_key = "source.password_file",
-        .value = "FILE",
-        .commands = kServe | kMigrate | kOperate | kDashboard | kSaga | kWebhook | kVerify | kWait,
-        .group = kSourceGroup,
-        .help = "PostgreSQL: file with the password, read anew at each connection; refused "
-                "where other users may read it. For a mailbox: ?password_file=FILE in its "
-                "URL"},
+    OptionSpec{.name = "owner",
+               .type = OptionType::kText,
+               .file_key = "source.owner",
+               .value = "ROLE",
+               .repeatable = true,
+               .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kSaga | kWebhook |
+                           kVerify | kWait,
+               .group = kSourceGroup,
+               .help = "PostgreSQL: role that may own the outbox's tables, besides the current "
+                       "one and superusers (migrate) and the owners of database and schema (the "
+                       "others); may be repeated"},
+    OptionSpec{.name = "password-file",
+               .type = OptionType::kPath,
+               .file_key = "source.password_file",
+               .value = "FILE",
+               .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kSaga | kWebhook |
+                           kVerify | kWait,
+               .group = kSourceGroup,
+               .help = "PostgreSQL: file with the password, read anew at each connection; refused "
+                       "where other users may read it. For a mailbox: ?password_file=FILE in its "
+                       "URL"},
     OptionSpec{.name = "schema",
                .type = OptionType::kText,
                .file_key = "source.schema",
                .value = "NAME",
-               .commands = kServe | kMigrate | kRoles | kOperate | kDashboard | kSaga | kWebhook |
-                           kVerify | kWait,
+               .commands = kServe | kMigrate | kRoles | kOperate | kDashboard | kReplays | kSaga |
+                           kWebhook | kVerify | kWait,
                .group = kSourceGroup,
                .help = "PostgreSQL: schema of the outbox's tables, exact and case kept; without it "
                        "the first of the role's search_path"},
-    OptionSpec{
-        .name = "require-tls",
-        .type = OptionType::kFlag,
-        .file_key = "require_tls",
-        .commands = kServe | kMigrate | kOperate | kDashboard | kSaga | kWebhook | kVerify | kWait,
-        .group = kSourceGroup,
-        .help = "refuse to reach another machine in clear or without proof who it is: "
-                "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
+    OptionSpec{.name = "require-tls",
+               .type = OptionType::kFlag,
+               .file_key = "require_tls",
+               .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kSaga | kWebhook |
+                           kVerify | kWait,
+               .group = kSourceGroup,
+               .help = "refuse to reach another machine in clear or without proof who it is: "
+                       "PostgreSQL wants sslmode=verify-full, Kafka ssl or sasl_ssl"},
     OptionSpec{.name = "table",
                .type = OptionType::kText,
                .file_key = "source.table.name",
                .fallback = "outbox_events",
                .value = "NAME",
-               .commands = kServe | kRoles | kOperate | kDashboard | kVerify,
+               .commands = kServe | kRoles | kOperate | kDashboard | kReplays | kVerify,
                .group = kSourceGroup,
                .help = "outbox table, exact and case kept: table or schema.table"},
     OptionSpec{.name = "preset",
@@ -391,7 +428,7 @@ constexpr std::array kOptions{
                .choices = "pending-published|new-sent|processed-at|delete-when-sent|camel-case|"
                           "debezium",
                .value = "NAME",
-               .commands = kServe | kOperate | kDashboard | kVerify,
+               .commands = kServe | kOperate | kDashboard | kReplays | kVerify,
                .group = kSourceGroup,
                .help = "known shape of the table; without it the shape is recognised by its "
                        "columns"},
@@ -400,7 +437,7 @@ constexpr std::array kOptions{
                .file_key = "source.after_publish",
                .choices = "delete|mark|keep",
                .value = "ACTION",
-               .commands = kServe | kMigrate | kOperate | kDashboard | kVerify,
+               .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kVerify,
                .group = kSourceGroup,
                .help = "what happens to a published row; without it `mark` where a column says so, "
                        "`delete` in the table of outbox migrate and in those that are exactly of "
@@ -452,7 +489,7 @@ constexpr std::array kOptions{
                .file_key = "source.default_tenant",
                .fallback = "default",
                .value = "ID",
-               .commands = kServe | kDashboard | kRoutesList | kRoutesRetire,
+               .commands = kServe | kDashboard | kSendAgain | kRoutesList | kRoutesRetire,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",
@@ -466,36 +503,37 @@ constexpr std::array kOptions{
                .help = "where events come from: stream (PostgreSQL's log, by a temporary slot), "
                        "polling (reads of the table), or auto: stream where the server allows it; "
                        "relay --check says which"},
-    OptionSpec{
-        .name = "connect-timeout-s",
-        .type = OptionType::kInteger,
-        .file_key = "source.connect_timeout_s",
-        .fallback = "5",
-        .unit = "s",
-        .min = 1,
-        .max = 300,
-        .value = "N",
-        .commands = kServe | kMigrate | kOperate | kDashboard | kSaga | kWebhook | kVerify | kWait,
-        .group = kSourceGroup,
-        .help = "longest wait for a connection to the database"},
+    OptionSpec{.name = "connect-timeout-s",
+               .type = OptionType::kInteger,
+               .file_key = "source.connect_timeout_s",
+               .fallback = "5",
+               .unit = "s",
+               .min = 1,
+               .max = 300,
+               .value = "N",
+               .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kSaga | kWebhook |
+                           kVerify | kWait,
+               .group = kSourceGroup,
+               .help = "longest wait for a connection to the database"},
     // Destination
     OptionSpec{.name = "to",
                .type = OptionType::kDestination,
                .file_key = "to",
                .value = "[NAME=]URL",
                .repeatable = true,
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help =
                    "where events go: {brokers}; repeated, each makes a route. What a route has "
                    "finished is kept under its NAME; without one it is called by its URL's scheme: "
-                   "kafka, mailbox, mailbox-NAME, stdout"},
+                   "kafka, mailbox, mailbox-NAME, stdout. For replay: where the events go in place "
+                   "of the route's own destination, unless it bears the route's name"},
     OptionSpec{.name = "topic-template",
                .type = OptionType::kText,
                .file_key = "topic_template",
                .fallback = "{aggregate_type|lower}-events",
                .value = "TEXT",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "topic of events that name none; fields: aggregate_type, event_type, "
                        "tenant_id, routing_key, key, each also with |lower; an event without a "
@@ -505,7 +543,7 @@ constexpr std::array kOptions{
                .file_key = "allowed_topics",
                .value = "NAME",
                .repeatable = true,
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "topic that events may go to, or a prefix ending in *; may be repeated; "
                        "without it every valid name"},
@@ -515,14 +553,14 @@ constexpr std::array kOptions{
                .fallback = "raw",
                .choices = "raw|cloudevents|cloudevents-structured|debezium",
                .value = "FORMAT",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "how an event becomes a record; {formats}"},
     OptionSpec{.name = "claim-check",
                .type = OptionType::kUrl,
                .file_key = "claim_check",
                .value = "URL",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "where large payloads are kept, so that records carry a reference: "
                        "file:///folder, s3://bucket/prefix, or a database, for its table "
@@ -535,14 +573,14 @@ constexpr std::array kOptions{
                .min = 0,
                .max = 1'073'741'824,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "largest payload that a record carries itself, where claim-check is set"},
     OptionSpec{.name = "schema-registry",
                .type = OptionType::kUrl,
                .file_key = "schema_registry",
                .value = "URL",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "a schema registry with Confluent's API: payloads of events with a "
                        "schema_id are checked by it before they are published"},
@@ -552,7 +590,7 @@ constexpr std::array kOptions{
                .fallback = "none",
                .choices = "none|confluent",
                .value = "FRAMING",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kRouteGroup,
                .help = "what is written before a payload: confluent is a zero byte and the id of "
                        "its schema in four"},
@@ -607,7 +645,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 1000,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "failed attempts after which an event is a dead letter"},
     OptionSpec{.name = "retry-base-ms",
@@ -618,7 +656,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 3'600'000,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "wait after the first failure; it doubles with each further one"},
     OptionSpec{.name = "retry-max-ms",
@@ -629,7 +667,7 @@ constexpr std::array kOptions{
                .min = 1,
                .max = 86'400'000,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "longest wait between attempts"},
     OptionSpec{.name = "max-unrecorded",
@@ -640,7 +678,7 @@ constexpr std::array kOptions{
                .min = 2,
                .max = 1'000'000,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "most events under way and not yet recorded: the most repeats after a kill"},
     OptionSpec{.name = "max-in-flight-bytes",
@@ -651,7 +689,7 @@ constexpr std::array kOptions{
                .min = 1'048'576,
                .max = 4'294'967'296,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "most bytes of events held in memory; at the limit reading waits"},
     OptionSpec{.name = "lease-ttl-ms",
@@ -673,7 +711,7 @@ constexpr std::array kOptions{
                .min = 0,
                .max = 3600,
                .value = "N",
-               .commands = kServe,
+               .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "time to finish what is under way when told to stop"},
     // Running
@@ -766,6 +804,85 @@ constexpr std::array kOptions{
                .help =
                    "what is not finished of this key, or of this aggregate id where events have "
                    "no key"},
+    OptionSpec{.name = "route",
+               .type = OptionType::kText,
+               .value = "NAME",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "the route whose events are sent again; not needed where there is one"},
+    OptionSpec{.name = "since",
+               .type = OptionType::kText,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "events that occurred then or later: 2026-01-31T08:15:00Z (UTC), "
+                       "2026-01-31, or how long ago: 90m, 2h, 7d"},
+    OptionSpec{.name = "until",
+               .type = OptionType::kText,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "events that occurred before, likewise"},
+    OptionSpec{.name = "key",
+               .type = OptionType::kText,
+               .value = "KEY",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "events of this key, or of this aggregate id where they have no key"},
+    OptionSpec{.name = "event-type",
+               .type = OptionType::kText,
+               .value = "TYPE",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "events of this type"},
+    OptionSpec{.name = "tenant",
+               .type = OptionType::kText,
+               .value = "ID",
+               .repeatable = true,
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "events of this tenant; may be repeated"},
+    OptionSpec{.name = "dead-letters",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "the dead letters of the route instead of what it has published; they stay "
+                       "dead letters"},
+    OptionSpec{.name = "yes",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kFilterGroup,
+               .help = "do not ask, also where all of the history is to be sent"},
+    OptionSpec{.name = "rate",
+               .type = OptionType::kText,
+               .fallback = "500/s",
+               .value = "N/s",
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kReplayGroup,
+               .help = "most events sent in a second, up to 1000000; a tenth of it while live "
+                       "events of the route wait"},
+    OptionSpec{.name = "as-new",
+               .type = OptionType::kFlag,
+               .argument_only = true,
+               .commands = kReplay,
+               .group = kReplayGroup,
+               .help = "as new events, which inboxes apply once more: with the UUIDv5 of run and "
+                       "id for their id, and the time of the run"},
+    OptionSpec{.name = "reason",
+               .value = "TEXT",
+               .argument_only = true,
+               .commands = kReplay | kReplayResume | kReplayCancel,
+               .group = kReplayGroup,
+               .help = "why, for the audit and those who look; required"},
     OptionSpec{.name = "error-code",
                .type = OptionType::kText,
                .value = "CODE",
@@ -812,20 +929,21 @@ constexpr std::array kOptions{
                .commands = kRoutesRetire,
                .group = kFilterGroup,
                .help = "also where the route has not finished all events"},
-    OptionSpec{.name = "limit",
-               .type = OptionType::kInteger,
-               .fallback = "100",
-               .unit = "rows",
-               .min = 1,
-               .max = 100'000,
-               .value = "N",
-               .commands = kDeadList | kScheduledList | kSagaList | kExplain,
-               .group = kFilterGroup,
-               .help = "most dead letters, delayed events, events of a key or sagas listed"},
+    OptionSpec{
+        .name = "limit",
+        .type = OptionType::kInteger,
+        .fallback = "100",
+        .unit = "rows",
+        .min = 1,
+        .max = 100'000,
+        .value = "N",
+        .commands = kDeadList | kScheduledList | kSagaList | kExplain | kReplayList,
+        .group = kFilterGroup,
+        .help = "most dead letters, delayed events, events of a key, sagas or replays listed"},
     OptionSpec{.name = "dry-run",
                .type = OptionType::kFlag,
                .commands = kDeadRetry | kDeadDiscard | kScheduledCancel | kPrune | kSagaResume |
-                           kSagaAbort | kDoctor,
+                           kSagaAbort | kDoctor | kReplay,
                .group = kFilterGroup,
                .help = "only say what would be done"},
     // Dead letters
@@ -948,11 +1066,11 @@ constexpr std::array kOptions{
                .type = OptionType::kUrl,
                .value = "URL",
                .repeatable = true,
-               .commands = kExplain | kDoctor | kDashboard,
+               .commands = kExplain | kDoctor | kDashboard | kReplay,
                .group = kLookingGroup,
                .help =
                    "a consumer's database, whose mailboxes, inboxes and dead letters are looked "
-                   "at, too; for doctor and dashboard it may be repeated"},
+                   "at, too; for doctor, dashboard and replay it may be repeated"},
     OptionSpec{.name = "consumer-db",
                .type = OptionType::kUrl,
                .value = "URL",
@@ -1098,7 +1216,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
                .commands = kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutesList |
-                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait,
+                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait | kReplays,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

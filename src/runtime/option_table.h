@@ -47,6 +47,10 @@ enum Command : std::uint64_t {
     kWait = 1ULL << 36,
     kTop = 1ULL << 37,
     kDashboard = 1ULL << 38,
+    kReplay = 1ULL << 39,
+    kReplayList = 1ULL << 40,
+    kReplayResume = 1ULL << 41,
+    kReplayCancel = 1ULL << 42,
 };
 
 struct CommandSpec {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "core/url.h"
 #include "runtime/route_names.h"
@@ -234,6 +235,90 @@ Result<std::chrono::seconds> parse_duration(std::string_view text) {
     }
     if (number < 0 || number > std::numeric_limits<std::int64_t>::max() / unit_s) return wrong();
     return std::chrono::seconds(number * unit_s);
+}
+
+namespace {
+
+// Reads `digits` of them, and moves on; -1: there are none.
+int take_digits(std::string_view& text, std::size_t digits) {
+    if (text.size() < digits) return -1;
+    int number = 0;
+    for (std::size_t i = 0; i < digits; ++i) {
+        if (text[i] < '0' || text[i] > '9') return -1;
+        number = number * 10 + (text[i] - '0');
+    }
+    text.remove_prefix(digits);
+    return number;
+}
+
+bool take_char(std::string_view& text, char c) {
+    if (text.empty() || text.front() != c) return false;
+    text.remove_prefix(1);
+    return true;
+}
+
+// "Z" or "+02:00", in seconds.
+std::optional<std::int64_t> take_offset(std::string_view text) {
+    if (text == "Z") return 0;
+    const bool behind = take_char(text, '-');
+    if (!behind && !take_char(text, '+')) return std::nullopt;
+    const int hours = take_digits(text, 2);
+    if (!take_char(text, ':')) return std::nullopt;
+    const int minutes = take_digits(text, 2);
+    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || !text.empty()) {
+        return std::nullopt;
+    }
+    return (behind ? -1 : 1) * (std::int64_t{hours} * 3600 + std::int64_t{minutes} * 60);
+}
+
+std::optional<std::int64_t> parse_instant(std::string_view text) {
+    using namespace std::chrono;
+    const int year_number = take_digits(text, 4);
+    if (!take_char(text, '-')) return std::nullopt;
+    const int month_number = take_digits(text, 2);
+    if (!take_char(text, '-')) return std::nullopt;
+    const int day_number = take_digits(text, 2);
+    const year_month_day date{year{year_number}, month{static_cast<unsigned>(month_number)},
+                              day{static_cast<unsigned>(day_number)}};
+    if (year_number < 1970 || !date.ok()) return std::nullopt;
+    std::int64_t time_us = duration_cast<microseconds>(sys_days(date).time_since_epoch()).count();
+    if (text.empty()) return time_us;
+    if (!take_char(text, 'T') && !take_char(text, ' ')) return std::nullopt;
+    const int hour = take_digits(text, 2);
+    if (!take_char(text, ':')) return std::nullopt;
+    const int minute = take_digits(text, 2);
+    if (!take_char(text, ':')) return std::nullopt;
+    const int second = take_digits(text, 2);
+    if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59) {
+        return std::nullopt;
+    }
+    time_us += (std::int64_t{hour} * 3600 + std::int64_t{minute} * 60 + second) * 1'000'000;
+    if (take_char(text, '.')) {
+        std::int64_t unit_us = 100'000;
+        bool some = false;
+        for (int digit = take_digits(text, 1); digit >= 0; digit = take_digits(text, 1)) {
+            time_us += digit * unit_us;
+            unit_us /= 10;
+            some = true;
+        }
+        if (!some) return std::nullopt;
+    }
+    const auto offset_s = take_offset(text);
+    if (!offset_s) return std::nullopt;
+    return time_us - *offset_s * 1'000'000;
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_time(std::string_view text, std::int64_t now_us) {
+    if (const auto ago = parse_duration(text); ago.ok()) {
+        return now_us - std::chrono::microseconds(*ago).count();
+    }
+    if (const auto instant = parse_instant(text)) return *instant;
+    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                     "'" + std::string(text) +
+                         "' is not a time; give 2026-01-31T08:15:00Z, 2026-01-31T10:15:00+02:00, "
+                         "2026-01-31, or how long ago: 30s, 90m, 2h, 7d"};
 }
 
 }  // namespace outbox::runtime

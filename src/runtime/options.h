@@ -54,4 +54,9 @@ class OptionValues {
 /// "7d" -> seconds. Errors: kConfigInvalid.
 Result<std::chrono::seconds> parse_duration(std::string_view text);
 
+/// A time as people write it, in microseconds since the Unix epoch: "2026-01-31T08:15:00Z", with a
+/// fraction or an offset ("+02:00") where there is one, "2026-01-31" (UTC), or "2h": so long before
+/// `now_us`. Errors: kConfigInvalid.
+Result<std::int64_t> parse_time(std::string_view text, std::int64_t now_us);
+
 }  // namespace outbox::runtime

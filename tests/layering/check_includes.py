@@ -13,7 +13,7 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "prepare", "claim", "schema", "codec", "secrets", "net", "aws", "verify", "relay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
+MIDDLE = {"core", "prepare", "claim", "schema", "codec", "secrets", "net", "aws", "verify", "relay", "replay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
@@ -26,6 +26,7 @@ ALLOWED = {
     "aws": {"net", "secrets", "core", "public"},
     "verify": {"core", "public"},
     "relay": {"codec", "core", "public"},
+    "replay": {"relay", "codec", "core", "public"},
     "producer": {"secrets", "core", "public"},
     "consumer": {"claim", "secrets", "core", "public"},
     "mailbox": {"consumer", "claim", "secrets", "core", "public"},

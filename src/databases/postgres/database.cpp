@@ -8,6 +8,7 @@
 #include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/objects.h"
 #include "databases/postgres/receive/operator_sql.h"
+#include "databases/postgres/source/history.h"
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
 #include "databases/postgres/source/trace.h"
@@ -49,6 +50,10 @@ Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
 
 Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
     return postgres::open_tracer(config_of(config));
+}
+
+Result<std::unique_ptr<replay::History>> open_history(const SourceConfig& config) {
+    return postgres::open_history(config_of(config));
 }
 
 Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
@@ -102,6 +107,7 @@ const Database& postgres_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_tracer = open_tracer,
+        .open_history = open_history,
         .open_sql = open_sql,
         .run_statement = run_statement,
         .open_mailbox = mailbox::open_postgres_mailbox,

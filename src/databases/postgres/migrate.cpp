@@ -238,7 +238,8 @@ class PostgresTarget final : public MigrationTarget {
         for (const SchemaObject& object : schema_objects()) {
             if (object.side != side) continue;
             // The relay makes some of them, too, and sinks make what they deliver into.
-            const bool shared = object.beside_adopted || object.name == "outbox_mailbox" ||
+            const bool shared = object.beside_adopted || object.on_demand ||
+                                object.name == "outbox_mailbox" ||
                                 object.name.starts_with("outbox_webhook_");
             if (!exists(object)) {
                 found.missing.emplace_back(object.name);

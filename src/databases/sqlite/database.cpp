@@ -6,6 +6,7 @@
 #include "databases/sqlite/mailbox_writer.h"
 #include "databases/sqlite/objects.h"
 #include "databases/sqlite/receive/operator_sql.h"
+#include "databases/sqlite/source/history.h"
 #include "databases/sqlite/source/operations.h"
 #include "databases/sqlite/source/source.h"
 #include "databases/sqlite/source/trace.h"
@@ -47,6 +48,10 @@ Result<std::unique_ptr<EventTracer>> open_tracer(const SourceConfig& config) {
     return sqlite::open_tracer(config_of(config));
 }
 
+Result<std::unique_ptr<replay::History>> open_history(const SourceConfig& config) {
+    return sqlite::open_history(config_of(config));
+}
+
 Result<std::unique_ptr<consumer::Sql>> open_sql(const std::string& url,
                                                 std::chrono::seconds connect_timeout,
                                                 const consumer::Trust& /*trust*/) {
@@ -74,6 +79,7 @@ const Database& sqlite_database() {
         .make_source = make_source,
         .open_operations = open_operations,
         .open_tracer = open_tracer,
+        .open_history = open_history,
         .open_sql = open_sql,
         .run_statement = run_statement,
         .open_mailbox = mailbox::open_sqlite_mailbox,

@@ -49,7 +49,9 @@ std::string metadata_of(const Table& table) {
     return "json_patch('{}', json_object(" + list + "))";
 }
 
-std::string columns_of(const Table& table) {
+}  // namespace
+
+std::string scan_columns(const Table& table) {
     const auto plain = [&](const char* field) {
         return table.has(field) ? table.quoted(field) : std::string("NULL");
     };
@@ -75,6 +77,8 @@ std::string columns_of(const Table& table) {
     return list;
 }
 
+namespace {
+
 // One branch for each state, so that the owner's partial index serves each without a sort; without
 // the rows that the route has finished while another has not.
 std::string scan_sql(const Table& table, const std::string& route) {
@@ -87,7 +91,7 @@ std::string scan_sql(const Table& table, const std::string& route) {
                     not_done(table, quote_literal(route)) + " ORDER BY t." + table.order +
                     " LIMIT ?1)";
     }
-    return "SELECT " + columns_of(table) + " FROM (" + branches +
+    return "SELECT " + scan_columns(table) + " FROM (" + branches +
            ") t ORDER BY t.outbox_order LIMIT ?1";
 }
 
@@ -95,7 +99,7 @@ std::string scan_sql(const Table& table, const std::string& route) {
 
 ScanReader::Statements::Statements(Database& database, const Table& table, const std::string& route)
     : rows(database, scan_sql(table, route)),
-      by_id(database, "SELECT " + columns_of(table) + " FROM " + table.sql + " t WHERE " +
+      by_id(database, "SELECT " + scan_columns(table) + " FROM " + table.sql + " t WHERE " +
                           table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
 
 Status ScanReader::Statements::first_error() const {
@@ -136,19 +140,17 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
     std::vector<std::string> taken;
     std::size_t returned = 0;
     bool full = false;
-    Status status;
-    while (!full && status.ok() && rows.step()) {
+    while (!full && rows.step()) {
         ++returned;
         std::string raw_id = raw_id_of(rows, kIdType, kId);
         sources::KnownRows::Row& row = rows_.hold(raw_id);
         if (row.known) continue;
-        status = add(rows, row.position, raw_id, out);
-        if (!status.ok()) break;
+        add_scanned_row(table_, rows, row.position, raw_id, out);
         row.known = true;
         taken.push_back(std::move(raw_id));
         full = out.size() - events_before >= limits.max_events || out.bytes() >= limits.max_bytes;
     }
-    if (status.ok()) status = rows.status();
+    const Status status = rows.status();
     rows.reset();  // Ends the read transaction, which would hold up checkpoints.
     if (!status.ok()) {
         out.events().resize(events_before);
@@ -159,18 +161,15 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
     return {};
 }
 
-Status ScanReader::add(const Statement& row, spi::Position position, const std::string& raw_id,
-                       spi::EventBatch& out) const {
+void add_scanned(const Statement& row, spi::Position position, std::string_view id,
+                 spi::EventBatch& out) {
     const auto copy = [&](int column) {
         const std::string_view text = row.text(column);
         return text.data() == nullptr ? text : out.copy(text);
     };
     spi::EventView event;
     event.position = position;
-    event.id = out.copy(event_id_of(table_, raw_id));
-    if (is_too_long(table_, raw_id)) {
-        event.defect = "its id has more than 255 bytes, the table's name before it included";
-    }
+    event.id = out.copy(id);
     event.aggregate_type = copy(kAggregateType);
     event.aggregate_id = copy(kAggregateId);
     event.event_type = copy(kEventType);
@@ -188,7 +187,15 @@ Status ScanReader::add(const Statement& row, spi::Position position, const std::
         row.integer(kAttempts), 0, std::numeric_limits<std::int32_t>::max()));
     event.next_attempt_us = row.integer(kNextAttempt);
     out.add(event);
-    return {};
+}
+
+void add_scanned_row(const Table& table, const Statement& row, spi::Position position,
+                     const std::string& raw_id, spi::EventBatch& out) {
+    add_scanned(row, position, event_id_of(table, raw_id), out);
+    if (is_too_long(table, raw_id)) {
+        out.events().back().defect =
+            "its id has more than 255 bytes, the table's name before it included";
+    }
 }
 
 Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
@@ -201,8 +208,8 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
         const std::string* raw_id = rows_.raw_id(position);
         if (raw_id == nullptr) continue;
         bind_raw_id(rows, *raw_id);
-        if (rows.step()) status = add(rows, position, *raw_id, out);
-        if (status.ok()) status = rows.status();
+        if (rows.step()) add_scanned_row(table_, rows, position, *raw_id, out);
+        status = rows.status();
         rows.reset();
         if (!status.ok()) break;
     }

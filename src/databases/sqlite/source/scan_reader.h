@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <outbox/spi/source.h>
 
@@ -11,6 +12,17 @@
 #include "relay/read_ahead.h"
 
 namespace outbox::sqlite {
+
+/// What is read of a row aliased t, beginning with the type of its id and the id; and how many
+/// columns that are.
+[[nodiscard]] std::string scan_columns(const Table& table);
+inline constexpr int kScanColumns = 17;
+/// Adds the event of a row that begins with such columns.
+void add_scanned(const Statement& row, spi::Position position, std::string_view id,
+                 spi::EventBatch& out);
+/// The same of a row of the table.
+void add_scanned_row(const Table& table, const Statement& row, spi::Position position,
+                     const std::string& raw_id, spi::EventBatch& out);
 
 /// Reads a table that a team brought along: each read is one statement over the unfinished rows, in
 /// the order in which they were written, stepping over those that are known. Behind a full one it
@@ -35,8 +47,6 @@ class ScanReader final : public spi::Reader {
 
     Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
-    Status add(const Statement& row, spi::Position position, const std::string& raw_id,
-               spi::EventBatch& out) const;
 
     const Table table_;
     PollSession<Statements, std::string> session_;

@@ -49,18 +49,6 @@ Status require_own_index(Database& database) {
                             std::string(look.text(0)) + ", not of outbox_dead_letters")};
 }
 
-Status require_known_version(Database& database, const Table& table) {
-    if (!table.native) return {};
-    Statement record(database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'");
-    if (!record.step()) return record.status();
-    Statement newest(database,
-                     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = "
-                     "'producer'");
-    const std::int64_t version = newest.step() ? newest.integer(0) : 0;
-    if (Status status = newest.status(); !status.ok()) return status;
-    return check_producer_version("producer/sqlite", version);
-}
-
 // True: some were missing.
 Result<bool> make_side_tables(Database& database) {
     const auto side = look_for_side_tables(database);

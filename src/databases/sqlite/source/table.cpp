@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/ascii.h"
+#include "core/embedded_sql.h"
 #include "core/sql_text.h"
 #include "core/url.h"
 #include "relay/tenants.h"
@@ -126,6 +127,18 @@ Status resolve_table(Database& database, const SqliteSourceConfig& config, Table
                            " has no tenant column; run without --tenant or map tenant_id");
     }
     return settle_order(database, table, primary_key);
+}
+
+Status require_known_version(Database& database, const Table& table) {
+    if (!table.native) return {};
+    Statement record(database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_migrations'");
+    if (!record.step()) return record.status();
+    Statement newest(database,
+                     "SELECT coalesce(max(version), 0) FROM outbox_migrations WHERE side = "
+                     "'producer'");
+    const std::int64_t version = newest.step() ? newest.integer(0) : 0;
+    if (Status status = newest.status(); !status.ok()) return status;
+    return check_producer_version("producer/sqlite", version);
 }
 
 std::vector<std::string> unfinished_conditions(const Table& table) {

@@ -49,6 +49,9 @@ Result<Table> name_table(const SqliteSourceConfig& config);
 /// Fills in what the database knows of it; says what is missing or cannot work.
 Status resolve_table(Database& database, const SqliteSourceConfig& config, Table& table);
 
+/// `kMigrationRefused` where the tables of a native `table` are newer than this build.
+Status require_known_version(Database& database, const Table& table);
+
 /// Of the table's rows, aliased t: conditions that together select every unfinished row and
 /// exclude each other. Status values are literals: the owner's partial index is used only then.
 [[nodiscard]] std::vector<std::string> unfinished_conditions(const Table& table);

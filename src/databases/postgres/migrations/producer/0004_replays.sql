@@ -1,0 +1,2 @@
+-- What `outbox replay` remembers of its runs.
+{{replays}}

@@ -1,0 +1,131 @@
+#include "databases/postgres/source/history_reader.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::size_t kPageRows = 10'000;
+constexpr std::chrono::milliseconds kReadFor{300};  // pages of which nothing is selected
+
+}  // namespace
+
+Result<replay::Place> last_of_page(Connection& connection, const HistoryScope& scope,
+                                   const replay::Place& after, const replay::Place& end,
+                                   std::size_t rows) {
+    std::string inner = "SELECT t.* FROM " + scope.from + " WHERE " + scope.there + " AND " +
+                        scope.compared(">", after) + " AND " + scope.compared("<=", end) +
+                        " ORDER BY " + scope.in_order() + " LIMIT " + std::to_string(rows);
+    const Result<Rows> last = connection.query("SELECT " + scope.place() + " FROM (" + inner +
+                                               ") t ORDER BY " + scope.reversed() + " LIMIT 1");
+    if (!last.ok()) return last.status();
+    return last->empty() ? replay::Place() : last->string(0, 0);
+}
+
+Status PostgresHistoryReader::turn_page(Connection& connection) {
+    auto last = last_of_page(connection, scope_, after_, end_, kPageRows);
+    if (!last.ok()) return last.status();
+    page_end_ = std::move(*last);
+    at_end_ = page_end_.empty();
+    return {};
+}
+
+Status PostgresHistoryReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const std::size_t before = out.size();
+    const auto until = std::chrono::steady_clock::now() + kReadFor;
+    Status status;
+    while (status.ok() && !at_end_ && out.size() == before &&
+           std::chrono::steady_clock::now() < until) {
+        if (page_end_.empty()) status = turn_page(**connection);
+        if (status.ok() && !at_end_) status = read_page(**connection, limits, out);
+    }
+    if (!status.ok()) session_.drop();
+    return status;
+}
+
+Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadLimits& limits,
+                                        spi::EventBatch& out) {
+    const std::size_t before = out.size();
+    const std::size_t bytes_before = out.bytes();
+    const spi::Position last_before = last_;
+    const std::size_t limit = row_size_.limit(limits.max_events, limits.max_bytes);
+    std::vector<replay::Place> taken;
+    bool cut = false;
+    Status status = connection.start_copy("SELECT " + scope_.select + " FROM " + scope_.from +
+                                          " WHERE " + scope_.there + " AND " + scope_.wanted +
+                                          " AND " + scope_.compared(">", after_) + " AND " +
+                                          scope_.compared("<=", page_end_) + " ORDER BY " +
+                                          scope_.in_order() + " LIMIT " + std::to_string(limit));
+    if (status.ok()) status = take_rows(connection, limits, out, taken, cut);
+    if (!status.ok()) {
+        out.events().resize(before);
+        last_ = last_before;
+        return status;
+    }
+    row_size_.note(taken.size(), out.bytes() - bytes_before);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+        places_[out.events()[before + i].position] = taken[i];
+    }
+    if (cut || taken.size() == limit) {
+        after_ = std::move(taken.back());
+    } else {
+        after_ = std::exchange(page_end_, {});
+    }
+    return {};
+}
+
+Status PostgresHistoryReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
+                                        spi::EventBatch& out, std::vector<replay::Place>& taken,
+                                        bool& cut) {
+    Status status;
+    while (connection.next(fields_, status)) {
+        const spi::Position position =
+            scope_.has_positions ? decode_integer(fields_[kPosition]) : ++last_;
+        Status decoded =
+            decode_row(std::span(fields_).first(scope_.columns), scope_.layout, position, out);
+        if (!decoded.ok()) return decoded;
+        const Field& place = fields_.back();
+        taken.emplace_back(place.data == nullptr ? "" : place.data, place.size);
+        if (out.bytes() >= limits.max_bytes) {
+            cut = true;
+            return connection.stop();
+        }
+    }
+    return status;
+}
+
+Status PostgresHistoryReader::fetch(std::span<const spi::Position> positions,
+                                    spi::EventBatch& out) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
+    const std::size_t before = out.size();
+    Status status;
+    for (const spi::Position position : positions) {
+        const auto place = places_.find(position);
+        if (place == places_.end()) continue;
+        status = (*connection)
+                     ->start_copy("SELECT " + scope_.select + " FROM " + scope_.from + " WHERE " +
+                                  scope_.there + " AND " + scope_.compared("=", place->second) +
+                                  " LIMIT 1");
+        while (status.ok() && (*connection)->next(fields_, status)) {
+            status =
+                decode_row(std::span(fields_).first(scope_.columns), scope_.layout, position, out);
+        }
+        if (!status.ok()) break;
+    }
+    if (!status.ok()) {
+        out.events().resize(before);
+        session_.drop();
+    }
+    return status;
+}
+
+void PostgresHistoryReader::forget(std::span<const spi::Position> positions) {
+    for (const spi::Position position : positions) places_.erase(position);
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,685 @@
+// Events of the past that are sent again: which, in which order, how marked, and what a run leaves
+// behind when it is killed, cancelled or refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/cli/pty.h"
+#include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
+#include "tests/support/kafka_client.h"
+#include "tests/support/outbox_binary.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+constexpr const char* kKeep = "keep";
+constexpr const char* kMark = "mark";
+constexpr const char* kSqlite = "sqlite";
+constexpr const char* kReason = "billing lost a volume";
+constexpr const char* kUnknownRun = "00000000-0000-4000-8000-000000000000";
+
+// A database whose published events stay, and a mailbox that route `box` leads to.
+class Replay : public testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override {
+        mail_url_ = "sqlite://" + outbox_.file("mail.db").string();
+        ASSERT_EQ(outbox_.run({"migrate", "--db", mail_url_, "--only", "consumer"}).status.code, 0);
+        if (kind() == kKeep) {
+            url_ = shared_postgres().create_database();
+            const Finished made = outbox_.run({"migrate", "--after-publish", "keep", "--db", url_});
+            if (made.err.find("PostgreSQL 14") != std::string::npos) {
+                GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+            }
+            ASSERT_EQ(made.status.code, 0) << made.err;
+            return;
+        }
+        table_ = "events_out";
+        if (kind() == kMark) {
+            url_ = shared_postgres().create_database();
+            exec(kNewSentTable);
+            return;
+        }
+        url_ = "sqlite://" + outbox_.file("shop.db").string();
+        exec(
+            "PRAGMA journal_mode = WAL; CREATE TABLE events_out (id text PRIMARY KEY, tenant_id "
+            "text NOT NULL, aggregate_type text, aggregate_id text, topic text NOT NULL, "
+            "occurred_at text NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), payload "
+            "text NOT NULL, event_metadata text, routing_key text, schema_id text, schema_version "
+            "text, status text NOT NULL DEFAULT 'NEW', retry_count integer NOT NULL DEFAULT 0, "
+            "retry_after text, error_message text, created_at text NOT NULL DEFAULT "
+            "(strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), event_type text)");
+    }
+
+    std::string kind() const { return GetParam(); }
+    void exec(const std::string& sql) {
+        if (kind() == kSqlite)
+            Sqlite(outbox_.file("shop.db")).exec(sql);
+        else
+            Pg(url_).exec(sql);
+    }
+    std::string value(const std::string& sql) {
+        return kind() == kSqlite ? Sqlite(outbox_.file("shop.db")).value(sql) : Pg(url_).value(sql);
+    }
+    static std::string id(int n) {
+        const std::string digits = std::to_string(n);
+        return "018f2d3c-0000-7000-8000-" + std::string(12 - digits.size(), '0') + digits;
+    }
+    // `n` is the payload, too.
+    void emit(int n, const std::string& key = "k", const std::string& type = "Made",
+              const std::string& topic = "orders", const std::string& tenant = "acme") {
+        exec("INSERT INTO " + table_ +
+             " (id, tenant_id, aggregate_type, aggregate_id, topic, event_type, payload) VALUES "
+             "('" +
+             id(n) + "', '" + tenant + "', 'Order', '" + key + "', '" + topic + "', '" + type +
+             "', '" + std::to_string(n) + "')");
+    }
+    void emit_many(int count, int keys) {
+        const std::string numbers =
+            kind() == kSqlite
+                ? "(WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < " +
+                      std::to_string(count) + ") SELECT n FROM g)"
+                : "(SELECT generate_series(1, " + std::to_string(count) + ") AS n)";
+        const std::string id = kind() == kSqlite
+                                   ? "'018f2d3c-0000-7000-8000-' || printf('%012d', n)"
+                                   : "('018f2d3c-0000-7000-8000-' || lpad(n::text, 12, '0'))" +
+                                         std::string(kind() == kKeep ? "::uuid" : "");
+        const std::string payload = kind() == kSqlite ? "n" : "to_jsonb(n)";
+        exec("INSERT INTO " + table_ +
+             " (id, tenant_id, aggregate_type, aggregate_id, topic, event_type, payload) SELECT " +
+             id + ", 'acme', 'Order', 'k' || (n % " + std::to_string(keys) + "), 'orders', " +
+             "'Made', " + payload + " FROM " + numbers + " AS numbers ORDER BY n");
+    }
+
+    std::vector<std::string> source() const { return {"--from", url_, "--table", table_}; }
+    std::string box() const { return "box=mailbox+" + mail_url_; }
+    Process relay(const std::vector<std::string>& more = {}) {
+        std::vector<std::string> words = source();
+        words.insert(words.end(), {"--to", box(), "--admin", "off"});
+        words.insert(words.end(), more.begin(), more.end());
+        return outbox_.start_relay(words);
+    }
+    // The relay has sent all, and nobody has it any more.
+    void publish(const std::vector<std::string>& more = {}) {
+        Process running = relay(more);
+        const std::string open =
+            kind() == kKeep ? "SELECT count(*) FROM outbox_events WHERE position > (SELECT "
+                              "min(settled) FROM outbox_routes)"
+                            : "SELECT count(*) FROM events_out WHERE status NOT IN ('SENT', "
+                              "'DEAD')";
+        ASSERT_TRUE(eventually(60s, "all is published", [&] {
+            return has_routes() && value("SELECT count(*) FROM outbox_routes") == "1" &&
+                   value(open) == "0";
+        })) << running.stderr_text();
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+        clear_mail();
+    }
+    // Beside an adopted table the relay makes it.
+    bool has_routes() {
+        return value(kind() == kSqlite
+                         ? "SELECT count(*) FROM sqlite_master WHERE name = 'outbox_routes'"
+                         : "SELECT count(to_regclass('outbox_routes'))") == "1";
+    }
+    void clear_mail() { mail_sql("DELETE FROM outbox_mailbox"); }
+    void mail_sql(const std::string& sql) { Sqlite(outbox_.file("mail.db")).exec(sql); }
+    // What arrived, in its order.
+    std::vector<std::string> mail(const std::string& column = "CAST(payload AS text)") {
+        std::vector<std::string> out;
+        for (const auto& row :
+             Sqlite(outbox_.file("mail.db"))
+                 .query("SELECT " + column + " FROM outbox_mailbox ORDER BY position")) {
+            out.push_back(row[0].value_or(""));
+        }
+        return out;
+    }
+
+    std::vector<std::string> words(const std::vector<std::string>& more,
+                                   const std::string& command = "replay") {
+        std::vector<std::string> words{"replay"};
+        if (command != "replay") words.push_back(command);
+        const std::vector<std::string> from = source();
+        words.insert(words.end(), from.begin(), from.end());
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    }
+    Finished replay(const std::vector<std::string>& more, bool with_reason = true) {
+        std::vector<std::string> all = words(more);
+        all.insert(all.end(), {"--to", box()});
+        if (with_reason) all.insert(all.end(), {"--reason", kReason});
+        return outbox_.run(all);
+    }
+    json replayed(std::vector<std::string> more, int code = 0) {
+        more.emplace_back("--json");
+        const Finished ended = replay(more);
+        EXPECT_EQ(ended.status.code, code) << ended.out << ended.err;
+        return json::parse(ended.out.empty() ? "null" : ended.out);
+    }
+    Process start_replay(const std::vector<std::string>& more) {
+        std::vector<std::string> all{OUTBOX_BINARY};
+        const std::vector<std::string> said = words(more);
+        all.insert(all.end(), said.begin(), said.end());
+        all.insert(all.end(), {"--to", box(), "--reason", kReason, "--yes"});
+        return Process({.command = all, .working_folder = outbox_.file("")});
+    }
+    Finished resume(const std::string& run, const std::vector<std::string>& more = {}) {
+        std::vector<std::string> all = words({run, "--to", box()}, "resume");
+        all.insert(all.end(), more.begin(), more.end());
+        return outbox_.run(all);
+    }
+    json list() {
+        const Finished ended = outbox_.run(words({"--json"}, "list"));
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out.empty() ? "null" : ended.out);
+    }
+
+    OutboxBinary outbox_;
+    std::string url_;
+    std::string table_ = "outbox_events";
+    std::string mail_url_;
+};
+
+TEST_P(Replay, SendsWhatIsChosenInOrderAndMarkedAndWritesDownWhoDidIt) {
+    emit(1, "a");
+    emit(2, "b");
+    emit(3, "a", "Paid");
+    publish();
+    const json run = replayed({"--key", "a"});
+    EXPECT_EQ(run["state"], "finished");
+    EXPECT_EQ(run["sent"], 2);
+    EXPECT_EQ(run["expected"], 2);
+    EXPECT_THAT(mail(), ElementsAre("1", "3"));
+    EXPECT_THAT(mail("id"), ElementsAre(id(1), id(3)));
+    EXPECT_THAT(mail("headers ->> 'outbox-replay'"), ElementsAre(run["run"], run["run"]));
+    EXPECT_EQ(list()[0], [&] {
+        json without = run;
+        without.erase("estimate");
+        return without;
+    }());
+    EXPECT_EQ(value("SELECT action || ' ' || events FROM outbox_audit"), "replay 2");
+    EXPECT_THAT(value("SELECT detail FROM outbox_audit"),
+                AllOf(HasSubstr(run["run"].get<std::string>()), HasSubstr("key a"),
+                      HasSubstr(std::string("reason: ") + kReason)));
+    clear_mail();
+    EXPECT_EQ(replayed({"--event-type", "Paid"})["sent"], 1);
+    EXPECT_THAT(mail(), ElementsAre("3"));
+    clear_mail();
+    EXPECT_EQ(replayed({"--yes"})["sent"], 3);
+    EXPECT_THAT(mail(), ElementsAre("1", "2", "3"));
+}
+
+TEST_P(Replay, ChoosesByTimeAndTenant) {
+    emit(1, "a", "Made", "orders", "acme");
+    emit(2, "a", "Made", "orders", "umbrella");
+    publish();
+    exec("UPDATE " + table_ + " SET occurred_at = '2026-01-31T08:15:00Z' WHERE tenant_id = 'acme'");
+    EXPECT_EQ(replayed({"--until", "2026-02-01"})["sent"], 1);
+    EXPECT_THAT(mail(), ElementsAre("1"));
+    clear_mail();
+    EXPECT_EQ(replayed({"--since", "1h"})["sent"], 1);
+    EXPECT_THAT(mail(), ElementsAre("2"));
+    clear_mail();
+    const json both = replayed({"--since", "2026-01-31T09:15:00+01:00", "--until",
+                                "2026-01-31T08:15:00.000001Z", "--tenant", "acme"});
+    EXPECT_EQ(both["sent"], 1);
+    EXPECT_EQ(both["estimate"]["first_at"], "2026-01-31T08:15:00.000000Z");
+    EXPECT_EQ(replayed({"--tenant", "umbrella", "--until", "2026-02-01"}, 1)["estimate"]["events"],
+              0);
+}
+
+TEST_P(Replay, AsNewGivesEachEventAnIdOfTheRunAndItsTime) {
+    emit(1);
+    publish();
+    exec("UPDATE " + table_ + " SET occurred_at = '2026-01-31T08:15:00Z'");
+    const json first = replayed({"--as-new", "--yes"});
+    const json second = replayed({"--as-new", "--yes"});
+    const std::vector<std::string> ids = mail("id");
+    ASSERT_EQ(ids.size(), 2U);
+    EXPECT_NE(ids[0], ids[1]);
+    EXPECT_NE(ids[0], id(1));
+    EXPECT_EQ(ids[0].substr(14, 1), "5");
+    EXPECT_EQ(mail("headers ->> 'id'"), ids);
+    EXPECT_THAT(mail("headers ->> 'occurred_at'"),
+                ElementsAre(first["started_at"], second["started_at"]));
+}
+
+TEST_P(Replay, SaysWhatItWouldSendAndSendsNothing) {
+    emit(1);
+    emit(2);
+    publish();
+    const json told = replayed({"--key", "k", "--dry-run"});
+    EXPECT_EQ(told["estimate"]["events"], 2);
+    EXPECT_EQ(told["estimate"]["of"], 2);
+    EXPECT_GT(told["estimate"]["bytes"], 0);
+    const Finished text = replay({"--key", "k", "--dry-run"}, false);
+    EXPECT_EQ(text.status.code, 0) << text.err;
+    EXPECT_THAT(text.out, AllOf(HasSubstr("2 of 2"), HasSubstr("500/s")));
+    EXPECT_TRUE(mail().empty());
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit"), "0");
+}
+
+TEST_P(Replay, CountsWhatAnInboxWouldQuarantine) {
+    emit(1);
+    exec("INSERT INTO " + table_ +
+         " (id, tenant_id, aggregate_type, aggregate_id, topic, event_type, payload) VALUES "
+         "('0fffffff-ffff-7000-8000-000000000001', 'acme', 'Order', 'k', 'orders', 'Made', '2')");
+    publish();
+    mail_sql(
+        "INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', 1750000000000000)");
+    const std::vector<std::string> asks{"--key", "k", "--dry-run", "--consumer-db", mail_url_};
+    json consumers = replayed(asks)["estimate"]["consumers"];
+    ASSERT_EQ(consumers.size(), 1U) << consumers;
+    EXPECT_EQ(consumers[0]["consumer"], "billing");
+    EXPECT_EQ(consumers[0]["quarantined"], 1);
+    EXPECT_THAT(replay(asks).out, HasSubstr("would be quarantined"));
+    std::vector<std::string> as_new = asks;
+    as_new.emplace_back("--as-new");
+    EXPECT_EQ(replayed(as_new)["estimate"]["consumers"][0]["quarantined"], 0);
+}
+
+TEST_P(Replay, OfDeadLettersSendsCopiesOfThem) {
+    emit(1, "a", "Made", "elsewhere");
+    emit(2, "b");
+    publish({"--allowed-topic", "orders"});
+    // What was given up is no published event.
+    EXPECT_EQ(replayed({"--yes"})["sent"], 1);
+    EXPECT_THAT(mail(), ElementsAre("2"));
+    clear_mail();
+    const json run = replayed({"--dead-letters", "--yes"});
+    EXPECT_EQ(run["sent"], 1);
+    EXPECT_EQ(run["from"], "dead_letters");
+    EXPECT_THAT(mail(), ElementsAre("1"));
+    EXPECT_THAT(mail("id"), ElementsAre(id(1)));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters"), "1");
+}
+
+TEST_P(Replay, OfAnEventThatIsRefusedListsItAndGoesOn) {
+    emit(1, "a", "Made", "elsewhere");
+    emit(2, "a");
+    emit(3, "b");
+    publish();
+    const json run = replayed({"--yes", "--allowed-topic", "orders"}, 1);
+    EXPECT_EQ(run["state"], "finished");
+    EXPECT_EQ(run["sent"], 2);
+    EXPECT_EQ(run["refused"], 1);
+    ASSERT_EQ(run["refusals"].size(), 1U);
+    EXPECT_EQ(run["refusals"][0]["id"], id(1));
+    EXPECT_THAT(run["refusals"][0]["error"], HasSubstr("OB_TOPIC_INVALID"));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters"), "0") << "it was published once";
+    EXPECT_THAT(mail(), UnorderedElementsAre("2", "3"));
+}
+
+TEST_P(Replay, ThatIsKilledGoesOnWhereItWasAndMissesNothing) {
+    constexpr int kEvents = 1'500;
+    emit_many(kEvents, 7);
+    publish();
+    Process first = start_replay({"--as-new", "--rate", "500/s"});
+    ASSERT_TRUE(eventually(60s, "some are written down as sent", [&] {
+        const json runs = list();
+        return !runs.empty() && runs[0]["sent"] >= 300;
+    })) << first.stderr_text();
+    first.kill(SIGKILL);
+    ASSERT_TRUE(first.wait(60s).has_value());
+    const json killed = list()[0];
+    const std::size_t before = mail().size();
+    EXPECT_LT(before, static_cast<std::size_t>(kEvents));
+    const auto sent = killed["sent"].get<std::size_t>();
+    EXPECT_LE(sent, before);
+    const std::set<std::string> known = [&] {
+        const auto ids = mail("id");
+        return std::set<std::string>(ids.begin(), ids.end());
+    }();
+    // What the first one sent and did not write down comes again, under the same id.
+    clear_mail();
+    const Finished ended = resume(killed["run"], {"--json", "--reason", "after the kill"});
+    ASSERT_EQ(ended.status.code, 0) << ended.out << ended.err;
+    const json run = json::parse(ended.out);
+    EXPECT_EQ(run["state"], "finished");
+    EXPECT_EQ(run["sent"], kEvents);
+    const auto ids = mail("id");
+    EXPECT_EQ(ids.size(), kEvents - sent) << "repeats are what was not written down";
+    std::set<std::string> all(ids.begin(), ids.end());
+    all.insert(known.begin(), known.end());
+    EXPECT_EQ(all.size(), static_cast<std::size_t>(kEvents)) << "no id but those of the run";
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit WHERE action = 'replay resume' AND detail "
+                    "LIKE '%after the kill'"),
+              "1");
+}
+
+TEST_P(Replay, KeepsTheOrderOfEachKey) {
+    constexpr int kEvents = 2'000;
+    emit_many(kEvents, 5);
+    publish();
+    EXPECT_EQ(replayed({"--yes", "--rate", "100000"})["sent"], kEvents);
+    std::map<std::string, int> last;
+    const auto keys = mail("key");
+    const auto payloads = mail();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        EXPECT_LT(last[keys[i]], std::stoi(payloads[i])) << keys[i];
+        last[keys[i]] = std::stoi(payloads[i]);
+    }
+}
+
+TEST_P(Replay, IsCancelledByAnother) {
+    emit_many(1'000, 3);
+    publish();
+    Process running = start_replay({"--rate", "50/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
+        << running.stderr_text();
+    const std::string run = list()[0]["run"];
+    // Another does not take it meanwhile.
+    const Finished second = resume(run);
+    EXPECT_EQ(second.status.code, 1);
+    EXPECT_THAT(second.err,
+                AllOf(HasSubstr("is run by"), HasSubstr(std::to_string(running.pid()))));
+    const Finished cancelled = outbox_.run(words({run, "--reason", "wrong key"}, "cancel"));
+    EXPECT_EQ(cancelled.status.code, 0) << cancelled.err;
+    EXPECT_EQ(running.wait(60s), (ExitStatus{1, 0}));
+    EXPECT_THAT(running.stdout_text(), HasSubstr("cancelled"));
+    const json left = list()[0];
+    EXPECT_EQ(left["state"], "cancelled");
+    EXPECT_EQ(left["sent"], mail().size());
+    EXPECT_LT(left["sent"], 1'000);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit WHERE action = 'replay cancel' AND detail "
+                    "LIKE '%reason: wrong key'"),
+              "1");
+    const Finished again = outbox_.run(words({run, "--reason", "once more"}, "cancel"));
+    EXPECT_EQ(again.status.code, 1);
+    EXPECT_THAT(again.err, HasSubstr("it is cancelled; nothing was changed"));
+    const Finished late = resume(run);
+    EXPECT_EQ(late.status.code, 1);
+    EXPECT_THAT(late.err, HasSubstr("is over: it is cancelled"));
+}
+
+TEST_P(Replay, ThatIsStoppedCanBeGoneOnWithAtOnce) {
+    emit_many(600, 3);
+    publish();
+    Process running = start_replay({"--rate", "200/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
+        << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{1, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("outbox replay resume"));
+    const json stopped = list()[0];
+    EXPECT_EQ(stopped["state"], "running");
+    EXPECT_EQ(stopped["runner"], nullptr);
+    EXPECT_EQ(stopped["sent"], mail().size()) << "what was under way is written down";
+    EXPECT_EQ(resume(stopped["run"]).status.code, 0);
+    EXPECT_EQ(mail().size(), 600U);
+}
+
+TEST_P(Replay, WaitsForADestinationThatIsAway) {
+    emit_many(400, 3);
+    publish();
+    Process running = start_replay({"--rate", "200/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
+        << running.stderr_text();
+    mail_sql("ALTER TABLE outbox_mailbox RENAME TO away");
+    ASSERT_TRUE(eventually(60s, "it waits", [&] {
+        return running.stderr_text().find("event=circuit_open") != std::string::npos;
+    })) << running.stderr_text();
+    mail_sql("ALTER TABLE away RENAME TO outbox_mailbox");
+    EXPECT_EQ(running.wait(60s), (ExitStatus{0, 0})) << running.stderr_text();
+    EXPECT_EQ(mail().size(), 400U);
+    EXPECT_EQ(list()[0]["refused"], 0) << "an outage is no event's fault";
+}
+
+TEST_P(Replay, OfEverythingIsAskedFor) {
+    emit_many(1'200, 3);
+    publish();
+    for (const std::vector<std::string>& asked :
+         {std::vector<std::string>{}, {"--event-type", "Made"}}) {
+        const Finished refused = replay(asked);
+        EXPECT_EQ(refused.status.code, 2);
+        EXPECT_THAT(refused.err, AllOf(HasSubstr("all of the history of route box: 1,200 events"),
+                                       HasSubstr("--yes")));
+    }
+    EXPECT_TRUE(mail().empty());
+    if (kind() == kSqlite) {
+        // On a terminal the number is typed.
+        std::vector<std::string> all{OUTBOX_BINARY};
+        const std::vector<std::string> said = words({"--to", box(), "--reason", kReason});
+        all.insert(all.end(), said.begin(), said.end());
+        for (const bool right : {false, true}) {
+            PtyProcess terminal(all, outbox_.file("").string(), {}, 100, 30);
+            ASSERT_TRUE(eventually(60s, "it asks", [&] {
+                terminal.look();
+                return terminal.all().find("Type their number") != std::string::npos;
+            }));
+            terminal.type(right ? "1,200\n" : "1\n");
+            ASSERT_TRUE(eventually(60s, "it ends", [&] { return terminal.ended().has_value(); }));
+            EXPECT_EQ(*terminal.ended(), (ExitStatus{right ? 0 : 1, 0})) << terminal.all();
+            EXPECT_EQ(mail().size(), right ? 1'200U : 0U);
+        }
+        EXPECT_THAT(outbox_.run(words({}, "list")).out, HasSubstr("finished"));
+    }
+}
+
+TEST_P(Replay, LeavesTheRowsOfTheTableAsTheyAre) {
+    emit(1);
+    publish();
+    const std::string state = kind() == kKeep
+                                  ? "SELECT string_agg(position || ' ' || settled, ',') FROM "
+                                    "outbox_events, outbox_routes"
+                                  : "SELECT status || ' ' || retry_count FROM events_out";
+    const std::string figures = "SELECT sum(published_total) FROM outbox_route_stats";
+    const std::string before = value(state) + value(figures);
+    EXPECT_EQ(replayed({"--yes"})["sent"], 1);
+    EXPECT_EQ(value(state) + value(figures), before);
+}
+
+TEST_P(Replay, NothingThatMatchesIsAClearAnswer) {
+    emit(1);
+    publish();
+    const Finished none = replay({"--key", "nobody"});
+    EXPECT_EQ(none.status.code, 1);
+    EXPECT_THAT(none.err, HasSubstr("no event matches; nothing was sent"));
+    const Finished unknown = replay({"--route", "billing", "--key", "k"});
+    EXPECT_EQ(unknown.status.code, 1);
+    EXPECT_THAT(unknown.err, HasSubstr("the table has no route 'billing'"));
+    EXPECT_THAT(outbox_.run(words({}, "list")).out, HasSubstr("no replays"));
+    const Finished no_run = resume(kUnknownRun);
+    EXPECT_EQ(no_run.status.code, 1);
+    EXPECT_THAT(no_run.err, HasSubstr("there is no run"));
+}
+
+TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {
+    emit(1);
+    publish();
+    const std::string other = "sqlite://" + outbox_.file("audit.db").string();
+    ASSERT_EQ(outbox_.run({"migrate", "--db", other, "--only", "consumer"}).status.code, 0);
+    const auto to = [&](const std::string& name) {
+        std::vector<std::string> all = words({"--route", "box", "--yes", "--reason", kReason});
+        all.insert(all.end(), {"--to", name + "mailbox+" + other});
+        return outbox_.run(all);
+    };
+    const Finished refused = to("box=");
+    EXPECT_EQ(refused.status.code, 5);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("route 'box' led to"), HasSubstr("--to NAME=URL")));
+    const Finished sent = to("audit=");
+    EXPECT_EQ(sent.status.code, 0) << sent.err;
+    EXPECT_TRUE(mail().empty());
+    EXPECT_EQ(Sqlite(outbox_.file("audit.db")).value("SELECT count(*) FROM outbox_mailbox"), "1");
+    EXPECT_EQ(list()[0]["to"], "mailbox+" + other);
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, Replay, testing::Values(kKeep, kMark, kSqlite),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Without a history, and what is wrong with a command line.
+class ReplayInput : public testing::Test {
+  protected:
+    void SetUp() override { ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0); }
+    Finished replay(std::vector<std::string> words, const std::string& command = "") {
+        std::vector<std::string> all{"replay"};
+        if (!command.empty()) all.push_back(command);
+        all.insert(all.end(), words.begin(), words.end());
+        all.insert(all.end(), {"--from", url_});
+        return outbox_.run(all);
+    }
+    void expect(const std::vector<std::string>& words, int code, const std::string& said) {
+        const Finished ended = replay(words);
+        EXPECT_EQ(ended.status.code, code) << ended.err;
+        EXPECT_THAT(ended.err, HasSubstr(said));
+    }
+
+    OutboxBinary outbox_;
+    std::string url_ = "sqlite://" + outbox_.file("shop.db").string();
+};
+
+TEST_F(ReplayInput, SaysWhatIsWrongAndWhatToDo) {
+    const std::vector<std::string> good{"--to", "out=stdout:", "--reason", "r"};
+    const auto with = [&](std::vector<std::string> more) {
+        more.insert(more.end(), good.begin(), good.end());
+        return more;
+    };
+    expect({"--to", "out=stdout:"}, 2, "--reason: why?");
+    expect({"--to", "out=stdout:", "--reason", " "}, 2, "--reason: why?");
+    expect({"--to", "out=stdout:", "--reason", std::string(501, 'x')}, 2, "more than 500 bytes");
+    expect({"--reason", "r"}, 2, "where shall events go?");
+    expect(with({"--to", "b=stdout:"}), 2, "a replay has one destination");
+    expect(with({"--rate", "0/s"}), 2, "'0/s' is no rate");
+    expect(with({"--rate", "5/m"}), 2, "'5/m' is no rate");
+    expect(with({"--rate", "1000001"}), 2, "from 1/s to 1000000/s");
+    expect(with({"--since", "yesterday"}), 2, "--since: 'yesterday' is not a time; give 2026-");
+    expect(with({"--since", "2026-02-30"}), 2, "is not a time");
+    expect(with({"--until", "2026-01-31T25:00:00Z"}), 2, "is not a time");
+    expect(with({"--since", "1h", "--until", "2h"}), 2, "--until: it is not later than --since");
+    expect(with({"--key", ""}), 2, "--key: must not be empty");
+    expect(with({"--key", std::string(4'097, 'k')}), 2, "more than 4096 bytes");
+    expect(with({"--claim-check-above", "1"}), 2, "give --claim-check URL");
+    expect(with({}), 1, "has no route 'out'");
+    EXPECT_THAT(replay({}, "resume").err, HasSubstr("which run?"));
+    EXPECT_THAT(replay({"x"}, "cancel").err, HasSubstr("--reason: why?"));
+    EXPECT_EQ(replay({"x", "--reason", "r"}, "cancel").status.code, 1);
+    outbox_.write("outbox.toml",
+                  "[[route]]\nname = \"a\"\nto = \"stdout:\"\n[[route]]\nname = \"b\"\nto = "
+                  "\"null:\"\n");
+    expect({"--reason", "r"}, 2, "which route's events? There are: a, b");
+    expect({"--reason", "r", "--route", "c"}, 2, "has no route 'c'; there are: a, b");
+}
+
+TEST_F(ReplayInput, WithoutAHistoryItNamesWhatKeepsOne) {
+    Sqlite(outbox_.file("shop.db"))
+        .exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    {
+        Process running =
+            outbox_.start_relay({"--from", url_, "--to", "out=null:", "--admin", "off"});
+        ASSERT_TRUE(eventually(60s, "it is sent", [&] {
+            return Sqlite(outbox_.file("shop.db")).value("SELECT count(*) FROM outbox_events") ==
+                   "0";
+        }));
+    }
+    const Finished none = replay({"--to", "out=null:", "--reason", "r", "--yes"});
+    EXPECT_EQ(none.status.code, 4);
+    EXPECT_THAT(none.err, AllOf(HasSubstr("there is no history"), HasSubstr("keep"),
+                                HasSubstr("--dead-letters")));
+}
+
+TEST(ReplayOnPostgres, WithoutAHistoryItNamesKeep) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg(url).exec("INSERT INTO outbox_routes (source, route) VALUES ('public.outbox_events', 'o')");
+    const Finished none =
+        outbox.run({"replay", "--from", url, "--to", "o=null:", "--reason", "r", "--yes"});
+    EXPECT_EQ(none.status.code, 4);
+    EXPECT_THAT(none.err, AllOf(HasSubstr("there is no history"),
+                                HasSubstr("outbox migrate --after-publish keep")));
+}
+
+TEST(ReplayToKafka, KeepsOrderMarksRecordsAndGivesNewIds) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    const Finished made = outbox.run({"migrate", "--after-publish", "keep", "--db", url});
+    if (made.err.find("PostgreSQL 14") != std::string::npos) GTEST_SKIP() << "PostgreSQL 14";
+    ASSERT_EQ(made.status.code, 0) << made.err;
+    const std::string bootstrap = shared_kafka().bootstrap();
+    create_topic(bootstrap, "replayed", 3);
+    constexpr std::size_t kEvents = 900;
+    Pg(url).exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 'replayed', 'k' || n % 10, "
+        "to_jsonb(n) FROM generate_series(1, " +
+        std::to_string(kEvents) + ") n ORDER BY n");
+    const std::string to = "orders=kafka://" + bootstrap;
+    {
+        Process running = outbox.start_relay({"--from", url, "--to", to, "--admin", "off"});
+        ASSERT_TRUE(eventually(60s, "all is published", [&] {
+            return Pg(url).value("SELECT coalesce(min(settled), 0) FROM outbox_routes") ==
+                   std::to_string(kEvents);
+        })) << running.stderr_text();
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    const auto replay = [&](std::vector<std::string> more) {
+        more.insert(more.begin(), {"replay", "--from", url, "--to", to, "--yes", "--reason", "r",
+                                   "--rate", "20000/s", "--json"});
+        const Finished ended = outbox.run(more);
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out);
+    };
+    const std::string plain = replay({})["run"];
+    const std::string as_new = replay({"--as-new"})["run"];
+    KafkaReader reader(bootstrap, "replayed");
+    const auto& records = reader.read(3 * kEvents, 60s);
+    ASSERT_EQ(records.size(), 3 * kEvents);
+    std::map<std::string, std::map<std::string, int>> last;  // by run and key
+    std::map<std::string, std::set<std::string>> ids;        // by run
+    for (const KafkaRecord& record : records) {
+        const std::string run = record.header("outbox-replay").value_or("live");
+        int& before = last[run][*record.key];
+        EXPECT_LT(before, std::stoi(*record.value)) << run << " " << *record.key;
+        before = std::stoi(*record.value);
+        ids[run].insert(record.header("id").value_or(""));
+    }
+    ASSERT_EQ(ids.size(), 3U);
+    EXPECT_EQ(ids["live"], ids[plain]);
+    EXPECT_EQ(ids[as_new].size(), kEvents);
+    for (const std::string& id : ids[as_new]) EXPECT_FALSE(ids["live"].contains(id));
+}
+
+TEST(ReplayPage, EveryExampleWorks) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    const Finished made = outbox.run({"migrate", "--after-publish", "keep", "--db", url});
+    if (made.err.find("PostgreSQL 14") != std::string::npos) GTEST_SKIP() << "PostgreSQL 14";
+    Pg(url).exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('pages', 'o-1', '1')");
+    const std::string bootstrap = shared_kafka().bootstrap();
+    {
+        Process running =
+            outbox.start_relay({"--from", url, "--to", "kafka://" + bootstrap, "--admin", "off"});
+        ASSERT_TRUE(eventually(60s, "all is published", [&] {
+            return Pg(url).value("SELECT coalesce(min(settled), 0) FROM outbox_routes") == "1";
+        })) << running.stderr_text();
+    }
+    std::istringstream page(read_file(REPLAY_PAGE));
+    int commands = 0;
+    for (std::string line; std::getline(page, line);) {
+        if (!line.starts_with("outbox ")) continue;
+        std::istringstream stream(line);
+        std::vector<std::string> words;
+        stream >> line;
+        for (std::string word; stream >> word;) {
+            if (word == "postgresql://app@localhost/shop") word = url;
+            if (word == "kafka://localhost:9092") word = "kafka://" + bootstrap;
+            words.push_back(word);
+        }
+        const Finished done = outbox.run(words);
+        EXPECT_EQ(done.status.code, 0) << words[0] << ": " << done.err;
+        ++commands;
+    }
+    EXPECT_EQ(commands, 3);
+    KafkaReader reader(bootstrap, "pages");
+    EXPECT_EQ(reader.read(2, 60s).size(), 2U);
+}
+
+}  // namespace
+}  // namespace outbox::test

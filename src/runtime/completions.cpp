@@ -53,6 +53,17 @@ bool is_command_itself(const std::string& first) {
     return find_command(first) != nullptr;
 }
 
+// For fish: the words so far are this command's, and not one's that begins with its name.
+std::string condition_of(const CommandSpec& command) {
+    const std::string name(command.name);
+    std::string condition = "__outbox_is " + name;
+    for (const CommandSpec& other : command_table()) {
+        if (!other.name.starts_with(name + " ")) continue;
+        condition += "; and not __outbox_is " + std::string(other.name);
+    }
+    return condition;
+}
+
 std::string joined(const std::vector<std::string>& words) {
     std::string out;
     for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
@@ -178,13 +189,11 @@ std::string fish_completion() {
             out += "complete -c outbox -n '__outbox_has 2 " + first + "' -a " + second + " -d " +
                    in_quotes(command.summary) + "\n";
         }
-        if (command.positional == "FILE") {
-            out += "complete -c outbox -n '__outbox_is " + std::string(command.name) + "' -F\n";
-        }
+        const std::string is_it = condition_of(command);
+        if (command.positional == "FILE") out += "complete -c outbox -n '" + is_it + "' -F\n";
         for (const OptionSpec& option : option_table()) {
             if ((option.commands & command.command) == 0) continue;
-            out += "complete -c outbox -n '__outbox_is " + std::string(command.name) + "' -l " +
-                   std::string(option.name);
+            out += "complete -c outbox -n '" + is_it + "' -l " + std::string(option.name);
             if (option.type != OptionType::kFlag) out += takes_file(option) ? " -rF" : " -x";
             if (option.type == OptionType::kChoice)
                 out += " -a " + in_quotes(spaced(option.choices));

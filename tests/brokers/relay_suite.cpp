@@ -54,6 +54,33 @@ void RelaySuite::publish_one(const std::string& to, const std::string& topic,
     EXPECT_EQ(relay.stop().code, 0);
 }
 
+void RelaySuite::publish_and_replay(const std::string& to, const std::string& topic, int events) {
+    const std::string path = outbox_.file("kept.db").string();
+    Sqlite(path).exec(
+        "PRAGMA journal_mode = WAL; CREATE TABLE outbox (id text PRIMARY KEY, aggregate_type text, "
+        "aggregate_id text, event_type text, payload text, topic text, created_at text, "
+        "published_at text, retry_count integer DEFAULT 0, status text DEFAULT 'PENDING'); "
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+        std::to_string(events) +
+        ") INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, topic, payload) "
+        "SELECT 'e-' || i, 'A', 'k', 'T', '" +
+        topic + "', i FROM n");
+    const std::vector<std::string> route{"--from", "sqlite://" + path, "--table", "outbox",
+                                         "--to",   "kept=" + to};
+    auto words = route;
+    words.insert(words.end(), {"--admin", "off"});
+    Process relay = outbox_.start_relay(words);
+    ASSERT_TRUE(eventually(60s, "all are published", [&] {
+        return Sqlite(path).number("SELECT count(*) FROM outbox WHERE status <> 'PUBLISHED'") == 0;
+    })) << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    words = route;
+    words.insert(words.begin(), "replay");
+    words.insert(words.end(), {"--yes", "--reason", "r"});
+    const Finished ended = outbox_.run(words);
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+}
+
 long long RelaySuite::left() {
     return Sqlite(path_).number("SELECT count(*) FROM outbox_events");
 }

@@ -132,6 +132,29 @@ TEST_P(RolesOfALayout, EachCommandRunsWithTheRightsThatArePrinted) {
                                                       "\n")
                                     .string();
     operate({"verify", "--produced", journal, "--received", journal});
+    const auto replay = [&](const std::string& command, std::vector<std::string> more) {
+        more.insert(more.begin(), "replay");
+        if (!command.empty()) more.insert(more.begin() + 1, command);
+        more.insert(more.end(), {"--from", as("operator"), "--owner", "roles_owner"});
+        const Finished ended = run(more);
+        EXPECT_EQ(ended.status.code, 0) << command << ended.out << ended.err;
+    };
+    const std::string to = mailbox_as("relay") + "?owner=roles_owner";
+    if (GetParam() == std::string("keep")) {
+        ASSERT_TRUE(eventually(60s, "all is settled", [&] {
+            return admin_.value(
+                       "SELECT min(settled) = (SELECT max(position) FROM outbox_events) "
+                       "FROM outbox_routes") == "t";
+        }));
+        replay("", {"--to", to, "--yes", "--reason", "r", "--consumer-db", as("operator")});
+        EXPECT_EQ(admin_.value("SELECT role || ' ' || action FROM outbox_audit ORDER BY audit_id "
+                               "DESC LIMIT 1"),
+                  "roles_operator replay");
+    } else {
+        replay("", {"--to", to, "--yes", "--reason", "r", "--dead-letters", "--allowed-topic",
+                    "orders", "--allowed-topic", "secret", "--dry-run"});
+    }
+    replay("list", {});
     operate({"routes", "list"});
     operate({"routes", "accept", "mailbox"});
     operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox", "--dry-run"});
@@ -381,6 +404,19 @@ TEST_F(Roles, AnAdoptedTableIsRelayedWithTheRightsThatArePrinted) {
     EXPECT_EQ(admin_.number("SELECT count(*) FROM audit"), 1);
     EXPECT_EQ(relay.stop().code, 0);
     operate({"status", "--table", "old_outbox"});
+    const auto replay = [&] {
+        return run({"replay", "--from", as("operator"), "--owner", "roles_owner", "--table",
+                    "old_outbox", "--to", "null:", "--yes", "--reason", "r"});
+    };
+    // Who owns the schema makes its table, from what is printed.
+    const Finished refused = replay();
+    EXPECT_EQ(refused.status.code, 4) << refused.err;
+    constexpr std::string_view kRun = "have an owner run:\n";
+    ASSERT_NE(refused.err.find(kRun), std::string::npos) << refused.err;
+    owner.exec(refused.err.substr(refused.err.find(kRun) + kRun.size()));
+    grant({"--table", "old_outbox"});
+    const Finished replayed = replay();
+    EXPECT_EQ(replayed.status.code, 0) << replayed.err;
     operate({"prune", "--table", "old_outbox", "--retention", "1s"});
 }
 

@@ -113,6 +113,13 @@ TEST_F(NatsRelay, TwoFilesUnderOnePathAreTwoProducers) {
                      [] { return shared_nats().arrived("OutboxMessages", 100).size(); });
 }
 
+// The stream remembers the ids of what the relay has sent.
+TEST_F(NatsRelay, WhatIsReplayedIsNoRepeat) {
+    shared_nats().make_stream("REPLAYED", "replayed.events");
+    publish_and_replay(shared_nats().url(), "replayed.events", 50);
+    EXPECT_EQ(shared_nats().arrived("replayed.events", 100).size(), 100U);
+}
+
 // A key may hold whatever means something in a subject.
 TEST_F(NatsRelay, AKeyBecomesOneTokenOfTheSubject) {
     shared_nats().make_stream("KEYS", "keys.*.done");

@@ -34,6 +34,12 @@ TEST_F(RedisRelay, ARouteThatIsRenamedKeepsWhatTheServerRemembers) {
     expect_all(shared_redis().arrived("renamed", kEvents), 0);
 }
 
+// So does it of what the relay has sent.
+TEST_F(RedisRelay, WhatIsReplayedIsNoRepeat) {
+    publish_and_replay(shared_redis().url(), "replayed", 50);
+    EXPECT_EQ(shared_redis().arrived("replayed", 100).size(), 100U);
+}
+
 TEST_F(RedisRelay, TwoFilesUnderOnePathAreTwoProducers) {
     replace_the_file(shared_redis().url(),
                      [] { return shared_redis().arrived("OutboxMessages", 100).size(); });

@@ -54,13 +54,13 @@ Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadL
     const spi::Position last_before = last_;
     const std::size_t limit = row_size_.limit(limits.max_events, limits.max_bytes);
     std::vector<replay::Place> taken;
-    bool cut = false;
+    Page page;
     Status status = connection.start_copy("SELECT " + scope_.select + " FROM " + scope_.from +
                                           " WHERE " + scope_.there + " AND " + scope_.wanted +
                                           " AND " + scope_.compared(">", after_) + " AND " +
                                           scope_.compared("<=", page_end_) + " ORDER BY " +
                                           scope_.in_order() + " LIMIT " + std::to_string(limit));
-    if (status.ok()) status = take_rows(connection, limits, out, taken, cut);
+    if (status.ok()) status = take_rows(connection, limits, out, taken, page);
     if (!status.ok()) {
         out.events().resize(before);
         last_ = last_before;
@@ -70,8 +70,8 @@ Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadL
     for (std::size_t i = 0; i < taken.size(); ++i) {
         places_[out.events()[before + i].position] = taken[i];
     }
-    if (cut || taken.size() == limit) {
-        after_ = std::move(taken.back());
+    if (page.cut || page.rows == limit) {
+        after_ = std::move(page.last);
     } else {
         after_ = std::exchange(page_end_, {});
     }
@@ -80,18 +80,23 @@ Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadL
 
 Status PostgresHistoryReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
                                         spi::EventBatch& out, std::vector<replay::Place>& taken,
-                                        bool& cut) {
+                                        Page& page) {
     Status status;
     while (connection.next(fields_, status)) {
+        ++page.rows;
+        const Field& place = fields_.back();
+        page.last.assign(place.data == nullptr ? "" : place.data, place.size);
         const spi::Position position =
-            scope_.has_positions ? decode_integer(fields_[kPosition]) : ++last_;
+            scope_.has_positions ? decode_integer(fields_[kPosition]) : last_ + 1;
+        // Segments hold a position twice where somebody set the sequence back: one of them counts.
+        if (position <= last_) continue;
+        last_ = position;
         Status decoded =
             decode_row(std::span(fields_).first(scope_.columns), scope_.layout, position, out);
         if (!decoded.ok()) return decoded;
-        const Field& place = fields_.back();
-        taken.emplace_back(place.data == nullptr ? "" : place.data, place.size);
+        taken.push_back(page.last);
         if (out.bytes() >= limits.max_bytes) {
-            cut = true;
+            page.cut = true;
             return connection.stop();
         }
     }

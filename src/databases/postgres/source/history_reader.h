@@ -32,10 +32,16 @@ class PostgresHistoryReader final : public replay::HistoryReader {
     [[nodiscard]] bool at_end() const override { return at_end_; }
 
   private:
+    /// What a statement returned.
+    struct Page {
+        std::size_t rows = 0;
+        replay::Place last;
+        bool cut = false;  // behind `last`, as it has the bytes that were wanted
+    };
     Status turn_page(Connection& connection);
     Status read_page(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
-                     std::vector<replay::Place>& taken, bool& cut);
+                     std::vector<replay::Place>& taken, Page& page);
 
     const HistoryScope scope_;
     Session session_;
@@ -46,7 +52,7 @@ class PostgresHistoryReader final : public replay::HistoryReader {
     replay::Place page_end_;  // empty: the page is over
     bool at_end_ = false;
     std::map<spi::Position, replay::Place> places_;
-    spi::Position last_ = 0;  // made up, where rows have none
+    spi::Position last_ = 0;  // that was returned; made up, where rows have none
 };
 
 /// The place of the last row of the first `rows` behind `after`, up to `end`; empty: there is none.

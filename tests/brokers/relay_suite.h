@@ -39,7 +39,7 @@ class RelaySuite : public testing::Test {
     void retire_and_begin_anew(const std::string& to, const std::string& topic, const Count& count);
     // Another file with a table of the same name takes the path: its ids mean other events.
     void replace_the_file(const std::string& to, const Count& count);
-    // Published events of a table that keeps them are sent again by `outbox replay`.
+    // Published events of a table that keeps them are sent again by `outbox replay`, twice.
     void publish_and_replay(const std::string& to, const std::string& topic, int events);
     // That all came, in the order of their keys, with at most so many repeats.
     static void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats,

@@ -135,10 +135,8 @@ std::string is_before(const HistoryScope& scope, std::int64_t floor_us) {
 
 class SqliteHistory final : public replay::History {
   public:
-    SqliteHistory(SqliteSourceConfig config, Table table)
-        : config_(std::move(config)),
-          table_(std::move(table)),
-          session_(table_.path, table_.busy_timeout_ms) {}
+    explicit SqliteHistory(Table table)
+        : table_(std::move(table)), session_(table_.path, table_.busy_timeout_ms) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }
 
@@ -282,7 +280,6 @@ class SqliteHistory final : public replay::History {
         return row.status();
     }
 
-    const SqliteSourceConfig config_;
     const Table table_;
     Session session_;
     HistoryScope scope_;
@@ -306,8 +303,7 @@ Result<std::unique_ptr<replay::History>> open_history(const SqliteSourceConfig& 
     const bool there = routes.step();
     if (status = routes.status(); !status.ok()) return status;
     if (!there) return replay::no_relay(table->sql);
-    return std::unique_ptr<replay::History>(
-        new SqliteHistory(std::move(looking), *std::move(table)));
+    return std::unique_ptr<replay::History>(new SqliteHistory(*std::move(table)));
 }
 
 }  // namespace outbox::sqlite

@@ -97,7 +97,8 @@ endfunction()
 
 # Files and folders that are compiled alone: they keep a name to themselves that a neighbour has, too.
 set(OUTBOX_ALONE
-    apps/outbox/desk.cpp apps/outbox/explain.cpp apps/outbox/saga.cpp apps/outbox/scheduled.cpp
+    apps/outbox/desk.cpp apps/outbox/explain.cpp apps/outbox/replay.cpp apps/outbox/saga.cpp
+    apps/outbox/scheduled.cpp
     apps/outbox/wait.cpp apps/outbox/webhook.cpp
     examples/orders/order_service.cpp src/webhook src/brokers/kafka/config.cpp
     src/brokers/nats/protocol.cpp src/brokers/nats/sink.cpp src/claim/s3_errors.cpp

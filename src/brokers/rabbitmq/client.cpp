@@ -26,7 +26,30 @@ std::optional<Fault> set_up(amqp_connection_state_t connection, const RabbitmqCo
     return fault_of(amqp_get_rpc_reply(connection), Doing::kLogin);
 }
 
+std::vector<std::pair<std::string, std::string>> texts_of(const amqp_table_t& table) {
+    std::vector<std::pair<std::string, std::string>> texts;
+    for (int i = 0; i < table.num_entries; ++i) {
+        const amqp_table_entry_t& entry = table.entries[i];
+        if (entry.value.kind != AMQP_FIELD_KIND_UTF8) continue;
+        texts.emplace_back(text_of(entry.key), text_of(entry.value.value.bytes));
+    }
+    return texts;
+}
+
 }  // namespace
+
+bool Returned::is_of(const spi::Record& record) const {
+    const bool has_key = record.key.data() != nullptr;
+    if (id != record.id || routing_key != routing_key_of(record) || type != record.event_type ||
+        body != record.value || headers.size() != record.headers.size() + (has_key ? 1 : 0)) {
+        return false;
+    }
+    const bool same = std::equal(record.headers.begin(), record.headers.end(), headers.begin(),
+                                 [](const spi::HeaderView& one, const auto& other) {
+                                     return one.name == other.first && one.value == other.second;
+                                 });
+    return same && (!has_key || headers.back().second == record.key);
+}
 
 struct Client::Parts {
     Connection connection;
@@ -177,6 +200,7 @@ void Client::Parts::take_method(const amqp_frame_t& frame, std::vector<Word>& ou
         case AMQP_BASIC_RETURN_METHOD: {
             const auto& back = *static_cast<amqp_basic_return_t*>(method.decoded);
             returning = {.kind = Word::Kind::kReturned,
+                         .returned = {.routing_key = text_of(back.routing_key)},
                          .fault = {std::to_string(back.reply_code), text_of(back.reply_text)}};
             break;
         }
@@ -200,9 +224,12 @@ void Client::Parts::take_content(const amqp_frame_t& frame, std::vector<Word>& o
     if (frame.frame_type == AMQP_FRAME_HEADER) {
         const auto& properties =
             *static_cast<amqp_basic_properties_t*>(frame.payload.properties.decoded);
-        returning->id = text_of(properties.message_id);
+        returning->returned.id = text_of(properties.message_id);
+        returning->returned.type = text_of(properties.type);
+        returning->returned.headers = texts_of(properties.headers);
         body_left = frame.payload.properties.body_size;
     } else if (frame.frame_type == AMQP_FRAME_BODY) {
+        returning->returned.body += text_of(frame.payload.body_fragment);
         body_left -= std::min<std::uint64_t>(body_left, frame.payload.body_fragment.len);
     }
     if (body_left > 0) return;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -15,12 +16,24 @@
 
 namespace outbox::rabbitmq {
 
+/// A message that the broker sends back, as far as it tells one event's from another's.
+struct Returned {
+    std::string id = {};
+    std::string routing_key = {};
+    std::string type = {};
+    std::vector<std::pair<std::string, std::string>> headers = {};  ///< Those that are texts.
+    std::string body = {};
+
+    /// Whether it is what `Client::publish` sends of the record.
+    [[nodiscard]] bool is_of(const spi::Record& record) const;
+};
+
 /// What the broker says, in its order.
 struct Word {
     enum class Kind : std::uint8_t {
         kAck,        ///< `tag`, with `multiple` also all below it.
         kNack,       ///< The same; it did not take them.
-        kReturned,   ///< The message `id` goes to no queue; its ack follows. `fault` says why.
+        kReturned,   ///< `returned` goes to no queue; its ack follows. `fault` says why.
         kBlocked,    ///< It takes no more messages; `fault` says why.
         kUnblocked,  ///< It does again.
         kEnded       ///< Channel or connection are closed; nothing else follows. `fault` says why.
@@ -28,7 +41,7 @@ struct Word {
     Kind kind = Kind::kAck;
     std::uint64_t tag = 0;
     bool multiple = false;
-    std::string id = {};
+    Returned returned = {};
     Fault fault = {};
 };
 

@@ -267,18 +267,25 @@ void Worker::settle(Sent& sent, const Word& word) {
     fail(sent.item, to_error(fault, part), part);
 }
 
-// They come back in the order in which they were sent.
+// They come back in the order in which they were sent. An id is not enough: several events may have
+// it, and the one that went to no queue must not pass for the one that did.
 void Worker::mark_returned(const Word& word) {
     for (std::size_t n = 0; n < sent_.size(); ++n) {
         const std::size_t i = (next_returned_ + n) % sent_.size();
         Sent& sent = sent_[i];
         if (sent.state != State::kSent || sent.returned != nullptr ||
-            sent.item.record.id != word.id) {
+            !word.returned.is_of(sent.item.record)) {
             continue;
         }
         sent.returned = std::make_unique<Fault>(word.fault);
         next_returned_ = i + 1;
         return;
+    }
+    // The broker changed it (a plugin adds headers): of one id all count as returned, as a repeat
+    // is better than a loss.
+    for (Sent& sent : sent_) {
+        if (sent.state != State::kSent || sent.item.record.id != word.returned.id) continue;
+        sent.returned = std::make_unique<Fault>(word.fault);
     }
 }
 

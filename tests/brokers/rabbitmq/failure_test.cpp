@@ -118,6 +118,60 @@ TEST(RabbitmqFailure, AMessageThatGoesToNoQueueWaitsForOneAndDelaysNobodyElse) {
     EXPECT_EQ(server().arrived(missing, 100).size(), 100U);
 }
 
+// A producer gives two events one id where they are of two keys, or are one request's.
+TEST(RabbitmqFailure, OfTwoEventsOfOneIdTheOneThatNoQueueTakesWaits) {
+    const std::string queue = new_queue();
+    const std::string missing = new_name();
+    RabbitmqSink sink(config());
+    auto sent = letters(queue, 200, 200);
+    for (std::size_t i = 1; i < sent.size(); i += 2) {
+        sent[i].id = sent[i - 1].id;
+        sent[i].topic = missing;
+    }
+    Courier courier(sink);
+    courier.max_publish_per_poll = 50;
+    courier.max_part_failures = 1'000;
+    bool made = false;
+    courier.after_poll = [&](const Courier& now) {
+        if (made || now.acknowledged() < 100) return;
+        server().make_queue(missing, "events");
+        made = true;
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    EXPECT_TRUE(courier.dead().empty());
+    EXPECT_EQ(server().arrived(queue, 100).size(), 100U);
+    EXPECT_EQ(server().arrived(missing, 100).size(), 100U);
+}
+
+// Where headers route, all else of the two is the same.
+TEST(RabbitmqFailure, OfTwoEventsThatDifferInAHeaderTheOneThatNoQueueTakesWaits) {
+    const std::string exchange = new_name();
+    const std::string queue = new_name();
+    RabbitmqSink sink(config_of(server().url() + "?exchange=" + exchange +
+                                "&declare=true&exchange_type=headers"));
+    static_cast<void>(failure_of(sink, letters("any", 1, 1)[0]));  // makes the exchange
+    server().api("PUT", "queues/%2F/" + queue, R"({"durable":true})");
+    server().api("POST", "bindings/%2F/e/" + exchange + "/q/" + queue,
+                 R"({"routing_key":"","arguments":{"x-match":"all","to":"here"}})");
+    auto one = letters("any", 1, 1)[0];
+    auto other = one;
+    one.headers = {{"to", "here"}};
+    other.headers = {{"to", "nowhere"}};
+    ASSERT_TRUE(sink.publish(one.record(1)));
+    ASSERT_TRUE(sink.publish(other.record(2)));
+    spi::Completions all;
+    ASSERT_TRUE(eventually(60s, "both have an outcome", [&] {
+        spi::Completions out;
+        sink.poll(100ms, out);
+        for (const auto token : out.acknowledged) all.acknowledged.push_back(token);
+        for (const auto& failed : out.failed) all.failed.push_back(failed);
+        return all.acknowledged.size() + all.failed.size() == 2;
+    }));
+    EXPECT_EQ(all.acknowledged, std::vector<std::uint64_t>{1});
+    ASSERT_EQ(all.failed.size(), 1U);
+    EXPECT_EQ(all.failed[0].token, 2U);
+}
+
 TEST(RabbitmqFailure, AMessageThatIsTooLargeAloneIsDead) {
     const std::string queue = new_queue();
     RabbitmqSink sink(config());

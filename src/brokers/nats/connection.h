@@ -52,7 +52,7 @@ class Connection {
     /// Sends and receives what can be at once.
     std::optional<Fault> exchange();
     /// The next message of the inbox that has come, whose views live until the next call; nothing:
-    /// there is none yet, or the server complains. A missing permission (`refused_subject`) is no
+    /// there is none yet, or the server complains. A missing permission (`Fault::subject`) is no
     /// end; any other fault is.
     std::optional<Frame> next(std::optional<Fault>& fault);
     void wait(std::chrono::milliseconds most, int wake_fd = -1) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <utility>
 
 #include "core/utf8.h"
@@ -10,6 +12,7 @@ namespace outbox::nats {
 namespace {
 
 using enum ErrorCode;
+constexpr std::uint32_t kLastCodePoint = 0x10FFFF;
 constexpr Advice kDown = Advice::kRetryDestination;
 
 struct Row {
@@ -84,14 +87,53 @@ const Row& row_of(const Fault& fault) {
     return found == kTable.end() ? kOther : *found;
 }
 
+// What stands in quotes, as Go's %q writes it; empty: nothing does, or it is broken off.
+std::string quoted_by_go(std::string_view text) {
+    constexpr std::string_view kEscapes = "abfnrtv\\\"";
+    constexpr std::string_view kMeant = "\a\b\f\n\r\t\v\\\"";
+    const std::size_t open = text.find('"');
+    if (open == std::string_view::npos) return {};
+    std::string out;
+    for (std::size_t i = open + 1; i < text.size(); ++i) {
+        if (text[i] == '"') return out;
+        if (text[i] != '\\') {
+            out += text[i];
+            continue;
+        }
+        if (++i == text.size()) return {};
+        if (const auto at = kEscapes.find(text[i]); at != std::string_view::npos) {
+            out += kMeant[at];
+            continue;
+        }
+        const std::size_t digits = text[i] == 'x' ? 2 : text[i] == 'u' ? 4 : text[i] == 'U' ? 8 : 0;
+        if (digits == 0 || text.size() - i <= digits) return {};
+        std::uint32_t code = 0;
+        const char* first = text.data() + i + 1;
+        const auto read = std::from_chars(first, first + digits, code, 16);
+        if (read.ec != std::errc() || read.ptr != first + digits || code > kLastCodePoint)
+            return {};
+        if (digits == 2) {
+            out += static_cast<char>(code);  // a byte
+        } else {
+            append_utf8(code, out);
+        }
+        i += digits;
+    }
+    return {};
+}
+
 }  // namespace
 
+// A subject may hold any of these words, so that what stands in quotes is not looked at.
 Fault fault_of_error(std::string_view text) {
-    const auto says = [text](std::string_view words) {
-        return text.find(words) != std::string_view::npos;
+    const std::string_view said = text.substr(0, text.find('"'));
+    const auto says = [said](std::string_view words) {
+        return said.find(words) != std::string_view::npos;
     };
+    if (says("Permissions Violation")) {
+        return {"PERMISSIONS", to_printable(text), quoted_by_go(text)};
+    }
     std::string name = "ERR";
-    if (says("Permissions Violation")) name = "PERMISSIONS";
     if (says("Authorization") || says("Authentication Timeout")) name = "AUTHORIZATION";
     if (says("Authentication Expired")) name = "EXPIRED";
     if (says("Maximum Payload")) name = "TOO LARGE";
@@ -100,16 +142,6 @@ Fault fault_of_error(std::string_view text) {
 
 Fault fault_of_socket(net::SocketFault fault) {
     return {std::string(net::word_of(fault.kind)), std::move(fault.text)};
-}
-
-std::string_view refused_subject(const Fault& fault) {
-    if (fault.name != "PERMISSIONS") return {};
-    const std::string_view text = fault.text;
-    const std::size_t open = text.find('"');
-    if (open == std::string_view::npos) return {};
-    const std::size_t close = text.find('"', open + 1);
-    if (close == std::string_view::npos) return {};
-    return text.substr(open + 1, close - open - 1);
 }
 
 ErrorInfo to_error(const Fault& fault, std::string_view what) {

@@ -88,12 +88,11 @@ std::optional<ErrorInfo> Link::exchange(std::vector<net::Answer>& out) {
         }
         if (!fault) break;
         // Said without a number, and the connection stays.
-        const std::string_view subject = refused_subject(*fault);
-        if (subject.empty()) {
+        if (fault->subject.empty()) {
             ended = std::move(fault);
             break;
         }
-        out.push_back({.topic = std::string(subject), .error = to_error(*fault, where_)});
+        out.push_back({.topic = fault->subject, .error = to_error(*fault, where_)});
     }
     if (ended) return to_error(*ended, where_);
     return std::nullopt;

@@ -290,6 +290,29 @@ TEST(NatsFailure, TheDocumentedRightsAreEnough) {
     EXPECT_EQ(out.failed[0].part, "subject secret");
 }
 
+// The server's complaint quotes the subject, whatever is in it.
+TEST(NatsFailure, ASubjectThatIsRefusedWaitsAloneWhateverItIsCalled) {
+    NatsServer limited({}, documented_users());
+    const std::string admin = limited.url("admin", "s3cret");
+    limited.client({admin, "stream", "ORDERS", "orders.>"});
+    limited.client({admin, "stream", "SECRET", "secret.>"});
+    NatsSink sink(config_of(limited.url("relay", "s3cret")));
+    std::size_t n = 0;
+    for (const std::string subject :
+         {"secret.Authorization.7", "secret.Authentication", "secret.a\"b\\", "secret.\u00ad"}) {
+        auto sent = letters("orders.new", 20, 2);
+        for (Letter& letter : sent) letter.id = "event-" + std::to_string(n++);
+        for (std::size_t i = 1; i < sent.size(); i += 2) sent[i].topic = subject;
+        const auto out = outcome_of(sink, sent);
+        EXPECT_EQ(out.acknowledged.size(), 10U) << subject;
+        ASSERT_EQ(out.failed.size(), 10U) << subject;
+        for (const auto& failed : out.failed) {
+            EXPECT_EQ(failed.error.code, ErrorCode::kNoRights) << describe(failed.error);
+            EXPECT_EQ(failed.part, "subject " + subject);
+        }
+    }
+}
+
 TEST(NatsFailure, ASeedProvesWhoWeAre) {
     constexpr std::string_view kSeed = "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y";
     const std::string user = nats::sign("", kSeed).value_or_throw().public_key;

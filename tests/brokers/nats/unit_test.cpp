@@ -189,10 +189,44 @@ TEST(NatsAnswers, TellsAnErrorFromAnAcknowledgement) {
 
 TEST(NatsErrors, KnowsTheSubjectThatIsRefused) {
     const Fault fault = fault_of_error("Permissions Violation for Publish to \"a.b\"");
-    EXPECT_EQ(refused_subject(fault), "a.b");
+    EXPECT_EQ(fault.subject, "a.b");
     EXPECT_EQ(to_error(fault, "it").code, ErrorCode::kNoRights);
-    EXPECT_EQ(refused_subject(fault_of_error("Authorization Violation")), "");
+    EXPECT_EQ(fault_of_error("Authorization Violation").subject, "");
     EXPECT_EQ(fault_of_error("Authorization Violation").name, "AUTHORIZATION");
+}
+
+TEST(NatsErrors, TakeNothingFromTheNameOfASubject) {
+    for (const std::string name : {"Authorization.created", "a.Authentication Timeout",
+                                   "Authentication Expired", "Maximum Payload"}) {
+        const Fault fault = fault_of_error("Permissions Violation for Publish to \"" + name + "\"");
+        EXPECT_EQ(fault.name, "PERMISSIONS") << name;
+        EXPECT_EQ(fault.subject, name);
+    }
+    for (const std::string text :
+         {"User Authentication Expired", "Account Authentication Expired"}) {
+        EXPECT_EQ(fault_of_error(text).name, "EXPIRED") << text;
+    }
+    EXPECT_EQ(fault_of_error("Authentication Timeout").name, "AUTHORIZATION");
+    EXPECT_EQ(fault_of_error("Maximum Payload Violation").name, "TOO LARGE");
+}
+
+// As Go's %q writes it.
+TEST(NatsErrors, ReadASubjectOutOfItsQuotes) {
+    const auto subject = [](const std::string& quoted) {
+        return fault_of_error("Permissions Violation for Publish to \"" + quoted + "\"").subject;
+    };
+    EXPECT_EQ(subject(R"(a\"b)"), "a\"b");
+    EXPECT_EQ(subject(R"(a\\b\\)"), "a\\b\\");
+    EXPECT_EQ(subject(R"(\a\b\f\v)"), "\a\b\f\v");
+    EXPECT_EQ(subject(R"(a\x7fb)"),
+              "a\x7f"
+              "b");
+    EXPECT_EQ(subject(R"(a\u00adb\U000e0001)"), "a\u00adb\U000e0001");
+    EXPECT_EQ(subject("\u00e9"), "\u00e9");
+    // What ends too early names nothing.
+    for (const char* broken : {"\\", "\\x7", "\\u00a", "\\xzz", "\\q"}) {
+        EXPECT_EQ(subject(broken), "") << broken;
+    }
 }
 
 // The seed's 32 bytes are 0, 1, ... 31.

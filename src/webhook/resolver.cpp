@@ -1,9 +1,12 @@
 #include "webhook/resolver.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <optional>
+#include <string_view>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <system_error>
@@ -17,6 +20,8 @@ namespace outbox::webhook {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMaxAnswered = 100'000;  // hosts that are remembered
 
 struct FreeAddresses {
     void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
@@ -84,101 +89,187 @@ struct Resolver::Shared {
         std::vector<Address> addresses;
         NoAddress no;
     };
+    struct UnderWay {
+        std::string host;
+        Clock::time_point began;
+    };
+    struct Lane {
+        std::deque<std::string> waiting;  // hosts without a thread yet
+        std::vector<UnderWay> under_way;  // each with a thread
+    };
 
-    explicit Shared(Lookup what)
-        : lookup(std::move(what)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    Shared(const ResolverOptions& what, Lookup how)
+        : options(what), lookup(std::move(how)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
         if (wake < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
     }
     ~Shared() { ::close(wake); }
     Shared(const Shared&) = delete;
     Shared& operator=(const Shared&) = delete;
 
-    void run();
+    [[nodiscard]] Clock::duration slow() const { return options.timeout / 5; }
+    [[nodiscard]] std::optional<std::string> next(Lane& lane) const;
+    [[nodiscard]] const UnderWay* find(const std::string& host) const OUTBOX_REQUIRES(mutex);
+    [[nodiscard]] bool waits(const std::string& host) const OUTBOX_REQUIRES(mutex);
+    void run(std::size_t lane, std::string host);
 
+    const ResolverOptions options;
     const Lookup lookup;
     const int wake;
     core::Mutex mutex;
-    std::deque<std::string> waiting OUTBOX_GUARDED_BY(mutex);  // hosts without a thread yet
-    std::vector<std::string> busy OUTBOX_GUARDED_BY(mutex);    // hosts that threads look up
-    std::size_t threads OUTBOX_GUARDED_BY(mutex) = 0;
+    std::array<Lane, kLanes> lanes OUTBOX_GUARDED_BY(mutex);
     std::vector<Answer> answers OUTBOX_GUARDED_BY(mutex);
 };
 
+// The next host of a lane, which is under way from now on; nothing: none may be.
+std::optional<std::string> Resolver::Shared::next(Lane& lane) const {
+    const auto now = Clock::now();
+    const auto quick = std::count_if(lane.under_way.begin(), lane.under_way.end(),
+                                     [&](const UnderWay& one) { return now - one.began < slow(); });
+    if (lane.waiting.empty() || lane.under_way.size() >= options.max_hanging ||
+        static_cast<std::size_t>(quick) >= options.max_threads) {
+        return std::nullopt;
+    }
+    std::string host = std::move(lane.waiting.front());
+    lane.waiting.pop_front();
+    lane.under_way.push_back({host, now});
+    return host;
+}
+
+const Resolver::Shared::UnderWay* Resolver::Shared::find(const std::string& host) const {
+    for (const Lane& lane : lanes) {
+        for (const UnderWay& one : lane.under_way) {
+            if (one.host == host) return &one;
+        }
+    }
+    return nullptr;
+}
+
+bool Resolver::Shared::waits(const std::string& host) const {
+    return std::any_of(lanes.begin(), lanes.end(), [&](const Lane& lane) {
+        return std::find(lane.waiting.begin(), lane.waiting.end(), host) != lane.waiting.end();
+    });
+}
+
 // Threads end when nothing waits: a lookup costs milliseconds, and most of the time there is none.
-void Resolver::Shared::run() {
+void Resolver::Shared::run(std::size_t lane, std::string host) {
     core::Lock lock(mutex);
-    while (!waiting.empty()) {
-        Answer answer{std::move(waiting.front()), {}, {}};
-        waiting.pop_front();
-        busy.push_back(answer.host);
+    std::optional<std::string> next_host = std::move(host);
+    while (next_host) {
+        Answer answer{*std::move(next_host), {}, {}};
         lock.unlock();
         answer.addresses = lookup(answer.host, answer.no);
         lock.lock();
-        busy.erase(std::find(busy.begin(), busy.end(), answer.host));
+        std::erase_if(lanes[lane].under_way,
+                      [&](const UnderWay& one) { return one.host == answer.host; });
         answers.push_back(std::move(answer));
         ::eventfd_write(wake, 1);
+        next_host = next(lanes[lane]);
     }
-    --threads;
 }
 
 Resolver::Resolver(const ResolverOptions& options, Lookup lookup)
-    : options_(options), shared_(std::make_shared<Shared>(std::move(lookup))) {}
+    : options_(options), shared_(std::make_shared<Shared>(options, std::move(lookup))) {}
 
 Resolver::~Resolver() {
     const core::Lock lock(shared_->mutex);
-    shared_->waiting.clear();
+    for (auto& lane : shared_->lanes) lane.waiting.clear();
 }
 
 void Resolver::start(std::uint64_t token, const std::string& host) {
     asked_.push_back({token, host, Clock::now() + options_.timeout});
-    bool another = false;
     {
         const core::Lock lock(shared_->mutex);
-        const auto has = [&](const auto& hosts) {
-            return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
-        };
-        if (has(shared_->waiting) || has(shared_->busy)) return;
-        shared_->waiting.push_back(host);
-        another = shared_->threads < options_.max_threads;
-        if (another) ++shared_->threads;
+        if (shared_->find(host) != nullptr || shared_->waits(host)) return;
+        shared_->lanes[answered_.contains(host) ? kAnswered : kOthers].waiting.push_back(host);
     }
-    if (!another) return;
-    try {
-        std::thread([shared = shared_] { shared->run(); }).detach();
-    } catch (const std::system_error&) {  // the next one to start or to end takes it
-        const core::Lock lock(shared_->mutex);
-        --shared_->threads;
+    begin_waiting();
+}
+
+void Resolver::begin_waiting() {
+    const core::Lock lock(shared_->mutex);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        while (auto host = shared_->next(shared_->lanes[lane])) {
+            try {
+                std::thread([shared = shared_, lane, host = *host] {
+                    shared->run(lane, host);
+                }).detach();
+            } catch (const std::system_error&) {  // the next look, or a thread that ends, takes it
+                shared_->lanes[lane].under_way.pop_back();
+                shared_->lanes[lane].waiting.push_front(*std::move(host));
+                break;
+            }
+        }
     }
 }
 
+// What nobody waits for any more takes no thread from those for whom somebody does.
+void Resolver::drop_unasked() {
+    std::unordered_set<std::string_view> hosts;
+    for (const Asked& one : asked_) hosts.insert(one.host);
+    const core::Lock lock(shared_->mutex);
+    for (auto& lane : shared_->lanes) {
+        std::erase_if(lane.waiting, [&](const std::string& host) { return !hosts.contains(host); });
+    }
+}
+
+void Resolver::learn(const std::string& host, bool answered) {
+    if (!answered) {
+        answered_.erase(host);
+        return;
+    }
+    if (answered_.size() >= kMaxAnswered) answered_.clear();
+    answered_.insert(host);
+}
+
 void Resolver::cancel(std::uint64_t token) {
-    std::erase_if(asked_, [&](const Asked& one) { return one.token == token; });
+    if (std::erase_if(asked_, [&](const Asked& one) { return one.token == token; }) > 0) {
+        drop_unasked();
+    }
 }
 
 void Resolver::take(std::vector<Resolved>& out) {
     std::vector<Shared::Answer> answers;
     eventfd_t count = 0;
     ::eventfd_read(shared_->wake, &count);
+    const auto now = Clock::now();
+    std::unordered_set<std::string> slow;  // of those whose time is over
     {
         const core::Lock lock(shared_->mutex);
         answers.swap(shared_->answers);
+        for (const Asked& one : asked_) {
+            if (now < one.end) break;
+            const auto* under_way = shared_->find(one.host);
+            if (under_way != nullptr && now - under_way->began >= shared_->slow()) {
+                slow.insert(one.host);
+            }
+        }
     }
-    const auto now = Clock::now();
-    std::erase_if(asked_, [&](const Asked& one) {
+    for (const auto& answer : answers) {
+        learn(answer.host, !answer.addresses.empty() || answer.no.whose == NoAddress::Whose::kHost);
+    }
+    for (const std::string& host : slow) learn(host, false);
+    const auto done = std::erase_if(asked_, [&](const Asked& one) {
         const auto answer = std::find_if(answers.begin(), answers.end(),
                                          [&](const auto& known) { return known.host == one.host; });
         if (answer != answers.end()) {
             out.push_back({one.token, answer->addresses, answer->no});
-        } else if (now >= one.end) {
+        } else if (now < one.end) {
+            return false;
+        } else if (slow.contains(one.host)) {
             out.push_back({one.token,
                            {},
                            {NoAddress::Whose::kNobody,
                             "no name server says in time where " + one.host + " is"}});
         } else {
-            return false;
+            out.push_back({one.token,
+                           {},
+                           {NoAddress::Whose::kOurs,
+                            "too many lookups are under way to ask where " + one.host + " is"}});
         }
         return true;
     });
+    if (done > 0) drop_unasked();
+    begin_waiting();
 }
 
 int Resolver::wake_fd() const {
@@ -186,7 +277,18 @@ int Resolver::wake_fd() const {
 }
 
 Clock::time_point Resolver::next_end() const {
-    return asked_.empty() ? Clock::time_point::max() : asked_.front().end;
+    if (asked_.empty()) return Clock::time_point::max();
+    auto end = asked_.front().end;
+    const core::Lock lock(shared_->mutex);
+    const auto now = Clock::now();
+    for (const auto& lane : shared_->lanes) {
+        if (lane.waiting.empty()) continue;
+        for (const auto& one : lane.under_way) {  // then another may begin
+            const auto slow = one.began + shared_->slow();
+            if (slow > now) end = std::min(end, slow);
+        }
+    }
+    return end;
 }
 
 }  // namespace outbox::webhook

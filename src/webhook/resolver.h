@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "webhook/address.h"
@@ -30,7 +31,10 @@ using Lookup = std::function<std::vector<Address>(const std::string& host, NoAdd
 [[nodiscard]] std::vector<Address> system_lookup(const std::string& host, NoAddress& no);
 
 struct ResolverOptions {
-    std::size_t max_threads = 16;              ///< Lookups at once.
+    /// Lookups at once of hosts that were answered the last time, and so many of others; one that
+    /// takes longer than a fifth of the time counts no more.
+    std::size_t max_threads = 16;
+    std::size_t max_hanging = 128;             ///< Lookups at once of each, whatever they take.
     std::chrono::milliseconds timeout{5'000};  ///< From `start` on, the wait for a thread included.
 };
 
@@ -41,9 +45,10 @@ struct Resolved {
 };
 
 /// Looks hosts up beside the thread that asks, so that a name server that does not answer keeps
-/// nobody but those who ask it. Nothing is kept: each `start` is a lookup, as a name may lead
-/// elsewhere the next time, except that those for one host at one time share one. Used by one
-/// thread.
+/// nobody but those who ask it: hosts that were answered have threads of their own. Who waited for
+/// a thread in vain is told that it is ours. Nothing is kept: each `start` is a lookup, as a name
+/// may lead elsewhere the next time, except that those for one host at one time share one. Used by
+/// one thread.
 class Resolver {
   public:
     explicit Resolver(const ResolverOptions& options = {}, Lookup lookup = system_lookup);
@@ -59,18 +64,22 @@ class Resolver {
     void take(std::vector<Resolved>& out);
     /// Can be read while answers are there.
     [[nodiscard]] int wake_fd() const;
-    /// When the first that is under way is given up; far away where there is none.
+    /// When it has to `take` at the latest; far away where nothing is under way.
     [[nodiscard]] std::chrono::steady_clock::time_point next_end() const;
 
   private:
     struct Shared;
     struct Asked;
-    void begin(const std::string& host);
+    enum LaneName : std::size_t { kAnswered, kOthers, kLanes };
+    void begin_waiting();
+    void drop_unasked();
+    void learn(const std::string& host, bool answered);
 
     const ResolverOptions options_;
     // Shared with the threads: one that hangs in a lookup outlives its resolver.
     const std::shared_ptr<Shared> shared_;
-    std::vector<Asked> asked_;  // oldest first
+    std::vector<Asked> asked_;                  // oldest first
+    std::unordered_set<std::string> answered_;  // hosts that were, the last time
 };
 
 }  // namespace outbox::webhook

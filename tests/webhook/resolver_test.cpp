@@ -102,6 +102,59 @@ TEST(WebhookResolver, AHostThatIsNotAnsweredDelaysNoOtherAndIsGivenUp) {
     server->answer_all();
 }
 
+TEST(WebhookResolver, HostsThatAreNotAnsweredLeaveThreadsForThoseThatWere) {
+    const auto server = std::make_shared<NameServer>();
+    Resolver resolver({.max_threads = 2, .max_hanging = 4, .timeout = 30s}, lookup_of(server));
+    for (std::uint64_t token = 1; token <= 10; ++token) {
+        resolver.start(token, "ok" + std::to_string(token) + ".example");
+    }
+    take_until(resolver, 10);
+    for (std::uint64_t token = 100; token < 200; ++token) {
+        const std::string host = "silent" + std::to_string(token) + ".example";
+        {
+            const std::lock_guard lock(server->mutex);
+            server->silent.insert(host);
+        }
+        resolver.start(token, host);
+    }
+    for (std::uint64_t token = 1; token <= 10; ++token) {
+        resolver.start(token, "ok" + std::to_string(token) + ".example");
+    }
+    for (const Resolved& one : take_until(resolver, 10)) {
+        EXPECT_FALSE(one.addresses.empty()) << one.no.why;
+    }
+    EXPECT_LE(server->times_asked(), 24);
+    server->answer_all();
+}
+
+TEST(WebhookResolver, ALookupThatHangsGivesItsPlaceToAnother) {
+    const auto server = std::make_shared<NameServer>();
+    server->silent = {"silent.example"};
+    Resolver resolver({.max_threads = 1, .max_hanging = 2, .timeout = 5s}, lookup_of(server));
+    resolver.start(1, "silent.example");
+    resolver.start(2, "a.example");
+    EXPECT_LT(resolver.next_end(), std::chrono::steady_clock::now() + 2s);
+    const auto first = take_until(resolver, 1);
+    EXPECT_EQ(first[0].token, 2U);
+    EXPECT_FALSE(first[0].addresses.empty()) << first[0].no.why;
+    server->answer_all();
+}
+
+TEST(WebhookResolver, WhoWaitedForAThreadInVainIsNotAtFaultAndTakesNone) {
+    const auto server = std::make_shared<NameServer>();
+    server->silent = {"silent.example"};
+    Resolver resolver({.max_threads = 1, .max_hanging = 1, .timeout = 200ms}, lookup_of(server));
+    resolver.start(1, "silent.example");
+    resolver.start(2, "waits.example");
+    const auto given_up = take_until(resolver, 2);
+    EXPECT_EQ(given_up[0].no.whose, NoAddress::Whose::kNobody) << given_up[0].no.why;
+    EXPECT_EQ(given_up[1].no.whose, NoAddress::Whose::kOurs) << given_up[1].no.why;
+    server->answer_all();
+    resolver.start(3, "b.example");
+    EXPECT_EQ(take_until(resolver, 1)[0].token, 3U);
+    EXPECT_EQ(server->times_asked(), 2);
+}
+
 TEST(WebhookResolver, MoreHostsThanThreadsAllGetAnAnswer) {
     const auto server = std::make_shared<NameServer>();
     Resolver resolver({.max_threads = 3, .timeout = 30s}, lookup_of(server));

@@ -279,7 +279,7 @@ EndpointQueue::Judged EndpointQueue::judge(std::int64_t position, const Attempte
     own_faults_ = 0;
     if (attempted.verdict.kind == Verdict::Kind::kDone) {
         circuit_.answered(position, true);
-        succeeded(attempted);
+        succeeded(attempted, now);
         endpoint_.last_attempt_at_us = now.wall_us;
         return done(place);
     }
@@ -326,13 +326,14 @@ EndpointQueue::Judged EndpointQueue::late(Place place, const Attempted& attempte
     return {};
 }
 
-void EndpointQueue::succeeded(const Attempted& attempted) {
+// While it is paused the cause of that stays to be read.
+void EndpointQueue::succeeded(const Attempted& attempted, const Now& now) {
     proven_ = true;
     refused_in_row_ = 0;
     endpoint_.failing_since_us = 0;
     endpoint_.failures = 0;
     endpoint_.last_status = attempted.status;
-    endpoint_.last_error.clear();
+    if (now.wall_us >= endpoint_.paused_until_us) endpoint_.last_error.clear();
 }
 
 // Time in which nobody tried, as no relay ran, is no failing.
@@ -369,7 +370,6 @@ EndpointQueue::Judged EndpointQueue::outage(Place place, const Attempted& attemp
     if (attempted.verdict.wait) {
         endpoint_.paused_until_us = std::max(
             endpoint_.paused_until_us, now.wall_us + attempted.verdict.wait->count() * kSecondUs);
-        return {};
     }
     return follows_event ? refused(place, attempted, now, random) : Judged{};
 }

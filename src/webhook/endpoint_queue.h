@@ -117,7 +117,7 @@ class EndpointQueue {
     void read_again_from(std::int64_t position);
 
     void end_attempt(Held& held);
-    void succeeded(const Attempted& attempted);
+    void succeeded(const Attempted& attempted, const Now& now);
     void failed(const Attempted& attempted, const Now& now);
     Judged own_fault(const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);

@@ -515,6 +515,45 @@ TEST_P(DispatcherTest, AnEventRefusedForThreeDaysWhileOthersPassIsADeadLetterAnd
     ASSERT_TRUE(rig.turn_until("it comes after all", [&] { return left() == 0; }));
 }
 
+// As a receiver says it that fails on this event behind a load balancer of its own.
+TEST_P(DispatcherTest, AnEventThatAloneIsAskedToComeLaterIsGivenUpOn) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_, with_a_long_lease());
+    rig.receivers.answer = [&](const auto&, const auto& delivery) -> std::optional<Answer> {
+        return delivery.event_id == "e3" ? ScriptedReceivers::busy(std::chrono::seconds(10))
+                                         : ScriptedReceivers::done();
+    };
+    int next = 20;
+    ASSERT_EQ(rig.write(keyed(0, next, 4)), "");
+    const auto others_pass = [&] {
+        EXPECT_EQ(rig.write({{.id = "e" + std::to_string(next), .key = "other"}}), "");
+        ++next;
+    };
+    const auto attempts = [&] {
+        return db_->number("SELECT coalesce(max(attempts), 0) FROM outbox_webhook_deliveries");
+    };
+    // The cause of a pause can be read while others pass.
+    long long told = 0;
+    for (int i = 0; i < 300 && (attempts() == 0 || told == 0); ++i) {
+        others_pass();
+        rig.turn(2'000);
+        told = std::max(told, db_->number("SELECT count(*) FROM outbox_webhook_endpoints "
+                                          "WHERE last_error <> '' AND failing_since IS NULL"));
+    }
+    ASSERT_GT(attempts(), 0);
+    EXPECT_EQ(told, 1);
+    ASSERT_TRUE(rig.turn_until(
+        "it is given up on",
+        [&] {
+            others_pass();
+            return rig.said("webhook_dead");
+        },
+        600'000));
+    EXPECT_EQ(state("one"), "enabled");
+    EXPECT_EQ(db_->value("SELECT event_id FROM outbox_webhook_deliveries WHERE dead"), "e3");
+    ASSERT_TRUE(rig.turn_until("its key goes on", [&] { return left() == 1; }, 1'000));
+}
+
 TEST_P(DispatcherTest, TimeInWhichNobodyTriedIsNoFailing) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     const auto answer = [](const auto&, const auto&) -> std::optional<Answer> {

@@ -527,6 +527,25 @@ INSTANTIATE_TEST_SUITE_P(Databases, Replay, testing::Values(kKeep, kMark, kSqlit
                          [](const auto& info) { return std::string(info.param); });
 
 // Without a history, and what is wrong with a command line.
+class ReplayByPosition : public Replay {};
+INSTANTIATE_TEST_SUITE_P(Databases, ReplayByPosition, testing::Values(kSqlite),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(ReplayByPosition, SendsAllRowsOfOnePositionOnceWhereverAPageEnds) {
+    exec("ALTER TABLE events_out ADD COLUMN sequence real");
+    outbox_.write("outbox.toml",
+                  "batch_size = 5\n[source.table]\npreset = \"new-sent\"\n[source.table.columns]\n"
+                  "position = \"sequence\"\n");
+    emit_many(60, 60);
+    exec("UPDATE events_out SET sequence = (rowid / 7) * 1.1");
+    publish();
+    EXPECT_EQ(replayed({"--route", "box", "--yes"}).at("sent"), 60);
+    EXPECT_EQ(mail().size(), 60U);
+    auto numbers = mail();
+    std::sort(numbers.begin(), numbers.end());
+    EXPECT_EQ(std::unique(numbers.begin(), numbers.end()) - numbers.begin(), 60);
+}
+
 class ReplayInput : public testing::Test {
   protected:
     void SetUp() override { ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0); }

@@ -73,7 +73,8 @@ HistoryScope dead_scope(const std::string& source, const replay::Selection& sele
     scope.select =
         "'text', t.id, t.aggregate_type, t.aggregate_id, t.event_type, t.payload, t.headers, "
         "t.tenant_id, t.schema_id, t.schema_version, t.topic, t.key, t.routing_key, t.metadata, "
-        "t.occurred_at, NULL, NULL, t.dead_id";
+        "t.occurred_at, NULL, NULL, " +
+        scope.place();
     scope.id = "t.id";
     scope.time = "t.occurred_at";
     scope.letters = true;
@@ -96,9 +97,10 @@ Result<HistoryScope> published_scope(const Table& table, const replay::Selection
     HistoryScope scope;
     scope.from = table.sql + " t";
     scope.order = "t." + table.order;
+    if (!table.tie.empty()) scope.tie = "t." + table.tie;
     scope.there = published_condition(table) + " AND " + table.quoted("id") + " IS NOT NULL AND " +
                   scope.order + " IS NOT NULL";
-    scope.select = scan_columns(table) + ", " + scope.order;
+    scope.select = scan_columns(table) + ", " + scope.place();
     scope.id = table.quoted("id");
     scope.time = timed ? microseconds_of(table.quoted("occurred_at")) : "NULL";
     const auto field = [&](const char* name) { return field_or_null(table, name); };

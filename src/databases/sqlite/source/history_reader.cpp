@@ -14,19 +14,27 @@ constexpr std::chrono::milliseconds kReadFor{300};  // pages of which nothing is
 
 }  // namespace
 
+// Literals, as a text of a REAL is not that number.
+std::string HistoryScope::place() const {
+    const std::string number = "quote(" + order + ")";
+    return tie.empty() ? number : "'(' || " + number + " || ', ' || quote(" + tie + ") || ')'";
+}
+
 std::string compared(const HistoryScope& scope, const char* comparison,
                      const replay::Place& place) {
-    return place.empty() ? std::string("true") : scope.order + " " + comparison + " " + place;
+    return place.empty() ? std::string("true") : scope.row() + " " + comparison + " " + place;
 }
 
 Result<replay::Place> last_of_page(Database& database, const HistoryScope& scope,
                                    const replay::Place& after, const replay::Place& end,
                                    std::size_t rows) {
-    Statement last(database, "SELECT max(place) FROM (SELECT " + scope.order + " AS place FROM " +
-                                 scope.from + " WHERE " + scope.there + " AND " +
-                                 compared(scope, ">", after) + " AND " +
-                                 compared(scope, "<=", end) + " ORDER BY place LIMIT " +
-                                 std::to_string(rows) + ")");
+    const std::string tie = scope.tie.empty() ? "0" : scope.tie;
+    Statement last(database, "SELECT place FROM (SELECT " + scope.place() + " AS place, " +
+                                 scope.order + " AS number, " + tie + " AS tie FROM " + scope.from +
+                                 " WHERE " + scope.there + " AND " + compared(scope, ">", after) +
+                                 " AND " + compared(scope, "<=", end) + " ORDER BY " +
+                                 scope.in_order() + " LIMIT " + std::to_string(rows) +
+                                 ") ORDER BY number DESC, tie DESC LIMIT 1");
     replay::Place place;
     if (last.step()) place = last.string(0);
     if (Status status = last.status(); !status.ok()) return status;
@@ -65,8 +73,8 @@ Status SqliteHistoryReader::read_page(Database& database, const spi::ReadLimits&
     Statement rows(database, "SELECT " + scope_.select + " FROM " + scope_.from + " WHERE " +
                                  scope_.there + " AND " + scope_.wanted + " AND " +
                                  compared(scope_, ">", after_) + " AND " +
-                                 compared(scope_, "<=", page_end_) + " ORDER BY " + scope_.order +
-                                 " LIMIT " + std::to_string(limits.max_events));
+                                 compared(scope_, "<=", page_end_) + " ORDER BY " +
+                                 scope_.in_order() + " LIMIT " + std::to_string(limits.max_events));
     while (!cut && rows.step()) {
         add(rows, ++last_, out);
         taken.push_back(rows.string(kScanColumns));

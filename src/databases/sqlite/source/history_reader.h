@@ -11,16 +11,23 @@
 
 namespace outbox::sqlite {
 
-/// Events that are done with, as SQL on rows aliased t. A place is a row's number in their order.
+/// Events that are done with, as SQL on rows aliased t. A place is a row's number in their order,
+/// or a pair of that and what tells rows of one number apart, as literals of SQL.
 struct HistoryScope {
     std::string from;    ///< Table with alias.
-    std::string select;  ///< As `scan_columns`, and behind it the place of the row.
+    std::string select;  ///< As `scan_columns`, and behind it `place()`.
     std::string order;   ///< The number; never NULL where `there` holds.
+    std::string tie;     ///< Empty: no two rows have one number.
     std::string there;   ///< The row is of the history.
     std::string wanted;  ///< It is selected.
     std::string id;
     std::string time;  ///< When it occurred, in microseconds since the Unix epoch; or NULL.
     bool letters = false;
+
+    /// An expression for a row's place, and what is compared with one.
+    [[nodiscard]] std::string place() const;
+    [[nodiscard]] std::string row() const { return tie.empty() ? order : "(" + in_order() + ")"; }
+    [[nodiscard]] std::string in_order() const { return tie.empty() ? order : order + ", " + tie; }
 };
 
 /// The place of the last row of the first `rows` behind `after`, up to `end`; empty: there is none.

@@ -65,6 +65,9 @@ Status settle_order(Database& database, Table& table, const std::string& primary
                            "written; make it without WITHOUT ROWID, or map position to a rising "
                            "number under [source.table.columns] in outbox.toml");
     }
+    if (!position.empty()) {
+        table.tie = without_rowid ? quote_identifier(table.column("id")) : rowid_name(table);
+    }
     table.integer_id = !without_rowid && primary_key == table.column("id") &&
                        table.catalog.at(primary_key) == "integer";
     if (!table.integer_id || autoincrement || table.mark) return {};

@@ -30,6 +30,9 @@ struct Table : TableLayout {
     /// What rows are ordered by: the mapped position or the rowid. One writer at a time makes
     /// either the order of commits.
     std::string order;
+    /// Tells two rows of one position apart: the rowid, in a table without one the id. Empty where
+    /// `order` does.
+    std::string tie;
     bool integer_id = false;  ///< The id is the rowid itself.
 
     [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"

@@ -23,6 +23,14 @@ spi::FailedRecord behind(std::string why) {
             .behind = true};
 }
 
+std::size_t largest_part(const spi::Record& record) {
+    std::size_t largest = std::max(record.key.size(), record.value.size());
+    for (const spi::HeaderView& header : record.headers) {
+        largest = std::max({largest, header.name.size(), header.value.size()});
+    }
+    return largest;
+}
+
 }  // namespace
 
 RedisSink::RedisSink(RedisConfig config) : config_(std::move(config)) {}
@@ -195,21 +203,18 @@ void RedisSink::lose(const Fault& fault, Time now, spi::Completions& out) {
     fail_queue(error, out);
 }
 
-// Where the server says that something is too large, the largest one is.
+// Where the server says that something is too large, it is one part of an event, and of the first
+// batch without an answer, as answers come in order.
 bool RedisSink::blame_largest(const Fault& fault, spi::Completions& out) {
     const ErrorInfo error = to_error(fault, where());
     if (error.code != ErrorCode::kPayloadTooLarge || sent_.empty()) return false;
-    std::vector<Item>* of = nullptr;
-    std::size_t at = 0;
-    for (auto& items : sent_) {
-        for (std::size_t i = 0; i < items.size(); ++i) {
-            if (of != nullptr && items[i].bytes <= (*of)[at].bytes) continue;
-            of = &items;
-            at = i;
-        }
-    }
-    fail((*of)[at], {.error = error}, out);
-    of->erase(of->begin() + static_cast<std::ptrdiff_t>(at));
+    std::vector<Item>& items = sent_.front();
+    const auto guilty =
+        std::max_element(items.begin(), items.end(), [](const Item& one, const Item& other) {
+            return largest_part(one.record) < largest_part(other.record);
+        });
+    fail(*guilty, {.error = error, .suspect = items.size() > 1}, out);
+    items.erase(guilty);
     return true;
 }
 

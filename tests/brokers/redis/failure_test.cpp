@@ -167,6 +167,24 @@ TEST(RedisFailure, AnEventThatIsTooLargeAloneIsDead) {
     expect_once_in_order(server(), stream, sent);
 }
 
+// proto-max-bulk-len counts each part of an event for itself.
+TEST(RedisFailure, AnEventThatIsLargerInAllAndFitsIsNotTakenForOneThatDoesNot) {
+    const std::string stream = new_name();
+    RedisSink sink(config());
+    auto sent = letters(stream, 100, 10);
+    sent[50].value = std::string(1'060'000, 'x');
+    for (const std::size_t fits : {49U, 51U, 52U, 53U}) {
+        sent[fits].value = std::string(1'000'000, 'y');
+        sent[fits].headers.emplace_back("much", std::string(200'000, 'z'));
+    }
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver(sent), "");
+    ASSERT_EQ(courier.dead().size(), 1U);
+    EXPECT_EQ(courier.dead()[0].index, 50U);
+    sent.erase(sent.begin() + 50);
+    expect_once_in_order(server(), stream, sent);
+}
+
 TEST(RedisFailure, AHeaderThatIsAFieldOfTheRelayAloneIsDead) {
     RedisSink sink(config());
     auto sent = letters(new_name(), 100, 10);

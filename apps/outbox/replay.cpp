@@ -57,6 +57,8 @@ Result<std::int64_t> time_option(const runtime::OptionValues& options, const cha
     if (!options.given(name)) return std::int64_t{0};
     const auto time = runtime::parse_time(options.text(name), now_us);
     if (!time.ok()) return runtime::config_error("--" + std::string(name), time.error().message);
+    // 0 is no time here.
+    if (*time <= 0) return runtime::config_error("--" + std::string(name), "it is before 1970");
     return time;
 }
 
@@ -236,12 +238,12 @@ void print_estimate(const replay::Estimate& estimate, const std::vector<Floor>& 
 
 // Nobody sends all of the past again by mistake.
 Status confirm(const replay::Estimate& estimate, const replay::Run& run, bool yes) {
-    const bool everything = run.selection.is_everything() ||
-                            (estimate.events == estimate.looked_at && estimate.events > kFewEvents);
-    if (!everything || yes) return {};
-    const std::string all =
-        "this is all of the " + std::string(run.selection.dead ? "dead letters" : "history") +
-        " of route " + run.selection.route + ": " + with_commas(estimate.events) + " events";
+    const bool everything = run.selection.is_everything();
+    if (yes || (!everything && estimate.events <= kFewEvents)) return {};
+    const std::string all = (everything ? "this is all of the " : "this is of the ") +
+                            std::string(run.selection.dead ? "dead letters" : "history") +
+                            " of route " + run.selection.route + ": " +
+                            with_commas(estimate.events) + " events";
     if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
         return runtime::config_error("outbox replay", all +
                                                           "; give --yes to send them, or a filter "

@@ -311,7 +311,8 @@ std::optional<std::int64_t> parse_instant(std::string_view text) {
 }  // namespace
 
 Result<std::int64_t> parse_time(std::string_view text, std::int64_t now_us) {
-    if (const auto ago = parse_duration(text); ago.ok()) {
+    constexpr std::chrono::hours kLongest{24 * 365 * 200};
+    if (const auto ago = parse_duration(text); ago.ok() && *ago <= kLongest) {
         return now_us - std::chrono::microseconds(*ago).count();
     }
     if (const auto instant = parse_instant(text)) return *instant;

@@ -73,8 +73,9 @@ std::string not_given_up(const Table& table, const std::string& source, const st
                                 "outbox_dead_letters d WHERE d.source = " + quote_literal(source) +
                                 " AND d.route = " + quote_literal(route);
     if (table.keep) {
-        return "t." + quote_identifier(table.position) + " NOT IN (SELECT d.position FROM " +
-               letters + " AND d.position IS NOT NULL)";
+        // As the index of letters has them.
+        return "NOT EXISTS (SELECT FROM " + letters + " AND d.id = " + table.quoted("id") +
+               "::text AND coalesce(d.position, 0) = t." + quote_identifier(table.position) + ")";
     }
     const std::string id = table.quoted("id") + "::text";
     return "NOT EXISTS (SELECT FROM " + letters + " AND d.id IN (" + id + ", " +

@@ -32,16 +32,16 @@ milliseconds left_until(Time end) {
                                          end - std::chrono::steady_clock::now()));
 }
 
-// What a server says before TLS, up to `last`; or why it did not.
-std::optional<std::string> await(Socket& socket, char last, Time end) {
+// What a server says before TLS, as far as `enough` wants it; empty: it did not.
+template <typename Enough>
+std::string await(Socket& socket, Time end, Enough enough) {
     std::string said;
-    while (said.find(last) == std::string::npos) {
+    while (!enough(said)) {
         const milliseconds left = left_until(end);
-        if (left.count() == 0 || said.size() > kMaxGreeting) return "it begins no TLS";
-        if (const auto ended = socket.exchange(said)) return ended->text;
-        if (said.find(last) == std::string::npos) socket.wait(left);
+        if (left.count() == 0 || said.size() > kMaxGreeting || socket.exchange(said)) return {};
+        if (!enough(said)) socket.wait(left);
     }
-    return std::nullopt;
+    return said;
 }
 
 std::optional<std::int64_t> end_of(const X509* certificate) {
@@ -57,14 +57,17 @@ Result<std::int64_t> certificate_end_of(const Host& host, TlsBegins begins, mill
     SocketFault fault;
     const auto socket = Socket::connect_in_clear(host, timeout, fault);
     if (socket == nullptr) return not_seen(host, fault.text);
-    std::optional<std::string> failed;
+    bool begun = true;
     if (begins == TlsBegins::kPostgres) {
         socket->write(kPostgresAsks);
-        failed = await(*socket, 'S', end);
+        // 'N' where it has no TLS.
+        begun = await(*socket, end, [](const std::string& said) { return !said.empty(); }) == "S";
     } else if (begins == TlsBegins::kNats) {
-        failed = await(*socket, '\n', end);
+        begun = !await(*socket, end, [](const std::string& said) {
+                     return said.find('\n') != std::string::npos;
+                 }).empty();
     }
-    if (failed) return not_seen(host, *failed);
+    if (!begun) return not_seen(host, "it begins no TLS");
     ServerAccess anyone;
     anyone.tls = true;
     anyone.verify = false;

@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base64.h"
-#include "core/redact.h"
 #include "core/url.h"
 #include "core/utf8.h"
 #include "schema/registry_errors.h"
@@ -21,13 +19,11 @@ constexpr std::string_view kLatest = "latest";
 constexpr std::string_view kJson = "JSON";
 
 net::HttpOptions http_options(const RegistryConfig& config, const RegistryLimits& limits) {
-    return {.ca_file = config.ca_file,
-            .cert_file = config.cert_file,
-            .key_file = config.key_file,
-            .verify = config.verify,
-            .max_response_bytes = limits.max_schema_bytes,
-            .max_connections_per_host = 1,
-            .max_connections = 1};
+    net::HttpOptions options = http_options_of(config);
+    options.max_response_bytes = limits.max_schema_bytes;
+    options.max_connections_per_host = 1;
+    options.max_connections = 1;
+    return options;
 }
 
 void write_key(std::string_view subject, std::string_view version, std::string& out) {
@@ -225,19 +221,8 @@ std::variant<net::HttpOutcome, RegistryFault> Registry::get(const std::string& p
                                           "application/json"}},
                              .timeout = limits_.request_time,
                              .connect_timeout = config_.connect_timeout};
-    const auto password = net::password_of(config_);
-    if (!password.ok()) return RegistryFault{"CREDENTIALS", password.error().message};
-    if (!password->empty()) {
-        std::string login = *password;
-        if (!config_.user.empty()) {
-            login.clear();
-            append_base64(config_.user + ":" + *password, login);
-        }
-        remember_secret(*password);
-        remember_secret(login);
-        request.headers.emplace_back("Authorization",
-                                     (config_.user.empty() ? "Bearer " : "Basic ") + login);
-    }
+    const Status proven = net::add_authorization(config_, request.headers);
+    if (!proven.ok()) return RegistryFault{"CREDENTIALS", proven.error().message};
     http_.start(0, std::move(request));
     std::vector<net::HttpOutcome> outcomes;
     while (outcomes.empty()) {

@@ -6,19 +6,16 @@
 
 #include <outbox/result.h>
 
-#include "net/server_access.h"
+#include "net/http_endpoint.h"
 
 namespace outbox::schema {
 
-/// A schema registry with the API of Confluent's. Without a user its password is a token.
-struct RegistryConfig : net::ServerAccess {
-    std::string base;  ///< What "/subjects/..." is appended to, without secrets.
+/// A schema registry with the API of Confluent's: "/subjects/..." stands below its base.
+struct RegistryConfig : net::HttpEndpoint {
     std::chrono::seconds connect_timeout{5};
 };
 
-/// From `https://host:port/path`, with `user:password@` or `:token@` before the host, and
-/// `ca_file`, `cert_file`, `key_file`, `verify` and `password_file` in its query. Errors:
-/// kConfigInvalid/stop.
+/// As `net::make_http_endpoint`.
 Result<RegistryConfig> make_registry_config(std::string_view url);
 
 /// `net::check_files` of what the URL names.

@@ -3,8 +3,9 @@
 # What users link; the order is the one a linker needs. Parts that are not built are left out.
 set(installed_parts "")
 foreach(part outbox_saga outbox_consumer_kafka outbox_kafka outbox_consumer_rabbitmq outbox_rabbitmq
-        outbox_consumer_redis outbox_redis outbox_consumer_nats outbox_nats outbox_net_socket outbox_consumer
-        outbox_claim_s3 outbox_claim outbox_net_http outbox_net_hash outbox_producer outbox_postgres outbox_sqlite
+        outbox_consumer_redis outbox_redis outbox_consumer_nats outbox_nats outbox_consumer
+        outbox_claim_s3 outbox_claim outbox_tracing_otlp outbox_tracing outbox_net_http outbox_net_socket outbox_net_hash
+        outbox_producer outbox_postgres outbox_sqlite
         outbox_net outbox_secrets outbox_core)
     if(TARGET ${part})
         list(APPEND installed_parts ${part})

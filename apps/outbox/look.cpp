@@ -9,6 +9,7 @@
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
+#include "spans.h"
 
 namespace outbox::app {
 namespace {
@@ -104,6 +105,12 @@ Result<std::vector<spi::Finding>> look_around(spi::Source& source,
         look_at_route(config, config.routes[i],
                       beginning.ok() ? &beginning->routes[i].destination : nullptr, *findings);
     }
+    if (!config.otlp_endpoint.empty()) {
+        const Status status = check_spans(config.otlp_endpoint);
+        findings->push_back(status.ok()
+                                ? spi::Finding{kOk, "spans to " + redact(config.otlp_endpoint), {}}
+                                : spi::Finding{kFail, "spans: " + describe(status.error()), {}});
+    }
     return findings;
 }
 
@@ -113,6 +120,7 @@ std::vector<OpenWay> open_ways(const runtime::RelayConfig& config) {
         if (!weakness.empty()) ways.push_back({std::move(where), std::move(weakness)});
     };
     add("the database", weakness_of_database(config.source.url));
+    add("the receiver of spans", weakness_of_spans(config.otlp_endpoint));
     for (const runtime::RouteConfig& route : config.routes) {
         add("the destination of " + route.name, weakness_of(config, route));
         add("the object store of " + route.name, weakness_of_store(route.claim_check));

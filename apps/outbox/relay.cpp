@@ -24,6 +24,7 @@
 #include "runtime/log.h"
 #include "runtime/metrics.h"
 #include "runtime/signals.h"
+#include "spans.h"
 
 namespace outbox::app {
 namespace {
@@ -101,9 +102,10 @@ admin::HealthReport health_of(const relay::Relay& relay) {
 }
 
 std::string metrics_of(const relay::Relay& relay, const std::string& table,
-                       const relay::RelayOptions& options) {
+                       const relay::RelayOptions& options, const Spans& spans) {
     const auto health = relay.health();
     runtime::MetricsSnapshot snapshot;
+    if (spans.figures != nullptr) snapshot.spans = spans.figures();
     snapshot.source = table;
     snapshot.database_stats = relay.database_stats();
     snapshot.leading = health.leading;
@@ -161,11 +163,9 @@ admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& das
 
 // Null when it is off, or when the default address is taken: only an address that was asked for
 // is worth an error.
-Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConfig& config,
-                                                        const relay::Relay& relay,
-                                                        const std::string& table,
-                                                        const relay::RelayOptions& options,
-                                                        admin::AdminServer::Site site) {
+Result<std::unique_ptr<admin::AdminServer>> start_admin(
+    const runtime::AdminConfig& config, const relay::Relay& relay, const std::string& table,
+    const relay::RelayOptions& options, const Spans& spans, admin::AdminServer::Site site) {
     using Mode = runtime::AdminConfig::Mode;
     if (config.mode == Mode::kOff) return std::unique_ptr<admin::AdminServer>();
     const bool local = admin::is_loopback(config.host);
@@ -181,9 +181,9 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(const runtime::AdminConf
         {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
          {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
          {"/metrics",
-          [&relay, table, options] {
+          [&relay, &spans, table, options] {
               return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
-                                         metrics_of(relay, table, options)};
+                                         metrics_of(relay, table, options, spans)};
           }}},
         admin::kRequestTimeout, std::move(site));
     if (server.ok()) {
@@ -221,6 +221,7 @@ Result<Setup> set_up(const runtime::Invocation& invocation) {
                                      "there is no dashboard where admin is off");
     }
     if (Status sinks = check_sinks(*config); !sinks.ok()) return sinks;
+    if (Status spans = check_spans_settings(config->otlp_endpoint); !spans.ok()) return spans;
     if (Status ways = check_transport(*config); !ways.ok()) return ways;
     auto source = make_source(config->source);
     if (!source.ok()) return source.error();
@@ -293,11 +294,14 @@ Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& a
     const std::string table = setup.source->table_name();
     auto routes = routes_of(config, *setup.source);
     if (!routes.ok()) return routes.status();
-    const relay::RelayOptions options = options_of(config);
+    relay::RelayOptions options = options_of(config);
+    const auto spans = open_spans(config.otlp_endpoint, options.owner);
+    if (!spans.ok()) return spans.status();
+    options.spans = spans->queue;
     const core::SystemClock clock;
     relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
-    const auto admin =
-        start_admin(config.admin, relay, table, options, site_of(config, setup.dashboard, relay));
+    const auto admin = start_admin(config.admin, relay, table, options, *spans,
+                                   site_of(config, setup.dashboard, relay));
     if (!admin.ok()) return admin.status();
     for (const runtime::RouteConfig& route : config.routes) {
         runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});

@@ -35,7 +35,7 @@ _outbox() {
         --payload) words='jsonb json text bytea' ;;
         --only) words='producer consumer' ;;
         --type) words='v1 v1a' ;;
-        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --consumer | --route | --event-type | --key | --since | --until | --rate | --reason | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --allow) return ;;
+        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --otlp-endpoint | --consumer | --route | --event-type | --key | --since | --until | --rate | --reason | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --allow) return ;;
     esac
     if [ -n "$words" ]; then
         :
@@ -53,7 +53,7 @@ _outbox() {
         esac
     else
         case $command in
-            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --admin-token-file --log-level --log-format --config --help' ;;
+            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --admin-token-file --otlp-endpoint --log-level --log-format --config --help' ;;
             'migrate') words='--db --owner --password-file --schema --require-tls --after-publish --connect-timeout-s --print --uninstall --payload --max-payload --only --config --help' ;;
             'roles') words='--schema --table --consumer --print --only --writer --relay --operator --config --help' ;;
             'status') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;

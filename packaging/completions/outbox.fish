@@ -48,6 +48,7 @@ complete -c outbox -n '__outbox_is relay' -l shutdown-grace-s -x -d 'time to fin
 complete -c outbox -n '__outbox_is relay' -l check -d 'look at source and destinations, say what was found, and exit'
 complete -c outbox -n '__outbox_is relay' -l admin -x -d 'address of health and metrics'
 complete -c outbox -n '__outbox_is relay' -l admin-token-file -rF -d 'file with the token that changes on the dashboard need '
+complete -c outbox -n '__outbox_is relay' -l otlp-endpoint -x -d 'receiver of OTLP over HTTP, such as http'
 complete -c outbox -n '__outbox_is relay' -l log-level -x -a 'debug info warn error' -d 'least important log lines that are written'
 complete -c outbox -n '__outbox_is relay' -l log-format -x -a 'logfmt json' -d 'form of the log lines on stderr'
 complete -c outbox -n '__outbox_is relay' -l config -rF -d 'configuration file'

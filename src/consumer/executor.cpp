@@ -4,6 +4,17 @@
 
 namespace outbox::consumer {
 
+// Of what is gone, or could not be begun, nothing was tried.
+void Executor::tell(const Message& message, std::int64_t began_us, const Attempt& attempt) {
+    using Outcome = ApplySpans::Outcome;
+    if (!attempt.status.ok()) {
+        spans_.tell(message, began_us, Outcome::kFailed, &attempt.status.error());
+    } else if (attempt.taken != Taken::kGone) {
+        const bool is_new = attempt.taken == Taken::kNew;
+        spans_.tell(message, began_us, is_new ? Outcome::kApplied : Outcome::kRepeat);
+    }
+}
+
 bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt) {
     std::optional<ErrorInfo> cause = thrown_by([&] { handler_(messages); });
     if (!cause) return false;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "consumer/apply_spans.h"
 #include "consumer/applying.h"
 #include "consumer/claims.h"
 #include "consumer/inbox_store.h"
@@ -58,14 +59,68 @@ class Executor {
 
     /// `stop` ends the wait for a payload that is kept elsewhere.
     Executor(InboxStore& inbox, Handler handler, const ClaimStore& claims = {},
-             std::stop_token stop = {})
-        : inbox_(inbox), handler_(std::move(handler)), claims_(claims), stop_(std::move(stop)) {}
+             std::stop_token stop = {}, ApplySpans spans = {})
+        : inbox_(inbox),
+          handler_(std::move(handler)),
+          claims_(claims),
+          stop_(std::move(stop)),
+          spans_(std::move(spans)) {}
 
     /// `begin()` -> Result<Taken> opens the transaction and takes the message; `commit()` ends it.
     /// A payload that is kept elsewhere is fetched before: no transaction waits for it. Where it
     /// cannot be had a repeat is dealt with all the same.
     template <typename Begin, typename Commit>
     Attempt apply(const Message& came, const Begin& begin, const Commit& commit) {
+        const std::int64_t began_us = spans_.now_us();
+        Attempt attempt = try_to_apply(came, begin, commit);
+        if (began_us != 0) tell(came, began_us, attempt);
+        return attempt;
+    }
+
+    /// One transaction for all; `begin()` -> Result<std::vector<Taken>>. None: nothing was done,
+    /// and they are to be applied one by one. No savepoint for each: it would cost more than the
+    /// batch saves.
+    template <typename Begin>
+    std::optional<std::vector<Taken>> apply_together(std::span<const spi::EventView> events,
+                                                     const Begin& begin) {
+        for (const spi::EventView& event : events) {
+            if (is_elsewhere(event)) return std::nullopt;
+        }
+        const std::int64_t began_us = spans_.now_us();
+        Result<std::vector<Taken>> taken = begin();
+        if (!taken.ok()) return std::nullopt;
+        fresh_.clear();
+        for (std::size_t i = 0; i < events.size(); ++i) {
+            if ((*taken)[i] == Taken::kNew) fresh_.push_back(message_of(events[i], 1));
+        }
+        // A rollback that fails means a lost session, which the next attempt notices.
+        Attempt attempt;
+        if (!fresh_.empty() && handler_fails(fresh_, attempt)) return std::nullopt;
+        if (!inbox_.commit().ok()) return std::nullopt;
+        for (std::size_t i = 0; began_us != 0 && i < events.size(); ++i) {
+            attempt.taken = (*taken)[i];
+            tell(message_of(events[i], 1), began_us, attempt);
+        }
+        return *std::move(taken);
+    }
+
+    /// Whether its payload is to be fetched, for which no transaction should be open.
+    [[nodiscard]] bool is_elsewhere(const spi::EventView& event) const;
+
+    /// A dead letter that is tried once more.
+    Attempt retry(const spi::EventView& letter) {
+        return apply(
+            message_of(letter, 1), [&] { return inbox_.begin_retry(letter.id); },
+            [&] { return inbox_.commit(); });
+    }
+
+    /// `attempts` that counted, this one included if it does.
+    [[nodiscard]] static Means meaning_of(const Attempt& attempt, std::uint32_t attempts,
+                                          const core::RetryPolicy& retry);
+
+  private:
+    template <typename Begin, typename Commit>
+    Attempt try_to_apply(const Message& came, const Begin& begin, const Commit& commit) {
         Attempt attempt;
         std::string payload;
         Message message = came;
@@ -88,43 +143,7 @@ class Executor {
         return attempt;
     }
 
-    /// One transaction for all; `begin()` -> Result<std::vector<Taken>>. None: nothing was done,
-    /// and they are to be applied one by one. No savepoint for each: it would cost more than the
-    /// batch saves.
-    template <typename Begin>
-    std::optional<std::vector<Taken>> apply_together(std::span<const spi::EventView> events,
-                                                     const Begin& begin) {
-        for (const spi::EventView& event : events) {
-            if (is_elsewhere(event)) return std::nullopt;
-        }
-        Result<std::vector<Taken>> taken = begin();
-        if (!taken.ok()) return std::nullopt;
-        fresh_.clear();
-        for (std::size_t i = 0; i < events.size(); ++i) {
-            if ((*taken)[i] == Taken::kNew) fresh_.push_back(message_of(events[i], 1));
-        }
-        // A rollback that fails means a lost session, which the next attempt notices.
-        Attempt attempt;
-        if (!fresh_.empty() && handler_fails(fresh_, attempt)) return std::nullopt;
-        if (!inbox_.commit().ok()) return std::nullopt;
-        return *std::move(taken);
-    }
-
-    /// Whether its payload is to be fetched, for which no transaction should be open.
-    [[nodiscard]] bool is_elsewhere(const spi::EventView& event) const;
-
-    /// A dead letter that is tried once more.
-    Attempt retry(const spi::EventView& letter) {
-        return apply(
-            message_of(letter, 1), [&] { return inbox_.begin_retry(letter.id); },
-            [&] { return inbox_.commit(); });
-    }
-
-    /// `attempts` that counted, this one included if it does.
-    [[nodiscard]] static Means meaning_of(const Attempt& attempt, std::uint32_t attempts,
-                                          const core::RetryPolicy& retry);
-
-  private:
+    void tell(const Message& message, std::int64_t began_us, const Attempt& attempt);
     bool handler_fails(std::span<const Message> messages, Attempt& attempt);
     void roll_back(ErrorInfo cause, Attempt& attempt);
     Status fetch_payload(Message& message, std::string& payload);
@@ -133,6 +152,7 @@ class Executor {
     Handler handler_;
     Claims claims_;
     const std::stop_token stop_;
+    ApplySpans spans_;
     std::vector<Message> fresh_;
 };
 

@@ -14,6 +14,7 @@
 #include "codec/raw.h"
 #include "core/retry_policy.h"
 #include "core/routing.h"
+#include "tracing/span_queue.h"
 
 namespace outbox::relay {
 
@@ -48,6 +49,7 @@ struct RelayOptions {
     std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.
     Unmatched unmatched = Unmatched::kDeadLetter;
+    tracing::SpanQueue* spans = nullptr;  ///< Who is told of spans; outlives the relay.
 };
 
 enum class OnDeadLetter : std::uint8_t { kContinue, kBlockKey };

@@ -36,6 +36,7 @@ Pipeline::Pipeline(Deps deps, std::size_t index, std::span<RouteSpec> routes,
       pacing_(flow_, {deps.reader, routes, index, deps.removals_full},
               std::move(inheritance.failing)),
       verdict_(flow_),
+      spans_(options.spans, flow_.route.name, deps.sink.capabilities().name),
       encoder_(flow_.route.make_encoder()),
       encoded_(options.max_unrecorded),
       by_topic_(deps.sink.capabilities().fail_stop_order &&
@@ -127,6 +128,7 @@ bool Pipeline::identified() {
 }
 
 void Pipeline::publish() {
+    if (spans_.on()) turn_us_ = deps_.clock.wall_us();
     switch (flow_.circuit.state()) {
         case core::Circuit::State::kOpen:
             return;
@@ -178,14 +180,16 @@ bool Pipeline::send(core::SlotId slot) {
     if (encoded.serial != serial || encoded.index != work.index) {
         Result<spi::Record> record = encode(work);
         if (!record.ok()) {
+            tell_unsent(slot, record.error());
             verdict_.not_sent(slot, record.error());
             return true;
         }
-        encoded = {*record, 0, serial, work.index, encoded.sends};
+        encoded = {*record, 0, serial, work.index, encoded.sends, 0};
         if (by_topic_) encoded.channel = XXH3_64bits(record->topic.data(), record->topic.size());
     }
     if (by_topic_ && !flow_.lanes.enter(slot, encoded.channel)) return true;
     encoded.record.token = std::uint64_t{++encoded.sends} << kSlotBits | slot;
+    encoded.sent_us = turn_us_;
     if (deps_.sink.publish(encoded.record)) return true;
     flow_.lanes.put_back(slot);
     return false;
@@ -242,13 +246,34 @@ void Pipeline::collect(std::int64_t now_us) {
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
         if (!is_under_way(token)) return;
+        if (spans_.on()) tell_span(slot_of(token), wall_us);
         verdict_.published(slot_of(token), wall_us);
     }
     for (const spi::FailedRecord& failed : completions_.failed) {
         if (!is_under_way(failed.token)) return;
+        // What only comes behind a failure was not tried.
+        if (spans_.on() && !failed.behind) tell_span(slot_of(failed.token), wall_us, &failed.error);
         verdict_.failed(slot_of(failed.token), failed);
     }
     flow_.release_waiting();
+}
+
+void Pipeline::tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error) {
+    const Encoded& encoded = encoded_[slot];
+    spans_.tell({.event = flow_.event_of(slot),
+                 .topic = encoded.record.topic,
+                 .number = flow_.lanes.work(slot).attempts + 1,
+                 .start_us = encoded.sent_us,
+                 .end_us = wall_us},
+                flow_.random(), error);
+}
+
+void Pipeline::tell_unsent(core::SlotId slot, const ErrorInfo& error) {
+    if (!spans_.on()) return;
+    encoded_[slot].record = {};
+    encoded_[slot].serial = 0;
+    encoded_[slot].sent_us = turn_us_;
+    tell_span(slot, turn_us_, &error);
 }
 
 void Pipeline::report(std::int64_t now_us) {

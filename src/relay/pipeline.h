@@ -17,6 +17,7 @@
 #include "relay/options.h"
 #include "relay/outcome_queue.h"
 #include "relay/pacing.h"
+#include "relay/publish_spans.h"
 #include "relay/route_stats.h"
 #include "relay/verdict.h"
 
@@ -64,7 +65,8 @@ class Pipeline {
         std::uint64_t channel = 0;  // the topic's hash
         std::uint64_t serial = 0;
         std::uint32_t index = 0;
-        std::uint32_t sends = 0;  // of this slot, so that no token comes twice
+        std::uint32_t sends = 0;   // of this slot, so that no token comes twice
+        std::int64_t sent_us = 0;  // Unix epoch; 0: nobody wants to know
     };
 
     void take_feedback();
@@ -75,6 +77,8 @@ class Pipeline {
     Result<spi::Record> encode(const core::Work& work);
     [[nodiscard]] bool is_asked_for(const core::Work& work) const;
     void collect(std::int64_t now_us);
+    void tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error = nullptr);
+    void tell_unsent(core::SlotId slot, const ErrorInfo& error);
     void report(std::int64_t now_us);
     [[nodiscard]] bool is_under_way(std::uint64_t token);
     [[nodiscard]] bool may_go_on(std::int64_t now_us) const;
@@ -89,9 +93,11 @@ class Pipeline {
     Pacing pacing_;
     Verdict verdict_;
 
+    const PublishSpans spans_;
     std::unique_ptr<codec::Encoder> encoder_;
     std::vector<Encoded> encoded_;  // by slot
     const bool by_topic_;           // a key has records of one topic under way
+    std::int64_t turn_us_ = 0;      // when what is sent now is, for spans; Unix epoch
     spi::Completions completions_;
     std::int64_t next_report_us_ = 0;
     Feedback feedback_;

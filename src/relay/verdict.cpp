@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tracing/trace_context.h"
+
 namespace outbox::relay {
 namespace {
 
@@ -244,12 +246,16 @@ void Verdict::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool 
 
 void Verdict::note_dead(const spi::EventView& event, std::uint32_t attempts,
                         const ErrorInfo& error) {
-    flow_.notify({Note::Level::kWarning,
-                  "dead_letter",
-                  {{"route", flow_.route.name},
-                   {"id", std::string(event.id)},
-                   {"attempts", std::to_string(attempts)},
-                   {"error", describe(error)}}});
+    Note note{Note::Level::kWarning,
+              "dead_letter",
+              {{"route", flow_.route.name},
+               {"id", std::string(event.id)},
+               {"attempts", std::to_string(attempts)},
+               {"error", describe(error)}}};
+    if (const auto context = tracing::find_trace_context(event.headers)) {
+        note.fields.emplace_back("trace_id", context->trace_id);
+    }
+    flow_.notify(note);
 }
 
 void Verdict::block_keys(std::span<const std::string> keys) {

@@ -420,6 +420,7 @@ Result<RelayConfig> make_relay_config(const Invocation& invocation) {
     config.admin = std::move(*admin);
     config.log_level = options.text("log-level");
     config.log_format = options.text("log-format");
+    config.otlp_endpoint = options.text("otlp-endpoint");
     config.check = options.flag("check") || invocation.command == kDoctor;
     config.source.make_side_tables = !config.check;
     config.relay = relay_options(options);

@@ -49,6 +49,7 @@ struct RelayConfig {
     SourceConfig source;
     std::vector<RouteConfig> routes;
     AdminConfig admin;
+    std::string otlp_endpoint;  ///< URL; empty: no spans.
     std::string log_level;
     std::string log_format;
     bool check = false;

@@ -27,6 +27,9 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_lease_epoch", "gauge", "", "Epoch of the lease this relay held last."},
     MetricSpec{"outbox_database_up", "gauge", "", "1 while the database answers."},
     MetricSpec{"outbox_limit", "gauge", "limit", "The limits that bound this relay."},
+    MetricSpec{"outbox_spans_sent_total", "counter", "", "Spans that the receiver of OTLP took."},
+    MetricSpec{"outbox_spans_dropped_total", "counter", "",
+               "Spans that it refused, or for which there was no room."},
     MetricSpec{"outbox_published_total", "counter", "route", "Events published."},
     MetricSpec{"outbox_dead_letters_total", "counter", "route", "Events given up on."},
     MetricSpec{"outbox_publish_errors_total", "counter", "route, reason",
@@ -194,6 +197,11 @@ std::string render_metrics(const MetricsSnapshot& snapshot) {
                {{"limit", "max_unrecorded"}});
     page.gauge("outbox_limit", static_cast<double>(snapshot.max_in_flight_bytes),
                {{"limit", "max_in_flight_bytes"}});
+    if (snapshot.spans) {
+        page.counter("outbox_spans_sent_total", static_cast<double>(snapshot.spans->sent), {});
+        page.counter("outbox_spans_dropped_total", static_cast<double>(snapshot.spans->dropped),
+                     {});
+    }
     for (const auto& route : snapshot.routes | std::views::take(kMaxRouteLabels)) {
         add_route(page, route.name, *route.stats);
     }

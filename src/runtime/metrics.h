@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,11 @@ struct MetricsSnapshot {
     std::uint64_t epoch = 0;
     std::size_t max_unrecorded = 0;
     std::size_t max_in_flight_bytes = 0;
+    struct Spans {
+        std::uint64_t sent = 0;
+        std::uint64_t dropped = 0;
+    };
+    std::optional<Spans> spans;  ///< Only where they are sent somewhere.
     struct Route {
         std::string name;
         const relay::RouteStats* stats = nullptr;

@@ -745,6 +745,14 @@ constexpr std::array kOptions{
                .help = "file with the token that changes on the dashboard need (`openssl rand -hex "
                        "32`, mode 0600), read for each; for a relay: serve the dashboard on the "
                        "address of health and metrics, too"},
+    OptionSpec{.name = "otlp-endpoint",
+               .type = OptionType::kUrl,
+               .file_key = "otlp_endpoint",
+               .value = "URL",
+               .commands = kRelay,
+               .group = kDaemonGroup,
+               .help = "receiver of OTLP over HTTP, such as http://collector:4318: it gets a span "
+                       "outbox.publish for each event whose `traceparent` is sampled"},
     OptionSpec{.name = "log-level",
                .type = OptionType::kChoice,
                .file_key = "log_level",

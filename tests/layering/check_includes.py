@@ -13,7 +13,7 @@ SUFFIXES = {".h", ".cpp"}
 
 # Layer -> the layers it may include besides itself. A layer is a folder under src/; "public" is
 # include/outbox; a backend is one folder below databases/ or brokers/ and never another backend.
-MIDDLE = {"core", "prepare", "claim", "schema", "codec", "secrets", "net", "aws", "verify", "relay", "replay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
+MIDDLE = {"core", "prepare", "claim", "schema", "codec", "secrets", "net", "aws", "tracing", "verify", "relay", "replay", "producer", "consumer", "mailbox", "saga", "webhook", "backend"}
 ALLOWED = {
     "public": set(),
     "core": {"public"},
@@ -24,19 +24,20 @@ ALLOWED = {
     "secrets": {"core", "public"},
     "net": {"secrets", "core", "public"},
     "aws": {"net", "secrets", "core", "public"},
+    "tracing": {"net", "core", "public"},
     "verify": {"core", "public"},
-    "relay": {"codec", "core", "public"},
+    "relay": {"codec", "tracing", "core", "public"},
     "replay": {"relay", "codec", "core", "public"},
     "producer": {"secrets", "core", "public"},
-    "consumer": {"claim", "secrets", "core", "public"},
+    "consumer": {"claim", "tracing", "secrets", "core", "public"},
     "mailbox": {"consumer", "claim", "secrets", "core", "public"},
     "saga": {"consumer", "core", "public"},
     "webhook": {"mailbox", "consumer", "net", "secrets", "core", "public"},
     "backend": {"claim", "webhook", "mailbox", "consumer", "core", "public"},
-    "databases": MIDDLE - {"codec", "net", "aws", "prepare", "schema", "verify"} | {"public"},
+    "databases": MIDDLE - {"codec", "net", "aws", "prepare", "schema", "tracing", "verify"} | {"public"},
     "brokers": {"backend", "webhook", "mailbox", "consumer", "claim", "aws", "net", "secrets", "core", "public"},
     "adapters": MIDDLE - {"net", "aws", "prepare", "schema"} | {"databases", "brokers", "public"},
-    "runtime": {"backend", "relay", "codec", "core", "public"},
+    "runtime": {"backend", "relay", "tracing", "codec", "core", "public"},
     "admin": {"runtime", "backend", "relay", "codec", "core", "public"},
     "dashboard": {"admin", "secrets", "core", "public"},
 }

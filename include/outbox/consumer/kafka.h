@@ -32,6 +32,9 @@ struct KafkaConsumerOptions {
 
     /// Where payloads are that messages refer to.
     ClaimStore claims = {};
+
+    /// Who is told of what is applied, for tracing.
+    SpanExport spans = {};
     bool exactly_once_wire = false;  ///< What writes the topics never repeats an event.
 
     std::size_t workers = 2;  ///< Threads, each with a connection. Records of a key go to one.

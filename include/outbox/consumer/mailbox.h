@@ -9,6 +9,7 @@
 #include <outbox/consumer/claims.h>
 #include <outbox/consumer/message.h>
 #include <outbox/consumer/message_format.h>
+#include <outbox/consumer/spans.h>
 #include <outbox/error.h>
 
 namespace outbox {
@@ -43,6 +44,9 @@ struct MailboxOptions {
 
     /// Where payloads are that messages refer to.
     ClaimStore claims = {};
+
+    /// Who is told of what is applied, for tracing.
+    SpanExport spans = {};
 
     std::uint32_t max_attempts = 5;  ///< Then the message goes to the dead letters.
     std::int64_t retry_base_ms = 200;

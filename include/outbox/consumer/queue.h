@@ -23,6 +23,9 @@ struct QueueConsumerOptions {
     /// Where payloads are that messages refer to.
     ClaimStore claims = {};
 
+    /// Who is told of what is applied, for tracing.
+    SpanExport spans = {};
+
     std::size_t workers = 2;  ///< Threads, each with a connection. Messages of a key go to one.
     std::size_t transaction_size = 100;  ///< Messages in one transaction; see MailboxOptions.
     /// Messages taken and not finished; then no more are taken. As many more may wait behind

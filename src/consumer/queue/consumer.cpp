@@ -73,7 +73,8 @@ WorkerOptions worker_options(const QueueConsumerOptions& options) {
             .inbox_retention_s = options.inbox_retention_s,
             .max_begun = std::int64_t{options.max_deliveries} - kSuspectAfter,
             .on_report = options.on_report,
-            .claims = options.claims};
+            .claims = options.claims,
+            .spans = options.spans};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include <outbox/consumer/claims.h>
 #include <outbox/consumer/mailbox.h>
+#include <outbox/consumer/spans.h>
 
 #include "consumer/applying.h"
 #include "consumer/broker_store.h"
@@ -44,6 +45,7 @@ struct WorkerOptions {
     bool by_offset = false;      ///< and/or the origin's place in the database does.
     std::function<void(const ConsumerReport&)> on_report;
     ClaimStore claims;
+    SpanExport spans;
 };
 
 /// What the thread that polls the broker and the workers share.

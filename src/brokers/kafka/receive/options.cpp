@@ -69,7 +69,8 @@ WorkerOptions worker_options(const KafkaConsumerOptions& options) {
             .by_id = options.mode != Mode::kOffset,
             .by_offset = options.mode != Mode::kInbox,
             .on_report = options.on_report,
-            .claims = options.claims};
+            .claims = options.claims,
+            .spans = options.spans};
 }
 
 Start first_start(const KafkaConsumerOptions& options) {

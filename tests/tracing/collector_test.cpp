@@ -1,0 +1,44 @@
+// A relay that tells a real OpenTelemetry Collector.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/brokers/broker_server.h"
+#include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+TEST(Collector, GetsTheSpansOfARelay) {
+    BrokerServer collector({.name = "otelcol", .ready = "Everything is ready"});
+    collector.start();
+    const std::string url = shared_postgres().create_database();
+    Pg database(url);
+    OutboxBinary outbox;
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const std::string id = database.value(
+        "SELECT outbox_emit(topic => 'orders', payload => '{}', traceparent => '00-" + trace +
+        "-00f067aa0ba902b7-01')");
+    Process relay = outbox.start_relay({"--from", url, "--to", "shop=mailbox+" + url, "--admin",
+                                        "off", "--otlp-endpoint",
+                                        "http://127.0.0.1:" + std::to_string(collector.port())});
+    const auto log = [&] { return read_file(collector.folder().parent_path() / "stderr"); };
+    ASSERT_TRUE(eventually(60s, "a span", [&] { return log().find(id) != std::string::npos; }));
+    const std::string told = log();
+    EXPECT_THAT(told, testing::ContainsRegex("Trace ID +: " + trace));
+    EXPECT_THAT(told, testing::ContainsRegex("Parent ID +: 00f067aa0ba902b7"));
+    EXPECT_THAT(told, testing::ContainsRegex("Name +: outbox.publish"));
+    EXPECT_THAT(told, testing::ContainsRegex("Kind +: Producer"));
+    EXPECT_THAT(told, HasSubstr("service.name: Str(outbox)"));
+    EXPECT_EQ(relay.stop().code, 0);
+}
+
+}  // namespace
+}  // namespace outbox::test

@@ -365,12 +365,15 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
     return codec::with_claims(*std::move(make), {(*store)->url(), route.claim_check_above, table});
 }
 
-Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
+Status check_broker(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
     const auto sink = make_sink(config, route);
     if (!sink.ok()) return sink.status();
     const Broker& broker = **find_broker(route.to);
-    Status status =
-        broker.look == nullptr ? (*sink)->check() : broker.look(destination_of(config, route));
+    return broker.look == nullptr ? (*sink)->check() : broker.look(destination_of(config, route));
+}
+
+Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
+    Status status = check_broker(config, route);
     if (status.ok() && !route.claim_check.empty()) {
         const auto store = open_store(route.claim_check);
         status = store.ok() ? claim::check(**store) : store.status();

@@ -103,6 +103,8 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
 
 /// Whether the destination takes records, as far as looking tells. Changes nothing there. Blocks up
 /// to the connect timeout.
+Status check_broker(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
+/// The same, and of the object store and the schema registry of the route. Writes an object.
 Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 /// What `--check` says of the destination beside that it is right; or "".
 Result<std::string> describe_destination(const runtime::RelayConfig& config,

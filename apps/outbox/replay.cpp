@@ -257,10 +257,29 @@ Status confirm(const replay::Estimate& estimate, const replay::Run& run, bool ye
     return {ErrorCode::kConflict, Advice::kStop, "that is not their number; nothing was sent"};
 }
 
+// A new id is a text, and a record of Debezium's has its id in the type of the id's column.
+Status check_new_ids(const Outfit& outfit, const replay::Run& run) {
+    if (!run.as_new || outfit.route().format != "debezium") return {};
+    const spi::RowShape shape = outfit.source->shape();
+    const auto id = shape.fields.find("id");
+    for (const spi::ColumnShape& column : shape.columns) {
+        if (id == shape.fields.end() || column.name != id->second) continue;
+        if (!column.type.starts_with("int")) return {};
+        return runtime::config_error(
+            "--as-new", "the ids of " + shape.schema + "." + shape.table + " are " + column.type +
+                            ", as are those in records of the format debezium, and new ones would "
+                            "be no numbers; leave --as-new out, or lead the run elsewhere by a "
+                            "route of another format");
+    }
+    return {};
+}
+
 /// What the destination is known to call itself, and whether it may be sent to.
 Result<std::string> meet(const Outfit& outfit, const std::string& known) {
     const runtime::RouteConfig& route = outfit.route();
-    if (Status there = check_sink(outfit.config.relay, route); !there.ok()) return there.error();
+    if (Status there = check_broker(outfit.config.relay, route); !there.ok()) {
+        return there.error();
+    }
     const auto sink = make_sink(outfit.config.relay, route);
     if (!sink.ok()) return sink.error();
     auto met = (*sink)->destination();
@@ -439,6 +458,7 @@ int run_replay(const runtime::Invocation& invocation) {
     run.selection = *selection;
     run.rate = *rate;
     run.as_new = options.flag("as-new");
+    if (Status ids = check_new_ids(*outfit, run); !ids.ok()) return report(ids.error());
     run.expected = estimate->events;
     run.end = estimate->end;
     if (outfit->config.other) run.destination = redact(outfit->route().to);

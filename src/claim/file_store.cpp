@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -86,10 +88,15 @@ class FileStore final : public ObjectStore {
     }
 
     Status put_in(int folder, const std::string& name, std::string_view bytes) {
+        // Not by the process's number: in a container each start may have the same.
+        static const std::uint64_t process = random_number();
         static std::atomic<unsigned> parts = 0;
         const std::string part =
-            "." + name + "." + std::to_string(::getpid()) + "." + std::to_string(++parts);
-        Status status = write_part(folder, part, bytes);
+            "." + name + "." + std::to_string(process) + "." + std::to_string(++parts);
+        const File file(
+            ::openat(folder, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
+        if (!file.is_open()) return failed("write to", errno);
+        Status status = write_whole(file.get(), bytes);
         if (status.ok() && ::renameat(folder, part.c_str(), folder, name.c_str()) != 0) {
             status = failed("rename in", errno);
         }
@@ -100,12 +107,14 @@ class FileStore final : public ObjectStore {
         return ::fsync(folder) == 0 ? Status() : Status(failed("write to", errno));
     }
 
-    Status write_part(int folder, const std::string& part, std::string_view bytes) {
-        const File file(
-            ::openat(folder, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
-        if (!file.is_open()) return failed("write to", errno);
-        if (!write_all(file.get(), bytes)) return failed("write to", errno);
-        return ::fsync(file.get()) == 0 ? Status() : Status(failed("write to", errno));
+    [[nodiscard]] Status write_whole(int file, std::string_view bytes) const {
+        if (!write_all(file, bytes)) return failed("write to", errno);
+        return ::fsync(file) == 0 ? Status() : Status(failed("write to", errno));
+    }
+
+    static std::uint64_t random_number() {
+        std::random_device random;
+        return (std::uint64_t{random()} << 32U) | random();
     }
 
     Result<std::string> read(int file, std::string_view name, std::size_t max_bytes) {
@@ -133,9 +142,21 @@ class FileStore final : public ObjectStore {
         return is_empty() ? nothing_there() : object_gone(*this, name);
     }
 
+    // But for what `check` writes, which may have met what a volume is to be mounted on.
     [[nodiscard]] bool is_empty() const {
+        const std::string& probe = probe_name();
+        return holds_at_most(folder_, probe.substr(0, kPrefix)) &&
+               holds_at_most(std::filesystem::path(folder_) / probe.substr(0, kPrefix), probe);
+    }
+
+    static bool holds_at_most(const std::filesystem::path& folder, const std::string& name) {
         std::error_code error;
-        return std::filesystem::is_empty(folder_, error) && !error;
+        std::filesystem::directory_iterator entry(folder, error);
+        if (error) return error == std::errc::no_such_file_or_directory;
+        for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+            if (entry->path().filename() != name) return false;
+        }
+        return !error;
     }
 
     // What a volume is mounted on is a folder as well.

@@ -11,8 +11,13 @@ constexpr std::string_view kProbe = "written by outbox relay --check";
 
 }  // namespace
 
+const std::string& probe_name() {
+    static const std::string name = object_name("outbox", "check", net::sha256_hex(kProbe));
+    return name;
+}
+
 Status check(ObjectStore& store) {
-    const std::string name = object_name("outbox", "check", net::sha256_hex(kProbe));
+    const std::string& name = probe_name();
     if (Status put = store.put(name, kProbe, {}); !put.ok()) return put;
     const auto got = store.get(name, kProbe.size(), {});
     if (!got.ok()) return got.error();

@@ -34,6 +34,7 @@ class ObjectStore {
 
 /// Writes and reads an object of a few bytes, which stays: its name is always the same.
 Status check(ObjectStore& store);
+[[nodiscard]] const std::string& probe_name();
 
 [[nodiscard]] ErrorInfo object_gone(const ObjectStore& store, std::string_view name);
 /// It is not there, and the reference leads to `elsewhere`, the URL of another store.

@@ -41,11 +41,20 @@ S3Fault read_s3_fault(int status, std::string_view body) {
     return fault;
 }
 
-std::optional<S3Fault> read_s3_object(int status, std::string_view etag,
-                                      std::string_view content_type, std::string_view body) {
+std::optional<S3Fault> read_s3_object(int status, const S3Headers& headers, std::string_view body) {
     if (status != net::http_status::kOk) return read_s3_fault(status, body);
-    if (etag.empty() || begins_with_word(content_type, "text/html")) {
-        return S3Fault{"NO S3", "HTTP status 200 and a page in place of the object", status};
+    // As the relay wrote it, or as S3 says of what was copied without a type.
+    const bool is_object = headers.content_type.empty() ||
+                           begins_with_word(headers.content_type, "application/octet-stream") ||
+                           begins_with_word(headers.content_type, "binary/octet-stream");
+    if (!is_object || headers.etag.empty() || headers.etag.starts_with("W/")) {
+        return S3Fault{"NO S3",
+                       "HTTP status 200 and a page in place of the object, of type '" +
+                           to_printable(headers.content_type.substr(0, kMostText)) + "'",
+                       status};
+    }
+    if (!headers.tells_its_end) {
+        return S3Fault{"NO S3", "HTTP status 200 and not how long the object is", status};
     }
     return std::nullopt;
 }

@@ -69,8 +69,11 @@ class S3Store final : public ObjectStore {
                            .idle_timeout = kIdle},
                           max_bytes, stop);
         if (!answer.ok()) return answer.error();
-        if (const auto fault = read_s3_object(answer->status, answer->header("etag"),
-                                              answer->header("content-type"), answer->body)) {
+        const S3Headers headers{.etag = answer->header("etag"),
+                                .content_type = answer->header("content-type"),
+                                .tells_its_end = !answer->header("content-length").empty() ||
+                                                 !answer->header("transfer-encoding").empty()};
+        if (const auto fault = read_s3_object(answer->status, headers, answer->body)) {
             return refusal(*fault, name);
         }
         if (answer->fault) return object_too_large(*this, name, max_bytes);

@@ -6,22 +6,12 @@
 #include <vector>
 
 #include "claim/claim.h"
+#include "claim/relay_headers.h"
 #include "codec/headers.h"
-#include "codec/replay_encoder.h"
-#include "core/ascii.h"
 #include "net/sha256.h"
 
 namespace outbox::codec {
 namespace {
-
-// Whatever its case: receivers of webhooks look at none.
-bool is_own_header(std::string_view name) {
-    const auto is = [&](std::string_view own) {
-        return name.size() == own.size() && begins_with_word(name, own);
-    };
-    return is(claim::kReferenceHeader) || is(claim::kSizeHeader) || is(claim::kHashHeader) ||
-           is(kReplayHeader);
-}
 
 // The record's headers without those that no event may set, and these.
 std::span<const spi::HeaderView> with_headers(std::span<const spi::HeaderView> headers,
@@ -30,7 +20,7 @@ std::span<const spi::HeaderView> with_headers(std::span<const spi::HeaderView> h
     std::vector<spi::HeaderView> all;
     all.reserve(headers.size() + claims.size());
     for (const spi::HeaderView& header : headers) {
-        if (!is_own_header(header.name)) all.push_back(header);
+        if (!claim::is_relay_header(header.name)) all.push_back(header);
     }
     all.insert(all.end(), claims.begin(), claims.end());
     return keep(all, arena);
@@ -38,7 +28,7 @@ std::span<const spi::HeaderView> with_headers(std::span<const spi::HeaderView> h
 
 bool has_own_header(std::span<const spi::HeaderView> headers) {
     for (const spi::HeaderView& header : headers) {
-        if (is_own_header(header.name)) return true;
+        if (claim::is_relay_header(header.name)) return true;
     }
     return false;
 }

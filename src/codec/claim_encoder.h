@@ -34,7 +34,7 @@ class ClaimEncoder final : public Encoder {
 
 /// `make` with that around it. Where nothing is kept outside it still takes those headers off: one
 /// that a service hands on from a message would have its receivers read that message's payload. So
-/// it does with `kReplayHeader`, which would have them take an event for a replayed one.
+/// it does with `claim::kReplayHeader`, which would have them take an event for a replayed one.
 [[nodiscard]] MakeEncoder with_claims(MakeEncoder make, ClaimSettings settings);
 
 }  // namespace outbox::codec

@@ -60,7 +60,6 @@ class CloudEventsEncoder final : public Encoder {
     }
     Status take_fields(const spi::EventView& event, spi::EventBatch& arena);
     Status take_headers(const spi::EventView& event, spi::EventBatch& arena);
-    [[nodiscard]] bool says_the_same(const Member& column) const;
     Status take_content_type(const spi::EventView& event);
     [[nodiscard]] std::string_view schema_of(const spi::EventView& event, spi::EventBatch& arena);
     void write_binary(spi::Record& record, spi::EventBatch& arena);

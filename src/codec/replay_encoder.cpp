@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "claim/relay_headers.h"
 #include "codec/headers.h"
 #include "net/uuid5.h"
 
@@ -20,7 +21,7 @@ Result<spi::Record> ReplayEncoder::encode(const spi::EventView& event, std::stri
     auto record = inner_->encode(sent, topic, arena);
     if (!record.ok()) return record;
     std::vector<spi::HeaderView> headers(record->headers.begin(), record->headers.end());
-    headers.push_back({kReplayHeader, arena.copy(mark_.run)});
+    headers.push_back({claim::kReplayHeader, arena.copy(mark_.run)});
     record->headers = keep(headers, arena);
     return record;
 }

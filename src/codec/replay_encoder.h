@@ -9,9 +9,6 @@
 
 namespace outbox::codec {
 
-/// The header of records that a replay sends; its value is the run. No event can set it.
-inline constexpr std::string_view kReplayHeader = "outbox-replay";
-
 /// The run whose records these are.
 struct ReplayMark {
     std::string run;              ///< A UUID.
@@ -19,9 +16,9 @@ struct ReplayMark {
     std::int64_t started_us = 0;  ///< of this time.
 };
 
-/// Any format, with the header that marks a replay. As new events they have the UUIDv5 of run and
-/// id in place of the id, so that a run that goes on gives each event the id it had, and the time
-/// of the run.
+/// Any format, with the header that marks a replay (`claim::kReplayHeader`). As new events they
+/// have the UUIDv5 of run and id in place of the id, so that a run that goes on gives each event
+/// the id it had, and the time of the run.
 class ReplayEncoder final : public Encoder {
   public:
     ReplayEncoder(std::unique_ptr<Encoder> inner, ReplayMark mark)

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "claim/relay_headers.h"
 #include "consumer/queue/headers_json.h"
 #include "core/base64.h"
 #include "core/json_scan.h"
@@ -85,15 +86,11 @@ std::optional<std::string> unquoted(std::string_view json) {
     return parsed.get<std::string>();
 }
 
-bool is_claim(std::string_view name) {
-    return name.starts_with("claim-check");  // which the relay adds as it is
-}
-
 // Of whom no header `id` tells: each that the table placed has its schema.
 bool are_described(const HeaderList& headers) {
     std::size_t placed = 0;
     for (const auto& [name, value] : headers) {
-        if (is_claim(name)) continue;
+        if (claim::is_relay_header(name)) continue;
         if (!described(value)) return false;
         ++placed;
     }
@@ -102,7 +99,7 @@ bool are_described(const HeaderList& headers) {
 
 bool are_json(const HeaderList& headers) {
     return std::all_of(headers.begin(), headers.end(), [](const auto& header) {
-        return is_claim(header.first) || is_json(header.second);
+        return claim::is_relay_header(header.first) || is_json(header.second);
     });
 }
 

@@ -85,6 +85,9 @@ TEST(FileStore, WithoutAnythingInItIsAnOutageAndNoneOfItsObjectsIsGone) {
     ASSERT_FALSE(none.ok());
     EXPECT_EQ(none.error().advice, Advice::kRetryDestination);
     EXPECT_NE(none.error().message.find("mount what holds it"), std::string::npos);
+    // doctor and --check look, too.
+    ASSERT_TRUE(claim::check(*store).ok());
+    EXPECT_EQ(store->get(name, 10, {}).error().advice, Advice::kRetryDestination);
     ASSERT_TRUE(store->put(claim::object_name("s", "2", "x"), "x", {}).ok());
     EXPECT_EQ(store->get(name, 10, {}).error().code, ErrorCode::kObjectGone);
 }

@@ -105,17 +105,27 @@ TEST(S3Answers, OnlyTheWordOfAnObjectMeansThatItIsStored) {
 
 // Consumers would take every payload for altered, and give all messages up.
 TEST(S3Answers, APageIsNoObject) {
-    EXPECT_FALSE(read_s3_object(200, "\"d41d\"", "application/octet-stream", "x"));
-    EXPECT_FALSE(read_s3_object(200, "\"d41d\"", "", ""));
+    EXPECT_FALSE(read_s3_object(200, {"\"d41d\"", "application/octet-stream", true}, "x"));
+    EXPECT_FALSE(read_s3_object(200, {"\"d41d\"", "binary/octet-stream", true}, "x"));
+    EXPECT_FALSE(read_s3_object(200, {"\"d41d\"", "", true}, ""));
     for (const auto& [status, etag, type] :
          {std::tuple(200, "", "application/octet-stream"), std::tuple(200, "", "text/html"),
+          std::tuple(200, "W/\"x\"", "application/octet-stream"),
+          std::tuple(200, "\"x\"", "application/json"), std::tuple(200, "\"x\"", "text/plain"),
           std::tuple(200, "\"x\"", "Text/HTML; charset=utf-8"), std::tuple(204, "\"x\"", ""),
           std::tuple(302, "", "text/html")}) {
-        const auto seen = read_s3_object(status, etag, type, "<html>");
+        const auto seen = read_s3_object(status, {etag, type, true}, "<html>");
         ASSERT_TRUE(seen) << status << etag << type;
         EXPECT_EQ(to_error(*seen, "s").advice, Advice::kRetryDestination);
         EXPECT_EQ(seen->name, "NO S3");
     }
+}
+
+// A connection that ends is then the end of the object, or not.
+TEST(S3Answers, WhatDoesNotTellItsEndIsNoObject) {
+    const auto seen = read_s3_object(200, {"\"x\"", "application/octet-stream", false}, "half");
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(to_error(*seen, "s").advice, Advice::kRetryDestination);
 }
 
 TEST(S3Answers, ReadWhatIsCutOrNonsense) {

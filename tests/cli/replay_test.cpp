@@ -273,7 +273,9 @@ TEST_P(Replay, CountsWhatAnInboxWouldQuarantine) {
     emit(1);
     exec("INSERT INTO " + table_ +
          " (id, tenant_id, aggregate_type, aggregate_id, topic, event_type, payload) VALUES "
-         "('0fffffff-ffff-7000-8000-000000000001', 'acme', 'Order', 'k', 'orders', 'Made', '2')");
+         "('0fffffff-ffff-7000-8000-000000000001', 'acme', 'Order', 'k', 'orders', 'Made', '2'), "
+         // A hash, whose time is that of its row.
+         "('0fffffff-ffff-7000-0000-000000000002', 'acme', 'Order', 'k', 'orders', 'Made', '3')");
     publish();
     mail_sql(
         "INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', 1750000000000000)");

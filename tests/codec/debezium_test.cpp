@@ -201,6 +201,32 @@ TEST_F(DebeziumFormat, TakesThePrefixOffIdsThatAreNoUuids) {
     EXPECT_EQ(record->headers[0].value, "\"17\"");
 }
 
+// A new id of a replay, or a column that has had another type since.
+TEST_F(DebeziumFormat, WritesNoNumberThatIsNone) {
+    shape_.columns[0].type = "int8";
+    event_.id = "public.outboxevent:17";
+    const auto record = encode({{"header.schemas.enable", "false"}});
+    ASSERT_TRUE(record.ok());
+    EXPECT_EQ(record->headers[0].value, "17");
+    for (const char* id :
+         {"fcb15f1a-bbc4-5b62-a532-b9e0dae0d1ae", "17 ", "1.5", "", "x", "99999999999999999999"}) {
+        event_.id = id;
+        const auto refused = encode({{"header.schemas.enable", "false"}});
+        ASSERT_FALSE(refused.ok()) << id;
+        EXPECT_EQ(refused.error().advice, Advice::kDeadLetter);
+    }
+}
+
+TEST_F(DebeziumFormat, TheIdIsTheEventsWhereItsColumnIsReadAsWell) {
+    shape_.metadata_columns = {"id"};
+    shape_.metadata_as_text = true;
+    event_.metadata = R"({"id": "6f9619ff-8b86-d011-b42d-00c04fc964ff"})";
+    event_.id = "fcb15f1a-bbc4-5b62-a532-b9e0dae0d1ae";
+    const auto record = encode({{"header.schemas.enable", "false"}});
+    ASSERT_TRUE(record.ok()) << record.error().message;
+    EXPECT_EQ(record->headers[0].value, "\"fcb15f1a-bbc4-5b62-a532-b9e0dae0d1ae\"");
+}
+
 TEST_F(DebeziumFormat, GivesUpAnEventThatEndsDebeziumsEngine) {
     for (const char* payload :
          {"[1, 2]", R"({"a": 9223372036854775808})", R"({"a": [[1], ["x"]]})"}) {

@@ -320,6 +320,30 @@ TEST(ReadMessage, OfDebeziumIdHeadersAndPayloadAreWithoutTheirSchemas) {
     }
 }
 
+// `outbox replay` marks them, and large payloads are elsewhere.
+TEST(ReadMessage, OfDebeziumHeadersOfTheRelayHaveNoSchemas) {
+    for (const bool schemas : {true, false}) {
+        for (const MessageFormat format : {MessageFormat::kAuto, MessageFormat::kDebezium}) {
+            if (!schemas && format == MessageFormat::kAuto) continue;  // it cannot tell
+            HeaderList headers =
+                schemas ? debezium_headers() : HeaderList{{"id", "1"}, {"eventType", "\"Placed\""}};
+            headers.emplace_back("outbox-replay", "6f9619ff-8b86-4011-b42d-00c04fc964ff");
+            headers.emplace_back("claim-check-sha256", "ab");
+            const MessageReading read = read_message(format, {}, headers, "{}");
+            ASSERT_TRUE(read.event);
+            const json stored = json::parse(read.event->headers);
+            EXPECT_EQ(stored["eventType"], "Placed") << stored;
+            EXPECT_EQ(stored["outbox-replay"], "6f9619ff-8b86-4011-b42d-00c04fc964ff");
+        }
+    }
+    // A broker may keep the id alone.
+    const MessageReading read = automatic({{"eventType", with_schema("string", R"("Placed")")},
+                                           {"outbox-replay", "6f9619ff-8b86-4011-b42d-00c0"}},
+                                          "{}", "e-1");
+    ASSERT_TRUE(read.event);
+    EXPECT_EQ(json::parse(read.event->headers)["eventType"], "Placed");
+}
+
 TEST(ReadMessage, OfDebeziumAValueIsWhatItsSchemaSays) {
     const auto payload = [](const std::string& value) {
         const MessageReading read = automatic(debezium_headers(), value);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "claim/relay_headers.h"
 #include "codec/claim_encoder.h"
 #include "codec/raw.h"
 #include "codec/replay_encoder.h"
@@ -131,7 +132,7 @@ TEST(RecordsOfAReplay, BearTheRunAndNoEventCanClaimIt) {
     EXPECT_EQ(header(*live, "other"), "[stays]");
     const auto again = codec::as_replay(plain, {run, false, 0})()->encode(event, "t", arena);
     ASSERT_TRUE(again.ok());
-    EXPECT_EQ(header(*again, codec::kReplayHeader), "[" + run + "]");
+    EXPECT_EQ(header(*again, claim::kReplayHeader), "[" + run + "]");
     EXPECT_EQ(again->id, "e-1");
     const auto as_new =
         codec::as_replay(plain, {run, true, 1'000'000})()->encode(event, "t", arena);

@@ -196,8 +196,6 @@ void ConnectColumn::settle_default(const spi::ColumnShape& column) {
     if (meaning_ == Meaning::kVariableDecimal) return;  // no struct is a default (KAFKA-12694)
     auto text = default_of(column);
     if (!text) return;
-    std::int64_t whole = 0;
-    if (meaning_ == Meaning::kWhole && !read_number<std::int64_t>(*text, whole)) return;
     std::string value;
     if (!append_json({.text = *text}, false, value)) return;
     schema_ += ",\"default\":" + value;
@@ -326,9 +324,13 @@ bool ConnectColumn::append_json(const ColumnValue& given, bool decimal_as_text,
         case Meaning::kBoolean:
             out += value.text.starts_with('t') ? "true" : "false";
             return true;
-        case Meaning::kWhole:
+        case Meaning::kWhole: {
+            // Its column may have had another type since.
+            std::int64_t whole = 0;
+            if (!read_number<std::int64_t>(value.text, whole)) return false;
             out += value.text;
             return true;
+        }
         case Meaning::kFloat:
             return append_floating<float>(value.text, true, out);
         case Meaning::kDouble:

@@ -95,7 +95,10 @@ Status RowReader::add(const spi::RowShape& shape, const Options& options, const 
     if (!column.ok()) return column.status();
     Place place{.column = std::move(*column), .value = {}};
     const auto& listed = shape.metadata_columns;
-    if (std::find(listed.begin(), listed.end(), name) != listed.end()) {
+    // An event that is sent as a new one has another id than its row.
+    const auto id = shape.fields.find("id");
+    const bool is_id = id != shape.fields.end() && id->second == name;
+    if (!is_id && std::find(listed.begin(), listed.end(), name) != listed.end()) {
         if (!shape.metadata_as_text) {
             return config_error("column '" + name +
                                 "' is read as JSON, which is not what PostgreSQL prints; write "

@@ -34,10 +34,11 @@ std::string is_before(const HistoryScope& scope, std::int64_t floor_us) {
                                     ? "false"
                                     : scope.time + " < '1970-01-01 00:00:00+00'::timestamptz + " +
                                           std::to_string(floor_us) + " * interval '1 microsecond'";
-    return "CASE WHEN length(" + id + ") = 36 AND substr(" + id + ", 9, 1) = '-' AND substr(" + id +
-           ", 15, 1) = '7' THEN lower(substr(" + id + ", 1, 8) || substr(" + id +
-           ", 10, 4)) COLLATE \"C\" < " + quote_literal(replay::uuid7_digits(floor_us)) + " ELSE " +
-           by_time + " END";
+    return "CASE WHEN " + id +
+           " ~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-"
+           "[0-9A-Fa-f]{12}$' THEN lower(substr(" +
+           id + ", 1, 8) || substr(" + id + ", 10, 4)) COLLATE \"C\" < " +
+           quote_literal(replay::uuid7_digits(floor_us)) + " ELSE " + by_time + " END";
 }
 
 class PostgresHistory final : public replay::History {

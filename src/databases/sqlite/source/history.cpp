@@ -128,9 +128,15 @@ Result<HistoryScope> published_scope(const Table& table, const replay::Selection
 // By the time in its id (UUIDv7), else by when it occurred; as `consumer::message_time_us` has it.
 std::string is_before(const HistoryScope& scope, std::int64_t floor_us) {
     const std::string& id = scope.id;
-    return "CASE WHEN typeof(" + id + ") = 'text' AND length(" + id + ") = 36 AND substr(" + id +
-           ", 9, 1) = '-' AND substr(" + id + ", 15, 1) = '7' THEN lower(substr(" + id +
-           ", 1, 8) || substr(" + id + ", 10, 4)) < " +
+    const auto digits = [](std::size_t count) {
+        std::string pattern;
+        for (std::size_t i = 0; i < count; ++i) pattern += "[0-9A-Fa-f]";
+        return pattern;
+    };
+    const std::string form =
+        digits(8) + "-" + digits(4) + "-7" + digits(3) + "-[89ABab]" + digits(3) + "-" + digits(12);
+    return "CASE WHEN typeof(" + id + ") = 'text' AND " + id + " GLOB '" + form +
+           "' THEN lower(substr(" + id + ", 1, 8) || substr(" + id + ", 10, 4)) < " +
            quote_literal(replay::uuid7_digits(floor_us)) + " ELSE " + scope.time + " < " +
            std::to_string(floor_us) + " END";
 }

@@ -1,14 +1,16 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
+#include <functional>
 #include <map>
 #include <optional>
+#include <queue>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,88 +21,59 @@ namespace outbox::core {
 
 /// Parts of a destination that are down while others answer (a topic, a partition), and the keys
 /// that wait for them. Each part is a destination of its own: one key at a time is let go, as a
-/// probe, and all of them once a probe has passed. Pure; not thread-safe; times are
-/// `Clock::boot_us`.
+/// probe, and all of them once a probe has passed. A key that waits for a part beyond `kMaxParts`
+/// is a probe of its own. However many parts and keys there are, probes take a bounded share of
+/// what the destination does. Pure; not thread-safe; times are `Clock::boot_us`.
 class DownParts {
   public:
     /// More parts than this are not told apart.
     static constexpr std::size_t kMaxParts = 1'000;
+    /// Probes a second, and as many at once; each that passes earns `kEarned` more, so that a
+    /// destination that is back is back soon.
+    static constexpr std::int64_t kProbesPerSecond = 50;
+    static constexpr std::int64_t kEarned = 2;
+    static constexpr std::int64_t kMostEarned = 1'000;
+    /// Probes without an outcome: so many, or a part of what is under way if that is more.
+    static constexpr std::size_t kMostProbing = 16;
+    static constexpr std::size_t kShareOfUnderWay = 4;
+    /// A key beyond `kMaxParts` is tried this often at least, as far as all of that allows.
+    static constexpr std::int64_t kLoneMaxMs = 300'000;
+    /// A part that was forgotten and is down again within this time is not told anew.
+    static constexpr std::int64_t kToldForUs = 600'000'000;
 
-    explicit DownParts(RetryPolicy backoff) : backoff_(backoff) {}
+    explicit DownParts(RetryPolicy backoff);
+    DownParts(const DownParts&) = delete;
+    DownParts& operator=(const DownParts&) = delete;
 
-    [[nodiscard]] bool empty() const { return parts_.empty(); }
+    [[nodiscard]] bool empty() const { return parts_.empty() && lone_.empty() && probing_.empty(); }
     [[nodiscard]] std::size_t count() const { return parts_.size(); }
     [[nodiscard]] bool contains(std::string_view name) const { return parts_.contains(name); }
 
-    /// Whether `failed` can be told of this part.
-    [[nodiscard]] bool has_room(std::string_view name) const {
-        return parts_.size() < kMaxParts || parts_.contains(name);
-    }
-
+    enum class News : std::uint8_t {
+        kNone,
+        kPart,    ///< The part is down.
+        kTooMany  ///< Parts beyond `kMaxParts` are; told once until fewer are.
+    };
     /// The part `name` failed on an event of `key`. `waits`: the key waits from now on, until it is
-    /// handed out by `take_due` or `passed`; false: it waits already. Precondition: `has_room`.
-    void failed(std::string_view name, LaneKey key, bool waits, std::int64_t now_us,
-                std::uint64_t random) {
-        auto found = parts_.find(name);
-        if (found == parts_.end()) found = parts_.emplace(name, Part{}).first;
-        Part& part = found->second;
-        // What was sent before it was known to be down says nothing about now.
-        if (part.failures == 0 || part.probe == key) {
-            ++part.failures;
-            part.due_us = now_us + backoff_.delay_us(part.failures, random);
-            part.probe.reset();
-        }
-        if (waits) part.keys.push_back(key);
-    }
+    /// handed out by `take_due` or `passed`; false: it waits already.
+    News failed(std::string_view name, LaneKey key, bool waits, std::int64_t now_us,
+                std::uint64_t random);
 
-    /// Appends the keys whose turn it is to be tried. A probe of which nothing is heard (its row
-    /// was removed) gives way to the next; a part for which no key waits any more is forgotten.
-    void take_due(std::int64_t now_us, std::vector<LaneKey>& out) {
-        for (auto it = parts_.begin(); it != parts_.end();) {
-            Part& part = it->second;
-            if (now_us < part.due_us) {
-                ++it;
-            } else if (part.keys.empty()) {
-                it = parts_.erase(it);
-            } else {
-                part.probe = part.keys.front();
-                part.keys.pop_front();
-                out.push_back(*part.probe);
-                part.due_us = now_us + backoff_.max_ms * 1000;
-                ++it;
-            }
-        }
-    }
+    /// Appends the keys whose turn it is to be tried while `under_way` events are. A probe of which
+    /// nothing is heard gives way to the next; a part for which no key waits any more is forgotten.
+    void take_due(std::int64_t now_us, std::size_t under_way, std::vector<LaneKey>& out);
 
-    /// What was heard of an event of `key` says nothing of the parts of which it was the probe,
-    /// other than `failed_part`: their next one may go now.
-    void heard(LaneKey key, std::string_view failed_part, std::int64_t now_us) {
-        for (auto& [name, part] : parts_) {
-            if (part.probe != key || name == failed_part) continue;
-            part.probe.reset();
-            part.due_us = now_us;
-        }
-    }
+    /// What was heard of an event of `key` says nothing of the part of which it was the probe: its
+    /// next one may go now.
+    void heard(LaneKey key, std::int64_t now_us);
 
     /// An event of `key` was published. Appends the keys that waited for the part of which it was
     /// the probe, and says which that is.
-    std::optional<std::string> passed(LaneKey key, std::vector<LaneKey>& out) {
-        for (auto it = parts_.begin(); it != parts_.end(); ++it) {
-            if (it->second.probe != key) continue;
-            out.insert(out.end(), it->second.keys.begin(), it->second.keys.end());
-            std::string name = it->first;
-            parts_.erase(it);
-            return name;
-        }
-        return std::nullopt;
-    }
+    std::optional<std::string> passed(LaneKey key, std::int64_t now_us, std::vector<LaneKey>& out);
 
-    /// When `take_due` has something to do; INT64_MAX: never.
-    [[nodiscard]] std::int64_t next_due_us() const {
-        std::int64_t next_us = std::numeric_limits<std::int64_t>::max();
-        for (const auto& [name, part] : parts_) next_us = std::min(next_us, part.due_us);
-        return next_us;
-    }
+    /// When `take_due` has something to do while `under_way` events are; INT64_MAX: not before
+    /// something is heard.
+    [[nodiscard]] std::int64_t next_due_us(std::size_t under_way) const;
 
   private:
     struct Part {
@@ -109,9 +82,41 @@ class DownParts {
         std::deque<LaneKey> keys;  // in the order in which they failed
         std::optional<LaneKey> probe;
     };
+    using Parts = std::map<std::string, Part, std::less<>>;
+    struct Lone {
+        std::int64_t due_us;
+        LaneKey key;
+        std::uint32_t failures;
+        bool operator>(const Lone& other) const { return due_us > other.due_us; }
+    };
+    struct Probing {
+        Parts::iterator part;        // end: a lone key
+        std::uint32_t failures = 0;  // of a lone key
+        std::int64_t until_us = 0;   // then nobody waits for its outcome
+    };
+
+    [[nodiscard]] std::optional<Probing> no_longer_probing(LaneKey key, std::int64_t now_us);
+    void set_due(Parts::iterator part, std::int64_t due_us);
+    void forget(Parts::iterator part, std::int64_t now_us);
+    void give_up_probes(std::int64_t now_us);
+    void begin_probe(LaneKey key, const Probing& probing, std::vector<LaneKey>& out);
+    bool try_part(std::int64_t now_us, std::vector<LaneKey>& out);
+    bool try_lone(std::int64_t now_us, std::vector<LaneKey>& out);
+    void earn(std::int64_t now_us);
+    [[nodiscard]] static std::size_t most_probing(std::size_t under_way);
 
     RetryPolicy backoff_;
-    std::map<std::string, Part, std::less<>> parts_;
+    RetryPolicy lone_backoff_;
+    Parts parts_;
+    std::set<std::pair<std::int64_t, std::string_view>> due_;  // of `parts_`
+    std::priority_queue<Lone, std::vector<Lone>, std::greater<>> lone_;
+    std::unordered_map<LaneKey, Probing> probing_;
+    std::set<std::pair<std::int64_t, LaneKey>> given_up_;         // of `probing_`: `until_us`
+    std::map<std::string, std::int64_t, std::less<>> forgotten_;  // and told: until when that holds
+    std::int64_t credit_us_ = 0;                                  // of probes that may go
+    std::int64_t credited_us_ = 0;                                // until then
+    bool lone_turn_ = false;
+    bool told_too_many_ = false;
 };
 
 }  // namespace outbox::core

@@ -76,6 +76,7 @@ bool Pacing::refill_some(std::int64_t now_us, std::size_t count) {
         if (event == held.batch.events().end() || event->position != due->position) {
             // Somebody removed the row while its key waited: nothing is left to publish.
             flow_.lanes.gone(*due);
+            flow_.parts.heard(due->key, now_us);
             flow_.no_longer_told(due->position);
             flow_.outcomes.finished.push_back(due->position);
             ++flow_.unrecorded;
@@ -92,7 +93,9 @@ bool Pacing::refill_some(std::int64_t now_us, std::size_t count) {
 }
 
 std::size_t Pacing::room() const {
-    return std::min(flow_.lanes.free_slots(), flow_.options.batch_size);
+    // What is due has its slots kept, until it is fetched.
+    const std::size_t free = flow_.lanes.free_slots();
+    return std::min(free - std::min(free, due_.size()), flow_.options.batch_size);
 }
 
 bool Pacing::may_refill() const {
@@ -102,7 +105,7 @@ bool Pacing::may_refill() const {
 
 bool Pacing::may_read() const {
     if (room() == 0 || flow_.lanes.waiting_full() ||
-        deps_.removals_full.load(std::memory_order_relaxed) || !due_.empty() ||
+        deps_.removals_full.load(std::memory_order_relaxed) ||
         flow_.held.bytes() >= flow_.options.max_in_flight_bytes ||
         flow_.unrecorded >= flow_.options.max_unrecorded) {
         return false;
@@ -274,7 +277,7 @@ std::int64_t Pacing::next_us(std::int64_t now_us) const {
         if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
         if (may_refill()) until_us = std::min(until_us, flow_.lanes.next_due_us());
         if (flow_.circuit.state() == core::Circuit::State::kClosed && !flow_.parts.empty()) {
-            until_us = std::min(until_us, flow_.parts.next_due_us());
+            until_us = std::min(until_us, flow_.parts.next_due_us(flow_.lanes.in_flight()));
         }
     }
     // Full on account of the recorder, which has no way to wake the sink.

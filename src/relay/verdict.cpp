@@ -57,7 +57,6 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     const std::int64_t now_us = flow_.clock.boot_us();
     flow_.stats.error(failed.error);
     flow_.circuit.answered(work.position, false);
-    flow_.parts.heard(key, failed.part, now_us);
     if (work.dead_id != 0) {
         flow_.redeliveries.offered_again(work.dead_id, work.attempts);
         flow_.lanes.acknowledge(slot);
@@ -69,37 +68,44 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     if (!waits_already && flow_.told.insert(work.position).second) {
         tell_failed(slot, work.attempts, Flow::kCircuitMaxMs * 1000, failed.error);
     }
-    if (!flow_.parts.has_room(failed.part)) {
-        flow_.lanes.block(slot, work.attempts, now_us + Flow::kCircuitMaxMs * 1000, true);
-        return;
-    }
-    if (!flow_.parts.contains(failed.part)) {
-        flow_.notify({Note::Level::kWarning,
-                      "part_down",
-                      {{"route", flow_.route.name},
-                       {"part", failed.part},
-                       {"error", describe(failed.error)}}});
-    }
     flow_.lanes.hold_back(slot);
-    flow_.parts.failed(failed.part, key, !waits_already, now_us, flow_.random());
+    using News = core::DownParts::News;
+    switch (flow_.parts.failed(failed.part, key, !waits_already, now_us, flow_.random())) {
+        case News::kPart:
+            flow_.notify({Note::Level::kWarning,
+                          "part_down",
+                          {{"route", flow_.route.name},
+                           {"part", failed.part},
+                           {"error", describe(failed.error)}}});
+            break;
+        case News::kTooMany:
+            flow_.notify({Note::Level::kWarning,
+                          "many_parts_down",
+                          {{"route", flow_.route.name},
+                           {"parts", std::to_string(flow_.parts.count())},
+                           {"error", describe(failed.error)}}});
+            break;
+        case News::kNone:
+            break;
+    }
 }
 
 void Verdict::try_parts(std::int64_t now_us) {
     if (flow_.parts.empty() || flow_.circuit.state() != core::Circuit::State::kClosed) return;
     going_on_.clear();
-    flow_.parts.take_due(now_us, going_on_);
+    flow_.parts.take_due(now_us, flow_.lanes.in_flight(), going_on_);
     for (const core::LaneKey key : going_on_) flow_.lanes.go_on(key);
 }
 
 // An event that is at fault itself was no probe of the part that its key waited for.
 void Verdict::parts_next(core::SlotId slot) {
     if (flow_.parts.empty()) return;
-    flow_.parts.heard(flow_.lanes.key(slot), {}, flow_.clock.boot_us());
+    flow_.parts.heard(flow_.lanes.key(slot), flow_.clock.boot_us());
 }
 
 void Verdict::part_answers(core::LaneKey key) {
     going_on_.clear();
-    const auto part = flow_.parts.passed(key, going_on_);
+    const auto part = flow_.parts.passed(key, flow_.clock.boot_us(), going_on_);
     if (!part) return;
     for (const core::LaneKey waiting : going_on_) flow_.lanes.go_on(waiting);
     flow_.notify({Note::Level::kInfo, "part_up", {{"route", flow_.route.name}, {"part", *part}}});

@@ -1,23 +1,49 @@
 #include "core/down_parts.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace outbox::core {
 namespace {
 
 class DownPartsTest : public testing::Test {
   protected:
-    void failed(std::string_view name, LaneKey key, bool waits = true) {
-        parts_.failed(name, key, waits, now_us_, 0);
+    using News = DownParts::News;
+    News failed(std::string_view name, LaneKey key, bool waits = true) {
+        return parts_.failed(name, key, waits, now_us_, 0);
     }
-    std::vector<LaneKey> due() {
+    void fail_many(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) failed("topic " + std::to_string(i), i);
+    }
+    [[nodiscard]] std::int64_t next_due_us() const { return parts_.next_due_us(0); }
+    std::vector<LaneKey> due(std::size_t under_way = 0) {
         std::vector<LaneKey> keys;
-        parts_.take_due(now_us_ = std::max(now_us_, parts_.next_due_us()), keys);
+        now_us_ = std::max(now_us_, parts_.next_due_us(under_way));
+        parts_.take_due(now_us_, under_way, keys);
         return keys;
+    }
+    // As much time passes as `due` waits for.
+    std::size_t tried_in(std::int64_t time_us, bool passes = false) {
+        std::size_t tried = 0;
+        for (const std::int64_t end_us = now_us_ + time_us; next_due_us() < end_us;) {
+            for (const LaneKey key : due()) {
+                ++tried;
+                if (passes) {
+                    passed(key);
+                } else {
+                    failed("topic " + std::to_string(key), key);
+                }
+            }
+        }
+        return tried;
     }
     std::vector<LaneKey> passed(LaneKey key) {
         std::vector<LaneKey> keys;
-        parts_.passed(key, keys);
+        parts_.passed(key, now_us_, keys);
         return keys;
     }
 
@@ -41,7 +67,7 @@ TEST_F(DownPartsTest, WaitsLongerAfterEachFailedTrialUpToTheLimit) {
     failed("topic a", 1);
     std::int64_t last_us = 0;
     for (int i = 0; i < 20; ++i) {
-        const std::int64_t wait_us = parts_.next_due_us() - now_us_;
+        const std::int64_t wait_us = next_due_us() - now_us_;
         EXPECT_GE(wait_us, last_us);
         EXPECT_LE(wait_us, 5'000'000);
         last_us = wait_us;
@@ -53,10 +79,10 @@ TEST_F(DownPartsTest, WaitsLongerAfterEachFailedTrialUpToTheLimit) {
 
 TEST_F(DownPartsTest, RecordsSentBeforeItWasKnownToBeDownDoNotLengthenTheWait) {
     failed("topic a", 1);
-    const std::int64_t due_us = parts_.next_due_us();
+    const std::int64_t due_us = next_due_us();
     for (LaneKey key = 2; key < 50; ++key) failed("topic a", key);
     failed("topic a", 2, false);
-    EXPECT_EQ(parts_.next_due_us(), due_us);
+    EXPECT_EQ(next_due_us(), due_us);
 }
 
 TEST_F(DownPartsTest, EachPartIsTriedByItself) {
@@ -85,21 +111,86 @@ TEST_F(DownPartsTest, ATrialThatSaysNothingOfThePartGivesWayAtOnce) {
     for (LaneKey key = 1; key <= 3; ++key) failed("topic a", key);
     failed("topic b", 4);
     EXPECT_EQ(due(), (Keys{1, 4}));
-    parts_.heard(1, {}, now_us_);
-    parts_.heard(4, "topic b", now_us_);
-    EXPECT_EQ(parts_.next_due_us(), now_us_);
+    parts_.heard(1, now_us_);
+    failed("topic b", 4);
+    EXPECT_EQ(next_due_us(), now_us_);
     EXPECT_EQ(due(), Keys{2});
-    parts_.heard(3, {}, now_us_);
-    EXPECT_GT(parts_.next_due_us(), now_us_) << "not the one that was tried";
+    parts_.heard(3, now_us_);
+    EXPECT_GT(next_due_us(), now_us_) << "not the one that was tried";
+    failed("topic c", 2);
+    EXPECT_EQ(due(), Keys{3}) << "the trial ended at another part";
 }
 
 TEST_F(DownPartsTest, AreLimited) {
-    for (std::size_t i = 0; i < DownParts::kMaxParts; ++i) {
-        EXPECT_TRUE(parts_.has_room("topic " + std::to_string(i)));
-        failed("topic " + std::to_string(i), i);
+    fail_many(DownParts::kMaxParts);
+    EXPECT_EQ(failed("one more", 5'000), News::kTooMany);
+    EXPECT_EQ(failed("another", 5'001), News::kNone) << "told once";
+    EXPECT_EQ(parts_.count(), DownParts::kMaxParts);
+}
+
+TEST_F(DownPartsTest, HoweverManyAreDownFewAreTried) {
+    fail_many(20'000);
+    EXPECT_EQ(due().size(), DownParts::kMostProbing);
+    EXPECT_EQ(due(1'000).size(), 50 - DownParts::kMostProbing) << "no more than in a second";
+    tried_in(60'000'000);
+    const std::size_t tried = tried_in(60'000'000);
+    EXPECT_GE(tried, 60 * DownParts::kProbesPerSecond - 1);
+    EXPECT_LE(tried, 61 * DownParts::kProbesPerSecond);
+}
+
+TEST_F(DownPartsTest, ThoseBeyondTheLimitKeepNoPartFromItsTurn) {
+    fail_many(20'000);
+    std::set<LaneKey> tried;
+    for (const std::int64_t end_us = now_us_ + 120'000'000; now_us_ < end_us;) {
+        for (const LaneKey key : due()) {
+            tried.insert(key);
+            failed("topic " + std::to_string(key), key);
+        }
     }
-    EXPECT_FALSE(parts_.has_room("one more"));
-    EXPECT_TRUE(parts_.has_room("topic 7"));
+    const auto of_parts = std::distance(tried.begin(), tried.lower_bound(DownParts::kMaxParts));
+    EXPECT_EQ(of_parts, DownParts::kMaxParts);
+    EXPECT_GT(tried.size(), DownParts::kMaxParts + 1'000);
+}
+
+TEST_F(DownPartsTest, AKeyBeyondTheLimitIsTriedLessAndLessOftenAndByItself) {
+    fail_many(DownParts::kMaxParts);
+    tried_in(60'000'000, true);
+    ASSERT_TRUE(parts_.empty());
+    fail_many(DownParts::kMaxParts);
+    failed("one more", 5'000);
+    std::vector<std::int64_t> at_us;
+    for (const std::int64_t end_us = now_us_ + 1'200'000'000; now_us_ < end_us;) {
+        for (const LaneKey key : due()) {
+            if (key == 5'000) at_us.push_back(now_us_);
+            failed(key == 5'000 ? "one more" : "topic " + std::to_string(key), key);
+        }
+    }
+    ASSERT_GE(at_us.size(), 6U);
+    EXPECT_LE(at_us.size(), 14U);
+    EXPECT_GE(at_us.back() - at_us[at_us.size() - 2], DownParts::kLoneMaxMs * 500);
+    while (due() != Keys{5'000}) {
+    }
+    EXPECT_EQ(passed(5'000), Keys{});
+}
+
+TEST_F(DownPartsTest, AllAreTriedSoonOnceTheyPass) {
+    fail_many(10'000);
+    now_us_ += 10'000'000;
+    EXPECT_EQ(tried_in(5'000'000, true), 10'000U);
+    EXPECT_TRUE(parts_.empty());
+}
+
+TEST_F(DownPartsTest, AreToldOnceEachTime) {
+    EXPECT_EQ(failed("topic a", 1), News::kPart);
+    EXPECT_EQ(failed("topic a", 2), News::kNone);
+    EXPECT_EQ(due(), Keys{1});
+    EXPECT_EQ(passed(1), Keys{2});
+    EXPECT_EQ(failed("topic a", 1), News::kPart) << "it was back";
+    while (!parts_.empty()) due();
+    EXPECT_EQ(failed("topic a", 1), News::kNone) << "it was only forgotten";
+    while (!parts_.empty()) due();
+    now_us_ += DownParts::kToldForUs;
+    EXPECT_EQ(failed("topic a", 1), News::kPart);
 }
 
 }  // namespace

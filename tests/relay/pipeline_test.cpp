@@ -1,6 +1,7 @@
 #include "relay/pipeline.h"
 
 #include <algorithm>
+#include <deque>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -73,6 +74,48 @@ class RepeatingSink final : public spi::Sink {
     int polls_ = 0;
     std::optional<std::uint64_t> first_;
     std::vector<std::uint64_t> under_way_;
+};
+
+// Takes all at once and answers so many in a turn; topics that begin with "down" are down.
+class SlowSink final : public spi::Sink {
+  public:
+    explicit SlowSink(std::size_t rate) : rate_(rate) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        static const spi::SinkCapabilities kCapabilities{"slow", spi::Guarantee::kAtLeastOnce,
+                                                         false, true};
+        return kCapabilities;
+    }
+    Status check() override { return {}; }
+    Result<std::string> destination() override { return std::string("slow"); }
+    [[nodiscard]] bool publish(const spi::Record& record) override {
+        under_way_.push_back(record);
+        return true;
+    }
+    void poll(std::chrono::milliseconds, spi::Completions& out) override {
+        for (std::size_t i = 0; i < rate_ && !under_way_.empty(); ++i) {
+            const spi::Record record = under_way_.front();
+            under_way_.pop_front();
+            if (record.topic.starts_with("down") && is_down) {
+                ++refused;
+                out.failed.push_back({.token = record.token,
+                                      .error = {ErrorCode::kTopicUnknown,
+                                                Advice::kRetryDestination,
+                                                {},
+                                                "nobody is there"},
+                                      .part = "topic " + std::string(record.topic)});
+            } else {
+                ++passed;
+                out.acknowledged.push_back(record.token);
+            }
+        }
+    }
+    bool is_down = true;
+    int passed = 0;
+    int refused = 0;
+
+  private:
+    const std::size_t rate_;
+    std::deque<spi::Record> under_way_;
 };
 
 // Reads, and can fetch nothing again.
@@ -493,6 +536,38 @@ TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
         EXPECT_LT(last[*record.key], record.id);
         last[*record.key] = record.id;
     }
+}
+
+// Each by itself would be sent again every few seconds, which is more than the destination can do.
+TEST_F(PipelineTest, MorePartsThatAreDownThanASlowDestinationCanBeAskedForDelayNoOther) {
+    constexpr int kDown = 3'000;
+    constexpr int kUp = 200;
+    for (int i = 0; i < kDown; ++i) {
+        const std::string n = std::to_string(i);
+        table_.insert("down-" + n, "k" + n, "down-" + n);
+    }
+    for (int i = 0; i < kUp; ++i) {
+        const std::string n = std::to_string(i);
+        table_.insert("up-" + n, "u" + n, "up");
+    }
+    std::map<std::string, int> noted;
+    notify_ = [&](const Note& note) { ++noted[note.what]; };
+    SlowSink sink(20);
+    open(sink);
+    step(kDown / 20);
+    EXPECT_LE(sink.refused - static_cast<int>(failed_.size()), sink.refused / 4)
+        << "a share of what is sent is for those that are known to be down";
+    step(80);
+    EXPECT_EQ(sink.passed, kUp);
+    EXPECT_EQ(failed_.size(), kDown) << "told once for each";
+    step(600);
+    EXPECT_EQ(noted["part_down"], core::DownParts::kMaxParts);
+    EXPECT_EQ(noted["many_parts_down"], 1);
+    sink.is_down = false;
+    step(2 * kDown / 20 + 300);
+    EXPECT_EQ(sink.passed, kUp + kDown);
+    EXPECT_EQ(dead_, 0U);
+    EXPECT_EQ(noted["part_up"], core::DownParts::kMaxParts);
 }
 
 TEST_F(PipelineTest, ManyEventsThatFailForTheDestinationDoNotKeepTheRouteFromOthers) {

@@ -1,6 +1,7 @@
 #include "brokers/rabbitmq/client.h"
 
 #include <algorithm>
+#include <array>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -55,13 +56,18 @@ struct Client::Parts {
     Connection connection;
     amqp_bytes_t exchange{};
     std::vector<amqp_table_entry_t> headers = {};  // of the last message
-    std::optional<Word> returning = {};            // whose content comes next
-    std::uint64_t body_left = 0;
+    struct Returning {
+        std::optional<Word> word = {};  // whose content comes next
+        std::uint64_t body_left = 0;
+    };
+    std::array<Returning, kMostChannels + 1> returning = {};  // by channel
+    std::array<bool, kMostChannels + 1> closed = {};          // and it was not told that we know
     bool ended = false;
     bool broken = false;  // in the middle of a message
 
     void take_method(const amqp_frame_t& frame, std::vector<Word>& out);
-    void take_content(const amqp_frame_t& frame, std::vector<Word>& out);
+    static void take_content(const amqp_frame_t& frame, Returning& returning,
+                             std::vector<Word>& out);
     void end(Fault fault, std::vector<Word>& out) {
         ended = true;
         out.push_back({.kind = Word::Kind::kEnded, .fault = std::move(fault)});
@@ -118,7 +124,35 @@ std::size_t Client::max_frame_bytes() const {
     return static_cast<std::size_t>(amqp_get_frame_max(parts_->connection.get()));
 }
 
-std::optional<Fault> Client::publish(const spi::Record& record) {
+std::uint16_t Client::channels() const {
+    const int most = amqp_get_channel_max(parts_->connection.get());  // 0: no limit
+    return most == 0 ? kMostChannels
+                     : static_cast<std::uint16_t>(std::min<int>(most, kMostChannels));
+}
+
+// Both answers are passed over when they come: what is published meanwhile the broker reads behind
+// the requests, and where it refuses them it ends the connection.
+std::optional<Fault> Client::open_channel(std::uint16_t channel) {
+    amqp_connection_state_t connection = parts_->connection.get();
+    int status = AMQP_STATUS_OK;
+    if (std::exchange(parts_->closed[channel], false)) {
+        amqp_channel_close_ok_t close_ok{};
+        status = amqp_send_method(connection, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &close_ok);
+    }
+    amqp_channel_open_t open{};
+    amqp_confirm_select_t confirm{};
+    if (status == AMQP_STATUS_OK) {
+        status = amqp_send_method(connection, channel, AMQP_CHANNEL_OPEN_METHOD, &open);
+    }
+    if (status == AMQP_STATUS_OK) {
+        status = amqp_send_method(connection, channel, AMQP_CONFIRM_SELECT_METHOD, &confirm);
+    }
+    if (status == AMQP_STATUS_OK) return std::nullopt;
+    parts_->broken = true;
+    return fault_of_status(status, Doing::kPublish);
+}
+
+std::optional<Fault> Client::publish(const spi::Record& record, std::uint16_t channel) {
     std::vector<amqp_table_entry_t>& headers = parts_->headers;
     headers.clear();
     amqp_basic_properties_t properties{};
@@ -148,7 +182,7 @@ std::optional<Fault> Client::publish(const spi::Record& record) {
         properties._flags |= AMQP_BASIC_TIMESTAMP_FLAG;
         properties.timestamp = static_cast<std::uint64_t>(record.occurred_at_us / kUsPerS);
     }
-    const int status = amqp_basic_publish(parts_->connection.get(), kChannel, parts_->exchange,
+    const int status = amqp_basic_publish(parts_->connection.get(), channel, parts_->exchange,
                                           bytes_of(routing_key_of(record)), /*mandatory=*/1,
                                           /*immediate=*/0, &properties, bytes_of(record.value));
     if (status == AMQP_STATUS_OK) return std::nullopt;
@@ -174,34 +208,45 @@ void Client::hear(std::vector<Word>& out) {
             parts_->end(fault_of_status(status, Doing::kPublish), out);
         } else if (frame.frame_type == AMQP_FRAME_METHOD) {
             parts_->take_method(frame, out);
-        } else {
-            parts_->take_content(frame, out);
+        } else if (frame.channel <= kMostChannels) {
+            parts_->take_content(frame, parts_->returning[frame.channel], out);
         }
     }
 }
 
 void Client::Parts::take_method(const amqp_frame_t& frame, std::vector<Word>& out) {
     const amqp_method_t& method = frame.payload.method;
+    const std::uint16_t channel = frame.channel;
     if (auto fault = fault_of_method(method, Doing::kPublish)) {
-        end(*std::move(fault), out);
+        if (method.id == AMQP_CONNECTION_CLOSE_METHOD || channel > kMostChannels) {
+            end(*std::move(fault), out);
+            return;
+        }
+        closed[channel] = true;
+        returning[channel] = {};
+        out.push_back(
+            {.kind = Word::Kind::kClosed, .channel = channel, .fault = *std::move(fault)});
         return;
     }
+    if (channel > kMostChannels) return;
     switch (method.id) {
         case AMQP_BASIC_ACK_METHOD: {
             const auto& ack = *static_cast<amqp_basic_ack_t*>(method.decoded);
-            out.push_back({Word::Kind::kAck, ack.delivery_tag, ack.multiple != 0});
+            out.push_back({Word::Kind::kAck, channel, ack.delivery_tag, ack.multiple != 0});
             break;
         }
         case AMQP_BASIC_NACK_METHOD: {
             const auto& nack = *static_cast<amqp_basic_nack_t*>(method.decoded);
-            out.push_back({Word::Kind::kNack, nack.delivery_tag, nack.multiple != 0});
+            out.push_back({Word::Kind::kNack, channel, nack.delivery_tag, nack.multiple != 0});
             break;
         }
         case AMQP_BASIC_RETURN_METHOD: {
             const auto& back = *static_cast<amqp_basic_return_t*>(method.decoded);
-            returning = {.kind = Word::Kind::kReturned,
-                         .returned = {.routing_key = text_of(back.routing_key)},
-                         .fault = {std::to_string(back.reply_code), text_of(back.reply_text)}};
+            returning[channel].word =
+                Word{.kind = Word::Kind::kReturned,
+                     .channel = channel,
+                     .returned = {.routing_key = text_of(back.routing_key)},
+                     .fault = {std::to_string(back.reply_code), text_of(back.reply_text)}};
             break;
         }
         case AMQP_CONNECTION_BLOCKED_METHOD: {
@@ -219,22 +264,25 @@ void Client::Parts::take_method(const amqp_frame_t& frame, std::vector<Word>& ou
 }
 
 // Of a returned message: its properties, then its body in pieces.
-void Client::Parts::take_content(const amqp_frame_t& frame, std::vector<Word>& out) {
-    if (!returning) return;
+void Client::Parts::take_content(const amqp_frame_t& frame, Returning& returning,
+                                 std::vector<Word>& out) {
+    if (!returning.word) return;
+    Returned& returned = returning.word->returned;
     if (frame.frame_type == AMQP_FRAME_HEADER) {
         const auto& properties =
             *static_cast<amqp_basic_properties_t*>(frame.payload.properties.decoded);
-        returning->returned.id = text_of(properties.message_id);
-        returning->returned.type = text_of(properties.type);
-        returning->returned.headers = texts_of(properties.headers);
-        body_left = frame.payload.properties.body_size;
+        returned.id = text_of(properties.message_id);
+        returned.type = text_of(properties.type);
+        returned.headers = texts_of(properties.headers);
+        returning.body_left = frame.payload.properties.body_size;
     } else if (frame.frame_type == AMQP_FRAME_BODY) {
-        returning->returned.body += text_of(frame.payload.body_fragment);
-        body_left -= std::min<std::uint64_t>(body_left, frame.payload.body_fragment.len);
+        returned.body += text_of(frame.payload.body_fragment);
+        returning.body_left -=
+            std::min<std::uint64_t>(returning.body_left, frame.payload.body_fragment.len);
     }
-    if (body_left > 0) return;
-    out.push_back(*std::move(returning));
-    returning.reset();
+    if (returning.body_left > 0) return;
+    out.push_back(*std::move(returning.word));
+    returning.word.reset();
 }
 
 bool Client::wait(std::chrono::milliseconds most, bool to_send, int wake_fd) {

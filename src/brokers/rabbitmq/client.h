@@ -36,19 +36,23 @@ struct Word {
         kReturned,   ///< `returned` goes to no queue; its ack follows. `fault` says why.
         kBlocked,    ///< It takes no more messages; `fault` says why.
         kUnblocked,  ///< It does again.
-        kEnded       ///< Channel or connection are closed; nothing else follows. `fault` says why.
+        kClosed,     ///< The channel is closed, until `open_channel`. `fault` says why.
+        kEnded       ///< The connection is closed; nothing else follows. `fault` says why.
     };
     Kind kind = Kind::kAck;
+    std::uint16_t channel = 0;  ///< Which it is about; 0: the connection.
     std::uint64_t tag = 0;
     bool multiple = false;
     Returned returned = {};
     Fault fault = {};
 };
 
-/// One connection with one channel, in confirm mode: the n-th message published has the tag n. Not
-/// thread-safe, but for `cut`.
+/// One connection with a few channels in confirm mode: the n-th message published on a channel has
+/// the tag n there. The first is open from the start. Not thread-safe, but for `cut`.
 class Client {
   public:
+    static constexpr std::uint16_t kMostChannels = 3;
+
     /// Connects to one of the hosts, the one at `first` before the others; blocks up to the connect
     /// timeout for each. Makes the exchange where it should. Errors: those of the table.
     static Result<std::unique_ptr<Client>> open(const RabbitmqConfig& config, std::size_t first);
@@ -63,9 +67,15 @@ class Client {
     [[nodiscard]] std::size_t host() const { return host_; }  ///< Its place in the configuration.
     [[nodiscard]] std::size_t max_frame_bytes() const;
 
-    /// Sends a message. Blocks while the broker takes no bytes, until `cut`. A fault ends the
-    /// connection.
-    std::optional<Fault> publish(const spi::Record& record);
+    /// Channels that the broker allows, at most `kMostChannels`.
+    [[nodiscard]] std::uint16_t channels() const;
+    /// Opens a channel for the first time, or after `kClosed`, without waiting for the broker's
+    /// word. Blocks as `publish` does. A fault ends the connection.
+    std::optional<Fault> open_channel(std::uint16_t channel);
+
+    /// Sends a message on a channel that is open. Blocks while the broker takes no bytes, until
+    /// `cut`. A fault ends the connection.
+    std::optional<Fault> publish(const spi::Record& record, std::uint16_t channel);
     /// Sends what follows in as few packets as it can, until it is called with false.
     void gather(bool on);
 

@@ -16,7 +16,7 @@
 // What both sides need of librabbitmq. Included by those who use it themselves.
 namespace outbox::rabbitmq {
 
-constexpr amqp_channel_t kChannel = 1;  // the only one
+constexpr amqp_channel_t kChannel = 1;  // the first, and a consumer's only one
 
 struct Destroy {
     void operator()(amqp_connection_state_t connection) const {

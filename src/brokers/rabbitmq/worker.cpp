@@ -26,12 +26,12 @@ std::chrono::steady_clock::time_point clock_now() {
     return std::chrono::steady_clock::now();
 }
 
-ErrorInfo behind_error() {
-    return {ErrorCode::kSinkRebuilt,
-            Advice::kRetryDestination,
-            {},
-            "the channel was closed for another message; it goes again"};
-}
+// Messages with routing keys that have to prove themselves, under way at once: were one refused,
+// as many may go again.
+constexpr std::size_t kMostUnproven = 100;
+
+constexpr auto kProven = static_cast<std::size_t>(Suspicion::Kind::kProven);
+constexpr auto kUnproven = static_cast<std::size_t>(Suspicion::Kind::kUnproven);
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void Worker::run() {
         const bool to_send = may_send() && !has_turns_;
         const milliseconds most = has_turns_             ? kSuspectRound
                                   : to_send && !clogged_ ? milliseconds(0)
-                                  : sent_.empty()        ? kIdleRound
+                                  : all_confirmed()      ? kIdleRound
                                                          : kRound;
         if (client_->wait(most, to_send, wake_)) clogged_ = false;
     }
@@ -136,15 +136,17 @@ void Worker::connect() {
     }
     down_.reset();
     tries_ = 0;
-    first_tag_ = 1;
-    next_returned_ = 0;
-    open_ = 0;
-    told_ = 0;
     unlooked_bytes_ = 0;
     clogged_ = false;
     next_host_ = (*client)->host();
     search_.began(next_host_, now_);
     max_frame_bytes_ = (*client)->max_frame_bytes();
+    is_fresh_ = true;
+    channels_ = (*client)->channels();
+    for (Way& way : ways_) {
+        way.is_open = &way == &ways_.front();
+        way.window = way.is_open ? SIZE_MAX : 1;
+    }
     set_client(std::move(*client));
 }
 
@@ -156,33 +158,78 @@ void Worker::send_some() {
 
 void Worker::send_others() {
     client_->gather(true);
-    for (std::size_t i = 0; i < kBurst && may_send(); ++i) {
+    for (std::size_t i = 0; i < kBurst; ++i) {
         if (unlooked_bytes_ >= kLookEveryBytes) {
             unlooked_bytes_ = 0;
             clogged_ = !client_->wait(milliseconds(0), true, -1);
             if (clogged_) break;
         }
-        const auto item = waiting_.next(now_);
+        const auto item = next();
         if (!item) break;
         if (!send(*item)) return;
     }
     client_->gather(false);
 }
 
+// What may go now, taken out. What has to wait for others of its way does so there.
+std::optional<Item> Worker::next() {
+    for (Way& way : ways_) {
+        while (!way.waiting.empty() && way.has_room()) {
+            Item item = way.waiting.front();
+            way.waiting.pop_front();
+            Way& its = way_of(item.record);  // as it is judged now
+            if (its.has_room()) return item;
+            its.waiting.push_back(item);
+        }
+    }
+    while (may_take_others()) {
+        const auto item = waiting_.next(now_);
+        if (!item) break;
+        Way& way = way_of(item->record);
+        if (way.has_room()) return item;
+        way.waiting.push_back(*item);
+    }
+    return std::nullopt;
+}
+
+// While an event is looked for that ends connections, what is taken out has to go at once.
+bool Worker::may_take_others() const {
+    const auto has_room = [](const Way& way) { return way.has_room(); };
+    return waiting_.has_others() && open() < search_.window() &&
+           (!search_.is_on() || std::all_of(ways_.begin(), ways_.end(), has_room));
+}
+
+bool Worker::may_send() const {
+    return may_take_others() || std::any_of(ways_.begin(), ways_.end(), [](const Way& way) {
+               return !way.waiting.empty() && way.has_room();
+           });
+}
+
+Worker::Way& Worker::way_of(const spi::Record& record) {
+    const auto place = static_cast<std::size_t>(suspicion_.kind_of(record, now_));
+    return ways_[std::min<std::size_t>(place, channels_ - 1)];
+}
+
+std::size_t Worker::open() const {
+    std::size_t open = 0;
+    for (const Way& way : ways_) open += way.line.open();
+    return open;
+}
+
+bool Worker::all_confirmed() const {
+    return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.line.empty(); });
+}
+
 net::EndSearch::Line Worker::line() const {
-    if (open_ > 0) return net::EndSearch::Line::kBusy;
-    const bool is_fresh = sent_.empty() && first_tag_ == 1;
-    return is_fresh ? net::EndSearch::Line::kFresh : net::EndSearch::Line::kIdle;
+    if (open() > 0) return net::EndSearch::Line::kBusy;
+    return is_fresh_ ? net::EndSearch::Line::kFresh : net::EndSearch::Line::kIdle;
 }
 
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
     std::optional<Item> suspect;
     const auto turn = waiting_.turn(line(), now_, suspect);
-    if (turn == net::EndSearch::Turn::kFresh) {
-        sent_.clear();
-        set_client(nullptr);
-    }
+    if (turn == net::EndSearch::Turn::kFresh) let_go();
     if (suspect) static_cast<void>(send(*suspect));
     return turn == net::EndSearch::Turn::kOthers;
 }
@@ -198,10 +245,14 @@ bool Worker::send(const Item& item) {
         return true;
     }
     unlooked_bytes_ += item.bytes;
-    sent_.push_back({item, now_});
+    Way& way = way_of(record);
+    const std::uint16_t channel = channel_of(way);
+    way.line.push(item, now_, ++serial_);
     search_.sent(record);
-    ++open_;
-    const auto fault = client_->publish(record);
+    is_fresh_ = false;
+    std::optional<Fault> fault;
+    if (!std::exchange(way.is_open, true)) fault = client_->open_channel(channel);
+    if (!fault) fault = client_->publish(record, channel);
     if (!fault) return true;
     listen();  // what the broker said before it went is the cause
     lost(*fault);
@@ -212,17 +263,22 @@ void Worker::listen() {
     words_.clear();
     client_->hear(words_);
     const std::vector<Word> words = std::exchange(words_, {});
-    for (const Word& word : words) obey(word);
+    for (const Word& word : words) {
+        if (client_ == nullptr) return;  // given up on for what came before
+        obey(word);
+    }
 }
 
 void Worker::obey(const Word& word) {
+    // Those of the connection are about no way.
+    Way& way = ways_[word.channel == 0 ? 0 : word.channel - 1U];
     switch (word.kind) {
         case Word::Kind::kAck:
         case Word::Kind::kNack:
-            settle(word);
+            way.line.settle(word, [&](Sent& sent) { settle(way, sent, word); });
             break;
         case Word::Kind::kReturned:
-            mark_returned(word);
+            way.line.mark_returned(word);
             break;
         case Word::Kind::kBlocked:
             blocked_since_ = now_;
@@ -231,31 +287,21 @@ void Worker::obey(const Word& word) {
         case Word::Kind::kUnblocked:
             set_blocked(std::nullopt);
             break;
+        case Word::Kind::kClosed:
+            if (!gives_back_guilty(way, word.fault)) lost(word.fault);
+            break;
         case Word::Kind::kEnded:
             lost(word.fault);
             break;
     }
 }
 
-void Worker::settle(const Word& word) {
-    if (word.tag < first_tag_ || word.tag - first_tag_ >= sent_.size()) return;
-    const auto index = static_cast<std::size_t>(word.tag - first_tag_);
-    for (std::size_t i = word.multiple ? 0 : index; i <= index; ++i) settle(sent_[i], word);
-    while (!sent_.empty() && sent_.front().state == State::kSettled) {
-        sent_.pop_front();
-        ++first_tag_;
-        if (next_returned_ > 0) --next_returned_;
-    }
-}
-
-void Worker::settle(Sent& sent, const Word& word) {
-    const State before = std::exchange(sent.state, State::kSettled);
-    if (before == State::kTold) --told_;
-    if (before != State::kSent) return;
-    --open_;
+void Worker::settle(Way& way, Sent& sent, const Word& word) {
     const spi::Record& record = sent.item.record;
     const bool took = word.kind != Word::Kind::kNack && sent.returned == nullptr;
     search_.answered(record, took);
+    suspicion_.passed(record);
+    if (&way == &ways_[kUnproven]) way.window = std::min(way.window + 1, kMostUnproven);
     if (took) {
         out_.acknowledged.push_back(record.token);
         out_.bytes += sent.item.bytes;
@@ -267,50 +313,66 @@ void Worker::settle(Sent& sent, const Word& word) {
     fail(sent.item, to_error(fault, part), part);
 }
 
-// They come back in the order in which they were sent. An id is not enough: several events may have
-// it, and the one that went to no queue must not pass for the one that did.
-void Worker::mark_returned(const Word& word) {
-    for (std::size_t n = 0; n < sent_.size(); ++n) {
-        const std::size_t i = (next_returned_ + n) % sent_.size();
-        Sent& sent = sent_[i];
-        if (sent.state != State::kSent || sent.returned != nullptr ||
-            !word.returned.is_of(sent.item.record)) {
-            continue;
-        }
-        sent.returned = std::make_unique<Fault>(word.fault);
-        next_returned_ = i + 1;
-        return;
-    }
-    // The broker changed it (a plugin adds headers): of one id all count as returned, as a repeat
-    // is better than a loss.
-    for (Sent& sent : sent_) {
-        if (sent.state != State::kSent || sent.item.record.id != word.returned.id) continue;
-        sent.returned = std::make_unique<Fault>(word.fault);
-    }
-}
-
 // What has been given up may be confirmed all the same; it is then sent once more.
 void Worker::look_for_silence() {
     const bool blocked = blocked_ && now_ - blocked_since_ > config_.blocked_grace;
-    for (Sent& sent : sent_) {
-        if (!blocked && now_ - sent.at <= config_.stuck_after) break;
-        if (sent.state != State::kSent) continue;
-        if (blocked) {
-            fail(sent.item, *blocked_);
-        } else {
-            const std::string part = part_of(routing_key_of(sent.item.record));
-            fail(sent.item,
-                 to_error({"SILENT", "no confirm for " +
-                                         std::to_string(config_.stuck_after.count() / 1000) + " s"},
-                          part),
-                 part);
-        }
-        --open_;
-        search_.given_up(sent.item.record);
-        sent.state = State::kTold;
-        ++told_;
+    std::size_t told = 0;
+    for (Way& way : ways_) {
+        way.line.for_each_open([&](Sent& sent) {
+            if (!blocked && now_ - sent.at <= config_.stuck_after) return false;
+            if (blocked) {
+                fail(sent.item, *blocked_);
+            } else {
+                const std::string part = part_of(routing_key_of(sent.item.record));
+                fail(sent.item,
+                     to_error(
+                         {"SILENT", "no confirm for " +
+                                        std::to_string(config_.stuck_after.count() / 1000) + " s"},
+                         part),
+                     part);
+            }
+            search_.given_up(sent.item.record);
+            way.line.give_up(sent);
+            return true;
+        });
+        told += way.line.told();
     }
-    if (told_ > config_.max_records) lost({"SILENT", "too many messages without a confirm"});
+    if (told > config_.max_records) lost({"SILENT", "too many messages without a confirm"});
+}
+
+// A message for which the broker says that it closed the channel is given back alone; what was
+// under way there and has no confirm goes again. Other channels go on. False: it does not say.
+bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
+    const std::uint64_t size = refused_size(fault);
+    const ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
+    std::vector<Item> again;
+    std::vector<Item> guilty;
+    way.line.for_each_open([&](const Sent& sent) {
+        const spi::Record& record = sent.item.record;
+        const bool is_guilty = size > 0 ? record.value.size() == size
+                                        : refuses_routing_key(fault, routing_key_of(record));
+        (is_guilty ? guilty : again).push_back(sent.item);
+        return true;
+    });
+    if (guilty.empty()) return false;
+    if (size > 0) suspicion_.refused_size(size);
+    for (const Item& item : guilty) {
+        search_.given_up(item.record);
+        if (size > 0) {
+            fail(item,
+                 {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
+            continue;
+        }
+        const std::string_view key = routing_key_of(item.record);
+        suspicion_.refused_key(key, &way == &ways_[kProven], now_);
+        fail(item, error, part_of(key));
+    }
+    for (const Item& item : again) search_.given_up(item.record);
+    waiting_.add_again(again);
+    way.line.clear();
+    way.is_open = false;
+    if (&way == &ways_[kUnproven]) way.window = 1;
+    return true;
 }
 
 void Worker::lost(const Fault& fault) {
@@ -318,16 +380,16 @@ void Worker::lost(const Fault& fault) {
     ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
     bool bad_probes = false;
     // An idle connection may have ended long ago: what waits tries another one first.
-    const bool was_idle = sent_.empty() && first_tag_ > 1;
-    if (open_ == 0) search_.ended_idle(now_);
-    const bool goes_on = was_idle || gives_back_guilty(fault, error) ||
-                         (may_be_a_message(fault) && goes_again(error, bad_probes));
-    for (const Sent& sent : sent_) {
-        if (goes_on || sent.state != State::kSent) continue;
-        fail(sent.item, error, {}, false, bad_probes && is_suspect(sent.item));
+    const bool was_idle = all_confirmed() && !is_fresh_;
+    if (open() == 0) search_.ended_idle(now_);
+    const bool goes_on = was_idle || (may_be_a_message(fault) && goes_again(error, bad_probes));
+    for (Way& way : ways_) {
+        way.line.for_each_open([&](const Sent& sent) {
+            if (!goes_on) fail(sent.item, error, {}, bad_probes && is_suspect(sent.item));
+            return true;
+        });
     }
-    sent_.clear();
-    set_client(nullptr);
+    let_go();
     set_blocked(std::nullopt);
     if (goes_on) return;
     down_ = std::move(error);
@@ -336,41 +398,33 @@ void Worker::lost(const Fault& fault) {
     fail_all(*down_, bad_probes);
 }
 
-// A message that the broker says is at fault is given back alone; the others go again at once.
-bool Worker::gives_back_guilty(const Fault& fault, const ErrorInfo& error) {
-    const std::uint64_t size = refused_size(fault);
-    const auto guilty = [&](const Sent& sent) {
-        const spi::Record& record = sent.item.record;
-        return size > 0 ? record.value.size() == size
-                        : refuses_routing_key(fault, routing_key_of(record));
-    };
-    const bool known = std::any_of(sent_.begin(), sent_.end(), [&](const Sent& sent) {
-        return sent.state == State::kSent && guilty(sent);
-    });
-    if (!known) return false;
-    for (const Sent& sent : sent_) {
-        if (sent.state != State::kSent) continue;
-        if (!guilty(sent)) {
-            fail(sent.item, behind_error(), {}, true);
-        } else if (size > 0) {
-            fail(sent.item,
-                 {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
-        } else {
-            fail(sent.item, error, part_of(routing_key_of(sent.item.record)));
-        }
+// Of the connection, and what is under way on it. What waits does so for the next one.
+void Worker::let_go() {
+    for (Way& way : ways_) {
+        way.line.clear();
+        for (const Item& item : way.waiting) waiting_.add(item);
+        way.waiting.clear();
     }
-    return true;
+    set_client(nullptr);
 }
 
 // For a message, perhaps: none has failed before that is known.
 bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
-    if (open_ == 0) return false;
+    std::vector<const Sent*> sent;
+    for (Way& way : ways_) {
+        way.line.for_each_open([&](const Sent& one) {
+            sent.push_back(&one);
+            return true;
+        });
+    }
+    if (sent.empty()) return false;
+    std::sort(sent.begin(), sent.end(),
+              [](const Sent* a, const Sent* b) { return a->serial < b->serial; });
     std::vector<Item> open;
     net::EndSearch::Records under_way;
-    for (const Sent& sent : sent_) {
-        if (sent.state != State::kSent) continue;
-        open.push_back(sent.item);
-        under_way.push_back(&sent.item.record);
+    for (const Sent* one : sent) {
+        open.push_back(one->item);
+        under_way.push_back(&one->item.record);
     }
     const Item& first = open.front();
     const bool has_passed = search_.has_passed();
@@ -395,8 +449,12 @@ bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
 
 void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
     search_.away();
+    for (Way& way : ways_) {
+        for (const Item& item : way.waiting) waiting_.add(item);
+        way.waiting.clear();
+    }
     for (const Item& item : waiting_.take_all()) {
-        fail(item, error, {}, false, bad_probes && is_suspect(item));
+        fail(item, error, {}, bad_probes && is_suspect(item));
     }
 }
 
@@ -426,11 +484,9 @@ void Worker::tell() {
     came_.notify_all();
 }
 
-void Worker::fail(const Item& item, ErrorInfo error, std::string part, bool behind,
-                  bool bad_probe) {
+void Worker::fail(const Item& item, ErrorInfo error, std::string part, bool bad_probe) {
     out_.failed.push_back({.token = item.record.token,
                            .error = std::move(error),
-                           .behind = behind,
                            .part = std::move(part),
                            .bad_probe = bad_probe});
     out_.bytes += item.bytes;

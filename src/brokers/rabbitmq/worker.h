@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,14 +16,14 @@
 
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/config.h"
+#include "brokers/rabbitmq/line.h"
+#include "brokers/rabbitmq/suspicion.h"
 #include "core/mutex.h"
 #include "net/end_news.h"
 #include "net/end_search.h"
 #include "net/waiting.h"
 
 namespace outbox::rabbitmq {
-
-using net::Item;  // until its outcome has been collected
 
 struct Outcomes {
     std::vector<std::uint64_t> acknowledged;
@@ -52,12 +53,14 @@ class Worker {
 
   private:
     using Time = std::chrono::steady_clock::time_point;
-    enum class State : std::uint8_t { kSent, kTold, kSettled };
-    struct Sent {
-        Item item;
-        Time at;
-        State state = State::kSent;
-        std::unique_ptr<Fault> returned = nullptr;
+    using Sent = Line::Sent;
+    // One for each `Suspicion::Kind`, on a channel of its own.
+    struct Way {
+        bool is_open = false;      // its channel
+        std::size_t window = 0;    // messages that may be under way
+        std::deque<Item> waiting;  // for that
+        Line line = {};
+        [[nodiscard]] bool has_room() const { return line.open() < window; }
     };
 
     void run();
@@ -65,30 +68,34 @@ class Worker {
     void connect();
     void send_some();
     void send_others();
+    [[nodiscard]] std::optional<Item> next();
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
+    Way& way_of(const spi::Record& record);
+    [[nodiscard]] std::uint16_t channel_of(const Way& way) const {
+        return static_cast<std::uint16_t>(&way - ways_.data() + 1);
+    }
+    [[nodiscard]] std::size_t open() const;  // messages without an outcome
+    [[nodiscard]] bool all_confirmed() const;
+    [[nodiscard]] bool may_take_others() const;
     [[nodiscard]] net::EndSearch::Line line() const;
     [[nodiscard]] bool is_suspect(const Item& item) const {
         return search_.is_suspect(item.record.id);
     }
-    [[nodiscard]] bool may_send() const {
-        return waiting_.has_others() && open_ < search_.window();
-    }
+    [[nodiscard]] bool may_send() const;
     void listen();
     void obey(const Word& word);
-    void settle(const Word& word);
-    void settle(Sent& sent, const Word& word);
-    void mark_returned(const Word& word);
+    void settle(Way& way, Sent& sent, const Word& word);
     void look_for_silence();
+    [[nodiscard]] bool gives_back_guilty(Way& way, const Fault& fault);
     void lost(const Fault& fault);
-    [[nodiscard]] bool gives_back_guilty(const Fault& fault, const ErrorInfo& error);
+    void let_go();
     [[nodiscard]] bool goes_again(ErrorInfo& error, bool& bad_probes);
     void fail_all(const ErrorInfo& error, bool bad_probes = false);
     void set_client(std::unique_ptr<Client> client);
     void set_blocked(std::optional<ErrorInfo> error);
     void tell();
-    void fail(const Item& item, ErrorInfo error, std::string part = {}, bool behind = false,
-              bool bad_probe = false);
+    void fail(const Item& item, ErrorInfo error, std::string part = {}, bool bad_probe = false);
     [[nodiscard]] std::string part_of(std::string_view routing_key) const;
     [[nodiscard]] std::string where() const;
 
@@ -97,15 +104,15 @@ class Worker {
 
     // The thread's own.
     std::unique_ptr<Client> client_;
-    std::deque<Sent> sent_;  // what has no ack yet; the first has the tag `first_tag_`
-    std::size_t open_ = 0;   // of these, without an outcome
+    std::array<Way, Client::kMostChannels> ways_;  // `channels_` of them are used
+    std::size_t channels_ = 1;
+    Suspicion suspicion_;
+    std::uint64_t serial_ = 0;
+    bool is_fresh_ = true;  // nothing was sent on the connection yet
     net::EndSearch search_;
     net::Waiting waiting_{search_};
     bool has_turns_ = false;  // what waits may go later only
     net::EndNews news_;       // for both threads
-    std::uint64_t first_tag_ = 1;
-    std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first
-    std::size_t told_ = 0;           // of `sent_`: given up, and perhaps confirmed later
     std::size_t unlooked_bytes_ = 0;
     bool clogged_ = false;
     Time blocked_since_;

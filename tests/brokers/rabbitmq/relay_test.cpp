@@ -3,9 +3,13 @@
 #include "tests/brokers/rabbitmq/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sdk_reader.h"
+#include "tests/support/eventually.h"
+#include "tests/support/sqlite.h"
 
 namespace outbox::test {
 namespace {
+
+using namespace std::chrono_literals;
 
 class RabbitmqRelay : public RelaySuite {
   protected:
@@ -16,6 +20,33 @@ TEST_F(RabbitmqRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     shared_rabbitmq().make_queue("relay", "events");
     publish_all_through_a_kill(shared_rabbitmq().url() + "?exchange=events", "relay");
     expect_all(shared_rabbitmq().arrived("relay", kEvents), 10'000);
+}
+
+// RabbitMQ closes a channel for each try of each of them, with all that is under way on it.
+TEST_F(RabbitmqRelay, ManyRoutingKeysWithoutAPermissionDelayNoOtherAndRepeatFew) {
+    constexpr int kDenied = 300;
+    constexpr int kRounds = 40;
+    constexpr int kEach = 50;
+    RabbitmqServer& server = shared_rabbitmq();
+    server.make_queue("open", "events");
+    server.api("PUT", "users/topics", R"({"password":"pw","tags":""})");
+    server.api("PUT", "permissions/%2F/topics",
+               R"({"configure":"^$","write":"^events$","read":"^$"})");
+    server.api("PUT", "topic-permissions/%2F/topics",
+               R"({"exchange":"events","write":"^open$","read":"^$"})");
+    Sqlite(path_).exec(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+        std::to_string(kDenied) +
+        ") INSERT INTO outbox_events (topic, aggregate_type, event_type, key, payload) SELECT "
+        "'denied.' || i, 'A', 'T', 'denied-' || i, '{}' FROM n");
+    Process relay = outbox_.start_relay(arguments(server.url("topics", "pw") + "?exchange=events"));
+    for (int round = 0; round < kRounds; ++round) {
+        write("open", kEach, round * kEach);
+        ASSERT_TRUE(eventually(20s, "the others are published", [&] { return left() == kDenied; }))
+            << round << ": " << relay.stderr_text();
+    }
+    EXPECT_EQ(relay.stop().code, 0);
+    expect_all(server.arrived("open", server.left("open")), 100, kRounds * kEach);
 }
 
 TEST_F(RabbitmqRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {

@@ -352,12 +352,12 @@ bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
         const bool is_guilty = size > 0 ? record.value.size() == size
                                         : refuses_routing_key(fault, routing_key_of(record));
         (is_guilty ? guilty : again).push_back(sent.item);
+        search_.given_up(record);
         return true;
     });
     if (guilty.empty()) return false;
     if (size > 0) suspicion_.refused_size(size);
     for (const Item& item : guilty) {
-        search_.given_up(item.record);
         if (size > 0) {
             fail(item,
                  {ErrorCode::kPayloadTooLarge, Advice::kDeadLetter, fault.name, error.message});
@@ -367,7 +367,6 @@ bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
         suspicion_.refused_key(key, &way == &ways_[kProven], now_);
         fail(item, error, part_of(key));
     }
-    for (const Item& item : again) search_.given_up(item.record);
     waiting_.add_again(again);
     way.line.clear();
     way.is_open = false;

@@ -1,11 +1,15 @@
 // What the sink decides without a broker.
 
+#include <chrono>
 #include <gtest/gtest.h>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/errors.h"
 #include "brokers/rabbitmq/message.h"
+#include "brokers/rabbitmq/suspicion.h"
 
 namespace outbox::rabbitmq {
 namespace {
@@ -182,6 +186,63 @@ TEST_F(RabbitmqMessage, FitsItsHeadersIntoOneFrame) {
     record_.headers = {&header, 1};
     EXPECT_EQ(why(20'000), "");
     EXPECT_NE(why(10'000).find("frame_max"), std::string::npos);
+}
+
+spi::Record to(std::string_view topic, std::string_view value = {}) {
+    spi::Record record;
+    record.topic = topic;
+    record.value = value;
+    return record;
+}
+
+TEST(RabbitmqSuspicion, TellsRefusedKeysFromProvenOnesAndDoubtsTheRestForAWhile) {
+    using Kind = Suspicion::Kind;
+    const Suspicion::Time begin(std::chrono::hours(1));
+    const spi::Record good = to("good");
+    const spi::Record bad = to("bad");
+    Suspicion suspicion;
+    suspicion.passed(good);
+    EXPECT_EQ(suspicion.kind_of(good, begin), Kind::kProven);
+    EXPECT_EQ(suspicion.kind_of(bad, begin), Kind::kProven);
+    suspicion.refused_key("bad", true, begin);
+    EXPECT_EQ(suspicion.kind_of(bad, begin), Kind::kRefused);
+    EXPECT_EQ(suspicion.kind_of(good, begin), Kind::kUnproven) << "it passed before that";
+    suspicion.passed(good);
+    EXPECT_EQ(suspicion.kind_of(good, begin), Kind::kProven);
+    suspicion.refused_key("worse", false, begin);
+    EXPECT_EQ(suspicion.kind_of(good, begin), Kind::kProven);
+    suspicion.refused_key("worse", true, begin);
+    EXPECT_EQ(suspicion.kind_of(good, begin), Kind::kUnproven) << "nothing is proven any more";
+    suspicion.passed(bad);
+    EXPECT_EQ(suspicion.kind_of(bad, begin), Kind::kProven);
+    const auto later = begin + Suspicion::kCareful;
+    EXPECT_EQ(suspicion.kind_of(good, later), Kind::kProven);
+    EXPECT_EQ(suspicion.kind_of(to("worse"), later), Kind::kRefused);
+}
+
+TEST(RabbitmqSuspicion, RemembersSoManyRefusedKeys) {
+    Suspicion suspicion;
+    const Suspicion::Time begin(std::chrono::hours(1));
+    for (std::size_t i = 0; i <= Suspicion::kMostRefused; ++i) {
+        suspicion.refused_key(std::to_string(i), false, begin);
+    }
+    EXPECT_EQ(suspicion.kind_of(to("0"), begin), Suspicion::Kind::kUnproven);
+    EXPECT_EQ(suspicion.kind_of(to("1"), begin), Suspicion::Kind::kRefused);
+}
+
+TEST(RabbitmqSuspicion, AMessageAsLargeAsARefusedOneGoesApartUntilOnePasses) {
+    using Kind = Suspicion::Kind;
+    const Suspicion::Time begin(std::chrono::hours(1));
+    const std::string value(1'000, 'x');
+    const spi::Record large = to("t", value);
+    const spi::Record small = to("t", std::string_view(value).substr(1));
+    Suspicion suspicion;
+    suspicion.refused_size(1'000);
+    suspicion.refused_size(2'000);
+    EXPECT_EQ(suspicion.kind_of(large, begin), Kind::kRefused);
+    EXPECT_EQ(suspicion.kind_of(small, begin), Kind::kProven);
+    suspicion.passed(large);
+    EXPECT_EQ(suspicion.kind_of(large, begin), Kind::kProven);
 }
 
 }  // namespace

@@ -385,6 +385,39 @@ TEST(RedisFailure, TheDocumentedRightsAreEnough) {
     EXPECT_TRUE(out.failed[1].behind);
 }
 
+// A script is not rolled back, so what it appended before a right was missing comes again.
+TEST(RedisFailure, WithoutARightOfItsLastStepsNothingIsAppended) {
+    const std::string user = new_name();
+    const std::string stream = new_name();
+    server().ask({"ACL", "SETUSER", user, "on", ">pw", "~*", "+@all"});
+    RedisSink sink(config_of(server().url(user, "pw")));
+    ASSERT_EQ(Courier(sink).deliver(letters(stream, 10, 1)), "");
+    for (const std::string right : {"RPUSH", "LTRIM", "HDEL", "HEXISTS", "HMGET", "HINCRBY"}) {
+        server().ask({"ACL", "SETUSER", user, "-" + right});
+        const Status status = sink.check();
+        ASSERT_FALSE(status.ok()) << right;
+        EXPECT_EQ(status.error().code, ErrorCode::kNoRights) << describe(status.error());
+        EXPECT_NE(status.error().message.find("(" + right + ")"), std::string::npos)
+            << status.error().message;
+        RedisSink another(config_of(server().url(user, "pw")));
+        const auto failed = failure_of(another, stream);
+        EXPECT_EQ(failed.error.code, ErrorCode::kNoRights) << describe(failed.error);
+        server().ask({"ACL", "SETUSER", user, "+" + right});
+    }
+    // In mid-run.
+    auto more = letters(stream, 10, 1);
+    for (Letter& letter : more) letter.id += "-more";
+    for (const std::string right : {"RPUSH", "LTRIM"}) {
+        server().ask({"ACL", "SETUSER", user, "-" + right});
+        EXPECT_EQ(outcome_of(sink, more).failed.size(), more.size()) << right;
+        server().ask({"ACL", "SETUSER", user, "+" + right});
+    }
+    EXPECT_EQ(server().arrived(stream, 10).size(), 10U);
+    EXPECT_TRUE(sink.check().ok());
+    ASSERT_EQ(Courier(sink).deliver(more), "");
+    EXPECT_EQ(server().arrived(stream, 20).size(), 20U);
+}
+
 TEST(RedisFailure, AClusterIsRefusedWithAReason) {
     // Else its bus is 10,000 above its port, where outgoing connections have theirs.
     RedisServer cluster({}, "cluster-enabled yes\ncluster-port " + std::to_string(free_port()));

@@ -102,6 +102,31 @@ TEST_P(RabbitmqReceiving, AStreamIsRefused) {
     EXPECT_EQ(effects(), 0);
 }
 
+// As a shovel brings it from a quorum queue, or a publisher writes it: else each message would be a
+// suspect, which goes alone and is written down before.
+TEST_P(RabbitmqReceiving, ADeliveryCountOfAPublisherIsNotBelieved) {
+    take("counts", R"({"x-queue-type":"classic"})");
+    std::string lines;
+    for (int i = 0; i < 20; ++i) {
+        const std::string n = std::to_string(i);
+        lines += R"({"id":"counted-)" + n + R"(","topic":"orders","key":"k)" + n +
+                 R"(","value":"","headers":{"x-delivery-count":50}})" + "\n";
+    }
+    shared_rabbitmq().publish_json(queue_, lines);
+    Running running(libpq_queue_consumer(
+        database_->url(), rabbitmq_queue(url()),
+        [&](PGconn* transaction, const Message& message) {
+            apply([&](const std::string& sql) { Pg::query(transaction, sql); }, message);
+            Pg::query(transaction,
+                      "UPDATE effects SET payload = 'suspect' WHERE EXISTS (SELECT 1 FROM "
+                      "outbox_inbox_begun)");
+        },
+        options()));
+    ASSERT_TRUE(all_are_applied(20)) << trouble();
+    running.stop();
+    EXPECT_EQ(db_->number("SELECT count(*) FROM effects WHERE payload = 'suspect'"), 0);
+}
+
 // As an event's own header, and as a shovel brings it from a stream.
 TEST_P(RabbitmqReceiving, AnOffsetInAHeaderMakesNoStreamOfAQueue) {
     for (const std::string kind : {"quorum", "classic"}) {

@@ -72,7 +72,12 @@ bool read_properties(const amqp_basic_properties_t& properties, consumer::Arriva
         const std::string name = text_of(entry.key);
         if (name == kStreamOffset) has_offset = integer_of(entry.value).has_value();
         if (name == kDeliveryCount) {
-            out.deliveries = static_cast<std::uint32_t>(integer_of(entry.value).value_or(0) + 1);
+            // A publisher may have written it; no queue counts what it hands out for the first
+            // time.
+            if (out.deliveries > 1) {
+                out.deliveries =
+                    static_cast<std::uint32_t>(integer_of(entry.value).value_or(0) + 1);
+            }
             continue;
         }
         if (name == kNullHeader) {

@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMaxAnswerBytes = std::size_t{16} << 10;  // the rest is cut
 constexpr milliseconds kRestTime{1'000};  // of an answer behind its status, which says all
 constexpr std::int64_t kUsPerSecond = 1'000'000;
+constexpr std::chrono::seconds kKeysAnewEvery{1};
 // A name server that did not answer for one host and answered for another so lately is not at
 // fault.
 constexpr std::chrono::seconds kNameServerWorks{60};
@@ -116,6 +117,7 @@ class HttpSender final : public Sender {
                 .max_connections = config.max_connections};
     }
     Result<std::shared_ptr<Opened>> open(const Endpoint& endpoint);
+    void read_keys_anew();
     void give_up(std::uint64_t token, Verdict verdict);
     void no_address(std::uint64_t token, NoAddress no);
     void send(std::uint64_t token, const Waiting& what, const Address& address);
@@ -123,7 +125,8 @@ class HttpSender final : public Sender {
     Attempted judge(const net::HttpOutcome& outcome);
 
     const SenderConfig config_;
-    const KeyRing keys_;
+    KeyRing keys_;
+    Clock::time_point next_keys_{};  // when the file may be read anew
     const AddressGuard guard_;
     net::HttpClient client_;
     Resolver resolver_;
@@ -154,11 +157,19 @@ Result<std::shared_ptr<Opened>> make_opened(const KeyRing& keys, const Endpoint&
 Result<std::shared_ptr<Opened>> HttpSender::open(const Endpoint& endpoint) {
     const auto known = opened_.find(endpoint.id);
     if (known != opened_.end() && known->second->sealed == endpoint.secrets) return known->second;
+    if (!keys_.knows(endpoint.secrets)) read_keys_anew();
     auto opened = make_opened(keys_, endpoint);
     if (!opened.ok()) return opened;
     if (opened_.size() >= kMaxEndpoints) opened_.clear();  // of those that are gone, too
     opened_.insert_or_assign(endpoint.id, *opened);
     return opened;
+}
+
+// A key may have been added since. One that cannot be read is about to be written.
+void HttpSender::read_keys_anew() {
+    if (Clock::now() < next_keys_) return;
+    next_keys_ = Clock::now() + kKeysAnewEvery;
+    if (auto keys = KeyRing::read(config_.key_file); keys.ok()) keys_ = std::move(*keys);
 }
 
 void HttpSender::give_up(std::uint64_t token, Verdict verdict) {

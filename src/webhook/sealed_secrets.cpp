@@ -190,6 +190,14 @@ Result<std::string> KeyRing::seal(std::string_view endpoint_id,
     return text;
 }
 
+bool KeyRing::knows(std::string_view sealed) const {
+    if (!sealed.starts_with(kVersion)) return true;
+    const std::string_view rest = sealed.substr(kVersion.size());
+    return std::any_of(keys_.begin(), keys_.end(), [&](const Key& one) {
+        return rest.starts_with(one.id) && rest.substr(one.id.size()).starts_with('.');
+    });
+}
+
 Result<std::vector<Secret>> KeyRing::open(std::string_view endpoint_id,
                                           std::string_view sealed) const {
     const std::string whose = "the secret of webhook endpoint " + to_printable(endpoint_id) + ' ';

@@ -40,6 +40,8 @@ class KeyRing {
     /// endpoint's id; it can be opened for no other one. Errors: kInternal without randomness.
     [[nodiscard]] Result<std::string> seal(std::string_view endpoint_id,
                                            const std::vector<Secret>& secrets) const;
+    /// Whether it has the key that this was sealed with, as far as that can be read.
+    [[nodiscard]] bool knows(std::string_view sealed) const;
     /// What was sealed. Errors, all kConfigInvalid/stop and without any part of it: it was sealed
     /// with a key that the ring does not have, or was altered, or belongs to another endpoint.
     [[nodiscard]] Result<std::vector<Secret>> open(std::string_view endpoint_id,

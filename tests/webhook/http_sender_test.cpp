@@ -579,5 +579,30 @@ TEST_F(HttpSenderTest, WhatCannotBeOpenedOrAskedForIsSaidAndNotSent) {
     EXPECT_FALSE(make_http_sender(wide).ok());
 }
 
+TEST_F(HttpSenderTest, AKeyThatWasAddedToTheFileIsReadWhenASecretNamesIt) {
+    const Receiver receiver({});
+    make(config());
+    const std::string url = "http://127.0.0.1:" + std::to_string(receiver.port());
+    const std::string before = base64_encode(std::string(32, 'k')) + '\n';
+    const auto write = [&](const std::string& text) {
+        std::filesystem::remove(key_file());
+        std::ofstream(key_file()) << text;
+        std::filesystem::permissions(key_file(), std::filesystem::perms::owner_read);
+    };
+    write(base64_encode(std::string(32, 'n')) + '\n' + before);
+    const Endpoint added = endpoint(url);
+    EXPECT_EQ(attempt(added).status, 200);
+    // One that is in no file is the operator's to mend, and needs no new start then.
+    write(base64_encode(std::string(32, 'o')) + '\n' + before);
+    const Endpoint other = endpoint(url);
+    write(before);
+    const Attempted failed = attempt(other);
+    EXPECT_EQ(failed.status, 0);
+    EXPECT_THAT(failed.verdict.text, HasSubstr("is not in the key file"));
+    EXPECT_EQ(attempt(added).status, 200) << "it is known from before";
+    write(base64_encode(std::string(32, 'o')) + '\n' + before);
+    EXPECT_TRUE(eventually(60s, "it is found", [&] { return attempt(other).status == 200; }));
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -121,14 +121,15 @@ nlohmann::ordered_json json_of(const Report& report) {
     }
     nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
     for (const ConsumerInfo& consumer : report.consumers) {
-        consumers.push_back({{"name", consumer.name},
-                             {"applied_total", consumer.applied_total},
-                             {"repeats_total", consumer.repeats_total},
-                             {"failed_total", consumer.failed_total},
-                             {"dead", consumer.dead},
-                             {"lag", consumer.lag},
-                             {"floor", time_text(consumer.floor_us)},
-                             {"updated_at", time_text(consumer.updated_at_us)}});
+        consumers.push_back(
+            {{"name", consumer.name},
+             {"applied_total", consumer.applied_total},
+             {"repeats_total", consumer.repeats_total},
+             {"failed_total", consumer.failed_total},
+             {"dead", consumer.dead},
+             {"lag", consumer.lag ? nlohmann::ordered_json(*consumer.lag) : nullptr},
+             {"floor", time_text(consumer.floor_us)},
+             {"updated_at", time_text(consumer.updated_at_us)}});
     }
     nlohmann::ordered_json mailboxes = nlohmann::ordered_json::array();
     for (const MailboxInfo& mailbox : report.mailboxes) {
@@ -407,7 +408,8 @@ void print_consumers(const Report& report) {
         for (const ConsumerInfo& consumer : report.consumers) {
             columns.add({consumer.name, with_commas(consumer.applied_total),
                          with_commas(consumer.repeats_total), with_commas(consumer.failed_total),
-                         with_commas(consumer.dead), with_commas(consumer.lag),
+                         with_commas(consumer.dead),
+                         consumer.lag ? with_commas(*consumer.lag) : "?",
                          consumer.updated_at_us == 0
                              ? "-"
                              : time_text(consumer.updated_at_us).substr(0, 19) + "Z"});

@@ -83,7 +83,7 @@ ConsumerStats LiveStats::read() const {
 }
 
 MemberStats LiveStats::member(std::int64_t lag, const std::string& queue,
-                              std::int64_t queue_lag) const {
+                              std::optional<std::int64_t> queue_lag) const {
     const ConsumerStats seen = read();
     return {.applied = seen.applied,
             .repeats = seen.repeats,

@@ -49,7 +49,7 @@ struct LiveStats {
     ConsumerReport::What count(Taken taken);
     [[nodiscard]] ConsumerStats read() const;
     [[nodiscard]] MemberStats member(std::int64_t lag, const std::string& queue = {},
-                                     std::int64_t queue_lag = 0) const;
+                                     std::optional<std::int64_t> queue_lag = 0) const;
 };
 
 inline void bump(std::atomic<std::uint64_t>& counter) {

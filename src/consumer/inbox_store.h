@@ -38,9 +38,10 @@ struct MemberStats {
     std::uint64_t repeats = 0;
     std::uint64_t failed = 0;
     std::uint64_t dead = 0;
-    std::int64_t lag = 0;        ///< Messages that wait for this member.
-    std::string queue;           ///< The queue that it shares with others; empty: none.
-    std::int64_t queue_lag = 0;  ///< Messages that wait there for any of them.
+    std::int64_t lag = 0;  ///< Messages that wait for this member.
+    std::string queue;     ///< The queue that it shares with others; empty: none.
+    /// Messages that wait there for any of them; nothing: not known.
+    std::optional<std::int64_t> queue_lag = 0;
 
     bool operator==(const MemberStats&) const = default;
 };

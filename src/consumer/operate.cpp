@@ -141,12 +141,14 @@ class InboxOperations final : public ConsumerOperations {
         const std::string in_queues =
             number((*queues)[0][0]) == 0
                 ? "SELECT NULL AS consumer, 0 AS lag"
-                : "SELECT consumer, sum(lag) AS lag FROM (SELECT consumer, queue, "
+                : "SELECT consumer, CASE WHEN count(lag) = count(*) THEN sum(lag) END AS lag "
+                  "FROM (SELECT consumer, queue, "
                   "max(queue_lag) AS lag FROM outbox_inbox_stats WHERE queue IS NOT NULL AND " +
                       is_there + " GROUP BY consumer, queue) each_queue GROUP BY consumer";
         const auto rows = sql_->run(
             "SELECT n.consumer, s.applied, s.repeats, s.failed, d.dead, "
-            "coalesce(s.lag, 0) + coalesce(q.lag, 0), " +
+            "CASE WHEN q.consumer IS NULL OR q.lag IS NOT NULL "
+            "THEN coalesce(s.lag, 0) + coalesce(q.lag, 0) END, " +
                 sql_->microseconds("f.floor") + ", " + sql_->microseconds("s.updated_at") +
                 " FROM (SELECT consumer FROM outbox_inbox_stats "
                 "  UNION SELECT consumer FROM outbox_inbox_floor "
@@ -171,7 +173,7 @@ class InboxOperations final : public ConsumerOperations {
                            .repeats_total = number(row[2]),
                            .failed_total = number(row[3]),
                            .dead = number(row[4]),
-                           .lag = number(row[5]),
+                           .lag = row[5] ? std::optional(number(row[5])) : std::nullopt,
                            .floor_us = number(row[6]),
                            .updated_at_us = number(row[7])});
         }

@@ -280,8 +280,9 @@ struct ConsumerInfo {
     std::int64_t applied_total = 0;  ///< Since its members that still report were started.
     std::int64_t repeats_total = 0;
     std::int64_t failed_total = 0;
-    std::int64_t dead = 0;           ///< Dead letters there are now.
-    std::int64_t lag = 0;            ///< Records of a broker that are not applied, as reported.
+    std::int64_t dead = 0;  ///< Dead letters there are now.
+    /// Records of a broker that are not applied, as reported; nothing: the broker does not know.
+    std::optional<std::int64_t> lag = 0;
     std::int64_t floor_us = 0;       ///< 0: nothing was pruned yet.
     std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
 };

@@ -287,7 +287,9 @@ class GivenInlet final : public consumer::Inlet {
     }
     Status acknowledge(std::span<const std::uint64_t>) override { return {}; }
     [[nodiscard]] std::string queue() const override { return "given"; }
-    Result<std::int64_t> waiting() override { return std::int64_t{0}; }
+    Result<std::optional<std::int64_t>> waiting() override {
+        return std::optional<std::int64_t>(0);
+    }
 
   private:
     const std::vector<consumer::Arrival> given_;

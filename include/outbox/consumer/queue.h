@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <outbox/consumer/mailbox.h>
@@ -97,8 +98,10 @@ class QueueConsumer {
 
     [[nodiscard]] ConsumerStats stats() const noexcept;
 
-    /// Messages in the queue and in our hands, as of the last look, which is every 5 s.
-    [[nodiscard]] std::int64_t lag() const noexcept;
+    /// Messages in the queue and in our hands, as of the last look, which is every 5 s. Nothing:
+    /// the broker does not know (Redis, for a group whose place was set or whose stream lost
+    /// entries).
+    [[nodiscard]] std::optional<std::int64_t> lag() const noexcept;
 
   private:
     std::unique_ptr<Impl> impl_;

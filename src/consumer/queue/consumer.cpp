@@ -207,7 +207,7 @@ class QueueConsumer::Impl {
         const auto there = inlet_->waiting();
         if (!there.ok()) return there.status();
         const core::Lock lock(hub_.mutex);
-        hub_.queue_lag.store(*there);
+        hub_.queue_lag.store(there->value_or(Hub::kNotKnown));
         hub_.lag.store(
             static_cast<std::int64_t>(link_->unfinished() + waiting_.size() + inlet_->taken()));
         return {};
@@ -245,8 +245,10 @@ ConsumerStats QueueConsumer::stats() const noexcept {
     return impl_->hub().stats.read();
 }
 
-std::int64_t QueueConsumer::lag() const noexcept {
-    return impl_->hub().queue_lag.load() + impl_->hub().lag.load();
+std::optional<std::int64_t> QueueConsumer::lag() const noexcept {
+    const auto in_queue = impl_->hub().queue_lag_if_known();
+    if (!in_queue) return std::nullopt;
+    return *in_queue + impl_->hub().lag.load();
 }
 
 QueueConsumer consumer::make_queue_consumer(

@@ -56,8 +56,8 @@ class Inlet {
     virtual Status acknowledge(std::span<const std::uint64_t> numbers) = 0;
     /// The same for all members of a queue, and no other's.
     [[nodiscard]] virtual std::string queue() const = 0;
-    /// Messages in the queue that are in nobody's hands.
-    virtual Result<std::int64_t> waiting() = 0;
+    /// Messages in the queue that are in nobody's hands; nothing: the broker does not know.
+    virtual Result<std::optional<std::int64_t>> waiting() = 0;
     /// Messages in this one's hands that `fetch` did not append yet.
     [[nodiscard]] virtual std::size_t taken() const { return 0; }
 };

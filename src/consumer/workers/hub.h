@@ -102,7 +102,12 @@ struct Hub {
     LiveStats stats;
     std::atomic<std::int64_t> lag{0};  // what waits for this member
     std::string queue = {};            // set before the workers start; empty: none
-    std::atomic<std::int64_t> queue_lag{0};
+    static constexpr std::int64_t kNotKnown = -1;
+    std::atomic<std::int64_t> queue_lag{0};  // or `kNotKnown`
+    [[nodiscard]] std::optional<std::int64_t> queue_lag_if_known() const {
+        const std::int64_t messages = queue_lag.load();
+        return messages == kNotKnown ? std::nullopt : std::optional(messages);
+    }
 
   private:
     core::Mutex report_mutex_;

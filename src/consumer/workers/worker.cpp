@@ -445,7 +445,8 @@ void Worker::keep() {
     next_report_us_ = now + kReportUs;
     // Stats are worth no error: the next ones replace them.
     static_cast<void>(
-        inbox_.report(hub_.stats.member(hub_.lag.load(), hub_.queue, hub_.queue_lag.load())).ok());
+        inbox_.report(hub_.stats.member(hub_.lag.load(), hub_.queue, hub_.queue_lag_if_known()))
+            .ok());
 }
 
 void Worker::retry_dead_letters() {

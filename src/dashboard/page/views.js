@@ -100,7 +100,7 @@ function consumersOf(one) {
       { name: 'Repeats dropped', right: true, cell: (row) => count(row.repeats_total) },
       { name: 'Failed', right: true, cell: (row) => count(row.failed_total) },
       { name: 'Dead', right: true, cell: (row) => (row.dead > 0 ? state('bad', count(row.dead)) : '0') },
-      { name: 'Behind', right: true, cell: (row) => count(row.lag) },
+      { name: 'Behind', right: true, cell: (row) => (row.lag === null ? '?' : count(row.lag)) },
       { name: 'Remembers ids since', cell: (row) => (row.floor ? when(row.floor) : 'the first') },
       { name: 'Reported', cell: (row) => when(row.updated_at) },
     ], one.consumers, 'No consumer has reported here.'),

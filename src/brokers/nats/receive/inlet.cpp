@@ -330,11 +330,11 @@ Status NatsInlet::acknowledge(std::span<const std::uint64_t> numbers) {
     return {};
 }
 
-Result<std::int64_t> NatsInlet::waiting() {
+Result<std::optional<std::int64_t>> NatsInlet::waiting() {
     std::optional<Fault> fault;
     const auto info = look_at_ours(config_.connect_timeout, fault);
     if (!info) return broken(*fault);
-    return info->pending;
+    return std::optional<std::int64_t>(info->pending);
 }
 
 }  // namespace outbox::nats

@@ -36,7 +36,7 @@ class NatsInlet final : public consumer::Inlet {
                  std::vector<consumer::Arrival>& out) override;
     Status acknowledge(std::span<const std::uint64_t> numbers) override;
     [[nodiscard]] std::string queue() const override;
-    Result<std::int64_t> waiting() override;
+    Result<std::optional<std::int64_t>> waiting() override;
     [[nodiscard]] std::size_t taken() const override { return taken_.size(); }
 
   private:

@@ -217,12 +217,12 @@ Status RabbitmqInlet::acknowledge(std::span<const std::uint64_t> numbers) {
     return sent ? Status() : Status(error_of(closed()));
 }
 
-Result<std::int64_t> RabbitmqInlet::waiting() {
+Result<std::optional<std::int64_t>> RabbitmqInlet::waiting() {
     amqp_connection_state_t connection = parts_->connection.get();
     const amqp_queue_declare_ok_t* answer = amqp_queue_declare(
         connection, kChannel, bytes_of(config_.queue), /*passive=*/1, /*durable=*/0,
         /*exclusive=*/0, /*auto_delete=*/0, amqp_empty_table);
-    if (answer != nullptr) return static_cast<std::int64_t>(answer->message_count);
+    if (answer != nullptr) return std::optional<std::int64_t>(answer->message_count);
     return error_of(fault_of(amqp_get_rpc_reply(connection), Doing::kConsume).value_or(closed()));
 }
 

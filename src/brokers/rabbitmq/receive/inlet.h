@@ -29,7 +29,7 @@ class RabbitmqInlet final : public consumer::Inlet {
                  std::vector<consumer::Arrival>& out) override;
     Status acknowledge(std::span<const std::uint64_t> numbers) override;
     [[nodiscard]] std::string queue() const override;
-    Result<std::int64_t> waiting() override;
+    Result<std::optional<std::int64_t>> waiting() override;
 
   private:
     struct Parts;

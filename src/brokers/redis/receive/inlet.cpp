@@ -310,15 +310,18 @@ Status RedisInlet::acknowledge(std::span<const std::uint64_t> numbers) {
     return {};
 }
 
-// Redis before 7 does not say it.
-Result<std::int64_t> RedisInlet::waiting() {
+// Redis before 7 does not say it; a later one does not know it after XGROUP SETID, or for a group
+// that began in the middle, or where an entry was deleted that the group has not read.
+Result<std::optional<std::int64_t>> RedisInlet::waiting() {
     std::optional<Fault> fault;
     const Reply groups = ask({"XINFO", "GROUPS", config_.stream}, fault);
     if (fault) return error_of(*fault);
     for (const redisReply* group : elements_of(*groups)) {
         const redisReply* name = field_of(*group, "name");
         if (name != nullptr && text_of(name) == config_.group) {
-            return integer_of(field_of(*group, "lag"));
+            const redisReply* lag = field_of(*group, "lag");
+            const bool is_known = lag != nullptr && lag->type == REDIS_REPLY_INTEGER;
+            return is_known ? std::optional<std::int64_t>(lag->integer) : std::nullopt;
         }
     }
     return error_of({"NOGROUP", "there is no such group"});

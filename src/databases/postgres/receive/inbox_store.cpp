@@ -215,7 +215,7 @@ Status LibpqInboxStore::report(const MemberStats& stats) {
     params.number(static_cast<std::int64_t>(stats.repeats));
     params.number(static_cast<std::int64_t>(stats.failed));
     params.number(static_cast<std::int64_t>(stats.dead));
-    params.number(stats.lag).text(stats.queue).number(stats.queue_lag);
+    params.number(stats.lag).text(stats.queue).number_or_null(stats.queue_lag);
     const LibpqSession::Use use(session_);
     // Not by `execute`: a role without the right to write figures must not lose its session.
     const Rows result = postgres::execute_prepared(connection(), "outbox_report", params);

@@ -183,7 +183,8 @@ Status SqliteInboxStore::report(const MemberStats& stats) {
     report->bind(static_cast<std::int64_t>(stats.repeats));
     report->bind(static_cast<std::int64_t>(stats.failed));
     report->bind(static_cast<std::int64_t>(stats.dead)).bind(stats.lag);
-    report->lend(stats.queue).bind(stats.queue_lag);
+    report->lend(stats.queue);
+    stats.queue_lag ? report->bind(*stats.queue_lag) : report->bind_null();
     if (Status status = report->run("writing outbox_inbox_stats"); !status.ok()) return status;
     return fold("");
 }

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t kUsPerS = 1'000'000;
 constexpr std::int64_t kUsPerProbe = kUsPerS / DownParts::kProbesPerSecond;
-// A probe has an outcome long before; where its row was removed nothing is heard.
-constexpr std::int64_t kProbeLostUs = 30 * kUsPerS;
+// A probe has an outcome before, also behind all that a slow destination may have under way.
+constexpr std::int64_t kProbeLostUs = 300 * kUsPerS;
 
 }  // namespace
 
